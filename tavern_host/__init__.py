@@ -1,0 +1,76 @@
+"""tavern-host: a plugin host for AI workflows, tools and agents.
+
+Everything that a plugin author imports is here, and nothing else. Names are loaded when they are first
+used, so that `import tavern_host` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from tavern_host.authoring import Config, Slot, hookimpl, node, nodes_of
+    from tavern_host.context import NodeContext, PluginContext
+    from tavern_host.contracts.agents import AGENT_RUNTIME
+    from tavern_host.contracts.calls import CallContext, Principal
+    from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+    from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
+    from tavern_host.contracts.executions import EXECUTION_ENGINE
+    from tavern_host.contracts.hooks import Veto
+    from tavern_host.contracts.http import HttpRequest, HttpResponse, MessageInfo, RouteInfo
+    from tavern_host.contracts.llm import LLM
+    from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
+    from tavern_host.contracts.plugins import PLUGINS
+    from tavern_host.contracts.services import ServiceInfo, service_info
+    from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolImplementation
+    from tavern_host.contracts.ui import UiDeclaration
+    from tavern_host.contracts.workflows import WORKFLOW_MANAGER
+    from tavern_host.host import Host
+
+_HOMES = {
+    "authoring": ("Config", "Slot", "hookimpl", "node", "nodes_of"),
+    "context": ("NodeContext", "PluginContext"),
+    "contracts.agents": ("AGENT_RUNTIME",),
+    "contracts.calls": ("CallContext", "Principal"),
+    "contracts.commands": ("CommandInfo", "CommandOutput", "CommandParameter"),
+    "contracts.errors": ("InvalidInput", "NotFound", "TavernError"),
+    "contracts.executions": ("EXECUTION_ENGINE",),
+    "contracts.hooks": ("Veto",),
+    "contracts.http": ("HttpRequest", "HttpResponse", "MessageInfo", "RouteInfo"),
+    "contracts.llm": ("LLM",),
+    "contracts.nodes": ("NODE_MANAGER", "NodeDefinition"),
+    "contracts.plugins": ("PLUGINS",),
+    "contracts.services": ("ServiceInfo", "service_info"),
+    "contracts.tools": ("TOOL_MANAGER", "ToolDefinition", "ToolImplementation"),
+    "contracts.ui": ("UiDeclaration",),
+    "contracts.workflows": ("WORKFLOW_MANAGER",),
+    "host": ("Host",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: RUF022, F822  # names are grouped by their home; they are loaded on first use
+    *("Config", "Slot", "hookimpl", "node", "nodes_of"),
+    *("NodeContext", "PluginContext", "Host"),
+    *("CallContext", "Principal", "InvalidInput", "NotFound", "TavernError", "Veto"),
+    *("CommandInfo", "CommandOutput", "CommandParameter", "HttpRequest", "HttpResponse"),
+    *("MessageInfo", "RouteInfo", "NodeDefinition", "ServiceInfo", "service_info"),
+    *("ToolDefinition", "ToolImplementation", "UiDeclaration"),
+    *("AGENT_RUNTIME", "EXECUTION_ENGINE", "LLM", "NODE_MANAGER", "PLUGINS"),
+    *("TOOL_MANAGER", "WORKFLOW_MANAGER", "__version__"),
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})

@@ -1,0 +1,206 @@
+"""What a plugin is given: services, settings, a log, a data folder, events, tasks, HTTP.
+
+All of it is attributed to the plugin and closed with it. The parts are made by the kernel; this module
+describes them and holds no behaviour of its own, so that importing `tavern_host` stays cheap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from tavern_host.contracts.events import Event, Gap
+from tavern_host.contracts.services import ServiceKey
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from tavern_host.contracts.calls import CallContext
+    from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
+    from tavern_host.contracts.services import ServiceInterface
+
+S = TypeVar("S", bound="ServiceInterface")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Project:
+    """The folder that a host works on (DESIGN §8). `files` is what tools may read and write."""
+
+    id: str
+    name: str
+    root: Path
+
+    @property
+    def workflows(self) -> Path:
+        """Where workflow files are."""
+        return self.root / "workflows"
+
+    @property
+    def agents(self) -> Path:
+        """Where agent profiles are."""
+        return self.root / "agents"
+
+    @property
+    def tools(self) -> Path:
+        """Where the project's own `*.tool.json` are."""
+        return self.root / "tools"
+
+    @property
+    def plugins(self) -> Path:
+        """Where folder plugins are."""
+        return self.root / "plugins"
+
+    @property
+    def files(self) -> Path:
+        """What tools may read and write."""
+        return self.root / "files"
+
+    @property
+    def private(self) -> Path:
+        """What the host keeps for itself in the project (`.tavern`)."""
+        return self.root / ".tavern"
+
+
+class Services(Protocol):
+    """Reaches services; never hands out the object, only a permission-checked view of it."""
+
+    def get(self, key: ServiceKey[S]) -> S:
+        """Return this plugin's view of a service. Raises `ServiceUnavailable` where nobody provides it."""
+
+    def has(self, key: ServiceKey[Any]) -> bool:
+        """Return whether somebody provides the service."""
+
+    async def invoke(
+        self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext
+    ) -> Any:
+        """Call a method of a service by name, with arguments as JSON, for `call.principal`.
+
+        JSON arguments become the method's parameter types, its result becomes JSON. Raises `NotFound`
+        for an unknown service or method, `InvalidInput` for wrong arguments, `PermissionDenied`.
+        """
+
+
+class Settings(Protocol):
+    """A snapshot of the plugin's settings; keys without the `extensions.{plugin}.` prefix."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value, or its declared default. The value is a copy."""
+
+    def origin(self, key: str) -> str:
+        """Return where the value comes from: `default`, `project`, `operator` or `environment`."""
+
+    def layers(self, key: str) -> dict[str, Any]:
+        """Return the value of each layer that has one, lowest first."""
+
+
+class Subscription(Protocol):
+    """A bounded subscription to events; iterate over it, or close it to end the iteration."""
+
+    def __aiter__(self) -> AsyncIterator[Event | Gap]: ...
+
+    async def close(self) -> None:
+        """End the subscription."""
+
+
+class Events(Protocol):
+    """The event bus, attributed to the plugin."""
+
+    def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
+        """Publish an event; `payload` is JSON. Every connected page receives it. Never blocks."""
+
+    def subscribe(self, *types: str, since: int | None = None, limit: int = 1024) -> Subscription:
+        """Subscribe to event types (all, where none is named), from `since` if it is still kept."""
+
+
+class Tasks(Protocol):
+    """Background tasks, owned by the plugin and cancelled with it."""
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        """Start a task. An exception in it is logged and shown with the plugin."""
+
+
+class Http(Protocol):
+    """Outgoing HTTP."""
+
+    def session(self) -> aiohttp.ClientSession:
+        """Return the plugin's client session, made on first use and closed with the plugin."""
+
+
+class Contribution(Protocol, Generic[T]):
+    """One plugin's answer to a hook, with a way to reach the handlers that the answer names."""
+
+    @property
+    def plugin(self) -> str:
+        """Who answered."""
+
+    @property
+    def value(self) -> T:
+        """The answer."""
+
+    def open(self, handler: str, *arguments: Any) -> Any:
+        """Return an object of the class `handler`, made by its plugin as `Class(*arguments)`; a last
+        parameter named `context` gets the plugin's own context."""
+
+    async def call(self, handler: str, *arguments: Any) -> Any:
+        """Call the function `handler` in its plugin as `function(*arguments, context)`."""
+
+    def node_runner(self, definition: NodeDefinition) -> NodeRunner:
+        """Return the runner of a node type that the answer defines."""
+
+
+class Hooks(Protocol):
+    """Calls hooks. Only the provider of the service that a hook names as its `caller` may call it."""
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever the set of active plugins or grants changes: a registry that was filled by a
+        hook compares it on each access and collects again when it differs."""
+
+    async def collect(self, hook: str, **arguments: Any) -> list[Contribution[Any]]:
+        """Call every implementation; an error is recorded with its plugin and the rest go on."""
+
+    async def first(self, hook: str, **arguments: Any) -> Contribution[Any] | None:
+        """Call implementations until one answers something other than None."""
+
+    async def filter(self, hook: str, value: T, **arguments: Any) -> T:
+        """Pass `value` (the hook's first argument) through every implementation.
+
+        Raises `Vetoed` on a `Veto`; for a hook with the policy `veto` also on an error.
+        """
+
+    def implemented(self, hook: str) -> bool:
+        """Return whether anybody implements the hook: one attribute test."""
+
+
+@dataclass(frozen=True)
+class PluginContext:
+    """What a plugin gets. `data_dir` is a folder of its own that survives restarts; `state` is for
+    objects that parts of one plugin share within one host (two services of one plugin, say)."""
+
+    plugin: str
+    project: Project
+    services: Services
+    settings: Settings
+    log: logging.Logger
+    data_dir: Path
+    events: Events
+    tasks: Tasks
+    http: Http
+    hooks: Hooks
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NodeContext:
+    """What a node function gets in a parameter annotated `NodeContext`: its plugin's context and which
+    node of which run this is."""
+
+    plugin: PluginContext
+    run_id: str
+    node_id: str
+    call: CallContext

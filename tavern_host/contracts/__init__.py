@@ -1,0 +1,1 @@
+"""Data and interfaces that plugins exchange. Imports pydantic and the standard library only."""

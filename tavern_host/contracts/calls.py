@@ -1,0 +1,91 @@
+"""On whose behalf, within which run and until when something is called (DESIGN §3, rule 6)."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from pydantic import Field
+
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.wire import Model
+
+MAX_DEPTH = 16
+"""How deeply calls may nest: a tool that runs a workflow that calls a tool …"""
+
+
+def new_id(prefix: str) -> str:
+    """Return a fresh identifier such as `run_5f0c…`: a prefix and 96 random bits."""
+    return f"{prefix}_{uuid.uuid4().hex[:24]}"
+
+
+class Principal(Model):
+    """Who acts: a person, an agent, a plugin, or the host itself."""
+
+    kind: Literal["user", "agent", "plugin", "system"]
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.id}"
+
+
+class CallContext(Model):
+    """The frozen context of one acting call.
+
+    `deadline` is an absolute time (UTC) after which the caller is settled whether or not the callee
+    answers; `depth` counts nested calls, at most 16; `trace_id` is shared by all calls that one request
+    caused, `parent_id` is the `id` of the call that made this one.
+    """
+
+    principal: Principal
+    id: str = Field(default_factory=lambda: new_id("call"))
+    project: str | None = None
+    run_id: str | None = None
+    trace_id: str = Field(default_factory=lambda: new_id("trace"))
+    parent_id: str | None = None
+    deadline: datetime | None = None
+    depth: int = 0
+    idempotency_key: str | None = None
+
+    def child(
+        self,
+        *,
+        principal: Principal | None = None,
+        run_id: str | None = None,
+        timeout: float | None = None,
+    ) -> CallContext:
+        """Return the context for a call made within this one.
+
+        The smaller deadline wins; `timeout` is in seconds from now. Raises `InvalidInput` past a depth
+        of 16, which is how endless mutual recursion ends.
+        """
+        if self.depth + 1 > MAX_DEPTH:
+            raise InvalidInput(
+                f"calls are nested {MAX_DEPTH} deep already; something calls itself without end",
+                depth=self.depth,
+            )
+        deadline = self.deadline
+        if timeout is not None:
+            limit = datetime.now(UTC) + timedelta(seconds=timeout)
+            deadline = limit if deadline is None else min(deadline, limit)
+        return CallContext(
+            principal=principal or self.principal,
+            project=self.project,
+            run_id=run_id or self.run_id,
+            trace_id=self.trace_id,
+            parent_id=self.id,
+            deadline=deadline,
+            depth=self.depth + 1,
+        )
+
+    def remaining(self) -> float | None:
+        """Return the seconds left until the deadline, never below 0, or None without a deadline."""
+        if self.deadline is None:
+            return None
+        return max(0.0, (self.deadline - datetime.now(UTC)).total_seconds())
+
+
+def system_call(project: str | None = None) -> CallContext:
+    """Return a context for what the host does of its own accord."""
+    return CallContext(principal=Principal(kind="system", id="host"), project=project)

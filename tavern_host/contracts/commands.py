@@ -1,0 +1,54 @@
+"""Commands of `tavern` that plugins register, and what a command sends to the terminal.
+
+A command handler is `async def handler(arguments: dict[str, JsonValue], context: PluginContext)` and
+returns an `AsyncIterator[CommandOutput]`: it says what to show, the command line decides how (`--json`
+shows the `result` alone).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from tavern_host.contracts.wire import Model
+
+
+class CommandParameter(Model):
+    """An argument or option. An option's name begins with `--`; `multiple` collects a list.
+
+    `type` `path` is made absolute against the folder the user stands in; `text` as typed.
+    """
+
+    name: str
+    help: str = ""
+    type: Literal["text", "integer", "number", "flag", "path"] = "text"
+    required: bool = False
+    multiple: bool = False
+    default: JsonValue = None
+
+
+class CommandInfo(Model):
+    """A command: `name` is one or two words (`workflow run`); `handler` is `module:function` in the plugin."""
+
+    name: str
+    help: str
+    handler: str
+    parameters: list[CommandParameter] = Field(default_factory=list)
+
+
+class CommandOutput(Model):
+    """One thing that a command says.
+
+    `text` goes to stdout as a line; `progress` is for a person watching (stderr, never with `--json`);
+    `table` is `columns` and `rows`; `result` is the JSON of the whole command, printed with `--json`;
+    `failure` is an error: `exit_code` 2 for the user's mistake, 1 for a failure.
+    """
+
+    kind: Literal["text", "progress", "table", "result", "failure"]
+    text: str = ""
+    title: str | None = None
+    columns: list[str] = Field(default_factory=list)
+    rows: list[list[str]] = Field(default_factory=list)
+    data: JsonValue = None
+    exit_code: int = 1

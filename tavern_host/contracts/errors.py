@@ -1,0 +1,141 @@
+"""The errors that cross a plugin boundary: a stable code, a message for a person, details for a program.
+
+Callers match on `code`, never on the class (DESIGN §3, rule 7): across a process boundary only the
+`ErrorInfo` travels. The classes exist so that code in one process can raise the right code tersely.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field, JsonValue
+
+from tavern_host.contracts.wire import Model
+
+
+class ErrorInfo(Model):
+    """An error as data.
+
+    `code` is stable and lower-case; `message` is one line that says who, what was expected and what to
+    do; `plugin` names the plugin at fault where there is one; `retryable` says whether the same call
+    may succeed later without a change.
+    """
+
+    code: str
+    message: str
+    details: dict[str, JsonValue] = Field(default_factory=dict)
+    plugin: str | None = None
+    retryable: bool = False
+
+
+class TavernError(Exception):
+    """Base of every error that the host raises on purpose; `info` is what travels."""
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, plugin: str | None = None, **details: Any) -> None:
+        super().__init__(message)
+        self.info = ErrorInfo(
+            code=type(self).code,
+            message=message,
+            details=details,
+            plugin=plugin,
+            retryable=type(self).retryable,
+        )
+
+    @property
+    def message(self) -> str:
+        """The one line for a person."""
+        return self.info.message
+
+
+class InvalidInput(TavernError):
+    """What the caller gave is wrong; the message says what was expected. Exit code 2 on the command line."""
+
+    code = "invalid_input"
+
+
+class NotFound(TavernError):
+    """The thing named does not exist; the message lists near names where there are any."""
+
+    code = "not_found"
+
+
+class Conflict(TavernError):
+    """The state has moved on (a stale revision, a name already taken)."""
+
+    code = "conflict"
+
+
+class PermissionDenied(TavernError):
+    """*Unauthorized*: the permission exists and was not granted. Details: plugin, permission, service, method."""
+
+    code = "permission_denied"
+
+
+class Forbidden(TavernError):
+    """*Forbidden*: no permission could ever allow it (a private name, a foreign hook)."""
+
+    code = "forbidden"
+
+
+class Vetoed(TavernError):
+    """A veto hook refused; the message names the plugin and its reason."""
+
+    code = "vetoed"
+
+
+class ServiceUnavailable(TavernError):
+    """No plugin provides the service that is needed."""
+
+    code = "service_unavailable"
+    retryable = True
+
+
+class PluginFailure(TavernError):
+    """A plugin raised something of its own; the traceback is in the log."""
+
+    code = "plugin_error"
+
+
+class AdmissionError(TavernError):
+    """A plugin was refused before anything of it was registered; `details["problems"]` lists every reason."""
+
+    code = "admission"
+
+
+class DeadlineExceeded(TavernError):
+    """The call was not answered before its deadline."""
+
+    code = "deadline_exceeded"
+    retryable = True
+
+
+class Interrupted(TavernError):
+    """The run or call was interrupted on request."""
+
+    code = "interrupted"
+
+
+class Misconfigured(TavernError):
+    """A file of the project or the operator says something that cannot be; the message names file and line."""
+
+    code = "misconfigured"
+
+
+def error_info(error: BaseException, *, plugin: str | None = None) -> ErrorInfo:
+    """Return `error` as data; a foreign exception becomes `plugin_error` whatever its `__str__` does."""
+    if isinstance(error, TavernError):
+        info = error.info
+        return info if info.plugin or not plugin else info.model_copy(update={"plugin": plugin})
+    return ErrorInfo(code=PluginFailure.code, message=describe(error), plugin=plugin)
+
+
+def describe(error: BaseException) -> str:
+    """Return `Type: text` for any exception, including one whose `__str__` raises."""
+    try:
+        text = str(error)
+    except Exception:  # a hostile or broken __str__ must not break the report of the failure
+        text = "(its text cannot be shown)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,85 @@
+"""Routes and socket messages that plugins register, and the plain request and response they exchange.
+
+The kernel owns the transport (`server.py`); a plugin sees data, never a socket (DESIGN §3, rule 1).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue
+
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.wire import Model
+
+
+class RouteInfo(Model):
+    """An HTTP route: `path` may hold `{name}` parts. `handler` is `module:function` in the plugin.
+
+    The handler is `async def handler(request: HttpRequest, context: PluginContext) -> HttpResponse`.
+    """
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: str
+    handler: str
+    summary: str = ""
+
+
+class MessageInfo(Model):
+    """A message type that clients may send on `/ws`.
+
+    The handler is `async def handler(message: SocketMessage, context: PluginContext) -> list[SocketReply]`;
+    the replies go to the sender alone. What everybody should see is published as an event.
+    """
+
+    type: str
+    handler: str
+    summary: str = ""
+
+
+class HttpRequest(Model):
+    """A request as data. Header names are lower-case; cookies and credentials are not passed on."""
+
+    method: str
+    path: str
+    parameters: dict[str, str] = Field(default_factory=dict)
+    query: dict[str, str] = Field(default_factory=dict)
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: bytes = b""
+    call: CallContext
+
+    def json_body(self) -> Any:
+        """Return the body as JSON. Raises `InvalidInput` with the place of the first mistake."""
+        try:
+            return json.loads(self.body)
+        except UnicodeDecodeError as error:
+            raise InvalidInput("the body is not UTF-8 text; send JSON as UTF-8") from error
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise InvalidInput(f"the body is not JSON: {error}") from error
+
+
+class HttpResponse(Model):
+    """A response as data: give `data` for JSON, or `body` with its `content_type`."""
+
+    status: int = 200
+    data: JsonValue = None
+    body: bytes | None = None
+    content_type: str = "application/json"
+    headers: dict[str, str] = Field(default_factory=dict)
+
+
+class SocketMessage(Model):
+    """A message that a client sent on `/ws`."""
+
+    type: str
+    payload: dict[str, JsonValue] = Field(default_factory=dict)
+    call: CallContext
+
+
+class SocketReply(Model):
+    """A message for the client that asked."""
+
+    type: str
+    payload: dict[str, JsonValue] = Field(default_factory=dict)

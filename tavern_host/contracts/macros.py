@@ -1,0 +1,24 @@
+"""Prompt macros: `{{{name}}}` in a prompt, filled in by a plugin just before it is used."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.wire import Model
+
+
+class PromptMacroInfo(Model):
+    """A macro: `{{{name}}}`. `handler` is `async def handler(request: MacroRequest, context) -> str`."""
+
+    name: str
+    handler: str
+    description: str = ""
+
+
+class MacroRequest(Model):
+    """A macro to fill in, and which tools the prompt's reader may call."""
+
+    name: str
+    tool_ids: list[str] = Field(default_factory=list)
+    call: CallContext

@@ -1,0 +1,143 @@
+"""What the host says of its plugins, and the service through which plugins read it."""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+
+from pydantic import Field, JsonValue
+
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.wire import Model
+
+
+class PluginState(enum.StrEnum):
+    """How far a plugin came (DESIGN §3, *States*)."""
+
+    DISCOVERED = "discovered"
+    INVALID = "invalid"
+    INCOMPATIBLE = "incompatible"
+    DISABLED = "disabled"
+    NEEDS_REVIEW = "needs-review"
+    FAILED = "failed"
+    LOADED = "loaded"
+    STARTED = "started"
+    STOPPED = "stopped"
+
+
+class Problem(Model):
+    """One thing that is wrong with a plugin: what, where, and what to do about it."""
+
+    message: str
+    hint: str | None = None
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        where = ":".join(str(p) for p in (self.file, self.line, self.column) if p is not None)
+        text = f"{where}: {self.message}" if where else self.message
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+class PermissionInfo(Model):
+    """A permission that a plugin asks for, its level, what it lets a plugin do, and whether it is granted."""
+
+    name: str
+    level: Level
+    description: str
+    granted: bool = False
+
+
+class FrontendInfo(Model):
+    """Where a browser finds a plugin's front end; addresses on this host."""
+
+    entry_url: str | None = None
+    style_urls: list[str] = Field(default_factory=list)
+
+
+class PluginInfo(Model):
+    """A plugin as `GET /api/plugins` and `tavern plugins list` show it.
+
+    The first six fields are the platform's `ExtensionInfo` (`spec/000` §15.1.1); the rest are ours.
+    `timings` are milliseconds per stage. `source` is `entry-point:DIST`, `folder:PATH`, `dev:PATH` or
+    `embedded:MODULE`.
+    """
+
+    name: str
+    display_name: str
+    version: str
+    description: str | None = None
+    frontend: FrontendInfo | None = None
+    config_options: list[dict[str, JsonValue]] | None = None
+    is_enabled: bool = True
+    state: PluginState = PluginState.DISCOVERED
+    source: str = ""
+    first_party: bool = False
+    problems: list[Problem] = Field(default_factory=list)
+    permissions: list[PermissionInfo] = Field(default_factory=list)
+    timings: dict[str, float] = Field(default_factory=dict)
+    contributions: dict[str, list[str]] = Field(default_factory=dict)
+
+
+class PluginAsset(Model):
+    """A folder that a loaded plugin declares: `kind` is `tools` or `workflows`, `path` is absolute."""
+
+    plugin: str
+    kind: str
+    path: str
+
+
+class HookImplInfo(Model):
+    """One hook implementation, as admission, the ledger and the dispatcher know it."""
+
+    plugin: str
+    hook: str
+    function: str
+    arguments: list[str]
+    is_async: bool = False
+    permission: str = ""
+    file: str | None = None
+    line: int | None = None
+
+
+class ServiceLayer(Model):
+    """One provider in a service's stack; the last of the stack is the one in use."""
+
+    plugin: str
+    handler: str
+    override: bool = False
+    since: datetime
+    permission: str | None = None
+
+
+class Plugins(ServiceInterface, name="plugins"):
+    """The host's plugins: what they are, and the operator's decisions about them."""
+
+    @reads
+    async def list_plugins(self) -> list[PluginInfo]:
+        """Return every plugin that the host knows of, in load order."""
+
+    @reads
+    async def get(self, name: str) -> PluginInfo:
+        """Return one plugin. Raises `NotFound`."""
+
+    @reads
+    async def assets(self, kind: str) -> list[PluginAsset]:
+        """Return the folders of `kind` that loaded plugins declare."""
+
+    @reads
+    async def service_stack(self, service: str) -> list[ServiceLayer]:
+        """Return the providers of a service, lowest first. Raises `NotFound`."""
+
+    @acts("plugins:grant", level="override")
+    async def grant(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
+        """Grant a plugin exactly what its manifest asks for now, and load it."""
+
+    @acts("plugins:grant", level="override")
+    async def revoke(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
+        """Take a plugin's grant back; all that it registered is gone when this returns."""
+
+
+PLUGINS = ServiceKey(Plugins)

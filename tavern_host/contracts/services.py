@@ -1,0 +1,112 @@
+"""How a service is named and described: keys, interfaces, and which methods read or act.
+
+A service is an interface class whose methods are all `async def` (or return an `AsyncIterator`) and each
+marked `@reads` or `@acts(permission)`. A plugin reaches a service only through a view made from this
+description (DESIGN §3, *Services*).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from tavern_host.contracts.wire import Model
+
+Level = Literal["add", "intercept", "override"]
+"""How far a permission reaches: add something, intercept what exists, or replace it."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S", bound="ServiceInterface")
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """What marks a method of an interface: the permission it needs (None for reading) and its history."""
+
+    permission: str | None
+    level: Level = "add"
+    since: int = 1
+
+
+def reads(method: F) -> F:
+    """Mark an interface method that only reads; every plugin that sees the service may call it."""
+    return _mark(method, MethodInfo(permission=None))
+
+
+def acts(permission: str, *, level: Level = "intercept", since: int = 1) -> Callable[[F], F]:
+    """Mark an interface method that acts, with the `services.use` permission that it needs.
+
+    An acting method takes `call: CallContext | None = None` by keyword: who acts, and until when.
+    `since` is the interface version that introduced it: an override of an older version lets it fall
+    through to the provider beneath.
+    """
+    return lambda method: _mark(method, MethodInfo(permission=permission, level=level, since=since))
+
+
+def _mark(method: F, info: MethodInfo) -> F:
+    method.__tavern_method__ = info  # type: ignore[attr-defined]
+    return abstractmethod(method)
+
+
+class ServiceInterface(ABC):
+    """Base of every service interface. Class arguments: `name` (as plugins use it) and `version`."""
+
+    service_name: ClassVar[str]
+    service_version: ClassVar[int]
+
+    def __init_subclass__(cls, *, name: str | None = None, version: int = 1, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if name is not None:
+            cls.service_name = name
+            cls.service_version = version
+
+
+@dataclass(frozen=True)
+class ServiceKey(Generic[S]):
+    """Names a service and its interface; `context.services.get(KEY)` is typed by it."""
+
+    interface: type[S]
+
+    @property
+    def name(self) -> str:
+        """The service's name, as in `services.override` of a manifest."""
+        return self.interface.service_name
+
+    @property
+    def version(self) -> int:
+        """The version of the interface."""
+        return self.interface.service_version
+
+
+class ServiceInfo(Model):
+    """A provider that a plugin offers: which service, and the class in the plugin that implements it.
+
+    `handler` is `module:Class` inside the plugin. The host makes one instance: `Class(context)`, for an
+    override `Class(context, original)` where `original` is a view of the provider beneath.
+    """
+
+    service: str
+    handler: str
+    version: int = 1
+
+
+def service_info(key: ServiceKey[Any], provider: type) -> ServiceInfo:
+    """Return the descriptor of `provider` as a provider of `key`'s service."""
+    return ServiceInfo(
+        service=key.name,
+        handler=f"{provider.__module__}:{provider.__qualname__}",
+        version=key.version,
+    )
+
+
+def interface_methods(interface: type[ServiceInterface]) -> dict[str, MethodInfo]:
+    """Return the public methods of an interface with their marks, in order of definition."""
+    methods: dict[str, MethodInfo] = {}
+    for base in reversed(interface.__mro__):
+        for name, value in vars(base).items():
+            info = getattr(value, "__tavern_method__", None)
+            if info is not None:
+                methods[name] = info
+    return methods

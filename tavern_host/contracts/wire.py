@@ -1,0 +1,112 @@
+"""Which values may cross a plugin boundary, and the frozen model that all contracts are made of.
+
+DESIGN §3, rules 1 and 2. `wire_problem` is what a test asks about every hook and service method.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic.alias_generators import to_camel
+
+SCALARS = (type(None), bool, int, float, str, bytes, datetime)
+
+
+class Model(BaseModel):
+    """A frozen value; in JSON its keys are `camelCase`, in Python `snake_case`. Unknown keys are errors."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the model as JSON-ready data, without the fields that were not set or are None."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class OpenModel(Model):
+    """A frozen value of a published format: keys that we do not know are kept and written back."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def wire_problem(annotation: Any) -> str | None:
+    """Say why `annotation` may not cross a plugin boundary, or return None where it may.
+
+    Allowed: None, bool, int, float, str, bytes, datetime, `list`/`tuple`, `dict[str, …]`, enums,
+    `Literal`, frozen models of these, `JsonValue`, `type` parameters of none of them, and an
+    `AsyncIterator` of one.
+    """
+    return _problem(annotation, seen=set())
+
+
+def _problem(annotation: Any, seen: set[Any]) -> str | None:
+    if annotation is JsonValue or annotation in SCALARS or annotation is None:
+        return None
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
+    if origin is Annotated:
+        return _problem(arguments[0], seen)
+    if origin is Literal:
+        return None
+    if origin in (typing.Union, types.UnionType) or origin in (list, tuple, AsyncIterator):
+        return _first(_problem(a, seen) for a in arguments if a is not Ellipsis)
+    if origin is dict:
+        if arguments[0] is not str:
+            return f"{annotation} has keys that are not str"
+        return _problem(arguments[1], seen)
+    if isinstance(annotation, type):
+        if issubclass(annotation, enum.Enum):
+            return None
+        if issubclass(annotation, BaseModel):
+            return _model_problem(annotation, seen)
+    return f"{annotation!r} is not a wire type"
+
+
+def _model_problem(model: type[BaseModel], seen: set[Any]) -> str | None:
+    if model in seen:
+        return None
+    seen.add(model)
+    if not model.model_config.get("frozen"):
+        return f"{model.__name__} is not frozen"
+    for name, field in model.model_fields.items():
+        problem = _problem(field.annotation, seen)
+        if problem:
+            return f"{model.__name__}.{name}: {problem}"
+    return None
+
+
+def _first(problems: typing.Iterable[str | None]) -> str | None:
+    return next((p for p in problems if p), None)
+
+
+def is_deeply_immutable(annotation: Any) -> bool:
+    """Return whether every value of a wire type is immutable all the way down, so that it may be shared."""
+    if annotation in SCALARS or annotation is None:
+        return True
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
+    if origin is Annotated:
+        return is_deeply_immutable(arguments[0])
+    if origin is Literal:
+        return True
+    if origin in (typing.Union, types.UnionType, tuple):
+        return all(is_deeply_immutable(a) for a in arguments if a is not Ellipsis)
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return True
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        if annotation.model_config.get("extra") == "allow":
+            return False
+        return all(is_deeply_immutable(f.annotation) for f in annotation.model_fields.values())
+    return False

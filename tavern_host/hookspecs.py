@@ -1,0 +1,324 @@
+"""Every hook of the host, in one file: the contract between the host and its plugins.
+
+A hookimpl is a `def` or `async def` function of the plugin's package, marked `@hookimpl`, that takes any
+of the hook's arguments by name. Every hook may also take `context`, the plugin's own `PluginContext`.
+What an implementation needs to be admitted stands with each hook: the permission, its level (`add` is
+granted by declaring it, `intercept` and `override` need the operator) and the policy by which answers
+are combined (DESIGN §3, *Hooks*).
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.commands import CommandInfo
+from tavern_host.contracts.executions import Run, RunRequest
+from tavern_host.contracts.hooks import HookInfo, Veto, hookspec
+from tavern_host.contracts.http import MessageInfo, RouteInfo
+from tavern_host.contracts.llm import LlmAdapterInfo, LlmRequest, LlmResponse
+from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_host.contracts.nodes import NodeDefinition
+from tavern_host.contracts.protocols import ActionProtocolInfo
+from tavern_host.contracts.services import ServiceInfo
+from tavern_host.contracts.tools import ToolCallRequest, ToolDefinition, ToolResult
+from tavern_host.contracts.ui import UiDeclaration
+
+# --- what a plugin adds ---------------------------------------------------------------------------
+
+
+@hookspec(
+    permission="hook:server:nodes:register",
+    level="add",
+    policy="collect",
+    caller="nodeManager",
+    field="nodes",
+    description="Add node types to the palette.",
+    example="return nodes_of(my_plugin.nodes)",
+)
+def tavern_register_nodes(context: PluginContext) -> list[NodeDefinition]:
+    """Return node types. Modules under the manifest's `nodes.entry` are collected without this hook."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:tools:discover",
+    level="add",
+    policy="collect",
+    caller="toolManager",
+    field="tools",
+    description="Add tools that agents and people can call.",
+    example="return [ToolDefinition(id='acme:ping', implementation=ToolImplementation(kind='node', node_type='acme:Ping'))]",
+)
+def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
+    """Return tools. Files under the manifest's `tools.entry` are read without this hook."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:services:register",
+    level="add",
+    policy="collect",
+    caller="host",
+    description="Offer services to other plugins.",
+    example="return [service_info(WORKFLOW_MANAGER, MyWorkflows)]",
+)
+def tavern_register_services(context: PluginContext) -> list[ServiceInfo]:
+    """Return the services that the plugin provides; one that has a provider already is a conflict."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:actions:register-protocols",
+    level="add",
+    policy="collect",
+    caller="toolManager",
+    description="Teach the host another way in which text can ask for tool calls.",
+    example="return [ActionProtocolInfo(name='acme', handler='acme_plugin.parser:AcmeParser')]",
+)
+def tavern_register_action_protocols(context: PluginContext) -> list[ActionProtocolInfo]:
+    """Return action protocols (TAM and its siblings)."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:prompts:register-macros",
+    level="add",
+    policy="collect",
+    caller="agentRuntime",
+    description="Fill in {{{macros}}} in the prompts of agents.",
+    example="return [PromptMacroInfo(name='acme:weather', handler='acme_plugin.macros:weather')]",
+)
+def tavern_register_prompt_macros(context: PluginContext) -> list[PromptMacroInfo]:
+    """Return prompt macros (`{{{system:available_tools}}}` and others)."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:llm:register-adapters",
+    level="add",
+    policy="collect",
+    caller="llm",
+    description="Connect another kind of language model.",
+    example="return [LlmAdapterInfo(name='acme', handler='acme_plugin.llm:AcmeAdapter')]",
+)
+def tavern_register_llm_adapters(context: PluginContext) -> list[LlmAdapterInfo]:
+    """Return LLM adapters."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:ui:declare",
+    level="add",
+    policy="collect",
+    caller="host",
+    field="frontend",
+    description="Add menu items, panels, pages and outlet content; wraps and overrides are asked for one by one.",
+    example="return [UiDeclaration(kind='outlet', target='node:header:right', export='Badge')]",
+)
+def tavern_declare_ui(context: PluginContext) -> list[UiDeclaration]:
+    """Return UI declarations. Outlets, wraps and overrides must stand under `permissions.ui` as well."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:routes:register",
+    level="add",
+    policy="collect",
+    caller="host",
+    description="Answer HTTP requests and socket messages of its own.",
+    example="return [RouteInfo(method='GET', path='/api/acme', handler='acme_plugin.web:index')]",
+)
+def tavern_register_routes(context: PluginContext) -> list[RouteInfo | MessageInfo]:
+    """Return routes and `/ws` message types. A third party's paths begin with `/api/x/{plugin name}/`."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:commands:register",
+    level="add",
+    policy="collect",
+    caller="host",
+    description="Add commands to `tavern`.",
+    example="return [CommandInfo(name='acme sync', help='Sync.', handler='acme_plugin.commands:sync')]",
+)
+def tavern_register_commands(context: PluginContext) -> list[CommandInfo]:
+    """Return commands of `tavern`."""
+    raise NotImplementedError
+
+
+# --- what a plugin intercepts ---------------------------------------------------------------------
+
+
+@hookspec(
+    permission="hook:server:nodemanager:before-register",
+    level="intercept",
+    policy="filter",
+    caller="nodeManager",
+    description="Change or hide the node types of other plugins before they are offered.",
+    example="return node.model_copy(update={'category': 'acme'})",
+)
+def tavern_before_register_node(node: NodeDefinition, context: PluginContext) -> NodeDefinition | Veto | None:
+    """Return a changed definition, `Veto` to leave the node out, or None to leave it as it is.
+
+    Type, namespace and handler stay what they are.
+    """
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:toolmanager:before-register",
+    level="intercept",
+    policy="filter",
+    caller="toolManager",
+    description="Change or hide the tools of other plugins before they are offered.",
+    example="return tool.model_copy(update={'description': 'Shorter.'})",
+)
+def tavern_before_register_tool(tool: ToolDefinition, context: PluginContext) -> ToolDefinition | Veto | None:
+    """Return a changed definition, `Veto` to leave the tool out, or None. The id stays what it is."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:workflow:before-execute",
+    level="intercept",
+    policy="veto",
+    caller="executionEngine",
+    description="See every workflow run before it starts, change its inputs or refuse it.",
+    example="return request.model_copy(update={'inputs': {**request.inputs, 'tone': 'kind'}})",
+)
+def tavern_before_execute(
+    request: RunRequest, call: CallContext, context: PluginContext
+) -> RunRequest | Veto | None:
+    """Return a changed request, `Veto` to refuse the run, or None. An error refuses it too."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:workflow:after-execute",
+    level="intercept",
+    policy="veto",
+    caller="executionEngine",
+    description="See the result of every workflow run and change or withhold its outputs.",
+    example="return run.model_copy(update={'outputs': {}})",
+)
+def tavern_after_execute(run: Run, call: CallContext, context: PluginContext) -> Run | Veto | None:
+    """Return a changed run (its outputs count), `Veto` to withhold the outputs, or None."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:tool:before-call",
+    level="intercept",
+    policy="veto",
+    caller="toolManager",
+    description="See every tool call before it is made, change its arguments or refuse it.",
+    example="return Veto(reason='not on Sundays')",
+)
+def tavern_before_tool_call(
+    request: ToolCallRequest, call: CallContext, context: PluginContext
+) -> ToolCallRequest | Veto | None:
+    """Return a changed call (its arguments count), `Veto` to refuse it, or None. An error refuses it too."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:tool:after-call",
+    level="intercept",
+    policy="veto",
+    caller="toolManager",
+    description="See the result of every tool call and change or withhold it.",
+    example="return result.model_copy(update={'structured': None})",
+)
+def tavern_after_tool_call(
+    result: ToolResult, request: ToolCallRequest, call: CallContext, context: PluginContext
+) -> ToolResult | Veto | None:
+    """Return a changed result, `Veto` to withhold it (what the tool did stands), or None."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:llm:before-request",
+    level="intercept",
+    policy="veto",
+    caller="llm",
+    description="Read every prompt before it is sent to a language model, change it or refuse it.",
+    example="return request.model_copy(update={'model': 'small'})",
+)
+def tavern_before_llm_request(
+    request: LlmRequest, call: CallContext, context: PluginContext
+) -> LlmRequest | Veto | None:
+    """Return a changed request, `Veto` to refuse it, or None. An error refuses it too."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:llm:after-response",
+    level="intercept",
+    policy="veto",
+    caller="llm",
+    description="Read every answer of a language model, change or withhold it.",
+    example="return response.model_copy(update={'text': response.text.strip()})",
+)
+def tavern_after_llm_response(
+    response: LlmResponse, request: LlmRequest, call: CallContext, context: PluginContext
+) -> LlmResponse | Veto | None:
+    """Return a changed answer, `Veto` to withhold it, or None. A streamed answer is seen when it is whole."""
+    raise NotImplementedError
+
+
+# --- what a plugin replaces -----------------------------------------------------------------------
+
+
+@hookspec(
+    permission="services.override",
+    level="override",
+    policy="collect",
+    caller="host",
+    description="Put its own implementation in the place of a core service.",
+    example="return [service_info(WORKFLOW_MANAGER, MyWorkflows)]",
+)
+def tavern_override_services(context: PluginContext) -> list[ServiceInfo]:
+    """Return providers that replace existing ones; each service must stand under `services.override`.
+
+    The provider is opened as `Class(context, original)`; `original` is a view of what it replaces.
+    """
+    raise NotImplementedError
+
+
+# --- the life of a plugin -------------------------------------------------------------------------
+
+
+@hookspec(
+    permission="hook:server:host:startup",
+    level="add",
+    policy="collect",
+    caller="host",
+    description="Do something when the host starts.",
+    example="context.tasks.spawn(refresh_forever(), name='refresh')",
+)
+def tavern_startup(context: PluginContext) -> None:
+    """Called once when all plugins are loaded and all services registered; an error costs the plugin."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:host:shutdown",
+    level="add",
+    policy="collect",
+    caller="host",
+    description="Do something when the host stops or the plugin is unloaded.",
+    example="await flush()",
+)
+def tavern_shutdown(context: PluginContext) -> None:
+    """Called once before the plugin's tasks are cancelled, within a deadline."""
+    raise NotImplementedError
+
+
+@cache
+def hooks() -> dict[str, HookInfo]:
+    """Return every hook of the host by name."""
+    infos = (getattr(value, "__tavern_hook__", None) for value in globals().values() if inspect.isfunction(value))
+    return {info.name: info for info in infos if info is not None}
