@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, overload
 
+from pydantic import ValidationError
+
 from tavern_host.context import NodeContext
 from tavern_host.contracts.nodes import DataFlowType, NodeDefinition, SlotDefinition
 
@@ -98,14 +100,16 @@ class Slot:
         """Return the slot's definition for a parameter `name` with the type `hint`. Raises `TypeError`."""
         config = dict(self.config)
         categories = self.match_categories
-        optional = default is not inspect.Parameter.empty
-        if optional and default is not None:
-            config["default"] = default
+        optional = default is not inspect.Parameter.empty or "default" in config
+        if default is not inspect.Parameter.empty and default is not None:
+            config.setdefault("default", default)
         hint, may_be_none = _strip_optional(hint)
         if self.multi and typing.get_origin(hint) is list:
             hint = typing.get_args(hint)[0]
         if typing.get_origin(hint) is Literal:
             choices = typing.get_args(hint)
+            if len({type(c) for c in choices}) > 1:
+                raise TypeError(f"slot {name!r}: the choices of {hint} must all be of one type")
             config.setdefault("suggestions", [{"value": c, "label": str(c)} for c in choices])
             categories = categories or ("ComboOption",)
             hint = type(choices[0])
@@ -118,7 +122,11 @@ class Slot:
             "match_categories": categories,
             "config": config or None,
         }
-        return SlotDefinition(**{k: v for k, v in values.items() if v is not None})
+        try:
+            return SlotDefinition(**{k: v for k, v in values.items() if v is not None})
+        except ValidationError as error:
+            where = ".".join(str(part) for part in error.errors()[0]["loc"])
+            raise TypeError(f"slot {name!r}: {where} is not a JSON value; defaults and hints must be JSON") from None
 
 
 class Config(Slot):
@@ -216,28 +224,29 @@ def _with_handler(code: NodeCode, handler: str) -> NodeCode:
 
 def _read(target: Any, about: dict[str, Any], blocking: bool) -> NodeCode:
     is_class = inspect.isclass(target)
-    function = target.run if is_class else target
+    function = getattr(target, "run", None) if is_class else target
+    if function is None:
+        raise TypeError(f"{target.__qualname__}: a class node needs a method `run`")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise TypeError(f"{target.__qualname__}: a node returns its outputs; generator nodes are not supported")
-    hints = typing.get_type_hints(function, include_extras=True)
+    if blocking and inspect.iscoroutinefunction(function):
+        raise TypeError(f"{target.__qualname__}: blocking=True is for `def` functions; this one is `async def`")
+    hints = _hints(target, function)
     inputs: dict[str, SlotDefinition] = {}
     config: dict[str, SlotDefinition] = {}
     context_parameter = None
     parameters = list(inspect.signature(function).parameters.values())[1 if is_class else 0 :]
     for parameter in parameters:
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise TypeError(f"{target.__qualname__}: parameter {parameter.name!r} cannot be a slot")
-        if parameter.name not in hints:
-            raise TypeError(f"{target.__qualname__}: parameter {parameter.name!r} has no type hint")
-        hint, slot = _split(hints[parameter.name])
+        hint, slot = _split(_hint_of(target, parameter, hints))
         if hint is NodeContext:
             context_parameter = parameter.name
         elif isinstance(slot, Config):
-            config[parameter.name] = slot.define(hint, parameter.name, parameter.default)
+            config[parameter.name] = _define(target, slot, hint, parameter.name, parameter.default)
         else:
-            inputs[parameter.name] = (slot or Slot()).define(hint, parameter.name, parameter.default)
+            inputs[parameter.name] = _define(target, slot, hint, parameter.name, parameter.default)
+    config_parameters = tuple(config)
     if is_class:
-        config.update(_constructor_config(target))
+        config.update(_constructor_config(target, taken={*inputs, *config}))
     outputs, single = _outputs(target, hints.get("return", _INFER))
     definition = NodeDefinition(
         inputs=inputs, outputs=outputs, **({"config_schema": config} if config else {}), **about
@@ -247,7 +256,7 @@ def _read(target: Any, about: dict[str, Any], blocking: bool) -> NodeCode:
         target=target,
         raw=False,
         parameters=tuple(inputs),
-        config_parameters=tuple(k for k in config if not is_class or k in hints),
+        config_parameters=config_parameters,
         context_parameter=context_parameter,
         single_output=single,
         is_class=is_class,
@@ -255,14 +264,46 @@ def _read(target: Any, about: dict[str, Any], blocking: bool) -> NodeCode:
     )
 
 
-def _constructor_config(target: type) -> dict[str, SlotDefinition]:
+def _hints(target: Any, function: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"{target.__qualname__}: a type hint uses {error.name!r}, which its module does not have when it runs; "
+            "import it outside `if TYPE_CHECKING`"
+        ) from None
+
+
+def _hint_of(target: Any, parameter: inspect.Parameter, hints: dict[str, Any]) -> Any:
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        raise TypeError(
+            f"{target.__qualname__}: parameter {parameter.name!r} cannot be a slot; "
+            "slots are passed by name, so *args, **kwargs and positional-only parameters are not possible"
+        )
+    if parameter.name not in hints:
+        raise TypeError(f"{target.__qualname__}: parameter {parameter.name!r} has no type hint")
+    return hints[parameter.name]
+
+
+def _define(target: Any, slot: Slot | None, hint: Any, name: str, default: Any) -> SlotDefinition:
+    try:
+        return (slot or Slot()).define(hint, name, default)
+    except TypeError as error:
+        raise TypeError(f"{target.__qualname__}: {error}") from None
+
+
+def _constructor_config(target: type, taken: set[str]) -> dict[str, SlotDefinition]:
     if target.__init__ is object.__init__:  # type: ignore[misc]
         return {}
-    hints = typing.get_type_hints(target.__init__, include_extras=True)  # type: ignore[misc]
+    hints = _hints(target, target.__init__)  # type: ignore[misc]
     config = {}
-    for parameter in list(inspect.signature(target).parameters.values()):
-        hint, slot = _split(hints.get(parameter.name, Any))
-        config[parameter.name] = (slot or Config()).define(hint, parameter.name, parameter.default)
+    for parameter in inspect.signature(target).parameters.values():
+        hint, slot = _split(_hint_of(target, parameter, hints))
+        if parameter.name in taken:
+            raise TypeError(
+                f"{target.__qualname__}: both the constructor and `run` take {parameter.name!r}; rename one of them"
+            )
+        config[parameter.name] = _define(target, slot, hint, parameter.name, parameter.default)
     return config
 
 
@@ -271,24 +312,30 @@ def _outputs(target: Any, hint: Any) -> tuple[dict[str, SlotDefinition], str | N
         raise TypeError(f"{target.__qualname__}: the return type has no hint")
     if hint is None or hint is type(None):
         return {}, None
-    if typing.is_typeddict(hint):
-        fields = typing.get_type_hints(hint, include_extras=True)
+    if hasattr(hint, "__required_keys__"):  # a TypedDict, of `typing` or of `typing_extensions`
+        fields = _hints(target, hint)
         outputs = {}
         for name, field in fields.items():
             inner, slot = _split(field)
-            outputs[name] = _output(inner, slot, name)
+            outputs[name] = _output(target, inner, slot, name)
         return outputs, None
     inner, slot = _split(hint)
     key = (slot.key if slot else None) or SINGLE_OUTPUT
-    return {key: _output(inner, slot, key)}, key
+    return {key: _output(target, inner, slot, key)}, key
 
 
-def _output(hint: Any, slot: Slot | None, name: str) -> SlotDefinition:
-    definition = (slot or Slot()).define(hint, name)
+def _output(target: Any, hint: Any, slot: Slot | None, name: str) -> SlotDefinition:
+    definition = _define(target, slot, hint, name, inspect.Parameter.empty)
     return definition.model_copy(update={"required": None})
 
 
 def _split(hint: Any) -> tuple[Any, Slot | None]:
+    if typing.get_origin(hint) in (typing.Required, typing.NotRequired):
+        hint = typing.get_args(hint)[0]
+    rest, may_be_none = _strip_optional(hint)
+    if may_be_none and typing.get_origin(rest) is Annotated:
+        inner, slot = _split(rest)
+        return inner | None, slot
     if typing.get_origin(hint) is Annotated:
         inner, *metadata = typing.get_args(hint)
         return inner, next((m for m in metadata if isinstance(m, Slot)), None)
@@ -312,4 +359,4 @@ def _flow_type(hint: Any, name: str) -> DataFlowType:
 
 
 def _camel(name: str) -> str:
-    return name if name[:1].isupper() else "".join(part.title() for part in name.split("_"))
+    return name if name[:1].isupper() else "".join(part[:1].upper() + part[1:] for part in name.split("_"))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="ServiceInterface")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,7 @@ class Services(Protocol):
     def has(self, key: ServiceKey[Any]) -> bool:
         """Return whether somebody provides the service."""
 
-    async def invoke(
-        self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext
-    ) -> Any:
+    async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext) -> Any:
         """Call a method of a service by name, with arguments as JSON, for `call.principal`.
 
         JSON arguments become the method's parameter types, its result becomes JSON. Raises `NotFound`
@@ -131,7 +130,7 @@ class Http(Protocol):
         """Return the plugin's client session, made on first use and closed with the plugin."""
 
 
-class Contribution(Protocol, Generic[T]):
+class Contribution(Protocol, Generic[T_co]):
     """One plugin's answer to a hook, with a way to reach the handlers that the answer names."""
 
     @property
@@ -139,7 +138,7 @@ class Contribution(Protocol, Generic[T]):
         """Who answered."""
 
     @property
-    def value(self) -> T:
+    def value(self) -> T_co:
         """The answer."""
 
     def open(self, handler: str, *arguments: Any) -> Any:

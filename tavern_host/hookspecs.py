@@ -50,7 +50,7 @@ def tavern_register_nodes(context: PluginContext) -> list[NodeDefinition]:
     caller="toolManager",
     field="tools",
     description="Add tools that agents and people can call.",
-    example="return [ToolDefinition(id='acme:ping', implementation=ToolImplementation(kind='node', node_type='acme:Ping'))]",
+    example="return [ToolDefinition(id='acme:ping', implementation=PING)]",
 )
 def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
     """Return tools. Files under the manifest's `tools.entry` are read without this hook."""
@@ -189,9 +189,7 @@ def tavern_before_register_tool(tool: ToolDefinition, context: PluginContext) ->
     description="See every workflow run before it starts, change its inputs or refuse it.",
     example="return request.model_copy(update={'inputs': {**request.inputs, 'tone': 'kind'}})",
 )
-def tavern_before_execute(
-    request: RunRequest, call: CallContext, context: PluginContext
-) -> RunRequest | Veto | None:
+def tavern_before_execute(request: RunRequest, call: CallContext, context: PluginContext) -> RunRequest | Veto | None:
     """Return a changed request, `Veto` to refuse the run, or None. An error refuses it too."""
     raise NotImplementedError
 

@@ -99,12 +99,6 @@ class PluginFailure(TavernError):
     code = "plugin_error"
 
 
-class AdmissionError(TavernError):
-    """A plugin was refused before anything of it was registered; `details["problems"]` lists every reason."""
-
-    code = "admission"
-
-
 class DeadlineExceeded(TavernError):
     """The call was not answered before its deadline."""
 

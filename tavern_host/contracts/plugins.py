@@ -8,6 +8,7 @@ from datetime import datetime
 from pydantic import Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model
 
@@ -39,6 +40,16 @@ class Problem(Model):
         where = ":".join(str(p) for p in (self.file, self.line, self.column) if p is not None)
         text = f"{where}: {self.message}" if where else self.message
         return f"{text} ({self.hint})" if self.hint else text
+
+
+class AdmissionError(TavernError):
+    """A plugin was refused before anything of it was registered; `problems` has every reason."""
+
+    code = "admission"
+
+    def __init__(self, message: str, problems: list[Problem], *, plugin: str | None = None) -> None:
+        super().__init__(message, plugin=plugin, problems=[p.to_json() for p in problems])
+        self.problems = problems
 
 
 class PermissionInfo(Model):

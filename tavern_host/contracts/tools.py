@@ -45,7 +45,7 @@ class ToolDefinition(Model):
     description: str = ""
     version: str = "0"
     implementation: ToolImplementation
-    parameters: dict[str, JsonValue] = Field(default_factory=lambda: {"type": "object", "properties": {}})
+    parameters: dict[str, JsonValue] = Field(default_factory=lambda: dict[str, JsonValue](type="object", properties={}))
     output: dict[str, JsonValue] | None = None
     config_schema: list[dict[str, JsonValue]] = Field(default_factory=list)
     security_context: dict[str, JsonValue] | None = None

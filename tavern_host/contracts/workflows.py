@@ -24,7 +24,7 @@ class WorkflowNode(OpenModel):
 
     id: str
     type: str
-    position: dict[str, int | float] = Field(default_factory=lambda: {"x": 0, "y": 0})
+    position: dict[str, int | float] = Field(default_factory=dict)
     parent_node: str | None = None
     display_name: str | None = None
     input_values: dict[str, JsonValue] = Field(default_factory=dict)
@@ -107,7 +107,8 @@ class WorkflowManager(ServiceInterface, name="workflowManager"):
 
     @reads
     async def list_workflows(self) -> list[WorkflowSummary]:
-        """Return all workflows that can be read, by id; unreadable files are reported by `check_file`."""
+        """Return all workflows that can be read, by id. Files that cannot be are named in the log; `check` says
+        what is wrong with one, and so does `get` for a file that breaks the format."""
 
     @reads
     async def get(self, workflow_id: str) -> StoredWorkflow:

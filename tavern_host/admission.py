@@ -1,0 +1,171 @@
+"""Looks at everything that a plugin wants to register, before any of it is registered, and reports all
+that is wrong with it in one error (DESIGN §3, *Admission*)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tavern_host.contracts.catalogue import interfaces
+from tavern_host.contracts.commands import CommandInfo
+from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.hooks import HookInfo
+from tavern_host.contracts.http import MessageInfo, RouteInfo
+from tavern_host.contracts.plugins import AdmissionError, HookImplInfo, Problem
+from tavern_host.contracts.services import ServiceInfo
+from tavern_host.contracts.ui import UiDeclaration
+from tavern_host.dispatch import Dispatcher, Implementation
+from tavern_host.hookspecs import hooks
+from tavern_host.loaded import LoadedPlugin
+from tavern_host.manifest import Manifest
+from tavern_host.routes import Registrations
+from tavern_host.services import ServiceRegistry, interface_problems
+from tavern_host.ui import declaration_problems
+from tavern_host.yamlfile import suggest
+
+RESERVED_COMMANDS = frozenset({"plugins", "serve", "init", "why", "config"})
+"""First words of commands that only the host registers."""
+
+
+_DECLARATION_HOOKS: dict[str, tuple[str, tuple[type, ...]]] = {
+    "tavern_register_services": ("services", (ServiceInfo,)),
+    "tavern_override_services": ("overrides", (ServiceInfo,)),
+    "tavern_register_routes": ("routes", (RouteInfo, MessageInfo)),
+    "tavern_register_commands": ("commands", (CommandInfo,)),
+    "tavern_declare_ui": ("ui", (UiDeclaration,)),
+}
+
+
+async def admit(
+    active: LoadedPlugin, dispatcher: Dispatcher, services: ServiceRegistry, registrations: Registrations
+) -> None:
+    """Fill in `active.implementations` and `active.declarations`. Raises `AdmissionError` with every problem."""
+    manifest = active.manifest
+    infos, problems = active.runtime.hookimpls()
+    for info in infos:
+        found = _hook_problems(manifest, info)
+        problems += found
+        if not found:
+            admitted = info.model_copy(update={"permission": hooks()[info.hook].permission})
+            function = active.runtime.hook_function(admitted)
+            active.implementations.append(Implementation(admitted, function, active.context, active.runtime))
+    for implementation in active.implementations:
+        problems += await _ask(dispatcher, active, implementation)
+    problems += _service_problems(services, active)
+    problems += declaration_problems(manifest, active.declarations.ui)
+    problems += registrations.route_problems(
+        manifest.name, active.declarations.routes, first_party=active.record.first_party
+    )
+    problems += registrations.command_problems(active.declarations.commands, RESERVED_COMMANDS)
+    problems += _handler_problems(active)
+    if problems:
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        raise AdmissionError(
+            f"{manifest.name} was not admitted:\n{lines}",
+            problems,
+            plugin=manifest.name,
+        )
+
+
+async def _ask(dispatcher: Dispatcher, active: LoadedPlugin, implementation: Implementation) -> list[Problem]:
+    """Call a declaration hook and keep its answer; return what is wrong with it."""
+    info = implementation.info
+    declared = _DECLARATION_HOOKS.get(info.hook)
+    if declared is None:
+        return []
+    name, types = declared
+    try:
+        answer = await dispatcher.call_one(implementation, {})
+    except Exception as error:
+        text = error.message if isinstance(error, TavernError) else describe(error)
+        return [_at(info, f"{info.hook} failed: {text}")]
+    problem = _answer_problem(info, answer, types)
+    if problem is not None:
+        return [problem]
+    getattr(active.declarations, name).extend(answer or [])
+    return []
+
+
+def _hook_problems(manifest: Manifest, info: HookImplInfo) -> list[Problem]:
+    spec = hooks().get(info.hook)
+    if spec is None:
+        return [_at(info, f"there is no hook {info.hook!r}", suggest(info.hook, hooks()))]
+    problems = []
+    for argument in info.arguments:
+        known = [*spec.arguments, "context"]
+        if argument not in known:
+            hint = f"it has {', '.join(known)}"
+            problems.append(_at(info, f"{info.function}: the hook {info.hook} has no argument {argument!r}", hint))
+    if not _is_declared(manifest, spec):
+        hint = _declaration_hint(spec)
+        problems.append(_at(info, f"{info.function}: the hook {info.hook} is not declared", hint))
+    return problems
+
+
+def _is_declared(manifest: Manifest, spec: HookInfo) -> bool:
+    permissions = manifest.permissions
+    if spec.permission == "services.override":
+        return bool(permissions.services.override)
+    if spec.name == "tavern_declare_ui" and (permissions.ui.inject or permissions.ui.wrap or permissions.ui.override):
+        return True
+    return spec.permission in permissions.hooks or (
+        spec.field is not None and getattr(manifest, spec.field) is not None
+    )
+
+
+def _declaration_hint(spec: HookInfo) -> str:
+    if spec.permission == "services.override":
+        return "name the service under permissions.services.override in plugin.yaml"
+    return f'add "{spec.permission}" to permissions.hooks in plugin.yaml'
+
+
+def _answer_problem(info: HookImplInfo, answer: Any, types: tuple[type, ...]) -> Problem | None:
+    if answer is None:
+        return None
+    names = " or ".join(t.__name__ for t in types)
+    if not isinstance(answer, list | tuple):
+        return _at(info, f"{info.hook} returned {type(answer).__name__}, expected a list of {names}")
+    wrong = next((item for item in answer if not isinstance(item, types)), None)
+    if wrong is not None:
+        return _at(info, f"{info.hook} returned a list with {type(wrong).__name__}, expected {names}")
+    return None
+
+
+def _service_problems(services: ServiceRegistry, active: LoadedPlugin) -> list[Problem]:
+    problems = []
+    for info in active.declarations.services:
+        taken = services.provider_of(info.service)
+        if taken is not None:
+            hint = "override it with tavern_override_services"
+            problems.append(Problem(message=f"{info.service} is provided by {taken.plugin} already", hint=hint))
+        problems += _provider_problems(active, info)
+    for info in active.declarations.overrides:
+        if info.service not in active.manifest.permissions.services.override:
+            hint = "add it to permissions.services.override in plugin.yaml"
+            problems.append(Problem(message=f"the override of {info.service} is not declared", hint=hint))
+        elif services.provider_of(info.service) is None:
+            problems.append(Problem(message=f"nobody provides {info.service}, so it cannot be overridden"))
+        problems += _provider_problems(active, info)
+    return problems
+
+
+def _provider_problems(active: LoadedPlugin, info: ServiceInfo) -> list[Problem]:
+    if info.service not in interfaces():
+        hint = suggest(info.service, interfaces())
+        return [Problem(message=f"there is no service {info.service!r}", hint=hint)]
+    try:
+        provider = active.runtime.function(info.handler)
+    except TavernError as error:
+        return [Problem(message=error.message)]
+    if not isinstance(provider, type):
+        return [Problem(message=f"{info.handler} must be a class")]
+    return interface_problems(info.service, provider, info.version)
+
+
+def _handler_problems(active: LoadedPlugin) -> list[Problem]:
+    handlers = [item.handler for item in (*active.declarations.routes, *active.declarations.commands)]
+    problems = (active.runtime.handler_problem(handler) for handler in dict.fromkeys(handlers))
+    return [Problem(message=problem) for problem in problems if problem is not None]
+
+
+def _at(info: HookImplInfo, message: str, hint: str | None = None) -> Problem:
+    return Problem(message=message, hint=hint, file=info.file, line=info.line)

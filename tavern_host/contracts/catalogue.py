@@ -1,0 +1,42 @@
+"""All service interfaces of the host's contracts, and the permissions that their acting methods name."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tavern_host.contracts.agents import AgentRuntime
+from tavern_host.contracts.executions import ExecutionEngine
+from tavern_host.contracts.llm import Llm
+from tavern_host.contracts.nodes import NodeManager
+from tavern_host.contracts.plugins import Plugins
+from tavern_host.contracts.services import Level, ServiceInterface, interface_methods
+from tavern_host.contracts.tools import ToolManager
+from tavern_host.contracts.workflows import WorkflowManager
+
+INTERFACES: tuple[type[ServiceInterface], ...] = (
+    Plugins,
+    NodeManager,
+    WorkflowManager,
+    ExecutionEngine,
+    ToolManager,
+    Llm,
+    AgentRuntime,
+)
+
+
+@cache
+def interfaces() -> dict[str, type[ServiceInterface]]:
+    """Return the interfaces by service name."""
+    return {interface.service_name: interface for interface in INTERFACES}
+
+
+@cache
+def service_permissions() -> dict[str, tuple[Level, str]]:
+    """Return each `services.use` permission with its level and one sentence of what it allows."""
+    found: dict[str, tuple[Level, str]] = {}
+    for interface in INTERFACES:
+        for name, info in interface_methods(interface).items():
+            if info.permission is not None:
+                sentence = (getattr(interface, name).__doc__ or "").strip().split("\n")[0]
+                found.setdefault(info.permission, (info.level, sentence))
+    return found

@@ -1,0 +1,197 @@
+"""What may flow along an edge, and how a value changes on the way (DESIGN §4).
+
+Pure functions that whoever checks a workflow and whoever runs it share, so that both say the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import copy
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tavern_host.contracts.documents import json_type
+from tavern_host.contracts.nodes import DataFlowType, NodeDefinition, SlotDefinition
+from tavern_host.contracts.workflows import GROUP_INPUT, GROUP_OUTPUT, Workflow, WorkflowNode
+
+Slots = Mapping[str, SlotDefinition]
+Converter = Callable[[Any], Any]
+
+ANY_TYPES = frozenset({DataFlowType.WILDCARD, DataFlowType.CONVERTIBLE_ANY})
+"""The types that go with every other."""
+
+BEHAVIOR_WILDCARD = "BehaviorWildcard"
+"""The category that makes a slot go with every other, whatever its type."""
+
+OPEN_SLOT = SlotDefinition(data_flow_type=DataFlowType.WILDCARD)
+"""Stands for a slot that a node with `dynamicSlots` has without declaring it."""
+
+_TEXT_FROM = frozenset({DataFlowType.INTEGER, DataFlowType.FLOAT, DataFlowType.BOOLEAN})
+_HANDLE = re.compile(r"(.+)__(\d{1,9})")
+
+
+def compatible(source: SlotDefinition, target: SlotDefinition) -> str | None:
+    """Say why an edge from `source` to `target` cannot be, or return None where it can.
+
+    In this order: a batch output cannot feed a stream (a stream may feed a batch input: it is
+    collected); a wildcard category on either side; a shared category; the types.
+    """
+    if target.is_stream and not source.is_stream:
+        return "a batch output cannot feed a stream input"
+    ours, theirs = set(source.match_categories or ()), set(target.match_categories or ())
+    if BEHAVIOR_WILDCARD in ours | theirs or ours & theirs:
+        return None
+    given, wanted = source.data_flow_type, target.data_flow_type
+    if given == wanted or given in ANY_TYPES or wanted in ANY_TYPES or _converts(given, wanted):
+        return None
+    return f"{given} does not go into {wanted}"
+
+
+def converter(source: SlotDefinition, target: SlotDefinition) -> Converter | None:
+    """Return what changes a value on an edge from `source` to `target`, or None where it stays as it is.
+
+    An output of any type is converted by the value that comes: what has no conversion passes unchanged.
+    """
+    given, wanted = source.data_flow_type, target.data_flow_type
+    if given in ANY_TYPES or _converts(given, wanted):
+        return _CONVERTERS.get(wanted)
+    return None
+
+
+def literal_converter(target: SlotDefinition) -> Converter | None:
+    """Return what changes a value that a creator wrote down for `target`, or None."""
+    return _CONVERTERS.get(target.data_flow_type)
+
+
+def _converts(given: DataFlowType, wanted: DataFlowType) -> bool:
+    if wanted is DataFlowType.FLOAT:
+        return given is DataFlowType.INTEGER
+    return wanted is DataFlowType.STRING and given in _TEXT_FROM
+
+
+def _to_float(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _to_text(value: Any) -> Any:
+    return text_of(value) if isinstance(value, bool | int | float) else value
+
+
+_CONVERTERS: dict[DataFlowType, Converter] = {DataFlowType.FLOAT: _to_float, DataFlowType.STRING: _to_text}
+
+
+def text_of(value: bool | int | float) -> str:
+    """Return the text of a boolean or number as the platform writes it: `true`, `3` for 3.0, `0.1`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+
+
+def coerce(slot: SlotDefinition, value: Any) -> Any:
+    """Return a value from outside (JSON) as the slot's type has it.
+
+    Numbers and booleans become text, integers floats, whole floats integers, base64 text bytes. Raises
+    `ValueError` saying what was expected and what came; nothing is guessed from text.
+    """
+    wanted = slot.data_flow_type
+    if wanted in ANY_TYPES:
+        return value
+    value = _adapt(wanted, value)
+    expected, types = _EXPECTED[wanted]
+    if not isinstance(value, types) or (isinstance(value, bool) and wanted is not DataFlowType.BOOLEAN):
+        raise ValueError(f"expected {expected}, got {json_type(value)}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"expected {expected}, got {value}")
+    return value
+
+
+def _adapt(wanted: DataFlowType, value: Any) -> Any:
+    """Return the value in the wanted type where it has an exact form there, else as it is."""
+    if wanted is DataFlowType.STRING:
+        return _to_text(value)
+    if wanted is DataFlowType.INTEGER and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if wanted is DataFlowType.FLOAT:
+        try:
+            return _to_float(value)
+        except OverflowError:
+            raise ValueError("expected a number, got an integer too large for one") from None
+    if wanted is DataFlowType.BINARY and isinstance(value, str):
+        try:
+            return base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            raise ValueError("expected binary data as base64 text, got other text") from None
+    return value
+
+
+_EXPECTED: dict[DataFlowType, tuple[str, type | tuple[type, ...]]] = {
+    DataFlowType.STRING: ("text", str),
+    DataFlowType.INTEGER: ("an integer", int),
+    DataFlowType.FLOAT: ("a number", float),
+    DataFlowType.BOOLEAN: ("a boolean", bool),
+    DataFlowType.OBJECT: ("an object", dict),
+    DataFlowType.ARRAY: ("an array", list),
+    DataFlowType.BINARY: ("binary data as base64 text", bytes),
+}
+
+
+def find_slot(slots: Slots, handle: str, *, dynamic: bool = False) -> tuple[str, SlotDefinition, int | None] | None:
+    """Return the key, slot and position that an edge's handle names, or None where there is no such slot.
+
+    `key__2` is the third place of the `multi` input `key`; a node with `dynamic` slots has any.
+    """
+    if handle in slots:
+        return handle, slots[handle], None
+    match = _HANDLE.fullmatch(handle)
+    if match and match[1] in slots and slots[match[1]].multi:
+        return match[1], slots[match[1]], int(match[2])
+    return (handle, OPEN_SLOT, None) if dynamic and handle else None
+
+
+def config_of(definition: NodeDefinition, node: WorkflowNode) -> dict[str, Any]:
+    """Return a node's configuration: declared defaults, beneath the type's values, beneath its own."""
+    schema = definition.config_schema or {}
+    values = {key: slot.default for key, slot in schema.items() if slot.has_default}
+    return copy.deepcopy(values | (definition.config_values or {}) | node.config_values)
+
+
+def slots_of(node: WorkflowNode, definition: NodeDefinition | None, workflow: Workflow) -> tuple[Slots, Slots, bool]:
+    """Return the input and output slots in force at a node, and whether it has others beside them.
+
+    `core:GroupInput` and `core:GroupOutput` have those of the workflow's interface. Without a definition
+    a node of another type has none.
+    """
+    if node.type == GROUP_INPUT:
+        return {}, workflow.interface_inputs, False
+    if node.type == GROUP_OUTPUT:
+        return workflow.interface_outputs, {}, False
+    if definition is None:
+        return {}, {}, False
+    inputs, outputs = definition.slots(config_of(definition, node) if definition.modes else None)
+    return inputs, outputs, bool(definition.dynamic_slots)
+
+
+def edge_order(node: WorkflowNode, key: str) -> Callable[[tuple[str, int | None, int]], tuple[int, int, int]]:
+    """Return the sort key for the edges `(id, position, place in the document)` into a `multi` input.
+
+    Edges that `inputConnectionOrders` names come first, in its order; then those whose handle says a
+    position, by position; then the others, as the document has them.
+    """
+    orders = {edge: place for place, edge in enumerate(node.input_connection_orders.get(key, ()))}
+
+    def place(edge: tuple[str, int | None, int]) -> tuple[int, int, int]:
+        identifier, position, index = edge
+        if identifier in orders:
+            return 0, orders[identifier], index
+        return (1, position, index) if position is not None else (2, 0, index)
+
+    return place

@@ -1,0 +1,22 @@
+"""Guesses which name was meant, for the errors that say that there is no such thing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+LONGEST = 100
+"""Names longer than this are not compared: nobody mistyped them, and comparing is quadratic."""
+
+
+def near_names(name: str, names: Iterable[str]) -> list[str]:
+    """Return up to three of `names` that look like `name`, the likeliest first."""
+    if len(name) > LONGEST:
+        return []
+    return difflib.get_close_matches(name, [n for n in names if len(n) <= LONGEST], n=3, cutoff=0.6)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return ` (did you mean x or y?)`, or nothing where no name is near."""
+    found = near_names(name, names)
+    return f" (did you mean {' or '.join(found)}?)" if found else ""

@@ -1,0 +1,184 @@
+"""Finds plugins and reads their manifests; imports nothing of them.
+
+Sources: entry points of the group `tavern_host.plugins`, folders in the project's `plugins/`, folders
+given with `--dev`, and what an embedding program hands over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+import importlib_metadata
+
+from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
+from tavern_host.manifest import MANIFEST, Manifest, read_manifest
+from tavern_host.yamlfile import InvalidFile
+
+GROUP = "tavern_host.plugins"
+DISTRIBUTION = "tavern-host"
+
+
+@dataclass
+class Record:
+    """What the host knows of one plugin. `module` is None for a folder plugin, which is imported by path."""
+
+    name: str
+    source: str
+    root: Path | None = None
+    module: str | None = None
+    first_party: bool = False
+    is_dev: bool = False
+    manifest: Manifest | None = None
+    state: PluginState = PluginState.DISCOVERED
+    problems: list[Problem] = field(default_factory=list)
+    permissions: list[PermissionInfo] = field(default_factory=list)
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def refuse(self, state: PluginState, *problems: Problem) -> None:
+        """Say that the plugin is not to be used, and why."""
+        self.state = state
+        self.problems.extend(problems)
+
+    @property
+    def has_code(self) -> bool:
+        """Whether the folder holds Python code."""
+        return self.root is not None and any(True for _ in self.root.rglob("*.py"))
+
+
+def discover(
+    *, folders: Iterable[Path] = (), dev: Iterable[Path] = (), embedded: Iterable[Path | ModuleType] = ()
+) -> list[Record]:
+    """Return a record for every plugin that can be seen; what is wrong with one stands in its record.
+
+    Two plugins of one name: the first keeps it (entry points, then embedded, dev, folders).
+    """
+    records = [_from_entry_point(entry) for entry in _entry_points()]
+    for item in embedded:
+        records.append(_from_module(item) if isinstance(item, ModuleType) else _from_folder(item, "folder"))
+    records += [_from_folder(path, "dev") for path in dev]
+    for parent in folders:
+        if parent.is_dir():
+            children = sorted(p for p in parent.iterdir() if p.is_dir() and not p.name.startswith((".", "_")))
+            records += [_from_folder(path, "folder", within=parent) for path in children]
+    _refuse_duplicates(records)
+    return records
+
+
+def _entry_points() -> list[importlib_metadata.EntryPoint]:
+    found = importlib_metadata.entry_points(group=GROUP)
+    return sorted(found, key=lambda e: (e.name, e.value))
+
+
+def _from_entry_point(entry: importlib_metadata.EntryPoint) -> Record:
+    distribution = entry.dist.name if entry.dist is not None else "unknown"
+    record = Record(
+        name=entry.name,
+        source=f"entry-point:{distribution}",
+        module=entry.module,
+        first_party=distribution == DISTRIBUTION,
+    )
+    record.root = _package_folder(entry.module)
+    if record.root is None:
+        record.refuse(
+            PluginState.INVALID,
+            Problem(
+                message=f"the package {entry.module!r} of the entry point {entry.name!r} cannot be found",
+                hint=f"reinstall {distribution}; the entry point must name an importable package",
+            ),
+        )
+        return record
+    return _read(record, expected_name=entry.name)
+
+
+def _package_folder(module: str) -> Path | None:
+    """Return a package's folder without importing it; its parents are walked as folders."""
+    top, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    locations = list(spec.submodule_search_locations or ()) if spec is not None else []
+    for location in locations:
+        folder = Path(location, *rest)
+        if folder.is_dir():
+            return folder
+    return None
+
+
+def _from_module(module: ModuleType) -> Record:
+    file = getattr(module, "__file__", None)
+    record = Record(name=module.__name__, source=f"embedded:{module.__name__}", module=module.__name__)
+    record.root = Path(file).parent if file else None
+    return _read(record)
+
+
+def _from_folder(path: Path, kind: str, within: Path | None = None) -> Record:
+    record = Record(name=path.name, source=f"{kind}:{path.absolute()}", root=path, is_dev=kind == "dev")
+    if within is not None and not path.resolve().is_relative_to(within.resolve()):
+        record.refuse(
+            PluginState.INVALID,
+            Problem(message=f"{path} leads out of {within}", hint="copy the plugin there instead of linking it"),
+        )
+        return record
+    return _read(record)
+
+
+def _read(record: Record, *, expected_name: str | None = None) -> Record:
+    began = time.perf_counter()
+    try:
+        manifest = read_manifest(record.root) if record.root is not None else None
+    except InvalidFile as error:
+        record.refuse(PluginState.INVALID, *error.problems)
+        return record
+    except OSError as error:
+        manifest = None
+        if not isinstance(error, FileNotFoundError):
+            record.refuse(PluginState.INVALID, Problem(message=f"{MANIFEST} cannot be read: {error.strerror}"))
+            return record
+    record.timings["manifest"] = (time.perf_counter() - began) * 1000
+    if manifest is None:
+        record.refuse(
+            PluginState.INVALID,
+            Problem(message=f"there is no {MANIFEST} in {record.root}", hint="every plugin needs one beside its code"),
+        )
+        return record
+    record.manifest = manifest
+    if expected_name is not None and expected_name != manifest.name:
+        record.refuse(
+            PluginState.INVALID,
+            Problem(
+                message=f"the entry point is called {expected_name!r}, the manifest {manifest.name!r}",
+                hint="give both the same name",
+            ),
+        )
+    record.name = manifest.name
+    return record
+
+
+def _refuse_duplicates(records: list[Record]) -> None:
+    seen: dict[str, Record] = {}
+    for record in records:
+        first = seen.setdefault(record.name, record)
+        if first is not record:
+            record.refuse(
+                PluginState.INVALID,
+                Problem(
+                    message=f"the name {record.name!r} is taken by the plugin from {first.source}",
+                    hint="remove one of the two",
+                ),
+            )
+
+
+def content_hash(root: Path) -> str:
+    """Return a hash over the names and contents of all files of a folder plugin."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in root.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:32]

@@ -1,0 +1,216 @@
+"""Calls hooks: one implementation at a time, each result and each exception attributed to its plugin.
+
+pluggy registers, checks and orders the implementations; it does not await, so this module walks them
+itself in pluggy's order (last registered first). Policies: collect, first, filter, veto.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pluggy
+from pydantic import BaseModel
+
+from tavern_host import hookspecs
+from tavern_host.context import PluginContext
+from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, Vetoed, describe
+from tavern_host.contracts.hooks import HookInfo, Veto
+from tavern_host.contracts.plugins import HookImplInfo
+from tavern_host.hookspecs import hooks
+from tavern_host.runtime import PluginRuntime
+from tavern_host.threads import run_in_thread
+
+T = TypeVar("T")
+
+DEADLINE = 10.0
+"""Seconds that an async implementation, or a declaration hook on its thread, may take."""
+
+_ON_THREAD = frozenset({"collect"})
+"""Policies whose `def` implementations run on a thread: declarations and lifecycle, never hot paths."""
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One hook implementation, ready to be called."""
+
+    info: HookImplInfo
+    function: Callable[..., Any]
+    context: PluginContext
+    runtime: PluginRuntime
+
+
+class Answer:
+    """One plugin's answer to a hook, and a way to reach the handlers it names (`context.Contribution`)."""
+
+    __slots__ = ("_context", "_runtime", "plugin", "value")
+
+    def __init__(self, plugin: str, value: Any, runtime: PluginRuntime, context: PluginContext) -> None:
+        self.plugin = plugin
+        self.value = value
+        self._runtime = runtime
+        self._context = context
+
+    def open(self, handler: str, *arguments: Any) -> Any:
+        """Return a new object of the plugin's class `handler`."""
+        return self._runtime.open(handler, *arguments)
+
+    async def call(self, handler: str, *arguments: Any) -> Any:
+        """Call the plugin's function `handler`, with its context last."""
+        result = self._runtime.function(handler)(*arguments, self._context)
+        return await result if isinstance(result, Coroutine) else result
+
+    def node_runner(self, definition: Any) -> Any:
+        """Return the runner of one of the plugin's node types."""
+        return self._runtime.node_runner(definition)
+
+
+class Dispatcher:
+    """All active hook implementations, prepared per hook; rebuilt when the set of plugins changes.
+
+    `report` is told of each failure: plugin, hook, exception.
+    """
+
+    def __init__(self, report: Callable[[str, str, BaseException], None]) -> None:
+        self._report = report
+        self._prepared: dict[str, tuple[Implementation, ...]] = {}
+        self.revision = 0
+
+    def rebuild(self, plugins: Iterable[tuple[str, list[Implementation]]]) -> None:
+        """Take over the implementations of these plugins, in registration order."""
+        manager = pluggy.PluginManager("tavern")
+        manager.add_hookspecs(hookspecs)
+        known: dict[tuple[str, str], Implementation] = {}
+        for plugin, implementations in plugins:
+            manager.register(types.SimpleNamespace(**{i.info.function: i.function for i in implementations}), plugin)
+            known.update({(plugin, i.info.hook): i for i in implementations})
+        self._prepared = {}
+        for name in hooks():
+            called = [known[impl.plugin_name, name] for impl in reversed(getattr(manager.hook, name).get_hookimpls())]
+            if called:
+                self._prepared[name] = tuple(called)
+        self.revision += 1
+
+    def implemented(self, hook: str) -> bool:
+        """Return whether any active plugin implements the hook."""
+        return hook in self._prepared
+
+    def implementations(self, hook: str) -> tuple[Implementation, ...]:
+        """Return the implementations of a hook in the order in which they are called."""
+        return self._prepared.get(hook, ())
+
+    async def collect(self, hook: str, arguments: dict[str, Any]) -> list[Answer]:
+        """Return all answers other than None; a failure is reported and the rest go on."""
+        answers = []
+        for implementation in self.implementations(hook):
+            try:
+                value = await self.call_one(implementation, arguments)
+            except Exception as error:
+                self._report(implementation.info.plugin, hook, error)
+                continue
+            if value is not None:
+                answers.append(
+                    Answer(implementation.info.plugin, value, implementation.runtime, implementation.context)
+                )
+        return answers
+
+    async def first(self, hook: str, arguments: dict[str, Any]) -> Answer | None:
+        """Return the first answer other than None; a failure is reported and the next one is asked."""
+        for implementation in self.implementations(hook):
+            try:
+                value = await self.call_one(implementation, arguments)
+            except Exception as error:
+                self._report(implementation.info.plugin, hook, error)
+                continue
+            if value is not None:
+                return Answer(implementation.info.plugin, value, implementation.runtime, implementation.context)
+        return None
+
+    async def filter(self, hook: str, value: T, arguments: dict[str, Any]) -> T:
+        """Return `value` after every implementation had its say; see `context.Hooks.filter`.
+
+        With the policy `veto` a failure denies: fail closed. Each plugin gets a copy of its own.
+        """
+        spec = _spec(hook)
+        for implementation in self.implementations(hook):
+            plugin = implementation.info.plugin
+            try:
+                given = {spec.arguments[0]: _copy(value), **{k: _copy(v) for k, v in arguments.items()}}
+                answer = await self.call_one(implementation, given)
+                if not (answer is None or isinstance(answer, Veto | type(value))):
+                    expected = f"{type(value).__name__}, Veto or None"
+                    raise PluginFailure(f"{hook} of {plugin} returned {type(answer).__name__}, expected {expected}")
+            except Exception as error:
+                self._report(plugin, hook, error)
+                if spec.policy == "veto":
+                    raise Vetoed(
+                        f"{plugin} failed in {hook}, so this is refused: {describe(error)}", plugin=plugin
+                    ) from error
+                continue
+            if isinstance(answer, Veto):
+                raise Vetoed(f"{plugin} refused: {answer.reason}", plugin=plugin, reason=answer.reason)
+            if answer is not None:
+                value = answer
+        return value
+
+    async def call_one(
+        self, implementation: Implementation, arguments: dict[str, Any], *, deadline: float = DEADLINE
+    ) -> Any:
+        """Call one implementation with the arguments that it takes.
+
+        Async ones, and declarations on their thread, have `deadline` seconds.
+        """
+        info = implementation.info
+        given = {n: implementation.context if n == "context" else arguments[n] for n in info.arguments}
+        if not info.is_async and _spec(info.hook).policy in _ON_THREAD:
+            what = f"{info.hook} of {info.plugin}"
+            return await run_in_thread(lambda: implementation.function(**given), deadline=deadline, what=what)
+        result = implementation.function(**given)
+        if not isinstance(result, Coroutine):
+            return result
+        return await _with_deadline(result, deadline, f"{info.hook} of {info.plugin}")
+
+
+async def _with_deadline(coroutine: Coroutine[Any, Any, Any], deadline: float, what: str) -> Any:
+    """Run a coroutine in this task; a timer is armed only if it suspends."""
+    try:
+        suspended_on = coroutine.send(None)
+    except StopIteration as finished:
+        return finished.value
+    timer = asyncio.timeout(deadline)
+    try:
+        async with timer:
+            return await _resume(coroutine, suspended_on)
+    except TimeoutError:
+        if timer.expired():
+            raise DeadlineExceeded(f"{what} did not end within {deadline:g} s") from None
+        raise
+
+
+@types.coroutine
+def _resume(coroutine: Coroutine[Any, Any, Any], suspended_on: Any) -> Generator[Any, Any, Any]:
+    """Go on with a coroutine that was stepped once by hand; it stays in the task that stepped it."""
+    while True:
+        sent, raised = None, None
+        try:
+            sent = yield suspended_on
+        except BaseException as error:  # cancellation and errors go to the coroutine, as with `await`
+            raised = error
+        try:
+            suspended_on = coroutine.send(sent) if raised is None else coroutine.throw(raised)
+        except StopIteration as finished:
+            return finished.value
+
+
+def _spec(hook: str) -> HookInfo:
+    try:
+        return hooks()[hook]
+    except KeyError:
+        raise NotFound(f"there is no hook {hook!r}") from None
+
+
+def _copy(value: Any) -> Any:
+    return value.model_copy(deep=True) if isinstance(value, BaseModel) else value

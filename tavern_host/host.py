@@ -1,0 +1,233 @@
+"""The host: the kernel wired together. Stages: link → load → start → stop.
+
+async with Host(project="my-project") as host:
+    run = await host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow_id="hello"))
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Self, TypeVar
+
+from tavern_host.context import Project
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.plugins import (
+    PLUGINS,
+    AdmissionError,
+    PluginAsset,
+    PluginInfo,
+    Plugins,
+    PluginState,
+    ServiceLayer,
+)
+from tavern_host.contracts.services import ServiceInterface, ServiceKey
+from tavern_host.events import EventBus
+from tavern_host.manager import Manager
+from tavern_host.permissions import GrantStore
+from tavern_host.projects import Folders, copy_sample, create_project, environment_settings, open_project
+from tavern_host.routes import Registrations
+from tavern_host.services import Provider
+from tavern_host.settings import SettingsStore
+
+S = TypeVar("S", bound=ServiceInterface)
+
+OPERATOR = Principal(kind="user", id="operator")
+
+_log = logging.getLogger("tavern.host")
+
+
+class HostServices:
+    """The operator's way to services: every view has all permissions."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+
+    def get(self, key: ServiceKey[S]) -> S:
+        """Return the operator's view of a service. Raises `ServiceUnavailable`."""
+        view: S = self._manager.services.operator_view(key, OPERATOR)
+        return view
+
+
+class Host:
+    """A running host. Use it with `async with`; `link()` alone is enough to list plugins.
+
+    `project` is a folder (made if it does not exist), else found as `tavern` finds it. `plugins` are
+    folders or imported modules beside the installed ones; `trust` names plugins that need no grant;
+    `dev` are folders of plugins being written, loaded with all that they ask for. `settings` are full
+    keys with values, above all other layers. With `strict`, a plugin that is not in order fails the start.
+    """
+
+    def __init__(
+        self,
+        project: Path | str | None = None,
+        *,
+        plugins: Sequence[Path | ModuleType] = (),
+        trust: Iterable[str] = (),
+        dev: Sequence[Path] = (),
+        settings: Mapping[str, Any] | None = None,
+        strict: bool = False,
+        create: bool = True,
+    ) -> None:
+        if project is not None and create and not Path(project).exists():
+            create_project(Path(project))
+        folders = Folders.of_user()
+        opened = open_project(project, folders)
+        operator = folders.operator_file()
+        self.project: Project = opened.project
+        self.folders = folders
+        self._is_new = opened.is_new
+        self._strict = strict
+        self._bus: EventBus | None = None
+        self._manager = Manager(
+            project=self.project,
+            operator=operator,
+            grants=GrantStore(folders.project_state(self.project) / "grants.json"),
+            settings=SettingsStore(
+                project=dict(opened.file.settings),
+                operator=dict(operator.settings),
+                environment={**environment_settings(), **(settings or {})},
+            ),
+            embedded=plugins,
+            dev=dev,
+            trust=trust,
+            bus=lambda: self.events,
+        )
+        self.services = HostServices(self._manager)
+
+    @property
+    def events(self) -> EventBus:
+        """The event bus; it exists while the host runs."""
+        if self._bus is None:
+            raise RuntimeError("the host is not running: use it with `async with`")
+        return self._bus
+
+    @property
+    def registrations(self) -> Registrations:
+        """The routes, messages and commands of the loaded plugins."""
+        return self._manager.registrations
+
+    def link(self) -> list[PluginInfo]:
+        """Discover plugins and decide which may be loaded. Reads manifests, imports nothing."""
+        if not self._manager.records:
+            self._manager.link()
+        return self.plugins()
+
+    def plugins(self) -> list[PluginInfo]:
+        """Return every plugin with its state, in load order; refused namesakes come last."""
+        records = [*self._manager.records.values(), *self._manager.duplicates]
+        return [self._manager.info(record) for record in records]
+
+    def plugin(self, name: str) -> PluginInfo:
+        """Return one plugin. Raises `NotFound`."""
+        return self._manager.info(self._manager.get(name))
+
+    async def grant(self, name: str) -> PluginInfo:
+        """Grant a plugin exactly what it asks for now, and load it if the host runs."""
+        await self._manager.grant(name)
+        return self.plugin(name)
+
+    async def revoke(self, name: str) -> PluginInfo:
+        """Take a plugin's grant back; what it registered is gone when this returns."""
+        await self._manager.revoke(name)
+        return self.plugin(name)
+
+    def call(self) -> CallContext:
+        """Return the context of a call that the operator makes."""
+        return CallContext(principal=OPERATOR, project=self.project.id)
+
+    def frontend_folder(self, plugin: str) -> Path | None:
+        """Return the folder that is served under `/plugins/{plugin}/`, for a loaded plugin that has one."""
+        active = self._manager.active.get(plugin)
+        if active is None or active.record.root is None or active.record.manifest is None:
+            return None
+        frontend = active.record.manifest.frontend
+        folder = frontend.folder() if frontend is not None else None
+        return active.record.root / folder if folder is not None else None
+
+    async def load(self) -> None:
+        """Import, admit and register plugins, without starting them (enough to know all commands)."""
+        self._bus = EventBus()
+        self.link()
+        self._provide_plugins()
+        if self._is_new:
+            self._copy_samples()
+        await self._manager.load_all()
+
+    async def start(self) -> None:
+        """Start all loaded plugins. Raises `AdmissionError` with `strict` where one is not in order."""
+        await self._manager.start_all()
+        if self._strict:
+            bad = [
+                p for p in self.plugins() if p.state not in (PluginState.STARTED, PluginState.DISABLED) or p.problems
+            ]
+            if bad:
+                lines = [f"  {p.name} is {p.state.value}: {problem}" for p in bad for problem in p.problems]
+                problems = [problem for p in bad for problem in p.problems]
+                raise AdmissionError("not all plugins are in order:\n" + "\n".join(lines), problems)
+
+    async def stop(self) -> None:
+        """Stop all plugins, newest first, and end every subscription."""
+        await self._manager.stop_all()
+        if self._bus is not None:
+            await self._bus.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.load()
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _provide_plugins(self) -> None:
+        provider = Provider("tavern-host", "tavern_host.host:HostPlugins", PLUGINS.name, PLUGINS.version)
+        provider.instance = HostPlugins(self, self._manager)
+        self._manager.services.add(provider)
+
+    def _copy_samples(self) -> None:
+        for record in self._manager.records.values():
+            sample = record.manifest.sample if record.manifest is not None else None
+            if record.state is PluginState.DISCOVERED and sample is not None and record.root is not None:
+                copied = copy_sample(record.root / sample.entry, self.project)
+                _log.info("%s: copied %d sample files of %s", self.project.root, len(copied), record.name)
+
+
+class HostPlugins(Plugins):
+    """The `plugins` service: what plugins may know of each other."""
+
+    def __init__(self, host: Host, manager: Manager) -> None:
+        self._host = host
+        self._manager = manager
+
+    async def list_plugins(self) -> list[PluginInfo]:
+        """Return every plugin."""
+        return self._host.plugins()
+
+    async def get(self, name: str) -> PluginInfo:
+        """Return one plugin."""
+        return self._host.plugin(name)
+
+    async def assets(self, kind: str) -> list[PluginAsset]:
+        """Return the folders of a kind that loaded plugins declare."""
+        return self._manager.assets(kind)
+
+    async def service_stack(self, service: str) -> list[ServiceLayer]:
+        """Return the providers of a service."""
+        return self._manager.services.layers(service)
+
+    async def grant(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
+        """Grant a plugin what it asks for."""
+        return await self._host.grant(name)
+
+    async def revoke(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
+        """Take a plugin's grant back."""
+        return await self._host.revoke(name)

@@ -1,0 +1,175 @@
+"""Which project a host works on, and what the operator and the project say in their files (DESIGN §8).
+
+The operator's `host.yaml` and the project's `tavern.yaml` are kept apart, so that a project that
+somebody sent cannot bring its own permissions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from pydantic import Field, JsonValue
+
+from tavern_host.context import Project
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.plugins import Problem
+from tavern_host.contracts.wire import Model
+from tavern_host.files import write_atomic
+from tavern_host.yamlfile import InvalidFile, read_yaml
+
+PROJECT_FILE = "tavern.yaml"
+_APP = "tavern-host"
+
+
+class ProjectFile(Model):
+    """`tavern.yaml`: what a project says of itself."""
+
+    name: str | None = None
+    description: str | None = None
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class OperatorFile(Model):
+    """`host.yaml`: what the operator decides, for every project of this user.
+
+    `trust` names plugins that need no review, `disabled` those that are not loaded, `overrides` orders
+    the plugins that override one service (the last is on top).
+    """
+
+    trust: list[str] = Field(default_factory=list)
+    disabled: list[str] = Field(default_factory=list)
+    overrides: dict[str, list[str]] = Field(default_factory=dict)
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where the operator's files are: configuration, state (grants) and data (the default project)."""
+
+    config: Path
+    state: Path
+    data: Path
+
+    @classmethod
+    def of_user(cls) -> Folders:
+        """Return the folders of this user; `TAVERN_CONFIG_DIR` and its siblings take precedence."""
+
+        def folder(variable: str, default: Path) -> Path:
+            return Path(os.environ.get(variable) or default).expanduser().absolute()
+
+        return cls(
+            config=folder("TAVERN_CONFIG_DIR", platformdirs.user_config_path(_APP)),
+            state=folder("TAVERN_STATE_DIR", platformdirs.user_state_path(_APP)),
+            data=folder("TAVERN_DATA_DIR", platformdirs.user_data_path(_APP)),
+        )
+
+    def operator_file(self) -> OperatorFile:
+        """Return `host.yaml`, or its defaults where there is none. Raises `InvalidFile`."""
+        path = self.config / "host.yaml"
+        return read_yaml(path, OperatorFile) if path.exists() else OperatorFile()
+
+    def project_state(self, project: Project) -> Path:
+        """Return the folder of what the operator decided about one project."""
+        return self.state / "projects" / project.id
+
+
+@dataclass(frozen=True)
+class OpenProject:
+    """A project with its file; `is_new` where it was made just now and wants the plugins' samples."""
+
+    project: Project
+    file: ProjectFile
+    is_new: bool
+
+
+def open_project(folder: Path | str | None, folders: Folders) -> OpenProject:
+    """Find the project and read its file; make the default one (or an embedder's new folder) if need be.
+
+    Order: `folder`, else `TAVERN_PROJECT`, else the current folder if it holds a `tavern.yaml`, else the
+    default project in the user's data folder. Raises `InvalidInput` where a named folder is no project,
+    `InvalidFile` for a bad `tavern.yaml`.
+    """
+    named = folder or os.environ.get("TAVERN_PROJECT")
+    if named:
+        root = Path(named).expanduser().absolute()
+        if not (root / PROJECT_FILE).is_file():
+            raise InvalidInput(
+                f"{root} is not a project: it has no {PROJECT_FILE} (make one with `tavern init {root}`)"
+            )
+        is_new = False
+    elif (Path.cwd() / PROJECT_FILE).is_file():
+        root, is_new = Path.cwd(), False
+    else:
+        root = folders.data / "default"
+        is_new = not (root / PROJECT_FILE).is_file()
+        if is_new:
+            create_project(root, name="default")
+    file = _read_project_file(root / PROJECT_FILE)
+    project = Project(id=_project_id(root), name=file.name or root.name, root=root.resolve())
+    return OpenProject(project, file, is_new)
+
+
+def create_project(root: Path, *, name: str | None = None) -> None:
+    """Make an empty project in a folder, which is created if need be; an existing one is left alone."""
+    for part in ("workflows", "agents", "tools", "plugins", "files", ".tavern"):
+        (root / part).mkdir(parents=True, exist_ok=True)
+    if not (root / PROJECT_FILE).exists():
+        title = name or root.name or "project"
+        write_atomic(root / PROJECT_FILE, f"name: {title!r}\n".encode())
+
+
+def _read_project_file(path: Path) -> ProjectFile:
+    try:
+        return read_yaml(path, ProjectFile)
+    except InvalidFile as error:
+        operator_keys = set(OperatorFile.model_fields) - set(ProjectFile.model_fields)
+        problems = [
+            _operators(problem) if any(f"'{key}'" in problem.message for key in operator_keys) else problem
+            for problem in error.problems
+        ]
+        raise InvalidFile(path, problems) from None
+
+
+def _operators(problem: Problem) -> Problem:
+    hint = "this is the operator's to decide: write it in host.yaml, not in a project"
+    return problem.model_copy(update={"hint": hint})
+
+
+def _project_id(root: Path) -> str:
+    resolved = str(root.resolve())
+    slug = re.sub(r"[^a-z0-9]+", "-", root.name.lower()).strip("-") or "project"
+    return f"{slug}-{hashlib.sha256(resolved.encode()).hexdigest()[:8]}"
+
+
+def copy_sample(source: Path, project: Project) -> list[str]:
+    """Copy a plugin's sample files into a new project, never over an existing file; return what was copied."""
+    copied = []
+    for file in sorted(p for p in source.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+        target = project.root / file.relative_to(source)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(target, file.read_bytes())
+            copied.append(str(file.relative_to(source)))
+    return copied
+
+
+def environment_settings() -> dict[str, Any]:
+    """Return the settings in `TAVERN_SETTINGS`, a JSON object by full key. Raises `InvalidInput`."""
+    import json
+
+    text = os.environ.get("TAVERN_SETTINGS")
+    if not text:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"TAVERN_SETTINGS is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidInput('TAVERN_SETTINGS must be a JSON object, such as {"extensions.acme.key": 1}')
+    return value

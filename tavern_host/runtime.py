@@ -1,0 +1,199 @@
+"""Where a plugin's code runs. `PluginRuntime` is what the host needs of any placement; the first one
+runs plugins in the host's own process (DESIGN §3, *Rules of the contracts*, rule 4)."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+from tavern_host.authoring import NodeCode, nodes_of
+from tavern_host.context import PluginContext
+from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
+from tavern_host.contracts.plugins import HookImplInfo, Problem
+from tavern_host.discovery import Record
+from tavern_host.noderunner import InProcessNodeRunner
+
+
+class PluginRuntime(Protocol):
+    """Loads one plugin and reaches what it registered, by name."""
+
+    def load(self) -> None:
+        """Import the plugin's code. Runs on a thread with a deadline; raises whatever the plugin raises."""
+
+    def hookimpls(self) -> tuple[list[HookImplInfo], list[Problem]]:
+        """Return the hook implementations found, and those that can never be used."""
+
+    def nodes(self) -> list[NodeDefinition]:
+        """Return the node types under the manifest's `nodes.entry`."""
+
+    def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
+        """Return the callable behind a hook implementation."""
+
+    def open(self, handler: str, *arguments: Any, **named: Any) -> Any:
+        """Return a new instance of the class `handler`; see `Contribution.open`."""
+
+    def function(self, handler: str) -> Callable[..., Any]:
+        """Return the function `handler`. Raises `NotFound`."""
+
+    def node_runner(self, definition: NodeDefinition) -> NodeRunner:
+        """Return the runner of a node type of this plugin. Raises `NotFound`."""
+
+    def unload(self) -> None:
+        """Forget the plugin's modules, where that is safe."""
+
+
+class InProcessRuntime:
+    """Runs a plugin in the host's process."""
+
+    def __init__(self, record: Record, context: PluginContext) -> None:
+        self._record = record
+        self._context = context
+        self._package = record.module or f"tavern_plugins.{record.name.replace('-', '_')}"
+        self._module: ModuleType | None = None
+        self._nodes: list[NodeDefinition] = []
+
+    def load(self) -> None:
+        """Import the package and the modules under `nodes.entry`."""
+        record = self._record
+        if record.module is not None:
+            self._module = importlib.import_module(record.module)
+        else:
+            assert record.root is not None
+            self._module = _import_folder(self._package, record.root)
+        manifest = record.manifest
+        if manifest is not None and manifest.nodes is not None:
+            self._nodes = nodes_of(self._entry_module(manifest.nodes.entry))
+
+    def _entry_module(self, entry: str) -> ModuleType:
+        path = Path(entry)
+        parts = [part for part in path.with_suffix("").parts if part != "."]
+        return importlib.import_module(".".join([self._package, *parts]))
+
+    def hookimpls(self) -> tuple[list[HookImplInfo], list[Problem]]:
+        """Return the `@hookimpl` functions of the package's own namespace."""
+        found: list[HookImplInfo] = []
+        problems: list[Problem] = []
+        for name, value in vars(self._module).items():
+            options = getattr(value, "tavern_impl", None)
+            if not isinstance(options, dict) or not inspect.isroutine(value):
+                continue
+            code = inspect.unwrap(value).__code__
+            if options.get("wrapper") or options.get("hookwrapper"):
+                hint = "return a value from a plain hookimpl; filters get what the one before returned"
+                problems.append(_at(code, Problem(message=f"{name}: hook wrappers are not supported", hint=hint)))
+                continue
+            found.append(
+                HookImplInfo(
+                    plugin=self._record.name,
+                    hook=options.get("specname") or name,
+                    function=name,
+                    arguments=list(inspect.signature(value).parameters),
+                    is_async=inspect.iscoroutinefunction(value),
+                    file=code.co_filename,
+                    line=code.co_firstlineno,
+                )
+            )
+        return found, problems
+
+    def nodes(self) -> list[NodeDefinition]:
+        """Return the node types found when the plugin was loaded."""
+        return list(self._nodes)
+
+    def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
+        """Return the function that was marked."""
+        return getattr(self._module, info.function)  # type: ignore[no-any-return]
+
+    def function(self, handler: str) -> Callable[..., Any]:
+        """Return what `module:name` names inside the plugin's package."""
+        target = self._resolve(handler)
+        if not callable(target):
+            raise NotFound(f"{self._record.name}: the handler {handler!r} is not callable")
+        return target  # type: ignore[no-any-return]
+
+    def open(self, handler: str, *arguments: Any, **named: Any) -> Any:
+        """Return `Class(*arguments)`; `context` and other `named` values go to parameters of that name."""
+        target = self.function(handler)
+        accepted = inspect.signature(target).parameters
+        offered = {"context": self._context, **named}
+        return target(*arguments, **{k: v for k, v in offered.items() if k in accepted})
+
+    def handler_problem(self, handler: str) -> str | None:
+        """Return why a handler cannot be reached, without importing its module; its name is looked up
+        when it is first called."""
+        module_name, _, path = handler.partition(":")
+        if not self._is_inside(module_name) or not path:
+            return self._wrong_form(handler)
+        try:
+            found = importlib.util.find_spec(module_name) is not None
+        except ImportError:
+            found = False
+        return None if found else f"the handler {handler!r} names a module that does not exist"
+
+    def node_runner(self, definition: NodeDefinition) -> NodeRunner:
+        """Return the runner of the `@node` object that the definition names."""
+        code = getattr(self._resolve(definition.handler), "__tavern_node__", None)
+        if not isinstance(code, NodeCode):
+            raise NotFound(f"{self._record.name}: {definition.handler!r} is not a @node")
+        return InProcessNodeRunner(code, self._context)
+
+    def _resolve(self, handler: str) -> Any:
+        module_name, _, path = handler.partition(":")
+        if not self._is_inside(module_name) or not path:
+            raise NotFound(f"{self._record.name}: {self._wrong_form(handler)}")
+        try:
+            target: Any = importlib.import_module(module_name)
+            for part in path.split("."):
+                target = getattr(target, part)
+        except (ImportError, AttributeError) as error:
+            raise NotFound(f"{self._record.name}: there is no handler {handler!r} ({error})") from error
+        return target
+
+    def _is_inside(self, module_name: str) -> bool:
+        return module_name == self._package or module_name.startswith(f"{self._package}.")
+
+    def _wrong_form(self, handler: str) -> str:
+        return f"the handler {handler!r} must be 'module:name' inside {self._package!r}"
+
+    def unload(self) -> None:
+        """Forget the modules of a folder plugin; those of installed packages stay imported."""
+        if self._record.module is None:
+            for name in [n for n in sys.modules if n == self._package or n.startswith(f"{self._package}.")]:
+                del sys.modules[name]
+        self._module = None
+
+
+def _import_folder(package: str, root: Path) -> ModuleType:
+    """Import a folder plugin under a name of the host's own, so that it cannot shadow an installed package."""
+    parent = package.partition(".")[0]
+    if parent not in sys.modules:
+        sys.modules[parent] = ModuleType(parent)
+        sys.modules[parent].__path__ = []
+    init = root / "__init__.py"
+    if init.is_file():
+        spec = importlib.util.spec_from_file_location(package, init, submodule_search_locations=[str(root)])
+    else:
+        spec = importlib.util.spec_from_loader(package, loader=None, is_package=True)
+        if spec is not None:
+            spec.submodule_search_locations = [str(root)]
+    if spec is None:
+        raise NotFound(f"{root} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[package] = module
+    try:
+        if spec.loader is not None:
+            spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(package, None)
+        raise
+    return module
+
+
+def _at(code: Any, problem: Problem) -> Problem:
+    return problem.model_copy(update={"file": code.co_filename, "line": code.co_firstlineno})

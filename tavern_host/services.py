@@ -1,0 +1,345 @@
+"""Services: providers in stacks, views for plugins, overrides on top (DESIGN §3, *Services*).
+
+The lowest provider of a stack registered the service; each override stands on what is beneath it and
+reaches that only through the view that it was given.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.catalogue import interfaces
+from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied, ServiceUnavailable, TavernError
+from tavern_host.contracts.plugins import Problem, ServiceLayer
+from tavern_host.contracts.services import MethodInfo, ServiceInterface, ServiceKey, interface_methods
+from tavern_host.permissions import ALL_SERVICES
+from tavern_host.proxies import Complete, ViewHandle
+from tavern_host.yamlfile import suggest
+
+_OPERATOR = "#"
+"""Marks the owner of a view that belongs to no plugin; no plugin's name can begin with it."""
+
+Allowed = Callable[[str, str], bool]
+"""Whether a plugin (by name) holds a permission (by name) now."""
+
+
+@dataclass(eq=False)
+class Provider:
+    """One layer of a service's stack. `original` is the view of the layer beneath that an override holds."""
+
+    plugin: str
+    handler: str
+    service: str
+    version: int
+    instance: Any = None
+    override: bool = False
+    original: ViewHandle | None = None
+    since: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+class ServiceRegistry:
+    """All services of one host. `order` is the operator's order of overrides per service."""
+
+    def __init__(self, allowed: Allowed, order: Mapping[str, list[str]]) -> None:
+        self._allowed = allowed
+        self._order = order
+        self._base: dict[str, Provider] = {}
+        self._overrides: dict[str, list[Provider]] = {}
+        self._handles: dict[tuple[str, str], ViewHandle] = {}
+
+    # --- the stack --------------------------------------------------------------------------------
+
+    def add(self, provider: Provider) -> Callable[[], None]:
+        """Put a provider on its service's stack; return what takes it off again."""
+        if provider.override:
+            self._overrides.setdefault(provider.service, []).append(provider)
+        else:
+            self._base[provider.service] = provider
+        self._rebind(provider.service)
+
+        def remove() -> None:
+            if provider.override:
+                self._overrides[provider.service].remove(provider)
+            elif self._base.get(provider.service) is provider:
+                del self._base[provider.service]
+            self._rebind(provider.service)
+
+        return remove
+
+    def provider_of(self, service: str) -> Provider | None:
+        """Return who registered a service, or None."""
+        return self._base.get(service)
+
+    def services(self) -> list[str]:
+        """Return the names of all services that somebody provides."""
+        return list(self._base)
+
+    def overrides(self, service: str) -> list[Provider]:
+        """Return all overrides of a service, in use or not."""
+        return list(self._overrides.get(service, ()))
+
+    def provides(self, plugin: str, service: str) -> bool:
+        """Return whether a plugin is a provider of a service, at the bottom or as an override."""
+        layers = [self._base.get(service), *self._overrides.get(service, ())]
+        return any(layer is not None and layer.plugin == plugin for layer in layers)
+
+    def stack(self, service: str) -> list[Provider]:
+        """Return the providers in use, lowest first. Of unordered rival overrides none is used."""
+        base = self._base.get(service)
+        if base is None:
+            return []
+        overrides = self._overrides.get(service, [])
+        if len(overrides) > 1:
+            order = self._order.get(service, [])
+            if any(o.plugin not in order for o in overrides):
+                return [base]
+            overrides = sorted(overrides, key=lambda o: order.index(o.plugin))
+        return [base, *overrides]
+
+    def conflict(self, service: str) -> Problem | None:
+        """Return the problem of two overrides of one service that the operator has not put in order."""
+        overrides = self._overrides.get(service, [])
+        if len(overrides) < 2 or len(self.stack(service)) > 1:
+            return None
+        names = " and ".join(o.plugin for o in overrides)
+        return Problem(
+            message=f"{names} both override {service}; neither is used",
+            hint=f"put them in order in host.yaml: overrides: {{{service}: [below, above]}}",
+        )
+
+    def layers(self, service: str) -> list[ServiceLayer]:
+        """Return the stack as data. Raises `NotFound`."""
+        stack = self.stack(service)
+        if not stack:
+            raise NotFound(f"there is no service {service!r}", service=service)
+        return [
+            ServiceLayer(
+                plugin=p.plugin,
+                handler=p.handler,
+                override=p.override,
+                since=p.since,
+                permission=f"services.override:{service}" if p.override else None,
+            )
+            for p in stack
+        ]
+
+    # --- views ------------------------------------------------------------------------------------
+
+    def view(self, plugin: str, key: ServiceKey[Any]) -> Any:
+        """Return a plugin's view of a service, the same one each time. Raises `ServiceUnavailable`."""
+        return self._view(plugin, key, Principal(kind="plugin", id=plugin))
+
+    def operator_view(self, key: ServiceKey[Any], principal: Principal) -> Any:
+        """Return a view with all permissions, for the operator and the host's own parts."""
+        return self._view(f"{_OPERATOR}{principal}", key, principal)
+
+    def _view(self, owner: str, key: ServiceKey[Any], principal: Principal) -> Any:
+        if key.name not in self._base:
+            raise ServiceUnavailable(
+                f"{owner.lstrip(_OPERATOR)} needs the service {key.name}, which no plugin provides"
+            )
+        handle = self._handles.get((owner, key.name))
+        if handle is None:
+            handle = ViewHandle(key.interface, self._completer(principal))
+            self._handles[owner, key.name] = handle
+            self._bind(handle, owner, key.name)
+        return handle.view
+
+    def original_view(self, provider: Provider) -> Any:
+        """Return an override's view of what it replaces; always the layers beneath it."""
+        interface = interfaces()[provider.service]
+        principal = Principal(kind="plugin", id=provider.plugin)
+        provider.original = ViewHandle(interface, self._completer(principal))
+        self._bind_original(provider)
+        return provider.original.view
+
+    def revoke(self, plugin: str) -> None:
+        """Refuse every method of every view that a plugin holds, including those it took out of a view."""
+
+        def refusal(service: str) -> Callable[[str], TavernError]:
+            return lambda name: _denied(plugin, service, name, "its grant was taken back")
+
+        for owner, service in [key for key in self._handles if key[0] == plugin]:
+            self._handles.pop((owner, service)).refuse(refusal(service))
+        for provider in [p for stack in self._overrides.values() for p in stack if p.plugin == plugin]:
+            if provider.original is not None:
+                provider.original.refuse(refusal(provider.service))
+
+    def _completer(self, principal: Principal) -> Callable[[str, MethodInfo], Complete]:
+        """Return, per method, what fills in the caller and refuses a caller that lacks the permission.
+
+        The rights of a call are those of the view's owner (bound into the view) and of the principal on
+        whose behalf it is made (checked here, since it differs from call to call).
+        """
+
+        def for_method(name: str, info: MethodInfo) -> Complete:
+            def complete(call: CallContext | None) -> CallContext:
+                if call is None:
+                    return CallContext(principal=principal)
+                asking = call.principal
+                if asking.kind == "plugin" and asking != principal and not self.may_use(asking.id, info):
+                    raise _denied(asking.id, "", name, _needs(info))
+                return call
+
+            return complete
+
+        return for_method
+
+    def may_use(self, plugin: str, info: MethodInfo) -> bool:
+        """Return whether a plugin may call a method of this kind now."""
+        if info.permission is None or info.level == "add":
+            return True
+        return self._allowed(plugin, f"services.use:{info.permission}") or self._allowed(plugin, ALL_SERVICES)
+
+    def _rebind(self, service: str) -> None:
+        for (owner, name), handle in self._handles.items():
+            if name == service:
+                self._bind(handle, owner, service)
+        for provider in self._overrides.get(service, []):
+            if provider.original is not None:
+                self._bind_original(provider)
+
+    def _bind(self, handle: ViewHandle, owner: str, service: str) -> None:
+        stack = self.stack(service)
+        if not stack:
+            handle.refuse(lambda name: ServiceUnavailable(f"no plugin provides the service {service} any more"))
+            return
+        handle.bind(self._targets(service, stack))
+        if owner.startswith(_OPERATOR):
+            return
+        methods = interface_methods(interfaces()[service])
+        denied = frozenset(name for name, info in methods.items() if not self.may_use(owner, info))
+        handle.refuse(lambda name: _denied(owner, service, name, _needs(methods[name])), only=denied)
+
+    def _bind_original(self, provider: Provider) -> None:
+        assert provider.original is not None
+        stack = self.stack(provider.service)
+        beneath = stack[: stack.index(provider)] if provider in stack else stack[:1]
+        if beneath:
+            provider.original.bind(self._targets(provider.service, beneath))
+        else:
+            provider.original.refuse(lambda name: ServiceUnavailable(f"{provider.service} has no provider beneath"))
+
+    def _targets(self, service: str, stack: list[Provider]) -> dict[str, Callable[..., Any]]:
+        """Return each method's implementation: the topmost provider whose interface version has it."""
+        targets = {}
+        for name, info in interface_methods(interfaces()[service]).items():
+            provider = next(p for p in reversed(stack) if not p.override or p.version >= info.since)
+            targets[name] = getattr(provider.instance, name)
+        return targets
+
+    # --- calls by name ----------------------------------------------------------------------------
+
+    async def invoke(
+        self, plugin: str, service: str, method: str, arguments: Mapping[str, Any], call: CallContext
+    ) -> Any:
+        """Call a method by name with JSON arguments; see `context.Services.invoke`."""
+        interface = interfaces().get(service)
+        if interface is None:
+            raise _not_found("service", service, interfaces())
+        methods = interface_methods(interface)
+        if method not in methods:
+            raise _not_found(f"method of {service}", method, methods)
+        view = self.view(plugin, ServiceKey(interface))
+        given = _typed_arguments(interface, method, arguments)
+        if methods[method].permission is not None:
+            given["call"] = call
+        result = getattr(view, method)(**given)
+        if inspect.isawaitable(result):
+            return _result_adapter(interface, method).dump_python(await result, mode="json", by_alias=True)
+        raise InvalidInput(f"{service}.{method} is a stream and cannot be called by name")
+
+
+def interface_problems(service: str, provider: type, version: int) -> list[Problem]:
+    """Return how a class fails to satisfy a service's interface: methods missing, of another shape, not async."""
+    problems = []
+    interface = interfaces()[service]
+    for name, info in interface_methods(interface).items():
+        if info.since > version:
+            continue
+        declared, given = getattr(interface, name), getattr(provider, name, None)
+        where = f"{provider.__qualname__}.{name}"
+        if given is None or getattr(given, "__isabstractmethod__", False):
+            problems.append(Problem(message=f"{provider.__qualname__} lacks the method {name} of {service}"))
+        elif inspect.iscoroutinefunction(declared) != inspect.iscoroutinefunction(given):
+            wanted = "async def" if inspect.iscoroutinefunction(declared) else "def that returns an async iterator"
+            problems.append(Problem(message=f"{where} must be an {wanted}"))
+        else:
+            missing = _missing_parameters(declared, given)
+            if missing:
+                problems.append(Problem(message=f"{where} must take the parameters {', '.join(missing)}"))
+    return problems
+
+
+def _missing_parameters(declared: Callable[..., Any], given: Callable[..., Any]) -> list[str]:
+    parameters = inspect.signature(given).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return []
+    return [name for name in inspect.signature(declared).parameters if name not in parameters]
+
+
+def _needs(info: MethodInfo) -> str:
+    return f"it needs the permission services.use: {info.permission}"
+
+
+def _denied(plugin: str, service: str, method: str, missing: str) -> PermissionDenied:
+    what = f"{service}.{method}" if service else method
+    return PermissionDenied(
+        f"{plugin} may not call {what}: {missing}", plugin=plugin, service=service, method=method, permission=missing
+    )
+
+
+def _not_found(what: str, name: str, known: Iterable[str]) -> TavernError:
+    hint = suggest(name, known)
+    return NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""))
+
+
+@cache
+def _parameter_adapters(interface: type[ServiceInterface], method: str) -> dict[str, tuple[TypeAdapter[Any], bool]]:
+    function = getattr(interface, method)
+    hints = typing.get_type_hints(function, include_extras=True)
+    parameters = inspect.signature(function).parameters
+    return {
+        name: (TypeAdapter(hints[name]), parameter.default is parameter.empty)
+        for name, parameter in parameters.items()
+        if name not in ("self", "call")
+    }
+
+
+@cache
+def _result_adapter(interface: type[ServiceInterface], method: str) -> TypeAdapter[Any]:
+    return TypeAdapter(typing.get_type_hints(getattr(interface, method), include_extras=True)["return"])
+
+
+def _typed_arguments(interface: type[ServiceInterface], method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    adapters = _parameter_adapters(interface, method)
+    camel = {_camel(name): name for name in adapters}
+    given: dict[str, Any] = {}
+    problems = []
+    for key, value in arguments.items():
+        name = key if key in adapters else camel.get(key)
+        if name is None:
+            problems.append(f"unknown argument {key!r}")
+            continue
+        try:
+            given[name] = adapters[name][0].validate_python(value)
+        except ValidationError as error:
+            problems.extend(f"{key}: {e['msg']}" for e in error.errors())
+    problems += [f"the argument {n!r} is missing" for n, (_, needed) in adapters.items() if needed and n not in given]
+    if problems:
+        raise InvalidInput(f"{interface.service_name}.{method}: " + "; ".join(problems))
+    return given
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.title() for part in rest)

@@ -1,0 +1,52 @@
+"""Runs code that may hang, exit or raise anything on a thread of its own, with a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from tavern_host.contracts.errors import DeadlineExceeded, PluginFailure, describe
+
+T = TypeVar("T")
+
+
+async def run_in_thread(function: Callable[[], T], *, deadline: float, what: str) -> T:
+    """Return `function()`, called on a daemon thread so that a hang cannot keep the host from exiting.
+
+    `deadline` is in seconds. Raises `DeadlineExceeded` when it passes (the thread is left behind),
+    `PluginFailure` for `SystemExit`, `KeyboardInterrupt` and their like, else what was raised.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if outcome.done():
+            return
+        if error is None:
+            outcome.set_result(value)  # type: ignore[arg-type]
+        elif isinstance(error, Exception):
+            outcome.set_exception(error)
+        else:
+            failure = PluginFailure(f"{what} tried to end the program ({describe(error)})")
+            failure.__cause__ = error
+            outcome.set_exception(failure)
+
+    def body() -> None:
+        value, error = None, None
+        try:
+            value = function()
+        except BaseException as raised:  # SystemExit in a plugin must cost the plugin, not the host
+            error = raised
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=body, name=what, daemon=True).start()
+    try:
+        async with asyncio.timeout(deadline):
+            return await outcome
+    except TimeoutError:
+        if outcome.done() and not outcome.cancelled() and outcome.exception() is not None:
+            raise  # the plugin's own TimeoutError, not ours
+        raise DeadlineExceeded(f"{what} did not end within {deadline:g} s") from None

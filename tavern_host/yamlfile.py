@@ -1,0 +1,176 @@
+"""Reads a YAML file that people write into a frozen model, with every mistake named by line and column.
+
+Used for `plugin.yaml`, `host.yaml` and `tavern.yaml`. Guards against files that are too large, not
+UTF-8, have duplicate keys, or grow without bound through aliases.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.plugins import Problem
+
+M = TypeVar("M", bound=BaseModel)
+
+MAX_BYTES = 1 << 20
+MAX_VALUES = 50_000
+MAX_NESTING = 64
+
+Mark = tuple[int, int]
+Location = tuple[str | int, ...]
+
+
+class InvalidFile(Misconfigured):
+    """A file that cannot be used; `problems` says everything that is wrong with it."""
+
+    code = "invalid_file"
+
+    def __init__(self, path: Path, problems: list[Problem]) -> None:
+        self.problems = problems
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        super().__init__(f"{path} cannot be used:\n{lines}", problems=[p.to_json() for p in problems])
+
+
+def read_yaml(path: Path, model: type[M], *, label: str | None = None) -> M:
+    """Return the file as a `model`. `label` names it in messages (default: its path).
+
+    Raises `InvalidFile` with every problem; `FileNotFoundError` where there is none.
+    """
+    name = label or str(path)
+    reader = _Reader(name)
+    problems = reader.read(path)
+    if problems:
+        raise InvalidFile(path, problems)
+    data = reader.data if reader.data is not None else {}
+    if not isinstance(data, dict):
+        raise InvalidFile(path, [reader.problem((), f"expected keys and values, found {_kind(data)}")])
+    data = {key: value for key, value in data.items() if not str(key).startswith("x-")}
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise InvalidFile(path, [reader.from_pydantic(e, model) for e in error.errors()]) from None
+
+
+class _Reader:
+    """Turns one YAML text into data and remembers where each value stood."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.data: Any = None
+        self.marks: dict[Location, Mark] = {}
+        self._problems: list[Problem] = []
+        self._values = 0
+
+    def problem(self, location: Location, message: str, hint: str | None = None) -> Problem:
+        """Return a problem at a location of the data, or at its nearest known parent."""
+        while location and location not in self.marks:
+            location = location[:-1]
+        line, column = self.marks.get(location, (1, 1))
+        return Problem(message=message, hint=hint, file=self.name, line=line, column=column)
+
+    def read(self, path: Path) -> list[Problem]:
+        """Read the file into `data` and `marks`; return what is wrong with it as YAML."""
+        if path.stat().st_size > MAX_BYTES:
+            return [Problem(message=f"the file is larger than {MAX_BYTES // 1024} KiB", file=self.name)]
+        try:
+            text = path.read_bytes().decode("utf-8")
+        except UnicodeDecodeError as error:
+            return [Problem(message=f"the file is not UTF-8 text (byte {error.start})", file=self.name)]
+        loader = yaml.SafeLoader(text)
+        try:
+            root = loader.get_single_node()
+            if root is not None:
+                self.data = self._build(loader, root, ())
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            where = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+            return [
+                Problem(
+                    message=f"not valid YAML: {error.problem or error.context}",
+                    file=self.name,
+                    line=where[0],
+                    column=where[1],
+                )
+            ]
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            return [Problem(message=f"not valid YAML: {error}", file=self.name, line=1, column=1)]
+        finally:
+            loader.dispose()
+        return self._problems
+
+    def _build(self, loader: yaml.SafeLoader, node: yaml.Node, location: Location) -> Any:
+        self._values += 1
+        if self._values > MAX_VALUES or len(location) > MAX_NESTING:
+            raise ValueError("too many values; aliases must not repeat or contain themselves without end")
+        self.marks[location] = (node.start_mark.line + 1, node.start_mark.column + 1)
+        if isinstance(node, yaml.MappingNode):
+            return self._build_mapping(loader, node, location)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._build(loader, child, (*location, i)) for i, child in enumerate(node.value)]
+        return loader.construct_object(node, deep=True)
+
+    def _build_mapping(self, loader: yaml.SafeLoader, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = str(getattr(key_node, "value", key_node))
+            inner = (*location, key)
+            if key in result:
+                self.marks[inner] = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+                self._problems.append(self.problem(inner, f"the key {key!r} stands here twice", "keep one of them"))
+                continue
+            result[key] = self._build(loader, value_node, inner)
+            self.marks[inner] = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+        return result
+
+    def from_pydantic(self, error: Any, model: type[BaseModel]) -> Problem:
+        """Return one of pydantic's errors in plain words, with a suggestion for a misspelt key."""
+        location: Location = tuple(error["loc"])
+        where = ".".join(str(part) for part in location)
+        if error["type"] == "extra_forbidden":
+            known = _known_keys(model, location[:-1])
+            return self.problem(location, f"unknown key {where!r}", suggest(str(location[-1]), known))
+        if error["type"] == "missing":
+            return self.problem(location, f"the key {where!r} is missing")
+        given = error.get("input")
+        text = error["msg"].removeprefix("Value error, ")
+        hint = None
+        if error["type"] == "string_type" and isinstance(given, int | float):
+            hint = f'write it in quotes: "{given}"'
+        return self.problem(location, f"{where}: {text[:1].lower()}{text[1:]}, found {_short(given)}", hint)
+
+
+def suggest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return `did you mean …?` for a name that is not among the known ones, or None."""
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=cutoff)
+    return f"did you mean {' or '.join(near)}?" if near else None
+
+
+def _known_keys(model: Any, location: Location) -> list[str]:
+    for part in location:
+        field = next(
+            (f for n, f in model.model_fields.items() if (f.alias or n) == part),
+            None,
+        )
+        candidates = [] if field is None else [field.annotation, *getattr(field.annotation, "__args__", ())]
+        model = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
+        if model is None:
+            return []
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _kind(value: Any) -> str:
+    return {list: "a list", str: "a text", int: "a number", float: "a number", bool: "true or false"}.get(
+        type(value), "nothing" if value is None else type(value).__name__
+    )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
