@@ -1,0 +1,134 @@
+"""The host's own commands: `serve`, `init` and `plugins …`. All other commands belong to plugins.
+
+Each takes a function that makes the host, since `init` is there before any project is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.plugins import PluginInfo, PluginState
+from tavern_host.host import Host
+from tavern_host.projects import PROJECT_FILE, create_project
+
+MakeHost = Callable[[], Host]
+Command = Callable[[MakeHost, dict[str, Any]], AsyncIterator[CommandOutput]]
+
+_NAME = CommandParameter(name="name", help="The plugin's name.", required=True)
+
+
+async def _serve(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    from tavern_host.serve import serve
+
+    async with make_host() as host:
+        for plugin in _out_of_order(host.plugins()):
+            yield CommandOutput(kind="progress", text=f"{plugin.name} is {plugin.state.value}: {_reason(plugin)}")
+        async for output in serve(host, port=arguments["port"]):
+            yield output
+
+
+async def _init(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    root = Path(arguments["folder"]).absolute()
+    if (root / PROJECT_FILE).exists():
+        raise InvalidInput(f"{root} is a project already")
+    create_project(root)
+    yield CommandOutput(kind="text", text=f"Made a project in {root}")
+    yield CommandOutput(kind="result", data={"project": str(root)})
+
+
+async def _list(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    plugins = make_host().link()
+    rows = [[p.name, p.version, p.state.value, p.source, _reason(p)] for p in plugins]
+    yield CommandOutput(kind="table", columns=["name", "version", "state", "source", "what to know"], rows=rows)
+    yield CommandOutput(kind="result", data=[p.to_json() for p in plugins])
+
+
+async def _show(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = _linked(make_host)
+    plugin = host.plugin(arguments["name"])
+    yield CommandOutput(
+        kind="text", text=f"{plugin.display_name} ({plugin.name} {plugin.version}) — {plugin.state.value}"
+    )
+    for line in [plugin.description, f"from {plugin.source}", *(str(p) for p in plugin.problems)]:
+        if line:
+            yield CommandOutput(kind="text", text=f"  {line}")
+    yield _review(plugin)
+    yield CommandOutput(kind="result", data=plugin.to_json())
+
+
+async def _grant(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = _linked(make_host)
+    before = host.plugin(arguments["name"])
+    yield _review(before)
+    plugin = await host.grant(before.name)
+    yield CommandOutput(kind="text", text=f"{plugin.name} is granted what it asks for; it is {plugin.state.value}.")
+    yield CommandOutput(kind="result", data=plugin.to_json())
+
+
+async def _revoke(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = _linked(make_host)
+    plugin = await host.revoke(arguments["name"])
+    yield CommandOutput(kind="text", text=f"The grant of {plugin.name} is taken back; it is {plugin.state.value}.")
+    yield CommandOutput(kind="result", data=plugin.to_json())
+
+
+_ALL: tuple[tuple[CommandInfo, Command], ...] = (
+    (
+        CommandInfo(
+            name="serve",
+            help="Run the host and its web page on this machine.",
+            handler="",
+            parameters=[
+                CommandParameter(name="--port", type="integer", default=8188, help="Port; 0 takes any free one.")
+            ],
+        ),
+        _serve,
+    ),
+    (
+        CommandInfo(
+            name="init",
+            help="Make an empty project in a folder.",
+            handler="",
+            parameters=[CommandParameter(name="folder", help="The folder, made if need be.", required=True)],
+        ),
+        _init,
+    ),
+    (CommandInfo(name="plugins list", help="List all plugins; imports none of them.", handler=""), _list),
+    (
+        CommandInfo(name="plugins show", help="Show a plugin and what it asks for.", handler="", parameters=[_NAME]),
+        _show,
+    ),
+    (
+        CommandInfo(name="plugins grant", help="Grant a plugin what it asks for.", handler="", parameters=[_NAME]),
+        _grant,
+    ),
+    (CommandInfo(name="plugins revoke", help="Take a plugin's grant back.", handler="", parameters=[_NAME]), _revoke),
+)
+HOST_COMMANDS: dict[str, tuple[CommandInfo, Command]] = {info.name: (info, run) for info, run in _ALL}
+
+
+def _linked(make_host: MakeHost) -> Host:
+    host = make_host()
+    host.link()
+    return host
+
+
+def _review(plugin: PluginInfo) -> CommandOutput:
+    rows = [[p.level, p.name, p.description, "yes" if p.granted else "NO"] for p in plugin.permissions]
+    return CommandOutput(
+        kind="table",
+        title=f"{plugin.name} asks for" if rows else f"{plugin.name} asks for nothing",
+        columns=["level", "permission", "what it lets it do", "granted"],
+        rows=rows,
+    )
+
+
+def _reason(plugin: PluginInfo) -> str:
+    return str(plugin.problems[0]) if plugin.problems else ""
+
+
+def _out_of_order(plugins: list[PluginInfo]) -> list[PluginInfo]:
+    return [p for p in plugins if p.state not in (PluginState.STARTED, PluginState.DISABLED) or p.problems]

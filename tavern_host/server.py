@@ -1,0 +1,290 @@
+"""The aiohttp application: transport, plugins and permissions. Every other route belongs to a plugin.
+
+Listens on 127.0.0.1 only; every request needs the token that `tavern serve` printed, a Host header that
+names this server and, where a browser sends one, an Origin that does too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import WSMsgType, web
+
+from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.events import Event, Gap
+from tavern_host.contracts.http import HttpRequest, HttpResponse, SocketMessage, SocketReply
+from tavern_host.host import Host
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+MAX_BODY = 16 << 20
+HEARTBEAT = 30.0
+SEND_DEADLINE = 20.0
+"""The largest body or message in bytes, and seconds between pings and for one send to a client."""
+
+_HOST: web.AppKey[Host] = web.AppKey("host", Host)
+_GATE: web.AppKey[Gate] = web.AppKey("gate")
+
+_STATUS = {
+    "invalid_input": 400,
+    "invalid_file": 400,
+    "permission_denied": 403,
+    "forbidden": 403,
+    "vetoed": 403,
+    "not_found": 404,
+    "conflict": 409,
+    "admission": 409,
+    "service_unavailable": 503,
+    "deadline_exceeded": 504,
+}
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "Cache-Control": "no-store",
+}
+_PRIVATE_HEADERS = frozenset({"authorization", "cookie"})
+
+_log = logging.getLogger("tavern.server")
+
+
+class Gate:
+    """Decides which requests may enter."""
+
+    def __init__(self, token: str, port: int) -> None:
+        self._token = token.encode()
+        self._hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
+        self.cookie = f"tavern_{port}"
+
+    def refuse(self, request: web.Request) -> tuple[int, str] | None:
+        """Return the status and one line for a request that may not enter, else None."""
+        if request.host not in self._hosts:
+            return 421, f"this server is {sorted(self._hosts)[0]}, not {request.host!r}"
+        origin = request.headers.get("Origin")
+        if origin is not None and origin.removeprefix("http://") not in self._hosts:
+            return 403, f"requests from {origin!r} are not accepted"
+        if not self.knows(self.token_of(request)):
+            return 401, "open the address that `tavern serve` printed, or send 'Authorization: Bearer TOKEN'"
+        return None
+
+    def knows(self, token: str) -> bool:
+        """Return whether a token is the right one."""
+        return hmac.compare_digest(token.encode(), self._token)
+
+    def token_of(self, request: web.Request) -> str:
+        """Return the token that a request carries: header, query or cookie."""
+        scheme, _, value = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return value.strip()
+        return request.query.get("token") or request.cookies.get(self.cookie, "")
+
+
+def make_app(host: Host, *, token: str, port: int) -> web.Application:
+    """Return the application that serves a started host."""
+    app = web.Application(middlewares=[_errors, _guard], client_max_size=MAX_BODY)
+    app[_HOST] = host
+    app[_GATE] = Gate(token, port)
+    app.router.add_get("/ws", _socket)
+    app.router.add_get("/api/plugins", _list_plugins)
+    app.router.add_get("/api/plugins/{name}", _show_plugin)
+    app.router.add_post("/api/plugins/{name}/grant", _grant_plugin)
+    app.router.add_post("/api/plugins/{name}/revoke", _revoke_plugin)
+    app.router.add_get("/plugins/{name}/{path:.+}", _plugin_file)
+    app.router.add_route("*", "/{path:.*}", _plugin_route)
+    app.on_response_prepare.append(_add_headers)
+    return app
+
+
+async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn every failure into one JSON line with a stable code."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        return _error(error.status, "http", error.text or error.reason)
+    except TavernError as error:
+        return _error(_STATUS.get(error.info.code, 500), error.info.code, error.message, error.info.details)
+    except Exception as error:
+        _log.error("%s %s failed: %s", request.method, request.path, describe(error), exc_info=error)
+        return _error(500, "plugin_error", f"{request.method} {request.path} failed; the log says why")
+
+
+@web.middleware
+async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Let nobody in without the token; a browser that brings it in the address gets a cookie instead."""
+    gate = request.app[_GATE]
+    refused = gate.refuse(request)
+    if refused is not None:
+        return _error(refused[0], "unauthorized" if refused[0] == 401 else "forbidden", refused[1])
+    if request.method == "GET" and "token" in request.query and "text/html" in request.headers.get("Accept", ""):
+        clean = request.rel_url.without_query_params("token")
+        response = web.HTTPFound(clean)
+        response.set_cookie(gate.cookie, request.query["token"], httponly=True, samesite="Strict")
+        raise response
+    return await handler(request)
+
+
+def _error(status: int, code: str, message: str, details: Any = None) -> web.Response:
+    body = {"error": message, "code": code, "success": False, "message": message}
+    if details:
+        body["details"] = details
+    return web.json_response(body, status=status)
+
+
+# --- plugins --------------------------------------------------------------------------------------
+
+
+async def _list_plugins(request: web.Request) -> web.Response:
+    return web.json_response([plugin.to_json() for plugin in request.app[_HOST].plugins()])
+
+
+async def _show_plugin(request: web.Request) -> web.Response:
+    return web.json_response(request.app[_HOST].plugin(request.match_info["name"]).to_json())
+
+
+async def _grant_plugin(request: web.Request) -> web.Response:
+    return web.json_response((await request.app[_HOST].grant(request.match_info["name"])).to_json())
+
+
+async def _revoke_plugin(request: web.Request) -> web.Response:
+    return web.json_response((await request.app[_HOST].revoke(request.match_info["name"])).to_json())
+
+
+async def _plugin_file(request: web.Request) -> web.StreamResponse:
+    """Serve a file of a loaded plugin's front end; nothing outside of that folder, nothing hidden."""
+    name, path = request.match_info["name"], unquote(request.match_info["path"])
+    folder = request.app[_HOST].frontend_folder(name)
+    missing = web.HTTPNotFound(text=f"the plugin {name!r} serves no file {path!r}")
+    if folder is None or "\0" in path or any(part.startswith(".") for part in path.split("/")):
+        raise missing
+    root = folder.resolve()
+    file = (root / path).resolve()
+    if not file.is_relative_to(root) or not file.is_file():
+        raise missing
+    return web.FileResponse(file)
+
+
+async def _plugin_route(request: web.Request) -> web.StreamResponse:
+    """Hand a request to the plugin that registered its route."""
+    host = request.app[_HOST]
+    registered, parameters, allowed = host.registrations.find(request.method, request.path)
+    if registered is None:
+        if allowed:
+            raise web.HTTPMethodNotAllowed(request.method, allowed, text=f"{request.path} takes {', '.join(allowed)}")
+        raise web.HTTPNotFound(text=f"there is nothing at {request.path}")
+    response = await registered.call(
+        HttpRequest(
+            method=request.method,
+            path=request.path,
+            parameters={key: unquote(value) for key, value in parameters.items()},
+            query={key: value for key, value in request.query.items() if key != "token"},
+            headers={k.lower(): v for k, v in request.headers.items() if k.lower() not in _PRIVATE_HEADERS},
+            body=await request.read(),
+            call=host.call(),
+        )
+    )
+    if not isinstance(response, HttpResponse):
+        raise TypeError(f"{registered.info.handler} of {registered.plugin} did not return an HttpResponse")
+    if response.body is not None:
+        return web.Response(
+            status=response.status,
+            body=response.body,
+            headers=response.headers,
+            content_type=response.content_type,
+            charset="utf-8" if response.content_type.startswith("text/") else None,
+        )
+    return web.json_response(response.data, status=response.status, headers=response.headers)
+
+
+# --- the socket -----------------------------------------------------------------------------------
+
+
+async def _socket(request: web.Request) -> web.WebSocketResponse:
+    """Speak the platform's wire: `{"type", "payload", "seq"}`; `?since=SEQ` replays what was missed."""
+    host = request.app[_HOST]
+    since = request.query.get("since")
+    if since is not None and not since.isdigit():
+        raise web.HTTPBadRequest(text="since must be the `seq` of the last message received, a whole number")
+    socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_BODY)
+    await socket.prepare(request)
+    subscription = host.events.subscribe(since=int(since) if since is not None else None)
+    forward = asyncio.create_task(_forward(socket, subscription), name="forward events")
+    try:
+        async for message in socket:
+            if message.type is WSMsgType.TEXT:
+                await _answer(host, socket, message.data)
+            elif message.type is WSMsgType.BINARY:
+                await _send(socket, _error_reply("messages are JSON text, not binary"))
+    finally:
+        await subscription.close()
+        forward.cancel()
+        await asyncio.wait([forward])
+    return socket
+
+
+async def _forward(socket: web.WebSocketResponse, events: AsyncIterator[Event | Gap]) -> None:
+    async for event in events:
+        if isinstance(event, Gap):
+            await _send(socket, {"type": "GAP", "payload": event.to_json()})
+        else:
+            await _send(socket, {"type": event.type, "payload": event.payload, "seq": event.seq})
+    await socket.close(code=1001, message=b"the host stops")
+
+
+async def _answer(host: Host, socket: web.WebSocketResponse, text: str) -> None:
+    """Hand one message to the plugin that registered its type, and send its replies."""
+    try:
+        message = _parse(text)
+        registered = host.registrations.messages.get(message["type"])
+        if registered is None:
+            known = ", ".join(sorted(host.registrations.messages)) or "none"
+            await _send(socket, _error_reply(f"unknown message type {message['type']!r}; known are {known}"))
+            return
+        asked = SocketMessage(type=message["type"], payload=message.get("payload") or {}, call=host.call())
+        for reply in await registered.call(asked):
+            await _send(socket, SocketReply.to_json(reply))
+    except TavernError as error:
+        await _send(socket, _error_reply(error.message, {"code": error.info.code, **error.info.details}))
+    except Exception as error:
+        _log.error("a message failed: %s", describe(error), exc_info=error)
+        await _send(socket, _error_reply("the message could not be handled; the log says why"))
+
+
+def _parse(text: str) -> dict[str, Any]:
+    from tavern_host.contracts.errors import InvalidInput
+
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"the message is not JSON: {error}") from None
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        raise InvalidInput('a message is {"type": "…", "payload": {…}}')
+    if not isinstance(message.get("payload") or {}, dict):
+        raise InvalidInput("the payload of a message is an object")
+    return message
+
+
+def _error_reply(message: str, details: Any = None) -> dict[str, Any]:
+    return {"type": "error", "payload": {"message": message, "details": details}}
+
+
+async def _send(socket: web.WebSocketResponse, message: dict[str, Any]) -> None:
+    """Send one message; a client that does not take it in time is cut off."""
+    try:
+        async with asyncio.timeout(SEND_DEADLINE):
+            await socket.send_str(json.dumps(message, ensure_ascii=False))
+    except (TimeoutError, ConnectionError):
+        await socket.close(code=1008, message=b"too slow")

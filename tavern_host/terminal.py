@@ -1,0 +1,257 @@
+"""Reads the command line with click, runs the command, and shows what it says.
+
+Exit codes: 0 done, 2 the user's mistake, 1 a failure, 130 interrupted. Errors go to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tavern_host import __version__
+from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.plugins import PluginState
+from tavern_host.host import Host
+from tavern_host.hostcommands import HOST_COMMANDS
+
+_USER_MISTAKES = frozenset({"invalid_input", "invalid_file", "not_found", "conflict", "misconfigured"})
+_TYPES: dict[str, Any] = {"text": str, "integer": int, "number": float, "path": str}
+_GLOBAL = [
+    click.Option(["--project"], metavar="DIR", help="The project to work on."),
+    click.Option(["--dev"], metavar="DIR", multiple=True, help="Load a plugin folder that is being written."),
+    click.Option(["--strict"], is_flag=True, help="Fail where a plugin is not in order."),
+    click.Option(["--verbose", "-v"], is_flag=True, help="Show the log, with tracebacks."),
+    click.Option(["--version", "-V"], is_flag=True, help="Show the version."),
+]
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """A command that was asked for, with its arguments."""
+
+    command: CommandInfo
+    arguments: dict[str, Any]
+    as_json: bool
+
+
+def run(arguments: list[str]) -> int:
+    """Run `tavern` with these arguments and return the exit code."""
+    try:
+        options, rest = _global_options(arguments)
+        if options["version"]:
+            click.echo(f"tavern-host {__version__}")
+            return 0
+        _set_up_log(verbose=options["verbose"])
+        return asyncio.run(_run(options, rest))
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except TavernError as error:
+        return _fail(error)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone; there is nobody left to tell
+        return 0
+
+
+async def _run(options: dict[str, Any], rest: list[str]) -> int:
+    def make_host() -> Host:
+        dev = [Path(path) for path in options["dev"]]
+        return Host(options["project"], create=False, dev=dev, strict=options["strict"])
+
+    if rest[0] in {name.split()[0] for name in HOST_COMMANDS}:
+        invocation = _parse([info for info, _ in HOST_COMMANDS.values()], rest)
+        if invocation is None:
+            return 0
+        command = HOST_COMMANDS[invocation.command.name][1]
+        return await _show(command(make_host, invocation.arguments), invocation.as_json)
+    return await _run_plugin_command(make_host(), rest)
+
+
+async def _run_plugin_command(host: Host, rest: list[str]) -> int:
+    """Load all plugins, find the command among theirs, then start the host and run it."""
+    try:
+        await host.load()
+        registered = host.registrations.commands
+        infos = [info for info, _ in HOST_COMMANDS.values()] + [item.info for item in registered.values()]
+        try:
+            invocation = _parse(infos, rest)
+        finally:
+            _warn_of_failures(host)
+        if invocation is None:
+            return 0
+        await host.start()
+        command = registered[invocation.command.name]
+        return await _show(command.call(invocation.arguments), invocation.as_json)
+    finally:
+        await host.stop()
+
+
+def _global_options(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Split off the options that stand before the command."""
+    parser = click.Command(
+        "tavern",
+        params=[*_GLOBAL, click.Option(["--help", "-h"], is_flag=True), click.Argument(["rest"], nargs=-1, type=str)],
+        add_help_option=False,
+        context_settings={"allow_interspersed_args": False},
+    )
+    context = parser.make_context("tavern", list(arguments))
+    rest = list(context.params.pop("rest"))
+    if context.params.pop("help") or not rest:
+        rest = ["--help"]
+    return context.params, rest
+
+
+def _parse(commands: list[CommandInfo], arguments: list[str]) -> Invocation | None:
+    """Return which command the arguments ask for; None where they asked for help, which was shown."""
+    root = click.Group("tavern", params=list(_GLOBAL), help="A plugin host for AI workflows, tools and agents.")
+    for info in sorted(commands, key=lambda c: c.name):
+        *parents, name = info.name.split()
+        group = root
+        for parent in parents:
+            child = group.commands.get(parent)
+            if not isinstance(child, click.Group):
+                child = click.Group(parent, help=f"Commands: {_siblings(commands, parent)}.")
+                group.add_command(child)
+            group = child
+        group.add_command(_click_command(name, info))
+    outcome = root.main(arguments, prog_name="tavern", standalone_mode=False)
+    return outcome if isinstance(outcome, Invocation) else None
+
+
+def _siblings(commands: list[CommandInfo], parent: str) -> str:
+    return ", ".join(sorted(c.name.split()[1] for c in commands if c.name.startswith(f"{parent} ")))
+
+
+def _click_command(name: str, info: CommandInfo) -> click.Command:
+    def callback(**values: Any) -> Invocation:
+        as_json = values.pop("json")
+        arguments = {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
+        for parameter in info.parameters:
+            key = _key(parameter)
+            value = arguments.get(key)
+            if parameter.type == "path" and isinstance(value, str):
+                arguments[key] = _existing_path(value)
+        return Invocation(info, arguments, as_json)
+
+    parameters: list[click.Parameter] = [_click_parameter(parameter) for parameter in info.parameters]
+    parameters.append(click.Option(["--json"], is_flag=True, help="Print the result as JSON."))
+    extra = "\n".join(f"{_key(p).upper()}: {p.help}" for p in info.parameters if not p.name.startswith("--") and p.help)
+    return click.Command(
+        name, callback=callback, params=parameters, help=f"{info.help}\n\n\b\n{extra}", short_help=info.help
+    )
+
+
+def _click_parameter(parameter: CommandParameter) -> click.Parameter:
+    if not parameter.name.startswith("--"):
+        return click.Argument(
+            [_key(parameter)],
+            required=parameter.required,
+            nargs=-1 if parameter.multiple else 1,
+            type=_TYPES[parameter.type],
+            default=None if parameter.required else parameter.default,
+        )
+    if parameter.type == "flag":
+        return click.Option([parameter.name, _key(parameter)], is_flag=True, help=parameter.help)
+    return click.Option(
+        [parameter.name, _key(parameter)],
+        required=parameter.required,
+        multiple=parameter.multiple,
+        type=_TYPES[parameter.type],
+        default=parameter.default,
+        show_default=parameter.default is not None,
+        help=parameter.help,
+    )
+
+
+def _key(parameter: CommandParameter) -> str:
+    return parameter.name.lstrip("-").replace("-", "_")
+
+
+def _existing_path(text: str) -> str:
+    path = Path(text)
+    return str(path.absolute()) if text != "-" and path.exists() else text
+
+
+async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
+    """Show what a command says, as it says it; return the exit code."""
+    code = 0
+    try:
+        async with contextlib.aclosing(outputs) as stream:  # type: ignore[type-var]
+            async for output in stream:
+                if output.kind == "failure":
+                    click.echo(f"Error: {output.text}", err=True)
+                    code = output.exit_code
+                else:
+                    (_show_json if as_json else _SHOW[output.kind])(output)
+    except TavernError as error:
+        return _fail(error)
+    return code
+
+
+def _show_json(output: CommandOutput) -> None:
+    if output.kind == "result":
+        click.echo(json.dumps(output.data, ensure_ascii=False, indent=2))
+
+
+def _show_table(output: CommandOutput) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=output.title, title_justify="left", box=box.SIMPLE_HEAD)
+    for column in output.columns:
+        table.add_column(column, overflow="fold")
+    for row in output.rows:
+        table.add_row(*(_plain(cell) for cell in row))
+    console = Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False)
+    console.print(table)
+
+
+def _plain(cell: str) -> Any:
+    from rich.text import Text
+
+    return Text(cell)
+
+
+_SHOW: dict[str, Callable[[CommandOutput], None]] = {
+    "text": lambda output: click.echo(output.text),
+    "progress": lambda output: click.echo(output.text, err=True),
+    "table": _show_table,
+    "result": lambda output: None,
+}
+
+
+def _fail(error: TavernError) -> int:
+    click.echo(f"Error: {error.message}", err=True)
+    return 2 if error.info.code in _USER_MISTAKES else 1
+
+
+def _warn_of_failures(host: Host) -> None:
+    for plugin in host.plugins():
+        if plugin.state in (PluginState.FAILED, PluginState.INVALID, PluginState.INCOMPATIBLE):
+            reason = f": {plugin.problems[0]}" if plugin.problems else ""
+            click.echo(f"Warning: the plugin {plugin.name} is {plugin.state.value}{reason}", err=True)
+
+
+def _set_up_log(*, verbose: bool) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("tavern")
+    logger.handlers = [handler]
+    logger.setLevel(logging.INFO if verbose else logging.CRITICAL)
+    logger.propagate = False
