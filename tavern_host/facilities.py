@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tavern_host.context import Contribution, PluginContext, Project
@@ -169,16 +168,14 @@ def make_context(
     declared: Callable[[str], list[Answer]],
     report: Callable[[str, str, BaseException], None],
 ) -> PluginContext:
-    """Return a plugin's context. Its data folder is made when the context is."""
-    data_dir: Path = project.private / "plugins" / plugin
-    data_dir.mkdir(parents=True, exist_ok=True)
+    """Return a plugin's context. Its data folder is made when the plugin is started."""
     return PluginContext(
         plugin=plugin,
         project=project,
         services=PluginServices(plugin, registry),
         settings=settings,
         log=logging.getLogger(f"tavern.plugin.{plugin}"),
-        data_dir=data_dir,
+        data_dir=project.private / "plugins" / plugin,
         events=PluginEvents(plugin, bus, ledger),
         tasks=PluginTasks(plugin, ledger, report),
         http=PluginHttp(plugin, ledger),

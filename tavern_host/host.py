@@ -6,7 +6,6 @@ async with Host(project="my-project") as host:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -27,7 +26,7 @@ from tavern_host.contracts.services import ServiceInterface, ServiceKey
 from tavern_host.events import EventBus
 from tavern_host.manager import Manager
 from tavern_host.permissions import GrantStore
-from tavern_host.projects import Folders, copy_sample, create_project, environment_settings, open_project
+from tavern_host.projects import Folders, environment_settings, find_project, make_project, read_project_file
 from tavern_host.routes import Registrations
 from tavern_host.services import Provider
 from tavern_host.settings import SettingsStore
@@ -35,8 +34,6 @@ from tavern_host.settings import SettingsStore
 S = TypeVar("S", bound=ServiceInterface)
 
 OPERATOR = Principal(kind="user", id="operator")
-
-_log = logging.getLogger("tavern.host")
 
 
 class HostServices:
@@ -58,6 +55,8 @@ class Host:
     folders or imported modules beside the installed ones; `trust` names plugins that need no grant;
     `dev` are folders of plugins being written, loaded with all that they ask for. `settings` are full
     keys with values, above all other layers. With `strict`, a plugin that is not in order fails the start.
+    `create` makes a project that does not exist when the host starts, `sample` fills it with the plugins'
+    samples (the default project always is). `folders` are the operator's, by default this user's.
     """
 
     def __init__(
@@ -70,26 +69,28 @@ class Host:
         settings: Mapping[str, Any] | None = None,
         strict: bool = False,
         create: bool = True,
+        sample: bool = False,
+        folders: Folders | None = None,
     ) -> None:
-        if project is not None and create and not Path(project).exists():
-            create_project(Path(project))
-        folders = Folders.of_user()
-        opened = open_project(project, folders)
+        folders = folders or Folders.of_user()
+        opened = find_project(project, folders, create=create)
         operator = folders.operator_file()
         self.project: Project = opened.project
         self.folders = folders
         self._is_new = opened.is_new
+        self._with_sample = sample or opened.is_default
         self._strict = strict
         self._bus: EventBus | None = None
+        self._settings = SettingsStore(
+            project=dict(opened.file.settings),
+            operator=dict(operator.settings),
+            environment={**environment_settings(), **(settings or {})},
+        )
         self._manager = Manager(
             project=self.project,
             operator=operator,
             grants=GrantStore(folders.project_state(self.project) / "grants.json"),
-            settings=SettingsStore(
-                project=dict(opened.file.settings),
-                operator=dict(operator.settings),
-                environment={**environment_settings(), **(settings or {})},
-            ),
+            settings=self._settings,
             embedded=plugins,
             dev=dev,
             trust=trust,
@@ -148,16 +149,18 @@ class Host:
         return active.record.root / folder if folder is not None else None
 
     async def load(self) -> None:
-        """Import, admit and register plugins, without starting them (enough to know all commands)."""
+        """Import, admit and register plugins, without starting them (enough to know all commands). Writes nothing."""
         self._bus = EventBus()
         self.link()
         self._provide_plugins()
-        if self._is_new:
-            self._copy_samples()
         await self._manager.load_all()
 
     async def start(self) -> None:
         """Start all loaded plugins. Raises `AdmissionError` with `strict` where one is not in order."""
+        if self._is_new:
+            make_project(self.project.root, self._manager.samples() if self._with_sample else ())
+            self._settings.set_project(dict(read_project_file(self.project.root).settings))
+            self._is_new = False
         await self._manager.start_all()
         if self._strict:
             bad = [
@@ -192,13 +195,6 @@ class Host:
         provider = Provider("tavern-host", "tavern_host.host:HostPlugins", PLUGINS.name, PLUGINS.version)
         provider.instance = HostPlugins(self, self._manager)
         self._manager.services.add(provider)
-
-    def _copy_samples(self) -> None:
-        for record in self._manager.records.values():
-            sample = record.manifest.sample if record.manifest is not None else None
-            if record.state is PluginState.DISCOVERED and sample is not None and record.root is not None:
-                copied = copy_sample(record.root / sample.entry, self.project)
-                _log.info("%s: copied %d sample files of %s", self.project.root, len(copied), record.name)
 
 
 class HostPlugins(Plugins):

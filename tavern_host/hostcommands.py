@@ -12,7 +12,7 @@ from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandPa
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.host import Host
-from tavern_host.projects import PROJECT_FILE, create_project
+from tavern_host.projects import PROJECT_FILE, make_project
 
 MakeHost = Callable[[], Host]
 Command = Callable[[MakeHost, dict[str, Any]], AsyncIterator[CommandOutput]]
@@ -31,12 +31,17 @@ async def _serve(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
 
 
 async def _init(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    root = Path(arguments["folder"]).absolute()
-    if (root / PROJECT_FILE).exists():
-        raise InvalidInput(f"{root} is a project already")
-    create_project(root)
+    root = _new_project(Path(arguments["folder"]))
     yield CommandOutput(kind="text", text=f"Made a project in {root}")
     yield CommandOutput(kind="result", data={"project": str(root)})
+
+
+def _new_project(folder: Path) -> Path:
+    root = folder.absolute()
+    if (root / PROJECT_FILE).exists():
+        raise InvalidInput(f"{root} is a project already")
+    make_project(root)
+    return root
 
 
 async def _list(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:

@@ -229,6 +229,7 @@ class Manager:
         began = time.perf_counter()
         record = active.record
         try:
+            active.context.data_dir.mkdir(parents=True, exist_ok=True)
             for implementation in active.implementations:
                 if implementation.info.hook == "tavern_startup":
                     await self.dispatcher.call_one(implementation, {})
@@ -363,6 +364,10 @@ class Manager:
             if folder.is_relative_to(root.resolve()):
                 assets.append(PluginAsset(plugin=name, kind=kind, path=str(folder)))
         return assets
+
+    def samples(self) -> list[Path]:
+        """Return the sample folders that loaded plugins declare for a new project."""
+        return [Path(asset.path) for asset in self.assets("sample")]
 
     def _note_conflict(self, service: str) -> None:
         conflict = self.services.conflict(service)

@@ -7,8 +7,10 @@ somebody sent cannot bring its own permissions.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,50 +83,50 @@ class Folders:
 
 @dataclass(frozen=True)
 class OpenProject:
-    """A project with its file; `is_new` where it was made just now and wants the plugins' samples."""
+    """A project with its file. `is_new` where the folder is still to be made, which `make_project` does;
+    finding a project writes nothing."""
 
     project: Project
     file: ProjectFile
     is_new: bool
+    is_default: bool
 
 
-def open_project(folder: Path | str | None, folders: Folders) -> OpenProject:
-    """Find the project and read its file; make the default one (or an embedder's new folder) if need be.
+def find_project(folder: Path | str | None, folders: Folders, *, create: bool = False) -> OpenProject:
+    """Find the project and read its file.
 
     Order: `folder`, else `TAVERN_PROJECT`, else the current folder if it holds a `tavern.yaml`, else the
-    default project in the user's data folder. Raises `InvalidInput` where a named folder is no project,
-    `InvalidFile` for a bad `tavern.yaml`.
+    default project in the user's data folder. Raises `InvalidInput` where a named folder is no project
+    (with `create`, it is new instead), `InvalidFile` for a bad `tavern.yaml`.
     """
     named = folder or os.environ.get("TAVERN_PROJECT")
     if named:
         root = Path(named).expanduser().absolute()
-        if not (root / PROJECT_FILE).is_file():
-            raise InvalidInput(
-                f"{root} is not a project: it has no {PROJECT_FILE} (make one with `tavern init {root}`)"
-            )
-        is_new = False
     elif (Path.cwd() / PROJECT_FILE).is_file():
-        root, is_new = Path.cwd(), False
+        root = Path.cwd()
     else:
         root = folders.data / "default"
-        is_new = not (root / PROJECT_FILE).is_file()
-        if is_new:
-            create_project(root, name="default")
-    file = _read_project_file(root / PROJECT_FILE)
+    is_new = not (root / PROJECT_FILE).is_file()
+    if is_new and named and not create:
+        raise InvalidInput(f"{root} is not a project: it has no {PROJECT_FILE} (make one with `tavern init {root}`)")
+    file = ProjectFile() if is_new else read_project_file(root)
     project = Project(id=_project_id(root), name=file.name or root.name, root=root.resolve())
-    return OpenProject(project, file, is_new)
+    return OpenProject(project, file, is_new, is_default=not named and root == folders.data / "default")
 
 
-def create_project(root: Path, *, name: str | None = None) -> None:
-    """Make an empty project in a folder, which is created if need be; an existing one is left alone."""
+def make_project(root: Path, samples: Iterable[Path] = ()) -> None:
+    """Make a project in a folder: its parts, the sample files, and a `tavern.yaml` if no sample has one."""
     for part in ("workflows", "agents", "tools", "plugins", "files", ".tavern"):
         (root / part).mkdir(parents=True, exist_ok=True)
+    for sample in samples:
+        _copy_sample(sample, root)
     if not (root / PROJECT_FILE).exists():
-        title = name or root.name or "project"
-        write_atomic(root / PROJECT_FILE, f"name: {title!r}\n".encode())
+        write_atomic(root / PROJECT_FILE, f"name: {json.dumps(root.name or 'project')}\n".encode())
 
 
-def _read_project_file(path: Path) -> ProjectFile:
+def read_project_file(root: Path) -> ProjectFile:
+    """Return a project's `tavern.yaml`. Raises `InvalidFile`; keys that are the operator's are explained."""
+    path = root / PROJECT_FILE
     try:
         return read_yaml(path, ProjectFile)
     except InvalidFile as error:
@@ -147,22 +149,17 @@ def _project_id(root: Path) -> str:
     return f"{slug}-{hashlib.sha256(resolved.encode()).hexdigest()[:8]}"
 
 
-def copy_sample(source: Path, project: Project) -> list[str]:
-    """Copy a plugin's sample files into a new project, never over an existing file; return what was copied."""
-    copied = []
+def _copy_sample(source: Path, root: Path) -> None:
+    """Copy a plugin's sample files into a new project, never over an existing file."""
     for file in sorted(p for p in source.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
-        target = project.root / file.relative_to(source)
+        target = root / file.relative_to(source)
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(target, file.read_bytes())
-            copied.append(str(file.relative_to(source)))
-    return copied
 
 
 def environment_settings() -> dict[str, Any]:
     """Return the settings in `TAVERN_SETTINGS`, a JSON object by full key. Raises `InvalidInput`."""
-    import json
-
     text = os.environ.get("TAVERN_SETTINGS")
     if not text:
         return {}

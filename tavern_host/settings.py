@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tavern_host.contracts.plugins import Problem
@@ -30,18 +30,14 @@ class SettingsStore:
     def __init__(self, *, project: dict[str, Any], operator: dict[str, Any], environment: dict[str, Any]) -> None:
         self._layers = {"project": project, "operator": operator, "environment": environment}
 
+    def set_project(self, values: dict[str, Any]) -> None:
+        """Replace the project's layer."""
+        self._layers["project"] = values
+
     def of(self, manifest: Manifest) -> PluginSettings:
-        """Return a snapshot of one plugin's settings."""
-        prefix = f"extensions.{manifest.name}."
-        defaults = {
-            str(option["key"]).removeprefix(prefix): option["defaultValue"]
-            for option in manifest.config_options
-            if "defaultValue" in option
-        }
-        layers = {"default": defaults}
-        for name, values in self._layers.items():
-            layers[name] = {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
-        return PluginSettings(layers)
+        """Return one plugin's settings."""
+        defaults = {str(o["key"]): o["defaultValue"] for o in manifest.config_options if "defaultValue" in o}
+        return PluginSettings(f"extensions.{manifest.name}.", defaults, self._layers)
 
     def problems(self, manifest: Manifest) -> list[Problem]:
         """Return every value that does not fit what the plugin declares."""
@@ -63,25 +59,28 @@ class SettingsStore:
 
 
 class PluginSettings:
-    """A snapshot of one plugin's settings; see `tavern_host.context.Settings`."""
+    """One plugin's settings; see `tavern_host.context.Settings`."""
 
-    def __init__(self, layers: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, prefix: str, defaults: dict[str, Any], layers: Mapping[str, dict[str, Any]]) -> None:
+        self._prefix = prefix
+        self._defaults = defaults
         self._layers = layers
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a copy of the value in force."""
-        for layer in reversed(LAYERS):
-            if key in self._layers[layer]:
-                return copy.deepcopy(self._layers[layer][key])
-        return default
+        layers = self.layers(key)
+        return next((layers[name] for name in reversed(LAYERS) if name in layers), default)
 
     def origin(self, key: str) -> str:
         """Return the layer that the value in force comes from."""
-        return next((layer for layer in reversed(LAYERS) if key in self._layers[layer]), "default")
+        layers = self.layers(key)
+        return next((name for name in reversed(LAYERS) if name in layers), "default")
 
     def layers(self, key: str) -> dict[str, Any]:
-        """Return the value of each layer that has one, lowest first."""
-        return {layer: copy.deepcopy(v[key]) for layer, v in self._layers.items() if key in v}
+        """Return a copy of the value of each layer that has one, lowest first."""
+        full = self._prefix + key
+        named = {"default": self._defaults, **self._layers}
+        return {name: copy.deepcopy(named[name][full]) for name in LAYERS if full in named[name]}
 
 
 def _value_problem(option: dict[str, Any], value: Any) -> str | None:

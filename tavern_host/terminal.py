@@ -94,7 +94,8 @@ async def _run_plugin_command(host: Host, rest: list[str]) -> int:
             _warn_of_failures(host)
         if invocation is None:
             return 0
-        await host.start()
+        if not invocation.command.standalone:
+            await host.start()
         command = registered[invocation.command.name]
         return await _show(command.call(invocation.arguments), invocation.as_json)
     finally:

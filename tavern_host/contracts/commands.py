@@ -29,11 +29,15 @@ class CommandParameter(Model):
 
 
 class CommandInfo(Model):
-    """A command: `name` is one or two words (`workflow run`); `handler` is `module:function` in the plugin."""
+    """A command: `name` is one or two words (`workflow run`); `handler` is `module:function` in the plugin.
+
+    A `standalone` command needs no project: plugins are loaded for it, but not started.
+    """
 
     name: str
     help: str
     handler: str
+    standalone: bool = False
     parameters: list[CommandParameter] = Field(default_factory=list)
 
 

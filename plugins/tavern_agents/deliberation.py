@@ -1,0 +1,138 @@
+"""The deliberation workflow of an agent: what it is given, with which prompts, and where its text comes out.
+
+Works on documents and values; running them is the engine's business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_agents.macros import Expander
+from tavern_host.contracts.errors import Misconfigured, TavernError
+from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.nodes import DataFlowType
+from tavern_host.contracts.workflows import StoredWorkflow, Workflow
+
+TEXT_OUTPUTS = ("response", "text")
+"""Interface outputs that hold what the agent says, in order of precedence."""
+
+SPOKEN_INPUTS = ("messages", "user_message")
+"""Interface inputs of which a deliberation workflow needs at least one."""
+
+
+def workflow_id_of(reference: str) -> str:
+    """Return the workflow id that a profile means: an id as it is, of a path (`workflows/x.json`) the stem."""
+    return PurePosixPath(reference).stem if reference.endswith(".json") else reference
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What an agent knows when it deliberates.
+
+    `history` is what was said before, `message` what it is told now, `turns` its own answers and what it
+    observed since, `observations` the plain sentences of these observations.
+    """
+
+    history: tuple[ChatMessage, ...]
+    message: str
+    turns: tuple[ChatMessage, ...] = ()
+    observations: tuple[str, ...] = ()
+    step: int = 1
+
+    @property
+    def conversation(self) -> list[ChatMessage]:
+        """Everything that was said, in order."""
+        return [*self.history, ChatMessage(role="user", content=self.message), *self.turns]
+
+
+@dataclass(frozen=True)
+class Deliberation:
+    """A workflow that was found fit for deliberating; `output` is the interface output with the text."""
+
+    workflow_id: str
+    workflow: Workflow
+    output: str
+
+    @classmethod
+    def of(cls, stored: StoredWorkflow) -> Deliberation:
+        """Return a workflow as a deliberation. Raises `Misconfigured` where it takes no message or gives no text."""
+        workflow = stored.workflow
+        if not any(name in workflow.interface_inputs for name in SPOKEN_INPUTS):
+            raise Misconfigured(
+                f"the workflow {stored.id!r} cannot deliberate: it needs an interface input with the key "
+                f"'messages' or 'user_message', found {_names(workflow.interface_inputs)}"
+            )
+        outputs = workflow.interface_outputs
+        output = next((name for name in TEXT_OUTPUTS if name in outputs), None)
+        if output is None and len(outputs) == 1:
+            output = next(iter(outputs))
+        if output is None:
+            raise Misconfigured(
+                f"the workflow {stored.id!r} cannot deliberate: it needs an interface output with the key "
+                f"'response' or 'text', or only one output, found {_names(outputs)}"
+            )
+        return cls(stored.id, workflow, output)
+
+    async def expanded(self, expander: Expander) -> Workflow:
+        """Return the workflow with the macros in its nodes' values expanded."""
+        nodes = []
+        for node in self.workflow.nodes:
+            values = {
+                "input_values": await expander.value(node.input_values),
+                "config_values": await expander.value(node.config_values),
+            }
+            nodes.append(node.model_copy(update=values))
+        return self.workflow.model_copy(update={"id": self.workflow_id, "nodes": nodes})
+
+    def inputs(self, situation: Situation) -> dict[str, JsonValue]:
+        """Return the values of those interface inputs that the workflow has."""
+        known: dict[str, Any] = {
+            "messages": _as_json(situation.conversation),
+            "user_message": situation.message,
+            "history": _as_json(situation.history),
+            "observations": "\n\n".join(situation.observations),
+            "step": situation.step,
+        }
+        return {
+            name: _as_text(value) if _is_text(slot.data_flow_type) else value
+            for name, slot in self.workflow.interface_inputs.items()
+            if (value := known.get(name)) is not None
+        }
+
+    def text(self, outputs: dict[str, JsonValue]) -> str:
+        """Return what the agent said; an answer object counts by its `text`. Raises `TavernError` for no text."""
+        value = outputs.get(self.output)
+        if isinstance(value, dict) and isinstance(value.get("text"), str):
+            value = value["text"]
+        if not isinstance(value, str):
+            raise TavernError(
+                f"the workflow {self.workflow_id!r} gave no text: its output {self.output!r} is {_kind(value)}"
+            )
+        return value
+
+
+def _as_json(messages: Sequence[ChatMessage]) -> list[JsonValue]:
+    return [message.model_dump(mode="json", exclude_none=True) for message in messages]
+
+
+def _is_text(flow: DataFlowType) -> bool:
+    return flow is DataFlowType.STRING
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _names(slots: dict[str, Any]) -> str:
+    return ", ".join(repr(name) for name in slots) or "none"
+
+
+def _kind(value: JsonValue) -> str:
+    names = {bool: "a boolean", int: "a number", float: "a number", list: "an array", dict: "an object"}
+    return "empty" if value is None else names.get(type(value), type(value).__name__)

@@ -1,0 +1,143 @@
+"""The node types that loaded plugins offer, and the service `nodeManager` that shows them.
+
+Originals are kept as their plugins gave them; what is shown has gone through `tavern_before_register_node`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tavern_host import PLUGINS, PluginContext
+from tavern_host.context import Contribution
+from tavern_host.contracts.errors import NotFound, TavernError, Vetoed
+from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.nodes import NodeDefinition, NodeManager, NodeRunner
+
+CORE = "core"
+"""The namespace that only first-party plugins may put node types into."""
+
+
+@dataclass(frozen=True)
+class NodeType:
+    """A node type: its definition as shown, the plugin that owns it, and how to run it.
+
+    `original` is the definition as the plugin gave it; the runner is made from that one.
+    """
+
+    definition: NodeDefinition
+    original: NodeDefinition
+    contribution: Contribution[list[NodeDefinition]]
+
+    @property
+    def plugin(self) -> str:
+        """Who owns the node type."""
+        return self.contribution.plugin
+
+    def runner(self) -> NodeRunner:
+        """Return what opens instances. Raises `NotFound` where the code is gone."""
+        return self.contribution.node_runner(self.original)
+
+
+class NodeRegistry:
+    """All node types by full type; collected again when the set of plugins has changed."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+        self._lock = asyncio.Lock()
+        self._revision: int | None = None
+        self._types: dict[str, NodeType] = {}
+
+    @classmethod
+    def of(cls, context: PluginContext) -> NodeRegistry:
+        """Return the registry that the parts of this plugin share."""
+        registry = context.state.get("nodes")
+        if not isinstance(registry, cls):
+            registry = context.state["nodes"] = cls(context)
+        return registry
+
+    async def types(self) -> dict[str, NodeType]:
+        """Return all node types; the dict is not changed afterwards."""
+        if self._revision != self._context.hooks.revision:
+            async with self._lock:
+                while self._revision != self._context.hooks.revision:
+                    revision = self._context.hooks.revision
+                    self._types = await self._collect()
+                    self._revision = revision
+        return self._types
+
+    async def _collect(self) -> dict[str, NodeType]:
+        hooks = self._context.hooks
+        found: dict[str, NodeType] = {}
+        for contribution, may_be_core in await self._in_load_order(await hooks.collect("tavern_register_nodes")):
+            for original in self._definitions(contribution):
+                full_type = original.full_type
+                if original.namespace == CORE and not may_be_core:
+                    self._log(f"{contribution.plugin} may not register {full_type}: {CORE!r} is reserved")
+                elif full_type in found:
+                    first = found[full_type].plugin
+                    self._log(
+                        f"{contribution.plugin} registers {full_type}, which is {first}'s already; {first} keeps it"
+                    )
+                else:
+                    found[full_type] = NodeType(original, original, contribution)
+        if hooks.implemented("tavern_before_register_node"):
+            found = {name: shown for name, node in found.items() if (shown := await self._filtered(node))}
+        return dict(sorted(found.items()))
+
+    def _definitions(self, contribution: Contribution[list[NodeDefinition]]) -> Iterator[NodeDefinition]:
+        """Yield a plugin's node types, in its own namespace where they name none."""
+        answer: object = contribution.value
+        for item in answer if isinstance(answer, list | tuple) else [answer]:
+            if not isinstance(item, NodeDefinition):
+                self._log(f"{contribution.plugin} registers {type(item).__name__} as a node, expected NodeDefinition")
+            elif item.namespace:
+                yield item
+            else:
+                yield item.model_copy(update={"namespace": contribution.plugin})
+
+    async def _in_load_order(
+        self, contributions: list[Contribution[list[NodeDefinition]]]
+    ) -> list[tuple[Contribution[list[NodeDefinition]], bool]]:
+        """Return the contributions in the order in which plugins were loaded (hooks are called the other
+        way round), each with whether its plugin may use the reserved namespace."""
+        plugins = await self._context.services.get(PLUGINS).list_plugins()
+        place = {info.name: index for index, info in enumerate(plugins)}
+        core = {info.name for info in plugins if info.first_party}
+        ordered = sorted(contributions, key=lambda c: place.get(c.plugin, len(place)))
+        return [(c, c.plugin in core) for c in ordered]
+
+    async def _filtered(self, node: NodeType) -> NodeType | None:
+        original = node.original
+        try:
+            definition = await self._context.hooks.filter("tavern_before_register_node", original)
+        except Vetoed as veto:
+            self._log(f"{original.full_type} is left out: {veto.message}")
+            return None
+        except TavernError as error:
+            self._log(f"{original.full_type} is offered unchanged: {error.message}")
+            return node
+        kept = {name: getattr(original, name) for name in ("type", "namespace", "handler")}
+        return NodeType(definition.model_copy(update=kept), original, node.contribution)
+
+    def _log(self, message: str) -> None:
+        self._context.log.warning("%s", message)
+
+
+class Nodes(NodeManager):
+    """The service `nodeManager`."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._registry = NodeRegistry.of(context)
+
+    async def list_nodes(self) -> list[NodeDefinition]:
+        """Return all node types, by full type."""
+        return [node.definition for node in (await self._registry.types()).values()]
+
+    async def get(self, full_type: str) -> NodeDefinition:
+        """Return one node type. Raises `NotFound` with near names."""
+        types = await self._registry.types()
+        if full_type not in types:
+            raise NotFound(f"there is no node type {full_type!r}{did_you_mean(full_type, types)}")
+        return types[full_type].definition

@@ -1,0 +1,115 @@
+"""Gives any value of a run a JSON form, and runs the shapes that the platform's clients know."""
+
+from __future__ import annotations
+
+import enum
+import math
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, JsonValue
+
+from tavern_host.contracts.errors import ErrorInfo, describe, error_info
+from tavern_host.contracts.executions import Run, RunQueue
+
+DEPTH = 100
+"""How deeply a value may be nested before what is further in is shown as opaque."""
+
+INTERFACE_OUTPUTS = "__WORKFLOW_INTERFACE_OUTPUTS__"
+"""Stands for a node's id in the message that brings the outputs of the whole workflow."""
+
+
+def json_form(value: Any) -> JsonValue:
+    """Return a value as JSON, sharing nothing with it; never raises.
+
+    What has no JSON form, NaN and infinities among it, becomes `{"type": "opaque", "python": "module.Class"}`.
+    """
+    try:
+        return _form(value, 0)
+    except Exception:  # a node's value may do anything while it is looked at
+        return opaque(value)
+
+
+def _form(value: Any, depth: int) -> JsonValue:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, enum.Enum):
+        return _form(value.value, depth)
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else opaque(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if depth < DEPTH:
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            return {clean(key): _form(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [_form(item, depth + 1) for item in value]
+        if isinstance(value, BaseModel):
+            return _form(value.model_dump(), depth + 1)
+    return opaque(value)
+
+
+def opaque(value: Any) -> JsonValue:
+    """Return what stands for a value that has no JSON form."""
+    kind = type(value)
+    return {"type": "opaque", "python": f"{kind.__module__}.{kind.__qualname__}"}
+
+
+def clean(text: str) -> str:
+    """Return text that UTF-8 has: a lone surrogate becomes `?`."""
+    return str(text) if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def error_form(error: BaseException, plugin: str | None = None) -> ErrorInfo:
+    """Return any exception as data, however strange it is."""
+    try:
+        return error_info(error, plugin=plugin)
+    except Exception:  # half-made exceptions and texts that are not Unicode come from anywhere
+        return ErrorInfo(code="plugin_error", message=clean(describe(error)), plugin=plugin)
+
+
+def prompt_form(run: Run) -> dict[str, JsonValue]:
+    """Return a run as `GET /api/prompt/{promptId}` shows it."""
+    nodes: dict[str, JsonValue] = {}
+    for node_id, state in run.nodes.items():
+        nodes[node_id] = _present(
+            status=state.status.value,
+            output=state.output,
+            error=state.error.to_json() if state.error else None,
+        )
+    return {
+        **summary_form(run),
+        **_present(
+            nodeStatus=nodes,
+            outputs=run.outputs,
+            errorInfo=run.error.to_json() if run.error else None,
+            finishedAt=run.finished_at.isoformat() if run.finished_at else None,
+        ),
+    }
+
+
+def queue_form(queue: RunQueue) -> dict[str, JsonValue]:
+    """Return the queue as `GET /api/executions` shows it."""
+    return {
+        "running": [summary_form(run) for run in queue.running],
+        "pending": [summary_form(run) for run in queue.pending],
+    }
+
+
+def summary_form(run: Run) -> dict[str, JsonValue]:
+    """Return what a list of runs shows of one."""
+    return _present(
+        promptId=run.id,
+        status=run.status.value,
+        workflowId=run.workflow_id,
+        workflowName=run.workflow_name,
+        submittedAt=run.submitted_at.isoformat(),
+    )
+
+
+def _present(**values: JsonValue) -> dict[str, JsonValue]:
+    return {key: value for key, value in values.items() if value is not None}

@@ -1,0 +1,11 @@
+"""First-party plugin `tavern-studio`: the web page of the host."""
+
+from __future__ import annotations
+
+from tavern_host import RouteInfo, hookimpl
+
+
+@hookimpl
+def tavern_register_routes() -> list[RouteInfo]:
+    """The page at `/`."""
+    return [RouteInfo(method="GET", path="/", handler="tavern_studio.page:index", summary="The host at a glance.")]

@@ -1,0 +1,37 @@
+// Shows the host's events as they come, and asks for what was missed after a lost connection.
+
+const SHOWN = 200;
+const list = document.getElementById("events");
+const connection = document.getElementById("connection");
+let lastSeq = null;
+let wait = 500;
+
+function show(message) {
+  const item = document.createElement("li");
+  const type = document.createElement("code");
+  type.textContent = message.type;
+  item.append(type, ` ${JSON.stringify(message.payload)}`);
+  list.prepend(item);
+  while (list.children.length > SHOWN) list.lastChild.remove();
+}
+
+function connect() {
+  const since = lastSeq === null ? "" : `?since=${lastSeq}`;
+  const socket = new WebSocket(`ws://${location.host}/ws${since}`);
+  socket.onopen = () => {
+    connection.textContent = "connected";
+    wait = 500;
+  };
+  socket.onmessage = (event) => {
+    const message = JSON.parse(event.data);
+    if (message.seq !== undefined) lastSeq = message.seq;
+    show(message);
+  };
+  socket.onclose = () => {
+    connection.textContent = "the host does not answer; trying again …";
+    setTimeout(connect, wait);
+    wait = Math.min(wait * 2, 10_000);
+  };
+}
+
+connect();

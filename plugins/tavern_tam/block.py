@@ -1,0 +1,298 @@
+"""One TAM block: markers to pairs of key and value, with the repairs of DESIGN §5.
+
+It does not know what the keys mean. A value that is never closed ends at the next line that begins a key,
+or at the next block marker; where neither comes, the block is cut short and nothing of it is certain.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tavern_tam.keys import KEY_CHARACTERS, SEPARATORS, Key, key_before, key_of
+from tavern_tam.lexing import Source, Token
+
+_SHOWN = 60
+_NEAR = 256
+"""How much text before an opening delimiter is gathered to look for its key."""
+
+_COMMENTS = rf"(?:[{SEPARATORS}]*+#[^\n<]*+\n)*+[{SEPARATORS}]*+"
+_REGULAR_GAP = re.compile(rf"{_COMMENTS}({KEY_CHARACTERS}++)[:：]\s*+")
+_REGULAR_END = re.compile(rf"{_COMMENTS}(?:#[^\n<]*+)?")
+_NOTHING = re.compile(rf"(?:[{SEPARATORS}]*+#[^\n]*+)*+[{SEPARATORS}]*+")
+_COMMENT = re.compile(r"(?<=\n)[ \t]*+#[^\n]*+")
+
+
+class Pair(NamedTuple):
+    """A key with its value; `offset` is where the value begins."""
+
+    key: Key
+    value: str
+    offset: int
+
+
+class Warn(NamedTuple):
+    """What was repaired or not understood, and where."""
+
+    text: str
+    offset: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A finished block: its pairs, or the `problem` for which nothing in it is called.
+
+    `source` is the block as it was written, `after` text behind its last value that turned out to be no
+    part of it, because the end marker was missing.
+    """
+
+    offset: int
+    parts: list[str]
+    pairs: list[Pair]
+    warnings: list[Warn] = field(default_factory=list)
+    problem: Warn | None = None
+    after: str = ""
+
+    @property
+    def source(self) -> str:
+        """The block as it was written."""
+        return "".join(self.parts)
+
+
+def regular_pairs(body: str, offset: int) -> list[Pair] | None:
+    """Return the pairs of a block's `body` if it is wholly regular: 「始」「末」 only, nothing to repair.
+
+    `offset` is where the body begins. None means that the body is for `Block` to read, with the same
+    result for a regular one.
+    """
+    pieces = body.split("「始」")
+    gap = pieces[0]
+    offset += len(gap)
+    pairs = []
+    for index in range(1, len(pieces)):
+        key = _regular_key(gap)
+        if key is None:
+            return None
+        value, closer, gap = pieces[index].partition("「末」")
+        if not closer:
+            return None
+        pairs.append(Pair(key, value, offset + 3))
+        offset += len(pieces[index]) + 3
+    return pairs if pairs and _REGULAR_END.fullmatch(gap) else None
+
+
+_known_gaps: dict[str, Key] = {}
+
+
+def _regular_key(gap: str) -> Key | None:
+    known = _known_gaps.get(gap)
+    if known is not None:
+        return known
+    found = _REGULAR_GAP.fullmatch(gap) if len(gap) <= 200 else None
+    key = key_of(found.group(1)) if found else None
+    if key is not None:
+        if len(_known_gaps) >= 1024:
+            _known_gaps.clear()
+        _known_gaps[gap] = key
+    return key
+
+
+@dataclass(slots=True)
+class _Value:
+    """An open value. A `doomed` one is known to have no closing delimiter of its own."""
+
+    key: Key
+    form: str
+    offset: int
+    doomed: bool
+    holds_end: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        return not self.form.startswith("ESCAPE")
+
+    @property
+    def has_nonce(self) -> bool:
+        return self.form.startswith("ESCAPE:")
+
+
+class Block:
+    """Reads one block from a source, from behind its request marker on."""
+
+    def __init__(self, source: Source, opening: str) -> None:
+        self._source = source
+        self._begin = source.offset - len(opening)
+        self._parts = [opening]  # all that was read
+        self._mark = 1  # where in `_parts` the open value, or the gap between values, begins
+        self._line = "blank"  # what the current line of the gap is so far: blank, comment or other
+        self._value: _Value | None = None
+        self._pairs: list[Pair] = []
+        self._warnings: list[Warn] = []
+
+    def read(self) -> Outcome | None:
+        """Read on; return the finished block, with the source standing behind it, or None for more text."""
+        while True:
+            text, token = self._source.next_token()
+            if text:
+                self._parts.append(text)
+                if self._value is None:
+                    self._follow_line(text)
+            if token is None:
+                if not self._source.final:
+                    return None
+                outcome = self._at_end()
+            elif self._value is None:
+                outcome = self._between(token)
+            else:
+                self._inside(self._value, token)
+                outcome = None
+            if outcome is not None:
+                return outcome
+
+    def _between(self, token: Token) -> Outcome | None:
+        if token.kind == "end":
+            self._close_gap(token.offset)
+            self._parts.append(token.text)
+            return self._outcome()
+        if token.kind == "request":
+            self._source.rewind(token.offset, [token.text])
+            return self._without_end(token.offset)
+        found = self._key_before() if token.kind == "open" and self._line != "comment" else None
+        if found is None:
+            self._parts.append(token.text)
+            self._line = "other" if self._line == "blank" else self._line
+        else:
+            self._open(found[0], found[1], token)
+        return None
+
+    def _inside(self, value: _Value, token: Token) -> None:
+        """Handle a marker in an open value: most are content."""
+        if value.doomed and token.kind in ("request", "end"):
+            self._source.rewind(token.offset, [token.text])
+            self._repair(value)
+            return
+        if token.kind == "close" and token.form == value.form:
+            self._pairs.append(Pair(value.key, self._finished(value, self._text()), value.offset))
+            self._parts.append(token.text)
+            self._begin_gap()
+            return
+        if token.kind == "open" and (value.doomed or (token.form == value.form and not value.has_nonce)):
+            found = self._key_before()
+            if found is not None:
+                if value.doomed:
+                    self._repair(value, back=found[1])
+                    self._open(found[0], found[1], token)
+                else:
+                    self._read_again(value, token.text)
+                return
+        if token.kind == "request" and value.holds_end and value.is_plain:
+            self._read_again(value, token.text)
+            return
+        if token.kind == "end":
+            value.holds_end = True
+        self._parts.append(token.text)
+
+    def _at_end(self) -> Outcome | None:
+        value = self._value
+        if value is None:
+            return self._without_end(self._source.offset)
+        self._source.exhausted = True
+        if not value.doomed:
+            self._read_again(value, "")
+            return None
+        outcome = self._outcome()
+        outcome.problem = Warn(f"the text ends inside the value of {value.key.written!r}", value.offset)
+        return outcome
+
+    def _open(self, key: Key, back: int, token: Token) -> None:
+        """Begin a value whose key's line begins `back` characters before the opening delimiter."""
+        self._close_gap(token.offset, back)
+        if token.form == ">":
+            self._warn(f"{key.written!r}: the delimiters >>> <<< stand for »»» «««", token.offset)
+        self._parts.append(token.text)
+        self._mark = len(self._parts)
+        doomed = self._source.exhausted and self._source.closers.get(token.form, -1) < token.offset
+        self._value = _Value(key, token.form, token.offset + len(token.text), doomed)
+
+    def _read_again(self, value: _Value, marker: str) -> None:
+        """Go back to where `value` began, now that it is known to be unclosed."""
+        read = [*self._parts[self._mark :], marker]
+        del self._parts[self._mark :]
+        value.doomed = True
+        self._source.rewind(value.offset, read)
+
+    def _repair(self, value: _Value, back: int = 0) -> None:
+        """End an unclosed value `back` characters ago; the line break before what ended it is no part of it."""
+        text = self._text()
+        split = len(text) - back
+        content = text[:split]
+        self._pairs.append(Pair(value.key, self._finished(value, content.rstrip()), value.offset))
+        self._warn(f"the value of {value.key.written!r} has no closing delimiter", value.offset)
+        self._parts[self._mark :] = [content]
+        self._begin_gap()
+        if back:
+            self._parts.append(text[split:])
+
+    def _finished(self, value: _Value, text: str) -> str:
+        """Return a value's text: as it stands between 「始」 and 「末」, trimmed between the others."""
+        return text.strip() if value.form in ("»", ">") else text
+
+    def _begin_gap(self) -> None:
+        self._value = None
+        self._mark = len(self._parts)
+        self._line = "blank"
+
+    def _follow_line(self, text: str) -> None:
+        line = text[text.rfind("\n") + 1 :]
+        if len(line) < len(text):
+            self._line = "blank"
+        if self._line == "blank":
+            line = line.lstrip(SEPARATORS)
+            if line:
+                self._line = "comment" if line[0] == "#" else "other"
+
+    def _key_before(self) -> tuple[Key, int] | None:
+        """Return the key before the marker that was just read, and how far back its line begins."""
+        near: list[str] = []
+        length = 0
+        index = len(self._parts)
+        while index > self._mark and length < _NEAR:
+            index -= 1
+            part = self._parts[index][-_NEAR:]
+            near.append(part)
+            length += len(part)
+        text = "".join(reversed(near))
+        whole = index == self._mark and length < _NEAR and self._value is None
+        found = key_before(text, whole=whole)
+        return (found[0], len(text) - found[1]) if found else None
+
+    def _text(self) -> str:
+        return "".join(self._parts[self._mark :])
+
+    def _close_gap(self, end: int, back: int = 0) -> None:
+        """Warn of what in the gap that ends at the offset `end`, but for its last `back` characters, is
+        neither comment nor blank."""
+        gap = self._text()
+        text = gap[: len(gap) - back]
+        understood = _NOTHING.match(text)
+        begin = understood.end() if understood else 0
+        if begin == len(text):
+            return
+        ignored = " ".join(_COMMENT.sub("", text[begin:]).split())
+        shown = ignored if len(ignored) <= _SHOWN else ignored[:_SHOWN] + "…"
+        self._warn(f"not understood and ignored: {shown!r}", end - len(gap) + begin)
+
+    def _without_end(self, offset: int) -> Outcome:
+        text = self._text()
+        outcome = self._outcome()
+        outcome.warnings.append(Warn(f"the block that begins at {self._begin} has no end marker", offset))
+        if not _NOTHING.fullmatch(text):
+            outcome.after = text
+        return outcome
+
+    def _outcome(self) -> Outcome:
+        return Outcome(self._begin, self._parts, self._pairs, self._warnings)
+
+    def _warn(self, text: str, offset: int) -> None:
+        self._warnings.append(Warn(text, offset))

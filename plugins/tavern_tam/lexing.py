@@ -1,0 +1,159 @@
+"""The markers of TAM and a lexer that finds them in text that is still arriving.
+
+It knows where a marker begins and ends, not what it means there: that is the block's business.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+REQUEST_MARKER = "<|[REQUEST_TOOL]|>"
+END_MARKER = "<|[END_TOOL]|>"
+
+LONGEST = 128
+"""No marker is longer, its inner whitespace included, so nothing further back needs to be held."""
+
+_GAP = r"\s{0,8}"
+_NONCE = r"[0-9A-Z_\-]{1,32}"
+
+FLAGS = re.ASCII | re.IGNORECASE
+
+
+def _marker(word: str) -> list[str]:
+    """Return the atoms of `<|[WORD_TOOL]|>`, with whitespace allowed between all but letters."""
+    atoms = ["<", _GAP, r"\|", _GAP, r"\[", _GAP, *word, _GAP, "_", _GAP, *"TOOL", _GAP, r"\]", _GAP, r"\|", _GAP]
+    return [*atoms, ">"]
+
+
+def _tag(*words: str) -> list[str]:
+    return ["<", _GAP, *(atom for word in words for atom in (*word, _GAP)), ">"]
+
+
+def prefixes(atoms: list[str]) -> str:
+    """Return a pattern for every beginning, of one atom or more, of what the atoms match one after another."""
+    return "(?:".join(atoms) + ")?" * (len(atoms) - 1)
+
+
+_REQUEST = _marker("REQUEST")
+_END = _marker("END")
+_THINK = _tag("think")
+_THINK_END = _tag("/", "think")
+_SIDES = ["「", "[始末]", *"ESCAPE", ":", _NONCE]
+
+REQUEST = "".join(_REQUEST)
+BLOCK_MARKER = re.compile(f"(?P<request>{REQUEST})|(?P<end>{''.join(_END)})", FLAGS)
+"""Either of the two markers of a block."""
+
+OPENING = re.compile(f"(?P<request>{REQUEST})|{''.join(_THINK)}", FLAGS)
+"""What ends plain text: a block or a thought."""
+
+OPENING_CUT = re.compile(rf"(?:{prefixes(_REQUEST)}|{prefixes(_THINK)})?\Z", FLAGS)
+"""The beginning of an opening at the end of the text, or the end itself."""
+
+REQUEST_CUT = prefixes(_REQUEST)
+
+THINK_END = re.compile("".join(_THINK_END), FLAGS)
+THINK_END_CUT = re.compile(rf"(?:{prefixes(_THINK_END)})?\Z", FLAGS)
+
+_TOKEN = re.compile(
+    f"(?P<request>{REQUEST})|(?P<end>{''.join(_END)})|「[始末](?:ESCAPE(?::{_NONCE})?)?」|»»»|«««|>>>|<<<", FLAGS
+)
+_TOKEN_CUT = re.compile(
+    rf"(?:{prefixes(_REQUEST)}|{prefixes(_END)}|{prefixes(_SIDES)}|»{{1,2}}|«{{1,2}}|>{{1,2}}|<{{1,2}})?\Z", FLAGS
+)
+
+TokenKind = Literal["request", "end", "open", "close"]
+
+
+class Token(NamedTuple):
+    """A marker in a block. `form` names the pair of delimiters that an `open` or `close` belongs to:
+    `「`, `»`, `>`, `ESCAPE` or `ESCAPE:NONCE`."""
+
+    kind: TokenKind
+    text: str
+    offset: int
+    form: str = ""
+
+
+_PLAIN: dict[str, tuple[TokenKind, str]] = {
+    "「始」": ("open", "「"),
+    "「末」": ("close", "「"),
+    "»»»": ("open", "»"),
+    "«««": ("close", "»"),
+    ">>>": ("open", ">"),
+    "<<<": ("close", ">"),
+}
+
+
+@dataclass(slots=True)
+class Source:
+    """The text that has arrived and has not been used up, and how far it was read.
+
+    `base` is the offset of `data[0]` in the whole text, `final` says that no more will come. `closers` is
+    the last offset at which each form of closing delimiter was seen; once `exhausted`, a block has been
+    read to the very end, and what `closers` does not have beyond an offset does not come.
+    """
+
+    data: str = ""
+    position: int = 0
+    base: int = 0
+    final: bool = False
+    exhausted: bool = False
+    closers: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def offset(self) -> int:
+        """How far the whole text was read, in characters."""
+        return self.base + self.position
+
+    def append(self, text: str) -> None:
+        """Add text, dropping what was read."""
+        self.base += self.position
+        self.data = self.data[self.position :] + text
+        self.position = 0
+
+    def rewind(self, offset: int, parts: list[str]) -> None:
+        """Go back to `offset`; `parts` is all that was read since."""
+        if offset >= self.base:
+            self.position = offset - self.base
+        else:
+            self.data = "".join(parts) + self.data[self.position :]
+            self.base = offset
+            self.position = 0
+
+    def next_token(self) -> tuple[str, Token | None]:
+        """Return the text before the next marker, and the marker; None where more text is needed.
+
+        The text is all that can be no part of a marker, whatever comes.
+        """
+        begin = self.position
+        found = _TOKEN.search(self.data, begin)
+        if found is None:
+            stop = len(self.data)
+            if not self.final:
+                stop = cut(_TOKEN_CUT, self.data, begin)
+            self.position = stop
+            return self.data[begin:stop], None
+        self.position = found.end()
+        token = _token(found, self.base + found.start())
+        if token.kind == "close":
+            self.closers[token.form] = token.offset
+        return self.data[begin : found.start()], token
+
+
+def cut(pattern: re.Pattern[str], data: str, begin: int) -> int:
+    """Return where the unfinished marker at the end of `data` begins, not before `begin`; else its end."""
+    found = pattern.search(data, max(begin, len(data) - LONGEST))
+    return found.start() if found else len(data)
+
+
+def _token(found: re.Match[str], offset: int) -> Token:
+    text = found.group()
+    plain = _PLAIN.get(text)
+    if plain is not None:
+        return Token(plain[0], text, offset, plain[1])
+    if found.lastgroup is not None:
+        return Token("request" if found.lastgroup == "request" else "end", text, offset)
+    return Token("open" if text[1] == "始" else "close", text, offset, text[2:-1].upper())

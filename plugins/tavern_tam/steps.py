@@ -1,0 +1,260 @@
+"""Pairs of key and value to tool calls: which step a key belongs to, and what TAM's own words ask for.
+
+The rules are those of DESIGN §5. The documents leave open, and this module decides:
+
+- A known parameter wins over a word of the protocol, so that a tool may have a parameter `comment`.
+- A key without a number in a chain belongs to the step whose command was written last, with a warning.
+- `common_P` is an argument of every step that has none of its own, where the tool is unknown or has `P`.
+- A key given twice keeps its last value; a command given twice leaves open what is meant, so that
+  nothing is called, unless the tool has a parameter `command`, which it then is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import JsonValue
+from pydantic_core import from_json
+
+from tavern_host.contracts.tools import ToolCallRequest
+from tavern_tam.block import Pair, Warn
+from tavern_tam.keys import Key, normalise, without_number
+
+PROTOCOL = "tam"
+
+
+class ParameterNames:
+    """The parameter names of the known tools, to be found by any spelling."""
+
+    def __init__(self, parameters: Mapping[str, Sequence[str]]) -> None:
+        self._parameters = parameters
+        self._tools: dict[str, dict[str, str]] = {}
+
+    def of(self, tool_id: str) -> dict[str, str] | None:
+        """Return spelling → name, for exact and for normalised spellings; None for an unknown tool."""
+        names = self._tools.get(tool_id)
+        if names is None and tool_id in self._parameters:
+            names = {name: name for name in self._parameters[tool_id]}
+            for name in self._parameters[tool_id]:
+                names.setdefault(normalise(name), name)
+            self._tools[tool_id] = names
+        return names
+
+
+@dataclass(slots=True)
+class Steps:
+    """What a block asks for: its calls, in the order of their numbers, or the `problem` for which there are none."""
+
+    calls: list[ToolCallRequest] = field(default_factory=list)
+    warnings: list[Warn] = field(default_factory=list)
+    problem: Warn | None = None
+
+
+@dataclass(slots=True)
+class _Step:
+    tool_id: str
+    command: Pair
+    names: dict[str, str] | None
+    arguments: dict[str, JsonValue] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)  # normalised → name in `arguments`
+    on_error: Literal["stop", "continue"] = "stop"
+
+    def parameter(self, written: str, name: str) -> str | None:
+        """Return the tool's own name of a parameter, None if it has no such or is unknown."""
+        if self.names is None:
+            return None
+        return self.names.get(written) or self.names.get(name)
+
+
+def steps_of(pairs: Sequence[Pair], names: ParameterNames, offset: int) -> Steps:
+    """Return the calls that a block's pairs ask for; `offset` is where the block begins."""
+    return _Reader(names).read(pairs, offset)
+
+
+class _Reader:
+    def __init__(self, names: ParameterNames) -> None:
+        self._names = names
+        self._steps: dict[int, _Step] = {}
+        self._chain = False
+        self._warnings: list[Warn] = []
+        self._request_id: str | None = None
+        self._common: list[tuple[Key, str]] = []
+        self._hints: list[tuple[int, str, Pair]] = []
+
+    def read(self, pairs: Sequence[Pair], offset: int) -> Steps:
+        problem = self._find_commands(pairs)
+        if problem is None and not self._steps:
+            problem = Warn("a block without a command", offset)
+        if problem is not None:
+            return Steps(warnings=self._warnings, problem=problem)
+        current = next(iter(self._steps))
+        for pair in pairs:
+            key = pair.key
+            if key.word == "command":
+                number = int(key.digits) if self._chain else 1
+                if number in self._steps and self._steps[number].command is pair:
+                    current = number
+                    continue
+            self._place(pair, current)
+        for number, name, pair in self._hints:
+            self._apply_hint(self._steps[number], name, pair)
+        self._apply_common()
+        return Steps(list(self._calls()), self._warnings)
+
+    def _find_commands(self, pairs: Sequence[Pair]) -> Warn | None:
+        commands = [pair for pair in pairs if pair.key.word == "command"]
+        self._chain = all(pair.key.digits for pair in commands)
+        for pair in commands:
+            if pair.key.digits and not self._chain:
+                self._warn(pair, f"{pair.key.written!r} beside an unnumbered command is an argument of it")
+                continue
+            number = int(pair.key.digits) if self._chain else 1
+            step = self._steps.get(number)
+            if step is None:
+                tool_id = pair.value.strip()
+                if not tool_id:
+                    return Warn(f"{pair.key.written!r} names no tool", pair.offset)
+                self._steps[number] = _Step(tool_id, pair, self._names.of(tool_id))
+            elif step.parameter("command", "command") is None:
+                return Warn(f"{pair.key.written!r} is given twice; number the commands of a chain", pair.offset)
+        return None
+
+    def _place(self, pair: Pair, current: int) -> None:
+        key = pair.key
+        metadata = self._chain and key.word in ("comment", "request_id")
+        known = None if metadata else self._known(key, current)
+        if known is not None:
+            self._set(pair, *known)
+        elif key.word and key.word != "command":
+            self._option(pair, current)
+        else:
+            number, name, assigned = self._guess(key, current)
+            if not assigned:
+                self._warn(pair, f"{key.written!r} has the number of no step and is taken for step {number}")
+            self._set(pair, number, name)
+
+    def _known(self, key: Key, current: int) -> tuple[int, str] | None:
+        """Return step and name where a tool has the parameter, in whole or without the step's number."""
+        whole = self._steps[current].parameter(key.written, key.name)
+        if whole is not None or not self._chain:
+            return None if whole is None else (current, whole)
+        if key.digits:
+            numbered = list(self._numbered(key))
+            for number, _ in numbered:
+                whole = self._steps[number].parameter(key.written, key.name)
+                if whole is not None:
+                    return number, whole
+            for number, base in numbered:
+                name = self._steps[number].parameter(base, normalise(base))
+                if name is not None:
+                    return number, name
+        return None
+
+    def _guess(self, key: Key, current: int) -> tuple[int, str, bool]:
+        """Return step and name of a key that is no known parameter, and whether it says itself which step."""
+        if not self._chain:
+            return current, key.written, True
+        for number, base in self._numbered(key):
+            return number, base, True
+        return current, key.written, False
+
+    def _numbered(self, key: Key) -> Iterator[tuple[int, str]]:
+        """Yield each reading of the digits at the end of a key as the number of an existing step, and the
+        rest of the key; the longest first."""
+        for length in range(min(len(key.digits), 9), 0, -1):
+            number = int(key.digits[-length:])
+            base = without_number(key.written, length)
+            if number in self._steps and normalise(base):
+                yield number, base
+
+    def _set(self, pair: Pair, number: int, name: str) -> None:
+        step = self._steps[number]
+        same = normalise(name) if step.names is None else name
+        earlier = step.written.get(same)
+        if earlier is not None:
+            self._warn(pair, f"{pair.key.written!r} is given twice; the last value counts")
+            del step.arguments[earlier]
+        step.written[same] = name
+        step.arguments[name] = pair.value
+
+    def _option(self, pair: Pair, current: int) -> None:
+        key = pair.key
+        value = pair.value.strip()
+        if key.word == "request_id":
+            self._request_id = value or None
+        elif key.word == "common" and key.inner is not None:
+            self._common.append((key.inner, pair.value))
+        elif key.word == "type_hint" and key.inner is not None:
+            known = self._known(key.inner, current)
+            number, name = known or self._guess(key.inner, current)[:2]
+            self._hints.append((number, name, pair))
+        elif key.word in ("on_error", "retry"):
+            steps = self._steps_meant(key)
+            if not steps:
+                self._warn(pair, f"{key.written!r} has the number of no step")
+            elif key.word == "retry":
+                self._warn(pair, f"{key.written!r}: retrying is not supported; the step runs once")
+            else:
+                self._on_error(pair, steps, value.casefold())
+
+    def _steps_meant(self, key: Key) -> list[_Step]:
+        if not key.digits:
+            return list(self._steps.values())
+        step = self._steps.get(int(key.digits))
+        return [step] if step else []
+
+    def _on_error(self, pair: Pair, steps: list[_Step], value: str) -> None:
+        if value not in ("stop", "continue"):
+            self._warn(
+                pair, f"{pair.key.written!r} is stop or continue, not {value[:40]!r}; the chain stops on an error"
+            )
+            return
+        for step in steps:
+            step.on_error = "continue" if value == "continue" else "stop"
+
+    def _apply_hint(self, step: _Step, name: str, pair: Pair) -> None:
+        hint = pair.value.strip().casefold()
+        value = step.arguments.get(name)
+        if not isinstance(value, str):
+            self._warn(pair, f"{pair.key.written!r}: step has no argument {name!r}")
+        elif hint == "json":
+            try:
+                step.arguments[name] = _json(value)
+            except ValueError as error:
+                self._warn(pair, f"{name!r} is not JSON ({error}); it stays text")
+        elif hint not in ("text", "string"):
+            self._warn(pair, f"{pair.key.written!r}: the hint {hint[:40]!r} is not supported; {name!r} stays text")
+
+    def _apply_common(self) -> None:
+        for key, value in self._common:
+            for step in self._steps.values():
+                name = key.written if step.names is None else step.parameter(key.written, key.name)
+                same = key.name if step.names is None else name
+                if name is not None and same is not None and same not in step.written:
+                    step.written[same] = name
+                    step.arguments[name] = value
+
+    def _calls(self) -> Iterator[ToolCallRequest]:
+        for number in sorted(self._steps):
+            step = self._steps[number]
+            yield ToolCallRequest(
+                tool_id=step.tool_id,
+                arguments=step.arguments,
+                index=number,
+                request_id=self._request_id,
+                on_error=step.on_error,
+                protocol=PROTOCOL,
+            )
+
+    def _warn(self, pair: Pair, text: str) -> None:
+        self._warnings.append(Warn(text, pair.offset))
+
+
+def _json(text: str) -> JsonValue:
+    """Return the JSON value of `text`. Raises `ValueError`, also for what JSON readers differ about."""
+    value: JsonValue = from_json(text, allow_inf_nan=False)
+    json.dumps(value, allow_nan=False)  # 1e999 reads as infinity
+    return value

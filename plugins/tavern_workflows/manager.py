@@ -1,0 +1,160 @@
+"""The service `workflowManager`: finds, reads, checks and saves workflows."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from tavern_host import PLUGINS, CallContext, PluginContext
+from tavern_host.contracts.errors import Conflict, NotFound
+from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
+from tavern_host.contracts.workflows import (
+    StoredWorkflow,
+    Workflow,
+    WorkflowManager,
+    WorkflowProblem,
+    WorkflowSummary,
+)
+from tavern_workflows.check import check
+from tavern_workflows.shape import parse, problems_error, read
+from tavern_workflows.store import SUFFIX, Entry, Folder, Scan, WorkflowFiles, check_id
+
+PROJECT = "project"
+
+
+class Workflows(WorkflowManager):
+    """The workflows of one project and those that plugins bring along; the latter cannot be changed."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+        self._files = WorkflowFiles()
+        self._lock = asyncio.Lock()
+        self._reported: frozenset[str] = frozenset()
+        self._definitions: tuple[int, dict[str, NodeDefinition]] | None = None
+
+    async def list_workflows(self) -> list[WorkflowSummary]:
+        """Return all workflows that can be read, by id."""
+        scan = await self.scan()
+        return [_summary(e) for _, e in sorted(scan.entries.items()) if not e.problems]
+
+    async def get(self, workflow_id: str) -> StoredWorkflow:
+        """Return a workflow. Raises `NotFound` with near names, `InvalidInput` with all problems."""
+        entries = (await self.scan()).entries
+        entry = entries.get(workflow_id)
+        if entry is None:
+            raise NotFound(f"there is no workflow {workflow_id!r}{did_you_mean(workflow_id, entries)}")
+        if entry.problems:
+            raise problems_error(f"{entry.path.name} is not a workflow", list(entry.problems))
+        return _stored(entry)
+
+    async def parse(self, document: dict[str, JsonValue]) -> Workflow:
+        """Return a document as a workflow. Raises `InvalidInput` with all problems of its shape."""
+        return parse(document)
+
+    async def check(self, document: dict[str, JsonValue]) -> list[WorkflowProblem]:
+        """Return every problem of a document, those of its shape first."""
+        reading = read(document)
+        problems = [*reading.problems, *check(reading, await self._node_types())]
+        if not self._context.services.has(NODE_MANAGER):
+            message = "node types cannot be checked: no plugin provides nodeManager"
+            problems.append(WorkflowProblem(path="$.nodes", message=message, severity="warning"))
+        return problems
+
+    async def save(
+        self,
+        workflow_id: str,
+        workflow: Workflow,
+        *,
+        expected_revision: str | None = None,
+        call: CallContext | None = None,
+    ) -> StoredWorkflow:
+        """Write a workflow into the project; its `id`, if it has one, becomes `workflow_id`."""
+        check_id(workflow_id)
+        folder = self._project_folder()
+        async with self._lock:
+            entry = (await self.scan()).entries.get(workflow_id)
+            if entry is not None and entry.source != PROJECT:
+                owner = entry.source.partition(":")[2]
+                raise Conflict(f"the workflow {workflow_id!r} belongs to the plugin {owner}; save it under another id")
+            _check_revision(workflow_id, entry, expected_revision)
+            path = entry.path if entry is not None else folder.path / f"{workflow_id}{SUFFIX}"
+            workflow = _with_id(workflow, workflow_id, path)
+            await asyncio.to_thread(_write, self._files, folder, path, workflow, is_new=entry is None)
+            saved = (await self.scan()).entries[workflow_id]
+        return _stored(saved)
+
+    async def scan(self) -> Scan:
+        """Return all workflow files; a problem with one of them is logged once."""
+        folders = [self._project_folder()]
+        if self._context.services.has(PLUGINS):
+            for asset in await self._context.services.get(PLUGINS).assets("workflows"):
+                path = Path(asset.path)
+                folders.append(Folder(path, f"plugin:{asset.plugin}", home=path))
+        scan = await asyncio.to_thread(self._files.scan, folders)
+        for problem in scan.problems:
+            if problem not in self._reported:
+                self._context.log.warning("%s", problem)
+        self._reported = frozenset(scan.problems)
+        return scan
+
+    def _project_folder(self) -> Folder:
+        project = self._context.project
+        return Folder(project.workflows, PROJECT, home=project.root)
+
+    async def _node_types(self) -> dict[str, NodeDefinition] | None:
+        """Return the node types by full type, or None where nobody can say."""
+        services, revision = self._context.services, self._context.hooks.revision
+        if not services.has(NODE_MANAGER):
+            return None
+        if self._definitions is None or self._definitions[0] != revision:
+            found = await services.get(NODE_MANAGER).list_nodes()
+            self._definitions = (revision, {d.full_type: d for d in found})
+        return self._definitions[1]
+
+
+def _check_revision(workflow_id: str, entry: Entry | None, expected: str | None) -> None:
+    stored = entry.revision if entry is not None else ""
+    if expected is None or expected == stored:
+        return
+    if entry is None:
+        raise Conflict(f"the workflow {workflow_id!r} does not exist any more", revision=stored)
+    if not expected:
+        raise Conflict(f"the workflow {workflow_id!r} exists already", revision=stored)
+    raise Conflict(
+        f"the workflow {workflow_id!r} was changed by somebody else: it is at revision {stored}, not {expected}",
+        revision=stored,
+        expected=expected,
+    )
+
+
+def _with_id(workflow: Workflow, workflow_id: str, path: Path) -> Workflow:
+    """Return the workflow with the id under which it is stored, without adding one that the file name says."""
+    if workflow.id == workflow_id or (workflow.id is None and path.stem == workflow_id):
+        return workflow
+    return workflow.model_copy(update={"id": workflow_id})
+
+
+def _write(files: WorkflowFiles, folder: Folder, path: Path, workflow: Workflow, *, is_new: bool) -> None:
+    if folder.escapes():
+        raise Conflict(f"{folder.path} leads out of the project; nothing is written there")
+    if is_new and (path.exists() or path.is_symlink()):
+        raise Conflict(f"the file {path.name} exists already and holds something else")
+    files.write(path, workflow)
+
+
+def _stored(entry: Entry) -> StoredWorkflow:
+    return StoredWorkflow(workflow=entry.workflow, id=entry.id, revision=entry.revision, source=entry.source)
+
+
+def _summary(entry: Entry) -> WorkflowSummary:
+    return WorkflowSummary(
+        id=entry.id,
+        name=entry.workflow.name or entry.id,
+        description=entry.workflow.description,
+        revision=entry.revision,
+        source=entry.source,
+        updated_at=entry.updated_at,
+    )

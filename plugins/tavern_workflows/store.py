@@ -1,0 +1,225 @@
+"""Workflow files in folders: which there are, what they hold, and writing one so that a crash leaves the
+old content or the new. Says nothing of nodes or edges beyond their shape."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tavern_host.contracts.documents import MAX_DOCUMENT, read_document_file, revision_of
+from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.workflows import Workflow, WorkflowProblem
+from tavern_workflows.shape import read
+
+SUFFIX = ".json"
+MAX_ID = 200
+"""How many bytes an id may have, so that it is a file name everywhere."""
+
+_FORBIDDEN = frozenset('<>:"/\\|?*')
+_SETTLED = 2.0
+"""Seconds after which a file's time stamp is trusted to change when the file does."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of workflow files; `source` is `project` or `plugin:NAME`.
+
+    Nothing outside of it is read, and nothing at all where it leads out of `home`, the project or plugin.
+    """
+
+    path: Path
+    source: str
+    home: Path
+
+    def escapes(self) -> bool:
+        """Return whether links lead the folder out of its home."""
+        return not self.path.resolve().is_relative_to(self.home.resolve())
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A workflow file that holds a JSON object. With `problems` the workflow is only what could be read."""
+
+    id: str
+    path: Path
+    source: str
+    revision: str
+    workflow: Workflow
+    updated_at: datetime | None
+    problems: tuple[WorkflowProblem, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scan:
+    """All workflow files by id, and what is wrong with the others (one line each)."""
+
+    entries: dict[str, Entry]
+    problems: tuple[str, ...]
+
+
+class WorkflowFiles:
+    """Reads and writes workflow files; remembers what it read until the file changes. Blocking: call it
+    from a thread."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[tuple[int, ...], Entry]] = {}
+
+    def scan(self, folders: Iterable[Folder]) -> Scan:
+        """Read the folders. Of two files with one id the first wins: by folder, then by name."""
+        entries: dict[str, Entry] = {}
+        problems: list[str] = []
+        seen: set[Path] = set()
+        for folder in folders:
+            for path in _files(folder, problems):
+                seen.add(path)
+                try:
+                    entry = self._entry(path, folder.source)
+                except TavernError as error:
+                    problems.append(error.message)
+                    continue
+                first = entries.setdefault(entry.id, entry)
+                if first is not entry and first.source == entry.source:
+                    problems.append(f"{path} has the id {entry.id!r} of {first.path.name} and is ignored")
+        self._known = {path: known for path, known in self._known.items() if path in seen}
+        return Scan(entries, tuple(problems))
+
+    def _entry(self, path: Path, source: str) -> Entry:
+        try:
+            stat = path.stat()
+        except OSError as error:
+            raise InvalidInput(f"{path} cannot be read: {error}") from None
+        stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        known = self._known.get(path)
+        if known is not None and known[0] == stamp and known[1].source == source:
+            return known[1]
+        document = read_document_file(path)
+        entry = _make_entry(path, source, document, datetime.fromtimestamp(stat.st_mtime, UTC))
+        if time.time() - stat.st_mtime > _SETTLED:
+            self._known[path] = (stamp, entry)
+        return entry
+
+    def write(self, path: Path, workflow: Workflow) -> str:
+        """Replace a file's content and return its revision. Raises `InvalidInput` for what is not JSON."""
+        document = document_of(workflow)
+        try:
+            revision = revision_of(document)
+        except ValueError as error:
+            raise InvalidInput(f"the workflow cannot be written as JSON: {error}") from None
+        data = (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
+        if len(data) > MAX_DOCUMENT:
+            raise InvalidInput(f"the workflow is larger than {MAX_DOCUMENT // (1024 * 1024)} MiB")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, data)
+        self._known.pop(path, None)
+        return revision
+
+
+def document_of(workflow: Workflow) -> dict[str, Any]:
+    """Return a workflow as its file has it: what was set and nothing else, unknown keys included."""
+    return workflow.model_dump(mode="json", exclude_unset=True)
+
+
+def check_id(workflow_id: str) -> None:
+    """Raise `InvalidInput` unless an id is a plain file name on every system."""
+    reason = _id_problem(workflow_id)
+    if reason:
+        raise InvalidInput(f"{workflow_id!r} cannot be the id of a workflow: {reason}")
+
+
+def _id_problem(workflow_id: str) -> str | None:
+    if not workflow_id:
+        return "it is empty"
+    try:
+        length = len(workflow_id.encode())
+    except UnicodeEncodeError:
+        return "it is not Unicode"
+    if length > MAX_ID:
+        return f"it has {length} bytes, at most {MAX_ID} are allowed"
+    bad = sorted({c for c in workflow_id if c in _FORBIDDEN or not c.isprintable()})
+    if bad:
+        return f"it holds {', '.join(map(repr, bad))}"
+    if workflow_id.startswith(".") or workflow_id != workflow_id.strip() or workflow_id.endswith("."):
+        return "it begins or ends with a dot or a space"
+    return None
+
+
+def _files(folder: Folder, problems: list[str]) -> list[Path]:
+    """Return the workflow files of a folder by name, without those that lead out of it."""
+    try:
+        root = folder.path.resolve(strict=True)
+        if folder.escapes():
+            problems.append(f"{folder.path} is a link that leads out of {folder.home} and is not read")
+            return []
+        names = sorted(p.name for p in folder.path.iterdir() if p.suffix == SUFFIX and not p.name.startswith("."))
+    except FileNotFoundError:
+        return []
+    except (OSError, RuntimeError) as error:
+        problems.append(f"{folder.path} cannot be read: {error}")
+        return []
+    found = []
+    for name in names:
+        path = folder.path / name
+        if path.is_symlink() and not path.resolve().is_relative_to(root):
+            problems.append(f"{path} is a link that leads out of its folder and is ignored")
+        elif not path.is_dir():
+            found.append(path)
+    return found
+
+
+def _make_entry(path: Path, source: str, document: dict[str, Any], modified: datetime) -> Entry:
+    reading = read(document)
+    identifier = document.get("id")
+    return Entry(
+        id=identifier if isinstance(identifier, str) and identifier else path.stem,
+        path=path,
+        source=source,
+        revision="" if reading.problems else revision_of(document),
+        workflow=reading.workflow,
+        updated_at=_updated_at(document) or modified,
+        problems=tuple(reading.problems),
+    )
+
+
+def _updated_at(document: dict[str, Any]) -> datetime | None:
+    try:
+        value = datetime.fromisoformat(document["updatedAt"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write beside the file, flush to disk, rename over it."""
+    temporary = path.parent / f".{uuid.uuid4().hex}.tmp"
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            temporary.chmod(path.stat().st_mode & 0o777)
+        temporary.replace(path)
+        _flush_folder(path.parent)
+    except OSError as error:
+        raise TavernError(f"{path} cannot be written: {error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Flush the rename itself; some systems do not open folders, and then it is theirs to keep."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,107 @@
+"""Runs a real OpenAI-compatible server (the package `stubllm`) in a process of its own, for tests.
+
+The server answers by what the conversation holds; see `answer`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+START_SECONDS = 30.0
+
+_SERVE = "from stubllm.cli import cli; cli()"
+
+
+@dataclass(frozen=True)
+class OpenAiServer:
+    """A running server; `base_url` is what the adapter `openai` is set up with."""
+
+    base_url: str
+
+    def hits(self) -> dict[str, int]:
+        """Return how often each answer was given, by name."""
+        counts: dict[str, int] = self._get("/_stats")["fixture_call_counts"]
+        return counts
+
+    def _get(self, path: str) -> Any:
+        with _opener().open(self.base_url.removesuffix("/v1") + path, timeout=5) as response:
+            return json.load(response)
+
+
+def answer(name: str, *, said: list[str], content: str, **response: Any) -> dict[str, Any]:
+    """Return one answer of the server: given when each text of `said` occurs in some message.
+
+    Of several that fit, the one that asks for more is given, so an answer that also wants the words of an
+    observation comes after one that does not. Upper and lower case are the same. More of the `response`:
+    `http_status`, `error_message`, `stream_chunk_delay_ms`, `usage` …
+    """
+    messages = [{"content": {"contains": text}} for text in said]
+    return {
+        "name": name,
+        "match": {"provider": "openai", "messages": messages},
+        "response": {"content": content, "stream_chunk_delay_ms": 0, **response},
+    }
+
+
+@contextmanager
+def openai_server(folder: Path, answers: list[dict[str, Any]]) -> Iterator[OpenAiServer]:
+    """Run the server on a free port of 127.0.0.1 until the end of the `with`; its files are in `folder`."""
+    fixtures = folder / "answers.json"
+    fixtures.write_text(json.dumps({"fixtures": answers}), encoding="utf-8")
+    log = folder / "openai-server.log"
+    with log.open("wb") as output:
+        port = _free_port()
+        options = ["--host", "127.0.0.1", "--port", str(port), "--fixture-file", str(fixtures), "--log-level", "warning"]
+        process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, "serve", *options],
+            cwd=folder,
+            env={k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            _wait_for(port, process, log)
+            yield OpenAiServer(f"http://127.0.0.1:{port}/v1")
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            with _opener().open(f"http://127.0.0.1:{port}/health", timeout=1):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.05)
+    raise RuntimeError(f"the server did not start:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))

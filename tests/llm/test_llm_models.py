@@ -1,0 +1,86 @@
+"""Which models are set up, and what a project may not set up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.llm import LlmAdapterInfo
+from tavern_llm.models import check_setup, read_models
+
+ADAPTERS: dict[str, LlmAdapterInfo | list[str]] = {
+    "openai": LlmAdapterInfo(name="openai", handler="x:Y"),
+    "scripted": LlmAdapterInfo(name="scripted", handler="x:Z", network=False),
+    "twice": ["acme", "zenith"],
+}
+
+
+def refusal(layer: str, entry: Any) -> str:
+    with pytest.raises(Misconfigured) as caught:
+        check_setup(read_models({layer: {"m": entry}})["m"], ADAPTERS)
+    return caught.value.message
+
+
+def test_a_higher_layer_replaces_an_entry_and_leaves_the_others() -> None:
+    models = read_models(
+        {
+            "default": {},
+            "project": {"a": {"adapter": "scripted", "file": "x"}, "b": {"adapter": "scripted"}},
+            "operator": {"a": {"adapter": "openai", "model": "y"}},
+        }
+    )
+    assert (models["a"].layer, models["a"].adapter, models["a"].options) == ("operator", "openai", {"model": "y"})
+    assert models["b"].layer == "project"
+
+
+@pytest.mark.parametrize("layer", ["operator", "environment"])
+def test_the_operator_and_the_environment_may_reach_the_network(layer: str) -> None:
+    entry = {"adapter": "openai", "api_key": "k"}
+    assert check_setup(read_models({layer: {"m": entry}})["m"], ADAPTERS).name == "openai"
+
+
+def test_a_project_may_use_an_adapter_that_stays_on_the_machine() -> None:
+    assert check_setup(read_models({"project": {"m": {"adapter": "scripted"}}})["m"], ADAPTERS).name == "scripted"
+
+
+def test_a_project_may_not_reach_the_network() -> None:
+    assert refusal("project", {"adapter": "openai", "base_url": "http://evil"}) == (
+        "the model 'm' in the project's setting extensions.tavern-llm.models: the adapter 'openai' reaches the "
+        "network, which only the operator's settings (host.yaml) or the environment may set up; a project may use "
+        "scripted"
+    )
+
+
+def test_a_layer_that_nobody_knows_is_not_trusted() -> None:
+    assert "reaches the network" in refusal("somewhere", {"adapter": "openai"})
+
+
+@pytest.mark.parametrize("key", ["api_key", "api_key_env"])
+def test_a_project_may_not_give_or_name_a_key(key: str) -> None:
+    message = refusal("project", {"adapter": "scripted", key: "HUSH"})
+    assert f"a project may not give {key}; API keys belong in the operator's settings" in message
+    assert "HUSH" not in message
+
+
+def test_an_adapter_that_two_plugins_claim_is_used_from_neither() -> None:
+    assert "is provided by acme and zenith; disable all but one" in refusal("operator", {"adapter": "twice"})
+
+
+@pytest.mark.parametrize("entry", ["openai", None, {}, {"adapter": 3}])
+def test_an_entry_without_an_adapter_is_told(entry: Any) -> None:
+    assert 'expected an object with "adapter"' in refusal("operator", entry)
+
+
+def test_an_unknown_adapter_is_told_with_those_there_are() -> None:
+    assert "there is no adapter 'opanai'; there is openai, scripted, twice" in refusal("operator", {"adapter": "opanai"})
+
+
+def test_a_layer_that_is_no_object_is_an_error() -> None:
+    with pytest.raises(Misconfigured, match=r"the operator's setting extensions.tavern-llm.models: expected an object"):
+        read_models({"operator": ["openai"]})
+
+
+def test_a_setup_does_not_show_its_key() -> None:
+    assert "hush" not in repr(read_models({"operator": {"m": {"adapter": "openai", "api_key": "hush"}}}))

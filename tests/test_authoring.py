@@ -1,0 +1,481 @@
+"""`@node`: what becomes of type hints, and what an author is told where they cannot be read."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional, TypedDict
+
+import pytest
+import typing_extensions
+
+from tavern_host import Config, NodeContext, NodeDefinition, Slot, hookimpl, node, nodes_of
+from tavern_host.authoring import NodeCode
+from tavern_host.contracts.nodes import DataFlowType
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+
+def code_of(target: Any) -> NodeCode:
+    code = target.__tavern_node__
+    assert isinstance(code, NodeCode)
+    return code
+
+
+def definition_of(target: Any) -> NodeDefinition:
+    return code_of(target).definition
+
+
+def served(target: Any) -> dict[str, Any]:
+    return definition_of(target).to_wire()
+
+
+# What hints say
+
+
+def test_the_function_is_left_as_it_was() -> None:
+    @node()
+    def shout(text: str) -> str:
+        return text.upper()
+
+    assert shout("a") == "A"
+
+
+def test_name_and_docstring_give_type_display_name_and_description() -> None:
+    @node(category="text")
+    def upper_case(text: str) -> str:
+        """Write all letters as capitals."""
+        return text.upper()
+
+    definition = definition_of(upper_case)
+    assert (definition.type, definition.display_name, definition.category) == ("UpperCase", "upper case", "text")
+    assert definition.description == "Write all letters as capitals."
+    assert definition.handler == f"{__name__}:{upper_case.__qualname__}"
+
+
+def test_what_is_said_outright_wins_over_what_is_read() -> None:
+    @node(type="Shout", display_name="Shout!", description="Loud.", width=300, version="2")
+    def upper_case(text: str) -> str:
+        """Not this."""
+        return text.upper()
+
+    wire = served(upper_case)
+    assert [wire[k] for k in ("type", "displayName", "description", "width", "version")] == [
+        "Shout",
+        "Shout!",
+        "Loud.",
+        300,
+        "2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "type"), [("to_json", "ToJson"), ("loadURL", "LoadURL"), ("Counter", "Counter"), ("x", "X")]
+)
+def test_type_is_the_name_in_camel_case(name: str, type: str) -> None:
+    def function() -> None: ...
+
+    function.__name__ = name
+    assert definition_of(node()(function)).type == type
+
+
+def test_every_plain_type_has_a_data_flow_type() -> None:
+    @node()
+    def everything(
+        a: str, b: int, c: float, d: bool, e: dict[str, Any], f: list[int], g: bytes, h: Any, i: list, j: dict
+    ) -> None: ...
+
+    types = [slot.data_flow_type.value for slot in definition_of(everything).inputs.values()]
+    assert " ".join(types) == "STRING INTEGER FLOAT BOOLEAN OBJECT ARRAY BINARY WILDCARD ARRAY OBJECT"
+
+
+def test_a_slot_describes_its_input() -> None:
+    @node()
+    def pick(
+        amount: Annotated[
+            float, Slot("How much.", display_name="Amount", min=0, max=1, match_categories=("Ratio",), type="INTEGER")
+        ],
+    ) -> None: ...
+
+    assert served(pick)["inputs"] == {
+        "amount": {
+            "dataFlowType": "INTEGER",
+            "displayName": "Amount",
+            "description": "How much.",
+            "required": True,
+            "matchCategories": ["Ratio"],
+            "config": {"min": 0, "max": 1},
+        }
+    }
+
+
+def test_an_input_without_a_slot_gets_its_name_without_underscores() -> None:
+    @node()
+    def count(max_items: int) -> None: ...
+
+    assert served(count)["inputs"] == {
+        "max_items": {"dataFlowType": "INTEGER", "displayName": "max items", "required": True}
+    }
+
+
+def test_defaults_and_optional_hints_make_an_input_optional() -> None:
+    @node()
+    def many(
+        needed: str,
+        with_default: int = 3,
+        with_false: bool = False,
+        with_none: str | None = None,
+        may_be_none: Optional[str] = None,  # noqa: UP045
+        none_without_default: str | None = "x",
+        in_slot: Annotated[int, Slot(default=5)] = 7,
+        only_in_slot: Annotated[int, Slot(default=5)] = 5,
+        forced: Annotated[int, Slot(required=True)] = 1,
+    ) -> None: ...
+
+    inputs = definition_of(many).inputs
+    assert {key for key, slot in inputs.items() if slot.required} == {"needed", "forced"}
+    assert {key: slot.default for key, slot in inputs.items() if slot.has_default} == {
+        "with_default": 3,
+        "with_false": False,
+        "none_without_default": "x",
+        "in_slot": 5,
+        "only_in_slot": 5,
+        "forced": 1,
+    }
+
+
+def test_a_default_in_the_slot_alone_makes_an_input_optional() -> None:
+    @node()
+    def one(count: Annotated[int, Slot(default=5)]) -> None: ...
+
+    slot = definition_of(one).inputs["count"]
+    assert (slot.required, slot.default) == (False, 5)
+
+
+def test_none_may_stand_inside_or_outside_of_the_annotation() -> None:
+    @node()
+    def both(
+        inside: Annotated[str | None, Slot("In.")] = None, outside: Annotated[str, Slot("Out.")] | None = None
+    ) -> None: ...
+
+    inputs = definition_of(both).inputs
+    assert [(s.data_flow_type, s.description, s.required) for s in inputs.values()] == [
+        (DataFlowType.STRING, "In.", False),
+        (DataFlowType.STRING, "Out.", False),
+    ]
+
+
+def test_literals_become_suggestions() -> None:
+    @node()
+    def choose(size: Literal["small", "large"] = "small", level: Literal[1, 2] | None = None) -> None: ...
+
+    inputs = served(choose)["inputs"]
+    assert inputs["size"] == {
+        "dataFlowType": "STRING",
+        "displayName": "size",
+        "required": False,
+        "matchCategories": ["ComboOption"],
+        "config": {
+            "default": "small",
+            "suggestions": [{"value": "small", "label": "small"}, {"value": "large", "label": "large"}],
+        },
+    }
+    assert inputs["level"]["dataFlowType"] == "INTEGER"
+    assert inputs["level"]["config"] == {"suggestions": [{"value": 1, "label": "1"}, {"value": 2, "label": "2"}]}
+
+
+def test_a_multi_input_has_the_type_of_one_edge() -> None:
+    @node()
+    def merge(
+        texts: Annotated[list[str], Slot(multi=True)], lists: Annotated[list[list[int]], Slot(multi=True)]
+    ) -> None: ...
+
+    inputs = definition_of(merge).inputs
+    assert [(slot.data_flow_type, slot.multi) for slot in inputs.values()] == [
+        (DataFlowType.STRING, True),
+        (DataFlowType.ARRAY, True),
+    ]
+
+
+def test_config_parameters_are_configuration_and_not_inputs() -> None:
+    @node()
+    def scale(value: float, factor: Annotated[float, Config("How much.")] = 2.0) -> float:
+        return value * factor
+
+    wire = served(scale)
+    assert list(wire["inputs"]) == ["value"]
+    assert wire["configSchema"] == {
+        "factor": {
+            "dataFlowType": "FLOAT",
+            "displayName": "factor",
+            "description": "How much.",
+            "required": False,
+            "config": {"default": 2.0},
+        }
+    }
+    assert (code_of(scale).parameters, code_of(scale).config_parameters) == (("value",), ("factor",))
+
+
+def test_the_context_is_no_slot() -> None:
+    @node()
+    def who(text: str, context: NodeContext) -> str:
+        return context.node_id
+
+    assert list(definition_of(who).inputs) == ["text"]
+    assert code_of(who).context_parameter == "context"
+
+
+# Outputs
+
+
+def test_a_plain_result_is_one_output() -> None:
+    @node()
+    def plain() -> int:
+        return 1
+
+    @node()
+    def named() -> Annotated[str, Slot("The text.", key="text")]:
+        return ""
+
+    assert served(plain)["outputs"] == {"result": {"dataFlowType": "INTEGER", "displayName": "result"}}
+    assert served(named)["outputs"] == {
+        "text": {"dataFlowType": "STRING", "displayName": "text", "description": "The text."}
+    }
+    assert (code_of(plain).single_output, code_of(named).single_output) == ("result", "text")
+
+
+class Parts(TypedDict):
+    head: Annotated[str, Slot("The first.")]
+    rest: NotRequired[list[str]]
+
+
+class ExtendedParts(typing_extensions.TypedDict):
+    head: Annotated[str, Slot("The first.")]
+    rest: NotRequired[list[str]]
+
+
+@pytest.mark.parametrize("result", [Parts, ExtendedParts])
+def test_a_typed_dict_is_several_outputs(result: Any) -> None:
+    def cut(text: str) -> Any: ...
+
+    cut.__annotations__["return"] = result
+    code = code_of(node()(cut))
+    assert code.definition.to_wire()["outputs"] == {
+        "head": {"dataFlowType": "STRING", "displayName": "head", "description": "The first."},
+        "rest": {"dataFlowType": "ARRAY", "displayName": "rest"},
+    }
+    assert code.single_output is None
+
+
+def test_a_node_that_returns_nothing_has_no_outputs() -> None:
+    @node()
+    def log(text: str) -> None: ...
+
+    assert served(log)["outputs"] == {}
+    assert code_of(log).single_output is None
+
+
+# Class nodes, raw nodes
+
+
+def test_a_class_takes_configuration_in_its_constructor_and_inputs_in_run() -> None:
+    @node(category="flow")
+    class Tally:
+        """Counts."""
+
+        def __init__(self, start: int = 0) -> None:
+            self.count = start
+
+        async def run(self, text: str, step: Annotated[int, Config("Added.")] = 1) -> int:
+            self.count += step
+            return self.count
+
+    code = code_of(Tally)
+    assert code.is_class
+    assert (code.definition.type, code.definition.description) == ("Tally", "Counts.")
+    assert list(code.definition.inputs) == ["text"]
+    assert list(code.definition.config_schema or {}) == ["step", "start"]
+    assert code.config_parameters == ("step",)
+
+
+def test_a_class_needs_no_constructor() -> None:
+    @node()
+    class Plain:
+        def run(self, text: str) -> str:
+            return text
+
+    assert "configSchema" not in served(Plain)
+
+
+def test_with_a_definition_nothing_is_read_from_the_hints() -> None:
+    given = NodeDefinition(type="Raw", namespace="acme", dynamic_slots=True)
+
+    @node(definition=given)
+    def raw(inputs, config):  # type: ignore[no-untyped-def]
+        return {}
+
+    assert code_of(raw).raw
+    assert definition_of(raw) == given.model_copy(update={"handler": f"{__name__}:{raw.__qualname__}"})
+    assert given.handler == ""
+
+
+def test_the_handler_is_never_sent_out() -> None:
+    @node()
+    def plain() -> None: ...
+
+    assert "handler" not in served(plain)
+    assert (served(plain)["execute"], served(plain)["_executes"]) == ({"__function__": True}, True)
+
+
+# What an author is told
+
+
+def no_hint(text) -> str: ...  # type: ignore[no-untyped-def]
+
+
+def no_return_hint(text: str): ...  # type: ignore[no-untyped-def]
+
+
+def unknown_type(text: set[str]) -> str: ...
+
+
+def unknown_output() -> complex: ...
+
+
+def two_types(value: int | str) -> str: ...
+
+
+def mixed_literal(value: Literal["a", 1]) -> str: ...
+
+
+def star(*texts: str) -> str: ...
+
+
+def only_checked(price: Decimal) -> str: ...
+
+
+def default_not_json(value: Any = object()) -> str: ...  # noqa: B008
+
+
+def hint_not_json(value: Annotated[int, Slot(min=1j)]) -> str: ...
+
+
+def generator(text: str) -> str:  # type: ignore[misc]
+    yield text
+
+
+class NoRun:
+    pass
+
+
+class UnhintedConstructor:
+    def __init__(self, start=0) -> None: ...  # type: ignore[no-untyped-def]
+
+    def run(self) -> None: ...
+
+
+class Twice:
+    def __init__(self, start: int = 0) -> None: ...
+
+    def run(self, start: int) -> None: ...
+
+
+ALLOWED = "use str, int, float, bool, dict, list, bytes, Any or Literal, or give Slot(type=…)"
+
+MISTAKES = [
+    (no_hint, "no_hint: parameter 'text' has no type hint"),
+    (no_return_hint, "no_return_hint: the return type has no hint"),
+    (unknown_type, f"unknown_type: slot 'text': set[str] has no data-flow type; {ALLOWED}"),
+    (unknown_output, f"unknown_output: slot 'result': <class 'complex'> has no data-flow type; {ALLOWED}"),
+    (two_types, f"two_types: slot 'value': int | str has no data-flow type; {ALLOWED}"),
+    (
+        mixed_literal,
+        "mixed_literal: slot 'value': the choices of typing.Literal['a', 1] must all be of one type",
+    ),
+    (
+        star,
+        "star: parameter 'texts' cannot be a slot; "
+        "slots are passed by name, so *args, **kwargs and positional-only parameters are not possible",
+    ),
+    (
+        only_checked,
+        "only_checked: a type hint uses 'Decimal', which its module does not have when it runs; "
+        "import it outside `if TYPE_CHECKING`",
+    ),
+    (
+        default_not_json,
+        "default_not_json: slot 'value': config.default is not a JSON value; defaults and hints must be JSON",
+    ),
+    (hint_not_json, "hint_not_json: slot 'value': config.min is not a JSON value; defaults and hints must be JSON"),
+    (generator, "generator: a node returns its outputs; generator nodes are not supported"),
+    (NoRun, "NoRun: a class node needs a method `run`"),
+    (UnhintedConstructor, "UnhintedConstructor: parameter 'start' has no type hint"),
+    (Twice, "Twice: both the constructor and `run` take 'start'; rename one of them"),
+]
+
+
+@pytest.mark.parametrize(("target", "message"), MISTAKES, ids=[target.__name__ for target, _ in MISTAKES])
+def test_what_cannot_be_read_is_told_with_its_name(target: Any, message: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        node()(target)
+    assert str(refused.value) == message
+
+
+def test_a_coroutine_function_cannot_be_blocking() -> None:
+    async def fetch(text: str) -> str: ...
+
+    with pytest.raises(TypeError, match=r"fetch: blocking=True is for `def` functions; this one is `async def`$"):
+        node(blocking=True)(fetch)
+
+
+# Collecting, hookimpl
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    folder = tmp_path / "sample_nodes"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "deep" / "__init__.py").write_text("")
+    (folder / "a.py").write_text(
+        "from tavern_host import node\n\n@node()\ndef first(text: str) -> str:\n    return text\n\nalias = first\n"
+    )
+    (folder / "deep" / "b.py").write_text(
+        "from sample_nodes.a import first\nfrom tavern_host import node\n\n"
+        "@node()\nclass Second:\n    def run(self) -> None: ...\n\n"
+        "class Unmarked(Second):\n    pass\n\n"
+        "def helper(text: str) -> str:\n    return text\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield __import__("sample_nodes")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "sample_nodes"]:
+        del sys.modules[name]
+
+
+def test_nodes_of_finds_each_node_once_where_it_is_defined(package: types.ModuleType) -> None:
+    assert [definition.handler for definition in nodes_of(package)] == [
+        "sample_nodes.a:first",
+        "sample_nodes.deep.b:Second",
+    ]
+
+
+def test_nodes_of_lets_the_error_of_a_broken_module_through(package: types.ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "sample_nodes" / "broken.py").write_text("raise ValueError('broken on purpose')\n")
+    with pytest.raises(ValueError, match="broken on purpose"):
+        nodes_of(package)
+
+
+def test_hookimpl_marks_with_and_without_parentheses() -> None:
+    @hookimpl
+    def tavern_startup() -> None: ...
+
+    @hookimpl(specname="tavern_startup", tryfirst=True)
+    def begin() -> None: ...
+
+    marks = [f.tavern_impl for f in (tavern_startup, begin)]  # type: ignore[attr-defined]
+    assert [(m["specname"], m["tryfirst"], m["trylast"]) for m in marks] == [
+        (None, False, False),
+        ("tavern_startup", True, False),
+    ]

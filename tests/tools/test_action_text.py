@@ -1,0 +1,111 @@
+"""Action text: parsed by the registered protocols, carried out step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tavern_host.contracts.calls import system_call
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.macros import MacroRequest
+from tavern_host.contracts.tools import ToolCallRequest, ToolErrorType
+from tavern_tools.manager import blocks
+
+OpenHost = Callable[..., Any]
+
+
+async def test_calls_remaining_text_and_warnings_are_found(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        parsed = await bench.tools.parse_text("Hello.\n!acme:repeat text=a\n!nope\n", protocols=["lines"])
+        assert parsed.text == "Hello.\n"
+        assert [(c.tool_id, c.arguments, c.protocol) for c in parsed.calls] == [
+            ("acme:repeat", {"text": "a"}, "lines"),
+            ("nope", {}, "lines"),
+        ]
+        assert parsed.warnings == ["lines: nope is not known (at character 0)"]
+
+
+async def test_each_protocol_gets_what_the_one_before_left_over(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        text = "!info name=a\n<|[REQUEST_TOOL]|>\ncommand:「始」info「末」\nname:「始」b「末」\n<|[END_TOOL]|>\nBye."
+        parsed = await bench.tools.parse_text(text)
+        assert sorted(c.protocol or "" for c in parsed.calls) == ["lines", "tam"]
+        assert parsed.text.strip() == "Bye."
+
+
+async def test_a_parser_that_raises_costs_only_its_own_findings(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        parsed = await bench.tools.parse_text("crash\n!info name=a\n")
+        assert [c.tool_id for c in parsed.calls] == ["info"]
+        assert parsed.text == "crash\n"
+        assert parsed.warnings[0] == "broken: its parser failed: RuntimeError: I give up"
+
+
+async def test_an_unknown_protocol_is_the_callers_mistake(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        with pytest.raises(InvalidInput, match='there is no action protocol "line"; did you mean "lines"'):
+            await bench.tools.parse_text("", protocols=["line"])
+
+
+async def test_calls_are_carried_out_in_order_with_their_text_coerced(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        bench.write_info("info")
+        done = await bench.tools.call_text("!info name=tavern-tools\n!info Name=tavern-llm\n")
+        assert [(r.index, r.status, r.structured["name"]) for r in done.results] == [  # type: ignore[index, call-overload]
+            (1, "done", "tavern-tools"),
+            (2, "done", "tavern-llm"),
+        ]
+
+
+async def test_a_failed_step_ends_its_block_but_not_the_next_one(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        bench.write_info("info")
+        text = "!info name=absent\n!info name=tavern-tools\nnext\n!info name=tavern-llm\n"
+        done = await bench.tools.call_text(text)
+        assert [(r.index, r.status) for r in done.results] == [(1, "error"), (1, "done")]
+        assert len(done.parsed.calls) == 3
+
+
+async def test_a_step_that_says_continue_does_not_end_its_block(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        bench.write_info("info")
+        done = await bench.tools.call_text("!?info name=absent\n!info name=tavern-tools\n")
+        assert [(r.index, r.status) for r in done.results] == [(1, "error"), (2, "done")]
+
+
+async def test_only_allowed_tools_are_called(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        bench.write_info("info")
+        bench.write_info("infos")
+        done = await bench.tools.call_text("!?info name=tavern-tools\n!infos name=tavern-tools\n", allowed=["infos"])
+        refused, called = done.results
+        assert called.status == "done"
+        assert refused.error is not None
+        assert refused.error.type == ToolErrorType.PERMISSION_DENIED
+        assert refused.error.message == (
+            'the tool "info" is not one of those that may be called here; did you mean "infos"?'
+        )
+
+
+def test_a_block_ends_where_the_request_id_changes_or_the_steps_begin_again() -> None:
+    def step(index: int, request_id: str | None) -> ToolCallRequest:
+        return ToolCallRequest(tool_id="t", index=index, request_id=request_id, protocol="tam")
+
+    steps = [step(1, "a"), step(2, "a"), step(3, "b"), step(1, "b"), step(4, "b"), step(1, None), step(1, None)]
+    assert [[s.index for s in block] for block in blocks(steps)] == [[1, 2], [3], [1, 4], [1], [1]]
+
+
+async def test_the_macro_documents_the_tools_and_the_protocols(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        context = bench.host._manager.active["tavern-tools"].context  # as the agent runtime is given it
+        from tavern_tools.macros import available_tools
+
+        def request(*tool_ids: str) -> MacroRequest:
+            return MacroRequest(name="system:available_tools", tool_ids=list(tool_ids), call=system_call())
+
+        text = await available_tools(request("acme:measure"), context)
+        assert text.startswith("- Tool ID: acme:measure\n  - Description: Measures text.\n")
+        assert "Write !tool key=value." in text
+        assert await available_tools(request(), context) == "No tools are available."

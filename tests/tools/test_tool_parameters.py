@@ -1,0 +1,167 @@
+"""How arguments are matched, converted and checked before a tool is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tavern_tools.naming import did_you_mean
+from tavern_tools.parameters import Bound, Parameters
+
+
+def bind(properties: dict[str, Any], arguments: dict[str, Any], *, text: bool = True, **schema: Any) -> Bound:
+    return Parameters({"type": "object", "properties": properties, **schema}).bind(arguments, text=text)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": "integer"}, "3", 3),
+        ({"type": "integer"}, " -12\n", -12),
+        ({"type": "integer"}, "3.0", 3),
+        ({"type": "number"}, "3", 3),
+        ({"type": "number"}, "2.5e3", 2500.0),
+        ({"type": "number"}, "9" * 30, 1e30),
+        ({"type": "boolean"}, "True", True),
+        ({"type": "boolean"}, "no", False),
+        ({"type": "boolean"}, "1", True),
+        ({"type": "object"}, '{"a": [1]}', {"a": [1]}),
+        ({"type": "array"}, '["x"]', ["x"]),
+        ({"type": ["integer", "null"]}, "null", None),
+        ({"enum": [1, 2]}, "2", 2),
+        ({"anyOf": [{"type": "integer"}, {"type": "boolean"}]}, "7", 7),
+        ({"$ref": "#/$defs/count"}, "5", 5),
+        ({"type": "string", "enum": ["short", "long"]}, " short ", "short"),
+    ],
+)
+def test_text_becomes_what_the_schema_asks_for(schema: dict[str, Any], text: str, value: Any) -> None:
+    bound = bind({"p": schema}, {"p": text}, **{"$defs": {"count": {"type": "integer"}}})
+    assert bound.arguments == {"p": value}
+    assert type(bound.arguments["p"]) is type(value)
+    assert bound.problems == []
+    assert len(bound.coercions) == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"type": "string"}, "3"),
+        ({"type": "string"}, '{"a": 1}'),
+        ({"type": ["string", "integer"]}, "3"),
+        ({}, "3"),
+        ({"anyOf": [{"type": "integer"}, {}]}, "3"),
+    ],
+)
+def test_text_stays_text_where_text_is_allowed(schema: dict[str, Any], text: str) -> None:
+    bound = bind({"p": schema}, {"p": text})
+    assert (bound.arguments, bound.coercions, bound.problems) == ({"p": text}, [], [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("integer", "three"),
+        ("integer", "1_000"),
+        ("integer", "2.5"),
+        ("integer", "9" * 5000),
+        ("integer", str(2**63)),
+        ("number", "nan"),
+        ("number", "inf"),
+        ("number", "1e999"),
+        ("number", "٣"),
+        ("boolean", "maybe"),
+        ("object", "[1]"),
+        ("object", '{"a": NaN}'),
+        ("array", "[" * 100_000),
+        ("array", "a, b"),
+    ],
+)
+def test_text_that_does_not_fit_is_reported_and_not_guessed(kind: str, text: str) -> None:
+    bound = bind({"p": {"type": kind}}, {"p": text})
+    assert bound.arguments == {"p": text}
+    [problem] = bound.problems
+    assert (problem.parameter, problem.path) == ("p", "$.p")
+    assert f"is not of type '{kind}'" in problem.message or len(text) > 300
+
+
+def test_a_structured_call_is_taken_as_it_is() -> None:
+    bound = bind({"count": {"type": "integer"}}, {"count": "3"}, text=False)
+    assert bound.coercions == []
+    assert [str(p) for p in bound.problems] == ["count: '3' is not of type 'integer'"]
+
+
+@pytest.mark.parametrize("key", ["filePath", "file_path", "File-Path", "FILE PATH"])
+def test_keys_of_text_match_without_case_and_separators(key: str) -> None:
+    assert bind({"filePath": {"type": "string"}}, {key: "/a"}).arguments == {"filePath": "/a"}
+
+
+def test_an_exact_key_comes_before_a_similar_one() -> None:
+    properties = {"file_path": {"type": "string"}, "filePath": {"type": "string"}}
+    bound = bind(properties, {"filePath": "exact", "file_path": "too"})
+    assert bound.arguments == {"filePath": "exact", "file_path": "too"}
+    bound = bind({"a_b": {"type": "string"}}, {"AB": "similar", "a_b": "exact"})
+    assert bound.arguments == {"AB": "similar", "a_b": "exact"}
+
+
+def test_a_key_that_could_mean_two_parameters_means_none() -> None:
+    bound = bind({"a_b": {"type": "string"}, "ab": {"type": "string"}}, {"A-B": "x"})
+    assert [p.message for p in bound.problems] == ['is no parameter of this tool; did you mean "a_b"?']
+
+
+def test_every_problem_is_listed_with_its_parameter() -> None:
+    bound = bind(
+        {
+            "url": {"type": "string"},
+            "count": {"type": "integer", "maximum": 5},
+            "o": {"type": "object", "required": ["x"]},
+        },
+        {"count": "9", "o": "{}", "contents": "?"},
+        required=["url"],
+    )
+    assert [(p.parameter, str(p)) for p in bound.problems] == [
+        ("contents", 'contents: is no parameter of this tool; did you mean "count"?'),
+        ("url", "url: is required and missing"),
+        ("count", "count: 9 is greater than the maximum of 5"),
+        ("o", "o.x: is required and missing"),
+    ]
+
+
+def test_further_parameters_are_allowed_where_the_schema_says_so() -> None:
+    assert bind({}, {"x": "y"}, additionalProperties=True).problems == []
+    assert [p.parameter for p in bind({}, {"x": "y"}).problems] == ["x"]
+
+
+def test_a_missing_parameter_takes_its_default() -> None:
+    default: list[int] = [1]
+    parameters = Parameters({"type": "object", "properties": {"p": {"type": "array", "default": default}}})
+    given_out = parameters.bind({}).arguments["p"]
+    assert given_out == [1]
+    assert given_out is not default
+
+
+def test_a_value_nested_without_end_is_a_problem_and_no_crash() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    schema = {"type": "object", "properties": {"p": {"$ref": "#/$defs/list"}}}
+    bound = Parameters({**schema, "$defs": {"list": {"type": "array", "items": {"$ref": "#/$defs/list"}}}}).bind(
+        {"p": deep}
+    )
+    assert [p.message for p in bound.problems] == ["the value is nested too deeply"]
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_binding_any_text_never_raises_and_never_changes_what_it_was_given(arguments: dict[str, str]) -> None:
+    before = dict(arguments)
+    bind({"n": {"type": "number"}, "o": {"type": ["object", "null"]}, "b": {"type": "boolean"}}, arguments)
+    assert arguments == before
+
+
+def test_near_names_are_found_whatever_their_separators() -> None:
+    assert did_you_mean("file_operator.writefile", ["FileOperator.WriteFile", "other"]) == (
+        '; did you mean "FileOperator.WriteFile"?'
+    )
+    assert did_you_mean("zzz", ["FileOperator.WriteFile"]) == ""
