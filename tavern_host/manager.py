@@ -222,8 +222,6 @@ class Manager:
         self._running = True
         for name in [n for n in self.records if n in self.active]:
             await self._start(self.active[name])
-        for service in list(self.services.services()):
-            self._note_conflict(service)
 
     async def _start(self, active: LoadedPlugin) -> None:
         began = time.perf_counter()
@@ -315,8 +313,6 @@ class Manager:
                 self._rebuild()
                 await self._start(self.active[record.name])
         self._rebuild()
-        for service in self.services.services():
-            self._note_conflict(service)
         self._bus().publish("PLUGINS_CHANGED", {"name": record.name, "state": record.state.value})
 
     # --- what is known ------------------------------------------------------------------------------------
@@ -336,7 +332,7 @@ class Manager:
             state=record.state,
             source=record.source,
             first_party=record.first_party,
-            problems=list(record.problems),
+            problems=[*record.problems, *self._conflicts(record.name)],
             permissions=list(record.permissions),
             timings={stage: round(ms, 2) for stage, ms in record.timings.items()},
             contributions=self._contributions(record),
@@ -369,14 +365,11 @@ class Manager:
         """Return the sample folders that loaded plugins declare for a new project."""
         return [Path(asset.path) for asset in self.assets("sample")]
 
-    def _note_conflict(self, service: str) -> None:
-        conflict = self.services.conflict(service)
-        if conflict is None:
-            return
-        for provider in self.services.overrides(service):
-            record = self.records[provider.plugin]
-            if conflict not in record.problems:
-                record.problems.append(conflict)
+    def _conflicts(self, plugin: str) -> list[Problem]:
+        """Return the unsettled conflicts over services that a plugin is part of, as they are now."""
+        services = self.services
+        conflicts = {s: services.conflict(s) for s in services.services()}
+        return [c for s, c in conflicts.items() if c and any(o.plugin == plugin for o in services.overrides(s))]
 
     def _report(self, plugin: str, where: str, error: BaseException) -> None:
         """Record a failure with its plugin: in the log, and as a problem that people see."""

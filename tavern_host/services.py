@@ -274,17 +274,36 @@ def interface_problems(service: str, provider: type, version: int) -> list[Probl
             wanted = "async def" if inspect.iscoroutinefunction(declared) else "def that returns an async iterator"
             problems.append(Problem(message=f"{where} must be an {wanted}"))
         else:
-            missing = _missing_parameters(declared, given)
-            if missing:
-                problems.append(Problem(message=f"{where} must take the parameters {', '.join(missing)}"))
+            problems += [Problem(message=f"{where} must {must}") for must in _parameter_problems(declared, given)]
     return problems
 
 
-def _missing_parameters(declared: Callable[..., Any], given: Callable[..., Any]) -> list[str]:
-    parameters = inspect.signature(given).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return []
-    return [name for name in inspect.signature(declared).parameters if name not in parameters]
+def _parameter_problems(declared: Callable[..., Any], given: Callable[..., Any]) -> list[str]:
+    """Return what a method must do to take every call that the interface's method takes."""
+    wanted, offered = inspect.signature(declared).parameters, inspect.signature(given).parameters
+    kinds = {p.kind for p in offered.values()}
+    problems = []
+    missing = [name for name in wanted if name not in offered]
+    if missing and inspect.Parameter.VAR_KEYWORD not in kinds:
+        problems.append(f"take the parameters {', '.join(missing)}")
+    optional = [
+        name
+        for name, p in offered.items()
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and _may_be_left_out(wanted, name)
+    ]
+    if optional:
+        problems.append(f"do without the parameters {', '.join(optional)}, which a caller may leave out")
+    in_order, offered_order = (
+        [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        for parameters in (wanted, offered)
+    )
+    if not problems and inspect.Parameter.VAR_POSITIONAL not in kinds and offered_order[: len(in_order)] != in_order:
+        problems.append(f"take the parameters {', '.join(in_order)} in this order, by position and by name")
+    return problems
+
+
+def _may_be_left_out(wanted: Mapping[str, inspect.Parameter], name: str) -> bool:
+    return name not in wanted or wanted[name].default is not inspect.Parameter.empty
 
 
 def _needs(info: MethodInfo) -> str:

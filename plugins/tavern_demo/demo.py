@@ -74,9 +74,8 @@ async def _run_agent(host: Host, told: dict[str, Any]) -> AsyncIterator[CommandO
     running.add_done_callback(lambda _: asyncio.ensure_future(subscription.close()))
     async for event in subscription:
         if isinstance(event, Event):
-            yield _text(
-                f"  [{event.payload['step']}] {event.payload['kind']}: {_indented(str(event.payload['text']), 6).strip()}"
-            )
+            step, kind, text = (event.payload[key] for key in ("step", "kind", "text"))
+            yield _text(f"  [{step}] {kind}: {_indented(str(text), 6).strip()}")
     reply = await running
     told["agent"] = {"outcome": reply.outcome, "steps": reply.steps, "text": reply.text}
 

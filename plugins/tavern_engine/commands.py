@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -43,12 +44,17 @@ def _row(node: NodeDefinition) -> list[str]:
 
 async def run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Run a workflow, show what its nodes do while they do it, then its outputs."""
-    workflow_id, workflow = await _find(Path(str(arguments["workflow"])), context)
+    workflow_id, workflow = await _find(str(arguments["workflow"]), context)
     request = RunRequest(workflow_id=workflow_id, workflow=workflow, inputs=_inputs(arguments.get("input"), workflow))
     engine = context.services.get(EXECUTION_ENGINE)
     watching = context.events.subscribe(*_WATCHED)
     names = {node.id: node.display_name or node.type for node in workflow.nodes}
-    run_id = await engine.submit(request)
+    try:
+        run_id = await engine.submit(request)
+    except InvalidInput as error:
+        for output in _refusal(error):
+            yield output
+        return
     try:
         async for event in watching:
             if isinstance(event, Gap):
@@ -68,17 +74,22 @@ async def run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncI
         yield output
 
 
-async def _find(path: Path, context: PluginContext) -> tuple[str | None, Workflow]:
-    """Return the workflow in a file, or the stored one of that name."""
+async def _find(name: str, context: PluginContext) -> tuple[str | None, Workflow]:
+    """Return the workflow in the file `name`, or the stored one of that id."""
     manager = context.services.get(WORKFLOW_MANAGER)
-    if path.is_file():
-        workflow = await manager.parse(read_document_file(path))
-        return workflow.id or path.stem, workflow
+    document = await asyncio.to_thread(_document_in, Path(name))
+    if document is not None:
+        workflow = await manager.parse(document)
+        return workflow.id or Path(name).stem, workflow
     try:
-        stored = await manager.get(path.name)
+        stored = await manager.get(name)
     except NotFound as error:
-        raise NotFound(f"there is no file {path}, and {error.message}") from None
+        raise NotFound(f"there is no file {name}, and {error.message}") from None
     return stored.id, stored.workflow
+
+
+def _document_in(path: Path) -> dict[str, Any] | None:
+    return read_document_file(path) if path.is_file() else None
 
 
 def _inputs(given: JsonValue, workflow: Workflow) -> dict[str, JsonValue]:
@@ -116,6 +127,14 @@ def _progress(event: Event, names: dict[str, str]) -> str | None:
         return f"{name} done"
     details: Any = event.payload.get("errorDetails")
     return f"{name} failed: {details.get('message') if isinstance(details, dict) else details}"
+
+
+def _refusal(error: InvalidInput) -> list[CommandOutput]:
+    """Return every problem of a run that was not begun, one a line."""
+    problems = error.info.details.get("problems")
+    items = [p for p in problems if isinstance(p, dict)] if isinstance(problems, list) else []
+    lines = [f"{p.get('path')}: {p.get('message')}" for p in items] or [error.message]
+    return [CommandOutput(kind="failure", text=line, exit_code=2) for line in lines]
 
 
 def _ending(finished: Run, workflow: Workflow) -> list[CommandOutput]:

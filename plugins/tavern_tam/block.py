@@ -19,6 +19,7 @@ _NEAR = 256
 
 _COMMENTS = rf"(?:[{SEPARATORS}]*+#[^\n<]*+\n)*+[{SEPARATORS}]*+"
 _REGULAR_GAP = re.compile(rf"{_COMMENTS}({KEY_CHARACTERS}++)[:：]\s*+")
+_SIDES = ("始」", "末」")
 _REGULAR_END = re.compile(rf"{_COMMENTS}(?:#[^\n<]*+)?")
 _NOTHING = re.compile(rf"(?:[{SEPARATORS}]*+#[^\n]*+)*+[{SEPARATORS}]*+")
 _COMMENT = re.compile(r"(?<=\n)[ \t]*+#[^\n]*+")
@@ -66,20 +67,27 @@ def regular_pairs(body: str, offset: int) -> list[Pair] | None:
     `offset` is where the body begins. None means that the body is for `Block` to read, with the same
     result for a regular one.
     """
-    pieces = body.split("「始」")
+    pieces = body.split("「")
     gap = pieces[0]
     offset += len(gap)
     pairs = []
-    for index in range(1, len(pieces)):
+    index, last = 1, len(pieces) - 1
+    while index < last:
         key = _regular_key(gap)
-        if key is None:
+        if key is None or not pieces[index].startswith("始」"):
             return None
-        value, closer, gap = pieces[index].partition("「末」")
-        if not closer:
+        begin = index
+        index += 1
+        while index < last and not pieces[index].startswith(_SIDES):
+            index += 1
+        if not pieces[index].startswith("末」"):
             return None
-        pairs.append(Pair(key, value, offset + 3))
-        offset += len(pieces[index]) + 3
-    return pairs if pairs and _REGULAR_END.fullmatch(gap) else None
+        value = pieces[begin] if index == begin + 1 else "「".join(pieces[begin:index])
+        gap = pieces[index][2:]
+        pairs.append(Pair(key, value[2:], offset + 3))
+        offset += len(value) + len(pieces[index]) + 2
+        index += 1
+    return pairs if pairs and index > last and _REGULAR_END.fullmatch(gap) else None
 
 
 _known_gaps: dict[str, Key] = {}

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from tavern_tam.lexing import FLAGS, OPENING, REQUEST_CUT
+from tavern_tam.lexing import OPENING, REQUEST_CUT
 
 _LONGEST = 64
 _OPENING = re.compile(r"(?:`{3,8}|~{3,8})[^`~\n]{0,32}(?:\n\s{0,16})?\Z")
 _OPENING_CUT = re.compile(r"(?:(?:`{3,8}|~{3,8})[^`~\n]{0,32}(?:\n\s{0,16})?|`{1,2}|~{1,2})\Z")
 _CLOSING = re.compile(r"\s{0,64}(`{3,8}|~{3,8})[ \t]{0,8}(?:(?=\r?\n)|\Z)")
 _BLANK = re.compile(r"\s{0,64}")
-_FOLLOWING_CUT = re.compile(rf"\s{{0,64}}(?:[`~]{{1,8}}[ \t]{{0,8}}\r?|{REQUEST_CUT})?\Z", FLAGS)
+_FOLLOWING_CUT = re.compile(rf"\s{{0,64}}(?:[`~]{{1,8}}[ \t]{{0,8}}\r?|{REQUEST_CUT})?\Z", re.ASCII)
 _FENCE_LINE = re.compile(r"(?:\A|\n)[ \t]*(?:```|~~~)")
 
 Verdict = Literal["more", "closed", "block", "other"]

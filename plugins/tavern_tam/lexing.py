@@ -16,53 +16,54 @@ LONGEST = 128
 """No marker is longer, its inner whitespace included, so nothing further back needs to be held."""
 
 _GAP = r"\s{0,8}"
-_NONCE = r"[0-9A-Z_\-]{1,32}"
+_NONCE = r"[0-9A-Za-z_\-]{1,32}"
 
-FLAGS = re.ASCII | re.IGNORECASE
+
+def _letters(word: str) -> list[str]:
+    """Return a pattern for each letter in either case: with a flag instead, `re` would not skip to the
+    first character of a marker, and searching would take many times as long."""
+    return [f"[{letter}{letter.lower()}]" for letter in word]
 
 
 def _marker(word: str) -> list[str]:
     """Return the atoms of `<|[WORD_TOOL]|>`, with whitespace allowed between all but letters."""
-    atoms = ["<", _GAP, r"\|", _GAP, r"\[", _GAP, *word, _GAP, "_", _GAP, *"TOOL", _GAP, r"\]", _GAP, r"\|", _GAP]
-    return [*atoms, ">"]
+    atoms = ["<", _GAP, r"\|", _GAP, r"\[", _GAP, *_letters(word), _GAP, "_", _GAP, *_letters("TOOL"), _GAP]
+    return [*atoms, r"\]", _GAP, r"\|", _GAP, ">"]
 
 
-def _tag(*words: str) -> list[str]:
-    return ["<", _GAP, *(atom for word in words for atom in (*word, _GAP)), ">"]
-
-
-def prefixes(atoms: list[str]) -> str:
+def _prefixes(atoms: list[str]) -> str:
     """Return a pattern for every beginning, of one atom or more, of what the atoms match one after another."""
     return "(?:".join(atoms) + ")?" * (len(atoms) - 1)
 
 
+def _cut(*patterns: str) -> re.Pattern[str]:
+    """Return what matches one of `patterns` at the end of the text, or the end itself."""
+    return re.compile(rf"(?:{'|'.join(patterns)})?\Z", re.ASCII)
+
+
 _REQUEST = _marker("REQUEST")
 _END = _marker("END")
-_THINK = _tag("think")
-_THINK_END = _tag("/", "think")
-_SIDES = ["「", "[始末]", *"ESCAPE", ":", _NONCE]
+_THINK = ["<", _GAP, *_letters("THINK"), _GAP, ">"]
+_THINK_END = ["<", _GAP, "/", _GAP, *_letters("THINK"), _GAP, ">"]
+_SIDED = ["「", "[始末]", *_letters("ESCAPE"), ":", _NONCE]
+_MARKERS = f"(?P<request>{''.join(_REQUEST[1:])})|(?P<end>{''.join(_END[1:])})"
 
-REQUEST = "".join(_REQUEST)
-BLOCK_MARKER = re.compile(f"(?P<request>{REQUEST})|(?P<end>{''.join(_END)})", FLAGS)
+REQUEST_CUT = _prefixes(_REQUEST)
+"""The pattern of a request marker that is still arriving."""
+
+BLOCK_MARKER = re.compile(f"<(?:{_MARKERS})", re.ASCII)
 """Either of the two markers of a block."""
 
-OPENING = re.compile(f"(?P<request>{REQUEST})|{''.join(_THINK)}", FLAGS)
+OPENING = re.compile(f"<(?:(?P<request>{''.join(_REQUEST[1:])})|{''.join(_THINK[1:])})", re.ASCII)
 """What ends plain text: a block or a thought."""
 
-OPENING_CUT = re.compile(rf"(?:{prefixes(_REQUEST)}|{prefixes(_THINK)})?\Z", FLAGS)
-"""The beginning of an opening at the end of the text, or the end itself."""
+OPENING_CUT = _cut(REQUEST_CUT, _prefixes(_THINK))
+THINK_END = re.compile("".join(_THINK_END), re.ASCII)
+THINK_END_CUT = _cut(_prefixes(_THINK_END))
 
-REQUEST_CUT = prefixes(_REQUEST)
-
-THINK_END = re.compile("".join(_THINK_END), FLAGS)
-THINK_END_CUT = re.compile(rf"(?:{prefixes(_THINK_END)})?\Z", FLAGS)
-
-_TOKEN = re.compile(
-    f"(?P<request>{REQUEST})|(?P<end>{''.join(_END)})|「[始末](?:ESCAPE(?::{_NONCE})?)?」|»»»|«««|>>>|<<<", FLAGS
-)
-_TOKEN_CUT = re.compile(
-    rf"(?:{prefixes(_REQUEST)}|{prefixes(_END)}|{prefixes(_SIDES)}|»{{1,2}}|«{{1,2}}|>{{1,2}}|<{{1,2}})?\Z", FLAGS
-)
+_ESCAPE = f"{''.join(_letters('ESCAPE'))}(?::{_NONCE})?"
+_TOKEN = re.compile(f"<(?:{_MARKERS}|<<)|「[始末](?:{_ESCAPE})?」|»»»|«««|>>>", re.ASCII)
+_TOKEN_CUT = _cut(REQUEST_CUT, _prefixes(_END), _prefixes(_SIDED), "»{1,2}", "«{1,2}", ">{1,2}", "<{1,2}")
 
 TokenKind = Literal["request", "end", "open", "close"]
 

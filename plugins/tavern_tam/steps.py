@@ -25,6 +25,11 @@ from tavern_tam.keys import Key, normalise, without_number
 
 PROTOCOL = "tam"
 
+MOST_COMMON = 32
+"""How many `common_P` a block may have: each is an argument of every step, which must not grow as a product."""
+
+OnError = Literal["stop", "continue"]
+
 
 class ParameterNames:
     """The parameter names of the known tools, to be found by any spelling."""
@@ -60,7 +65,7 @@ class _Step:
     names: dict[str, str] | None
     arguments: dict[str, JsonValue] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)  # normalised → name in `arguments`
-    on_error: Literal["stop", "continue"] = "stop"
+    on_error: OnError | None = None
 
     def parameter(self, written: str, name: str) -> str | None:
         """Return the tool's own name of a parameter, None if it has no such or is unknown."""
@@ -81,6 +86,7 @@ class _Reader:
         self._chain = False
         self._warnings: list[Warn] = []
         self._request_id: str | None = None
+        self._on_error: OnError = "stop"
         self._common: list[tuple[Key, str]] = []
         self._hints: list[tuple[int, str, Pair]] = []
 
@@ -98,7 +104,11 @@ class _Reader:
                 if number in self._steps and self._steps[number].command is pair:
                     current = number
                     continue
-            self._place(pair, current)
+            if key.word or self._chain:
+                self._place(pair, current)
+            else:
+                step = self._steps[current]
+                self._set(pair, step, step.parameter(key.written, key.name) or key.written)
         for number, name, pair in self._hints:
             self._apply_hint(self._steps[number], name, pair)
         self._apply_common()
@@ -127,14 +137,14 @@ class _Reader:
         metadata = self._chain and key.word in ("comment", "request_id")
         known = None if metadata else self._known(key, current)
         if known is not None:
-            self._set(pair, *known)
+            self._set(pair, self._steps[known[0]], known[1])
         elif key.word and key.word != "command":
             self._option(pair, current)
         else:
             number, name, assigned = self._guess(key, current)
             if not assigned:
                 self._warn(pair, f"{key.written!r} has the number of no step and is taken for step {number}")
-            self._set(pair, number, name)
+            self._set(pair, self._steps[number], name)
 
     def _known(self, key: Key, current: int) -> tuple[int, str] | None:
         """Return step and name where a tool has the parameter, in whole or without the step's number."""
@@ -170,8 +180,7 @@ class _Reader:
             if number in self._steps and normalise(base):
                 yield number, base
 
-    def _set(self, pair: Pair, number: int, name: str) -> None:
-        step = self._steps[number]
+    def _set(self, pair: Pair, step: _Step, name: str) -> None:
         same = normalise(name) if step.names is None else name
         earlier = step.written.get(same)
         if earlier is not None:
@@ -186,34 +195,32 @@ class _Reader:
         if key.word == "request_id":
             self._request_id = value or None
         elif key.word == "common" and key.inner is not None:
-            self._common.append((key.inner, pair.value))
+            if len(self._common) < MOST_COMMON:
+                self._common.append((key.inner, pair.value))
+            else:
+                self._warn(pair, f"{key.written!r} is ignored: a block has at most {MOST_COMMON} common parameters")
         elif key.word == "type_hint" and key.inner is not None:
             known = self._known(key.inner, current)
             number, name = known or self._guess(key.inner, current)[:2]
             self._hints.append((number, name, pair))
-        elif key.word in ("on_error", "retry"):
-            steps = self._steps_meant(key)
-            if not steps:
-                self._warn(pair, f"{key.written!r} has the number of no step")
-            elif key.word == "retry":
-                self._warn(pair, f"{key.written!r}: retrying is not supported; the step runs once")
-            else:
-                self._on_error(pair, steps, value.casefold())
+        elif key.digits and int(key.digits) not in self._steps:
+            self._warn(pair, f"{key.written!r} has the number of no step")
+        elif key.word == "retry":
+            self._warn(pair, f"{key.written!r}: retrying is not supported; the step runs once")
+        else:
+            self._set_on_error(pair, value.casefold())
 
-    def _steps_meant(self, key: Key) -> list[_Step]:
-        if not key.digits:
-            return list(self._steps.values())
-        step = self._steps.get(int(key.digits))
-        return [step] if step else []
-
-    def _on_error(self, pair: Pair, steps: list[_Step], value: str) -> None:
+    def _set_on_error(self, pair: Pair, value: str) -> None:
         if value not in ("stop", "continue"):
             self._warn(
                 pair, f"{pair.key.written!r} is stop or continue, not {value[:40]!r}; the chain stops on an error"
             )
             return
-        for step in steps:
-            step.on_error = "continue" if value == "continue" else "stop"
+        on_error: OnError = "continue" if value == "continue" else "stop"
+        if pair.key.digits:
+            self._steps[int(pair.key.digits)].on_error = on_error
+        else:
+            self._on_error = on_error
 
     def _apply_hint(self, step: _Step, name: str, pair: Pair) -> None:
         hint = pair.value.strip().casefold()
@@ -245,7 +252,7 @@ class _Reader:
                 arguments=step.arguments,
                 index=number,
                 request_id=self._request_id,
-                on_error=step.on_error,
+                on_error=step.on_error or self._on_error,
                 protocol=PROTOCOL,
             )
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
 import pytest
 from helpers.openai_server import OpenAiServer, answer, openai_server
+from helpers.wire_server import WireServer
 
 from tavern_llm.openai import ChatClient, OpenAiOptions
 
@@ -27,46 +26,6 @@ def chat_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAiServ
     ]
     with openai_server(tmp_path_factory.mktemp("openai"), answers) as server:
         yield server
-
-
-@dataclass
-class WireServer:
-    """Answers every connection with the same bytes, in the given pieces; a piece of None waits until the
-    client has gone. `requests` are what clients sent, `closed` is set when one has gone."""
-
-    pieces: list[bytes | None] = field(default_factory=list)
-    requests: list[bytes] = field(default_factory=list)
-    closed: asyncio.Event = field(default_factory=asyncio.Event)
-    port: int = 0
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
-
-    def body(self) -> dict[str, object]:
-        """Return the JSON of the last request."""
-        data: dict[str, object] = json.loads(self.requests[-1].partition(b"\r\n\r\n")[2])
-        return data
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = next(
-                (int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")), 0
-            )
-            self.requests.append(head + await reader.readexactly(length))
-            for piece in self.pieces:
-                if piece is None:
-                    await reader.read()
-                    self.closed.set()
-                    return
-                writer.write(piece)
-                await writer.drain()
-                await asyncio.sleep(0.01)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
 
 
 @pytest.fixture

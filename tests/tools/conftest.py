@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tavern_host import Host
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolCallRequest, ToolManager, ToolResult
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolCallRequest, ToolDefinition, ToolManager, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -45,8 +45,13 @@ class Bench:
         path.write_text(json.dumps({"nodes": [], "edges": [], **document}), "utf-8")
         return path
 
+    async def listed(self) -> list[ToolDefinition]:
+        """Return the tools of the project and of the test plugins, without those that the host ships."""
+        tools = await self.tools.list_tools()
+        return [tool for tool in tools if tool.plugin is None or tool.plugin.startswith("acme-")]
+
     async def ids(self) -> list[str]:
-        return [tool.id for tool in await self.tools.list_tools()]
+        return [tool.id for tool in await self.listed()]
 
     async def call(self, tool_id: str, **arguments: Any) -> ToolResult:
         return await self.tools.call(ToolCallRequest(tool_id=tool_id, arguments=arguments))
@@ -61,6 +66,7 @@ def open_host(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Bench
         (tmp_path / "project").mkdir(exist_ok=True)
         trust = [name.replace("_", "-") for name in plugins]
         async with Host(tmp_path / "project", plugins=[PLUGINS / p for p in plugins], trust=trust) as host:
+            assert {name: host.plugin(name).state for name in trust} == dict.fromkeys(trust, "started")
             yield Bench(host)
 
     return opened

@@ -187,7 +187,7 @@ async def test_a_node_tool_gives_several_outputs_as_an_object(open_host: OpenHos
 
 async def test_a_failing_node_is_an_execution_error_that_names_the_run(open_host: OpenHost) -> None:
     async with open_host("acme_tools") as bench:
-        bench.write_tool("fail", {"type": "node", "nodeType": "acme:Fail"})
+        bench.write_tool("fail", {"type": "node", "nodeType": "acme-tools:Fail"})
         result = await bench.call("fail", reason="no ink")
         kind, message = error_of(result)
         assert kind == ToolErrorType.EXECUTION
@@ -198,7 +198,7 @@ async def test_a_failing_node_is_an_execution_error_that_names_the_run(open_host
 
 async def test_a_tool_that_takes_longer_than_its_limit_times_out(open_host: OpenHost) -> None:
     async with open_host("acme_tools") as bench:
-        bench.write_tool("wait", {"type": "node", "nodeType": "acme:Wait", "timeout": 50})
+        bench.write_tool("wait", {"type": "node", "nodeType": "acme-tools:Wait", "timeout": 50})
         assert error_of(await bench.call("wait", seconds=30)) == (
             ToolErrorType.TIMEOUT,
             "wait did not end within its limit of 50 ms",
@@ -207,7 +207,7 @@ async def test_a_tool_that_takes_longer_than_its_limit_times_out(open_host: Open
 
 async def test_cancelling_a_call_cancels_the_tool_and_is_told(open_host: OpenHost) -> None:
     async with open_host("acme_tools") as bench:
-        bench.write_tool("wait", {"type": "node", "nodeType": "acme:Wait"})
+        bench.write_tool("wait", {"type": "node", "nodeType": "acme-tools:Wait"})
         subscription = bench.host.events.subscribe("TOOL_CALL_UPDATE", "NODE_EXECUTING")
         task = asyncio.create_task(bench.call("wait", seconds=30))
         async for event in subscription:
@@ -231,7 +231,7 @@ async def test_a_workflow_tool_runs_the_workflow_with_the_arguments(open_host: O
             "twice",
             nodes=[
                 {"id": "in", "type": "core:GroupInput"},
-                {"id": "n", "type": "acme:Repeat"},
+                {"id": "n", "type": "acme-tools:Repeat"},
                 {"id": "out", "type": "core:GroupOutput"},
             ],
             edges=[

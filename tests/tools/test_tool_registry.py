@@ -39,7 +39,7 @@ async def test_a_workflow_with_an_interface_is_a_tool(open_host: OpenHost) -> No
     async with open_host() as bench:
         bench.write_workflow("shout", name="Shout", description="Shouts.", version="1.2", **TEXT_IN)
         bench.write_workflow("silent", name="No interface")
-        [tool] = await bench.tools.list_tools()
+        [tool] = await bench.listed()
         assert (tool.id, tool.display_name, tool.description, tool.version) == (
             "workflow:shout",
             "Shout",
@@ -81,7 +81,7 @@ async def test_a_tool_whose_workflow_node_or_service_is_absent_says_so(open_host
         bench.write_tool("b", {"type": "node", "nodeType": "core:Absent"})
         bench.write_tool("c", {"type": "service", "service": "absent", "method": "x"})
         bench.write_tool("d", {"type": "service", "service": "workflowManager", "method": "saved"})
-        assert {tool.id: tool.unavailable for tool in await bench.tools.list_tools()} == {
+        assert {tool.id: tool.unavailable for tool in await bench.listed()} == {
             "a": "needs workflow absent",
             "b": "needs node core:Absent",
             "c": "needs service absent",
@@ -91,7 +91,7 @@ async def test_a_tool_whose_workflow_node_or_service_is_absent_says_so(open_host
 
 async def test_plugins_bring_tools_by_file_and_by_hook(open_host: OpenHost) -> None:
     async with open_host("acme_tools") as bench:
-        tools = {tool.id: tool for tool in await bench.tools.list_tools()}
+        tools = {tool.id: tool for tool in await bench.listed()}
         assert list(tools) == ["acme:measure", "acme:repeat", "acme:save"]
         assert {tool.plugin for tool in tools.values()} == {"acme-tools"}
         assert tools["acme:measure"].source.endswith("tools/measure.tool.json")
@@ -157,7 +157,7 @@ async def test_a_plugin_may_hide_and_change_tools_but_not_rename_or_ruin_them(op
     async with open_host("acme_guard") as bench:
         for tool_id in ("hidden", "renamed", "ruined", "plain"):
             bench.write_info(tool_id)
-        tools = {tool.id: tool for tool in await bench.tools.list_tools()}
+        tools = {tool.id: tool for tool in await bench.listed()}
         assert list(tools) == ["plain", "renamed"]
         assert tools["renamed"].description == "Described by the guard."
 

@@ -60,9 +60,14 @@ _RATIO = (Operand("value", "数值 (-1 to 1)"),)
 _FACTORS = (Operand("val1", "数值 A"), Operand("val2", "数值 B"), Operand("val3", "数值 C"))
 _POWER = (Operand("base", "底数"), Operand("exponent", "指数", default=2))
 _LOGARITHM = (Operand("value", "数值", default=1), Operand("base", "底数", default=math.e))
+_POINT = (Operand("y", "Y"), Operand("x", "X"))
 
 _BY_ZERO = "B must not be zero"
 _BETWEEN = "the value must be between -1 and 1"
+_NEGATIVE = "the value must not be negative"
+_NOT_ABOVE_ZERO = "the value must be above zero"
+_NO_POWER = "zero has no negative power, and a negative base needs a whole exponent"
+_NO_LOGARITHM = "the value and the base must be above zero, and the base not 1"
 
 
 def _divide(a: float, b: float) -> float:
@@ -92,22 +97,10 @@ OPERATIONS = (
     Operation("multiply", "函数", "相乘", (_A, _B), lambda a, b: a * b, "A × B"),
     Operation("multiply_add", "函数", "乘后再加", _FACTORS, lambda a, b, c: a * b + c, "A × B + C"),
     Operation("divide", "函数", "相除", (_A, _B), _divide, "A / B", _BY_ZERO),
-    Operation(
-        *("power", "函数", "幂", _POWER, math.pow, "base raised to the exponent"),
-        "zero has no negative power, and a negative base needs a whole exponent",
-    ),
-    Operation(
-        *("logarithm", "函数", "对数", _LOGARITHM, _logarithm, "the logarithm of the value to the base"),
-        "the value and the base must be above zero, and the base not 1",
-    ),
-    Operation(
-        *("sqrt", "函数", "平方根", _VALUE, math.sqrt, "the square root that is not negative"),
-        "the value must not be negative",
-    ),
-    Operation(
-        *("inverse_sqrt", "函数", "平方根取倒", _VALUE, _inverse_sqrt, "1 / the square root"),
-        "the value must be above zero",
-    ),
+    Operation("power", "函数", "幂", _POWER, math.pow, "the base raised to the exponent", _NO_POWER),
+    Operation("logarithm", "函数", "对数", _LOGARITHM, _logarithm, "the logarithm to the base", _NO_LOGARITHM),
+    Operation("sqrt", "函数", "平方根", _VALUE, math.sqrt, "the square root that is not negative", _NEGATIVE),
+    Operation("inverse_sqrt", "函数", "平方根取倒", _VALUE, _inverse_sqrt, "1 / the square root", _NOT_ABOVE_ZERO),
     Operation("absolute", "函数", "绝对值", _VALUE, abs, "the value without its sign"),
     Operation("exp", "函数", "指数", _VALUE, math.exp, "e raised to the value"),
     Operation("min", "比较", "最小值", (_A, _B), min, "the smaller of A and B"),
@@ -127,10 +120,7 @@ OPERATIONS = (
     Operation("asin", "三角函数", "反正弦", _RATIO, math.asin, "the arc sine, in radians", _BETWEEN),
     Operation("acos", "三角函数", "反余弦", _RATIO, math.acos, "the arc cosine, in radians", _BETWEEN),
     Operation("atan", "三角函数", "反正切", _VALUE, math.atan, "the arc tangent, in radians"),
-    Operation(
-        *("atan2", "三角函数", "反正切2", (Operand("y", "Y"), Operand("x", "X")), math.atan2),
-        "the angle of the point (x, y), counter-clockwise from the x axis, in radians",
-    ),
+    Operation("atan2", "三角函数", "反正切2", _POINT, math.atan2, "the angle from the x axis to (x, y), in radians"),
     Operation("sinh", "三角函数", "双曲正弦", _VALUE, math.sinh, "the hyperbolic sine"),
     Operation("cosh", "三角函数", "双曲余弦", _VALUE, math.cosh, "the hyperbolic cosine"),
     Operation("tanh", "三角函数", "双曲正切", _VALUE, math.tanh, "the hyperbolic tangent"),

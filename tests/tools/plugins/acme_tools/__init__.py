@@ -9,7 +9,7 @@ from tavern_host.contracts.tools import ToolCallRequest, ToolDefinition, ToolImp
 
 @hookimpl
 def tavern_discover_tools() -> list[ToolDefinition]:
-    node = ToolImplementation(kind="node", node_type="acme:Repeat")
+    node = ToolImplementation(kind="node", node_type="acme-tools:Repeat")
     bad = {"type": "object", "properties": {"a": {"type": "nonsense"}}}
     return [
         ToolDefinition(id="acme:repeat", description="Repeats text.", implementation=node),

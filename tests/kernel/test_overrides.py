@@ -1,0 +1,350 @@
+"""Overrides of a service: who is used, what the original's view reaches, and what happens when one goes.
+
+The service is `workflowManager`, provided by the first-party plugin `tavern-workflows`; the overrides are
+folder plugins written here.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tavern_host import PLUGINS, WORKFLOW_MANAGER, Host
+from tavern_host.contracts.errors import PermissionDenied
+from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.workflows import Workflow, WorkflowManager
+
+BASE = "tavern-workflows"
+
+MANIFEST = """\
+name: {name}
+displayName: {name}
+version: 1.0.0
+permissions: {{services: {{override: [workflowManager]}}}}
+"""
+
+WHOLE = """\
+from tavern_host import WORKFLOW_MANAGER, hookimpl, service_info
+from tavern_host.contracts.workflows import WorkflowManager
+
+class Signed(WorkflowManager):
+    def __init__(self, context, original):
+        self.plugin = context.plugin
+        self.original = original
+        KEPT["original"] = original
+        KEPT["own view"] = context.services.get(WORKFLOW_MANAGER)
+
+    async def list_workflows(self):
+        found = await self.original.list_workflows()
+        return [w.model_copy(update={"name": f"{w.name} +{self.plugin}"}) for w in found]
+
+    async def get(self, workflow_id):
+        return await self.original.get(workflow_id)
+
+    async def parse(self, document):
+        return await self.original.parse(document)
+
+    async def check(self, document):
+        return await self.original.check(document)
+
+    async def save(self, workflow_id, workflow, *, expected_revision=None, call=None):
+        return await self.original.save(workflow_id, workflow, expected_revision=expected_revision, call=call)
+
+KEPT = {}
+
+@hookimpl
+def tavern_override_services():
+    return [service_info(WORKFLOW_MANAGER, Signed)]
+"""
+"""A plugin whose override adds its own name to the names of workflows and hands the rest on."""
+
+
+@pytest.fixture
+def write_plugin(tmp_path: Path) -> Any:
+    """Return a function that writes a folder plugin and returns its folder."""
+
+    def write(name: str, code: str = WHOLE, *, manifest: str = MANIFEST) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "plugin.yaml").write_text(manifest.format(name=name))
+        (folder / "__init__.py").write_text(code)
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a project with one workflow, named `Tale`."""
+    root = tmp_path / "project"
+    (root / "workflows").mkdir(parents=True)
+    (root / "tavern.yaml").write_text("name: stories\n")
+    (root / "workflows" / "tale.json").write_text('{"name": "Tale", "nodes": [], "edges": []}')
+    return root
+
+
+def host_with(project: Path, *folders: Path, trusted: bool = True) -> Host:
+    """Return a host with these plugins; `trusted` ones need no grant."""
+    return Host(project, plugins=folders, trust=[folder.name for folder in folders] if trusted else [])
+
+
+def order(operator_folders: Path, *plugins: str) -> None:
+    """Let the operator order the overrides of the service, the last on top."""
+    file = operator_folders / "config" / "host.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"overrides: {{workflowManager: [{', '.join(plugins)}]}}\n")
+
+
+def kept(plugin: str) -> dict[str, WorkflowManager]:
+    """Return the views that a plugin keeps for itself."""
+    views: dict[str, WorkflowManager] = sys.modules[f"tavern_plugins.{plugin}"].KEPT
+    return views
+
+
+async def names(manager: WorkflowManager) -> list[str]:
+    """Return the names of all workflows, as this view of the service lists them."""
+    return [summary.name for summary in await manager.list_workflows()]
+
+
+async def stack(host: Host) -> list[str]:
+    """Return who provides the service, lowest first."""
+    return [layer.plugin for layer in await host.services.get(PLUGINS).service_stack("workflowManager")]
+
+
+def messages(host: Host, plugin: str) -> list[str]:
+    """Return what a person reads about what is wrong with a plugin."""
+    return [str(problem) for problem in host.plugin(plugin).problems]
+
+
+# --- one override ------------------------------------------------------------------------------------
+
+
+async def test_everybody_gets_the_override_and_it_reaches_what_it_replaces(project: Path, write_plugin: Any) -> None:
+    async with host_with(project, write_plugin("upper")) as host:
+        workflows = host.services.get(WORKFLOW_MANAGER)
+        assert await names(workflows) == ["Tale +upper"]
+        assert (await workflows.get("tale")).workflow.name == "Tale"
+
+
+async def test_the_stack_says_who_provides_the_service_by_which_permission(project: Path, write_plugin: Any) -> None:
+    async with host_with(project, write_plugin("upper")) as host:
+        base, top = await host.services.get(PLUGINS).service_stack("workflowManager")
+        assert (base.plugin, base.override, base.permission) == (BASE, False, None)
+        assert (top.plugin, top.override, top.permission) == ("upper", True, "services.override:workflowManager")
+        assert top.handler == "tavern_plugins.upper:Signed"
+
+
+async def test_an_override_acts_on_the_original_without_a_permission_of_its_own(
+    project: Path, write_plugin: Any
+) -> None:
+    async with host_with(project, write_plugin("upper")) as host:
+        await host.services.get(WORKFLOW_MANAGER).save("second", Workflow(name="Second"), call=host.call())
+        assert (project / "workflows" / "second.json").is_file()
+
+
+async def test_a_plugins_own_view_still_needs_the_permission_to_act(project: Path, write_plugin: Any) -> None:
+    async with host_with(project, write_plugin("upper")):
+        with pytest.raises(PermissionDenied, match=r"upper may not call workflowManager\.save: .*workflowManager:save"):
+            await kept("upper")["own view"].save("second", Workflow(name="Second"))
+
+
+async def test_a_view_that_was_handed_out_before_serves_the_override_that_comes(
+    project: Path, write_plugin: Any
+) -> None:
+    async with host_with(project, write_plugin("upper"), trusted=False) as host:
+        workflows = host.services.get(WORKFLOW_MANAGER)
+        assert await names(workflows) == ["Tale"]
+        await host.grant("upper")
+        assert await names(workflows) == ["Tale +upper"]
+
+
+async def test_two_hosts_in_one_process_do_not_share_overrides(
+    project: Path, tmp_path: Path, write_plugin: Any
+) -> None:
+    async with host_with(project, write_plugin("upper")) as with_it, Host(project) as without_it:
+        assert await names(with_it.services.get(WORKFLOW_MANAGER)) == ["Tale +upper"]
+        assert await names(without_it.services.get(WORKFLOW_MANAGER)) == ["Tale"]
+
+
+# --- what goes ---------------------------------------------------------------------------------------
+
+
+async def test_revoking_takes_an_override_off_at_once(project: Path, write_plugin: Any) -> None:
+    async with host_with(project, write_plugin("upper"), trusted=False) as host:
+        await host.grant("upper")
+        list_workflows = host.services.get(WORKFLOW_MANAGER).list_workflows
+        assert [w.name for w in await list_workflows()] == ["Tale +upper"]
+        await host.revoke("upper")
+        assert [w.name for w in await list_workflows()] == ["Tale"]
+        assert await stack(host) == [BASE]
+        assert host.plugin("upper").state is PluginState.NEEDS_REVIEW
+
+
+async def test_a_revoked_override_reaches_nothing_through_what_it_kept(project: Path, write_plugin: Any) -> None:
+    async with host_with(project, write_plugin("upper"), trusted=False) as host:
+        await host.grant("upper")
+        views = dict(kept("upper"))
+        taken_out = [views["original"].get, views["own view"].get]
+        await host.revoke("upper")
+        for get in [views["original"].get, views["own view"].get, *taken_out]:
+            with pytest.raises(PermissionDenied, match=r"upper may not call workflowManager\.get"):
+                await get("tale")
+
+
+async def test_an_override_comes_back_when_it_is_granted_again(project: Path, write_plugin: Any) -> None:
+    async with host_with(project, write_plugin("upper"), trusted=False) as host:
+        for _ in range(2):
+            await host.grant("upper")
+            assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale +upper"]
+            await host.revoke("upper")
+
+
+async def test_a_stopped_host_closes_an_override_and_leaves_the_file_as_saved(project: Path, write_plugin: Any) -> None:
+    code = WHOLE.replace(
+        "    async def parse",
+        "    async def close(self):\n        CLOSED.append(self.plugin)\n\n    async def parse",
+        1,
+    ).replace("KEPT = {}", "KEPT = {}\nCLOSED = []")
+    async with host_with(project, write_plugin("upper", code)):
+        closed: list[str] = sys.modules["tavern_plugins.upper"].CLOSED
+        assert closed == []
+    assert closed == ["upper"]
+
+
+# --- several -----------------------------------------------------------------------------------------
+
+
+async def test_of_two_unordered_overrides_neither_is_used(project: Path, write_plugin: Any) -> None:
+    async with host_with(project, write_plugin("upper"), write_plugin("lower")) as host:
+        assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale"]
+        assert await stack(host) == [BASE]
+
+
+async def test_both_of_two_unordered_overrides_say_so_and_how_to_mend_it(project: Path, write_plugin: Any) -> None:
+    async with host_with(project, write_plugin("upper"), write_plugin("lower")) as host:
+        for plugin in ("upper", "lower"):
+            assert messages(host, plugin) == [
+                "lower and upper both override workflowManager; neither is used "
+                "(put them in order in host.yaml: overrides: {workflowManager: [below, above]})"
+            ]
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "name"),
+    [("lower", "upper", "Tale +lower +upper"), ("upper", "lower", "Tale +upper +lower")],
+)
+async def test_the_operators_order_decides_which_is_on_top(
+    project: Path, operator_folders: Path, write_plugin: Any, below: str, above: str, name: str
+) -> None:
+    order(operator_folders, below, above)
+    async with host_with(project, write_plugin("upper"), write_plugin("lower")) as host:
+        assert await stack(host) == [BASE, below, above]
+        assert await names(host.services.get(WORKFLOW_MANAGER)) == [name]
+        assert messages(host, below) == messages(host, above) == []
+
+
+async def test_an_order_that_names_one_of_two_settles_nothing(
+    project: Path, operator_folders: Path, write_plugin: Any
+) -> None:
+    order(operator_folders, "upper")
+    async with host_with(project, write_plugin("upper"), write_plugin("lower")) as host:
+        assert await stack(host) == [BASE]
+
+
+async def test_when_the_lower_one_goes_the_upper_one_stands_on_the_base(
+    project: Path, operator_folders: Path, write_plugin: Any
+) -> None:
+    order(operator_folders, "lower", "upper")
+    async with host_with(project, write_plugin("upper"), write_plugin("lower"), trusted=False) as host:
+        await host.grant("upper")
+        await host.grant("lower")
+        assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale +lower +upper"]
+        await host.revoke("lower")
+        assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale +upper"]
+
+
+async def test_when_one_of_two_rivals_goes_the_other_is_used_and_the_complaint_is_gone(
+    project: Path, write_plugin: Any
+) -> None:
+    async with host_with(project, write_plugin("upper"), write_plugin("lower"), trusted=False) as host:
+        await host.grant("upper")
+        await host.grant("lower")
+        assert await stack(host) == [BASE]
+        await host.revoke("lower")
+        assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale +upper"]
+        assert messages(host, "upper") == []
+
+
+# --- what is refused ---------------------------------------------------------------------------------
+
+
+async def test_an_override_that_does_not_fit_the_interface_is_refused_with_everything_that_is_wrong(
+    project: Path, write_plugin: Any
+) -> None:
+    code = """\
+from tavern_host import WORKFLOW_MANAGER, hookimpl, service_info
+
+class Broken:
+    def __init__(self, context, original):
+        pass
+
+    def list_workflows(self):
+        return []
+
+    async def get(self):
+        pass
+
+    async def parse(self, document, encoding):
+        pass
+
+    async def save(self, workflow_id, *, call=None):
+        pass
+
+@hookimpl
+def tavern_override_services():
+    return [service_info(WORKFLOW_MANAGER, Broken)]
+"""
+    async with host_with(project, write_plugin("broken", code)) as host:
+        assert host.plugin("broken").state is PluginState.FAILED
+        assert messages(host, "broken") == [
+            "Broken.list_workflows must be an async def",
+            "Broken.get must take the parameters workflow_id",
+            "Broken.parse must do without the parameters encoding, which a caller may leave out",
+            "Broken lacks the method check of workflowManager",
+            "Broken.save must take the parameters workflow, expected_revision",
+        ]
+        assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale"]
+
+
+async def test_an_override_of_another_service_than_the_declared_one_is_refused(
+    project: Path, write_plugin: Any
+) -> None:
+    manifest = MANIFEST.replace("workflowManager", "nodeManager")
+    async with host_with(project, write_plugin("sly", manifest=manifest)) as host:
+        assert host.plugin("sly").state is PluginState.FAILED
+        assert messages(host, "sly") == [
+            "the override of workflowManager is not declared (add it to permissions.services.override in plugin.yaml)"
+        ]
+        assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale"]
+
+
+async def test_an_override_whose_constructor_fails_costs_nobody_else_anything(project: Path, write_plugin: Any) -> None:
+    code = WHOLE.replace("self.plugin = context.plugin", "raise RuntimeError('no luck today')")
+    folder = write_plugin("unlucky", code)
+    async with host_with(project, folder) as host:
+        assert host.plugin("unlucky").state is PluginState.FAILED
+        (problem,) = host.plugin("unlucky").problems
+        assert "no luck today" in problem.message
+        assert problem.file == str(folder / "__init__.py")
+        assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale"]
+
+
+async def test_an_override_that_nobody_granted_is_not_imported(project: Path, write_plugin: Any) -> None:
+    async with host_with(project, write_plugin("upper"), trusted=False) as host:
+        assert "tavern_plugins.upper" not in sys.modules
+        assert host.plugin("upper").state is PluginState.NEEDS_REVIEW
+        asked = {p.name: (p.level, p.granted) for p in host.plugin("upper").permissions}
+        assert asked["services.override:workflowManager"] == ("override", False)
