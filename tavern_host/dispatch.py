@@ -7,9 +7,9 @@ itself in pluggy's order (last registered first). Policies: collect, first, filt
 from __future__ import annotations
 
 import asyncio
+import inspect
 import types
-from collections.abc import Callable, Coroutine, Generator, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any, TypeVar
 
 import pluggy
@@ -33,14 +33,52 @@ _ON_THREAD = frozenset({"collect"})
 """Policies whose `def` implementations run on a thread: declarations and lifecycle, never hot paths."""
 
 
-@dataclass(frozen=True)
 class Implementation:
-    """One hook implementation, ready to be called."""
+    """One hook implementation, ready to be called: which arguments it takes is settled once.
 
-    info: HookImplInfo
-    function: Callable[..., Any]
-    context: PluginContext
-    runtime: PluginRuntime
+    `invoke(arguments)` calls it with those of the arguments that it has a parameter for; the result may
+    be a coroutine.
+    """
+
+    __slots__ = ("context", "function", "info", "invoke", "runtime")
+
+    def __init__(
+        self, info: HookImplInfo, function: Callable[..., Any], context: PluginContext, runtime: PluginRuntime
+    ) -> None:
+        self.info = info
+        self.function = function
+        self.context = context
+        self.runtime = runtime
+        self.invoke = _invoker(function, info.arguments, context)
+
+
+Invoke = Callable[[Mapping[str, Any]], Any]
+
+
+def _invoker(function: Callable[..., Any], names: list[str], context: PluginContext) -> Invoke:
+    """Return a call of `function` with named arguments; the usual small numbers of them without a loop."""
+    taken = tuple(name for name in names if name != "context")
+    fixed = {"context": context} if "context" in names else {}
+    if (
+        fixed
+        or len(taken) > 2
+        or any(p.kind is p.KEYWORD_ONLY for p in inspect.signature(function).parameters.values())
+    ):
+        return lambda arguments: function(**{name: arguments[name] for name in taken}, **fixed)
+    if not taken:
+        return lambda arguments: function()
+    if len(taken) == 1:
+        (only,) = taken
+        return lambda arguments: function(arguments[only])
+    first, second = taken
+    return lambda arguments: function(arguments[first], arguments[second])
+
+
+class _Registered:
+    """What pluggy is given for a plugin: the admitted functions as attributes, equal to nothing but itself."""
+
+    def __init__(self, functions: dict[str, Callable[..., Any]]) -> None:
+        vars(self).update(functions)
 
 
 class Answer:
@@ -83,13 +121,14 @@ class Dispatcher:
         """Take over the implementations of these plugins, in registration order."""
         manager = pluggy.PluginManager("tavern")
         manager.add_hookspecs(hookspecs)
-        known: dict[tuple[str, str], Implementation] = {}
+        known: dict[tuple[str, int], Implementation] = {}
         for plugin, implementations in plugins:
-            manager.register(types.SimpleNamespace(**{i.info.function: i.function for i in implementations}), plugin)
-            known.update({(plugin, i.info.hook): i for i in implementations})
+            manager.register(_Registered({i.info.function: i.function for i in implementations}), plugin)
+            known.update({(plugin, id(i.function)): i for i in implementations})
         self._prepared = {}
         for name in hooks():
-            called = [known[impl.plugin_name, name] for impl in reversed(getattr(manager.hook, name).get_hookimpls())]
+            hookimpls = reversed(getattr(manager.hook, name).get_hookimpls())
+            called = [known[impl.plugin_name, id(impl.function)] for impl in hookimpls]
             if called:
                 self._prepared[name] = tuple(called)
         self.revision += 1
@@ -112,21 +151,29 @@ class Dispatcher:
                 self._report(implementation.info.plugin, hook, error)
                 continue
             if value is not None:
-                answers.append(
-                    Answer(implementation.info.plugin, value, implementation.runtime, implementation.context)
-                )
+                answers.append(_answer(implementation, value))
         return answers
 
     async def first(self, hook: str, arguments: dict[str, Any]) -> Answer | None:
         """Return the first answer other than None; a failure is reported and the next one is asked."""
-        for implementation in self.implementations(hook):
+        for implementation in self._prepared.get(hook, ()):
             try:
-                value = await self.call_one(implementation, arguments)
+                value = implementation.invoke(arguments)
+                if type(value) is types.CoroutineType:
+                    try:
+                        suspended_on = value.send(None)
+                    except StopIteration as finished:
+                        value = finished.value
+                    else:
+                        value = await _go_on(value, suspended_on, DEADLINE, implementation.info)
             except Exception as error:
                 self._report(implementation.info.plugin, hook, error)
                 continue
+            except (SystemExit, KeyboardInterrupt) as error:
+                self._report(implementation.info.plugin, hook, _ended(implementation.info, error))
+                continue
             if value is not None:
-                return Answer(implementation.info.plugin, value, implementation.runtime, implementation.context)
+                return _answer(implementation, value)
         return None
 
     async def filter(self, hook: str, value: T, arguments: dict[str, Any]) -> T:
@@ -164,28 +211,40 @@ class Dispatcher:
         Async ones, and declarations on their thread, have `deadline` seconds.
         """
         info = implementation.info
-        given = {n: implementation.context if n == "context" else arguments[n] for n in info.arguments}
-        if not info.is_async and _spec(info.hook).policy in _ON_THREAD:
-            what = f"{info.hook} of {info.plugin}"
-            return await run_in_thread(lambda: implementation.function(**given), deadline=deadline, what=what)
-        result = implementation.function(**given)
-        if not isinstance(result, Coroutine):
-            return result
-        return await _with_deadline(result, deadline, f"{info.hook} of {info.plugin}")
+        try:
+            if not info.is_async and _spec(info.hook).policy in _ON_THREAD:
+                what = f"{info.hook} of {info.plugin}"
+                value = await run_in_thread(lambda: implementation.invoke(arguments), deadline=deadline, what=what)
+            else:
+                value = implementation.invoke(arguments)
+            if not isinstance(value, Coroutine):
+                return value
+            try:
+                suspended_on = value.send(None)
+            except StopIteration as finished:
+                return finished.value
+            return await _go_on(value, suspended_on, deadline, info)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise _ended(info, error) from error
 
 
-async def _with_deadline(coroutine: Coroutine[Any, Any, Any], deadline: float, what: str) -> Any:
-    """Run a coroutine in this task; a timer is armed only if it suspends."""
-    try:
-        suspended_on = coroutine.send(None)
-    except StopIteration as finished:
-        return finished.value
+def _answer(implementation: Implementation, value: Any) -> Answer:
+    return Answer(implementation.info.plugin, value, implementation.runtime, implementation.context)
+
+
+def _ended(info: HookImplInfo, error: BaseException) -> PluginFailure:
+    return PluginFailure(f"{info.hook} of {info.plugin} tried to end the program ({describe(error)})")
+
+
+async def _go_on(coroutine: Coroutine[Any, Any, Any], suspended_on: Any, deadline: float, info: HookImplInfo) -> Any:
+    """Run a coroutine that was stepped once and suspended to its end: in this task, under a timer."""
     timer = asyncio.timeout(deadline)
     try:
         async with timer:
             return await _resume(coroutine, suspended_on)
     except TimeoutError:
         if timer.expired():
+            what = f"{info.hook} of {info.plugin}"
             raise DeadlineExceeded(f"{what} did not end within {deadline:g} s") from None
         raise
 

@@ -6,6 +6,7 @@ async with Host(project="my-project") as host:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -86,10 +87,11 @@ class Host:
             operator=dict(operator.settings),
             environment={**environment_settings(), **(settings or {})},
         )
+        self._grants = GrantStore(folders.project_state(self.project) / "grants.json")
         self._manager = Manager(
             project=self.project,
             operator=operator,
-            grants=GrantStore(folders.project_state(self.project) / "grants.json"),
+            grants=self._grants,
             settings=self._settings,
             embedded=plugins,
             dev=dev,
@@ -134,6 +136,15 @@ class Host:
         """Take a plugin's grant back; what it registered is gone when this returns."""
         await self._manager.revoke(name)
         return self.plugin(name)
+
+    async def watch_grants(self, *, every: float = 0.5) -> None:
+        """Follow what other processes of the operator grant and take back, until cancelled."""
+        seen = self._grants.changed()
+        while True:
+            await asyncio.sleep(every)
+            if (changed := self._grants.changed()) != seen:
+                seen = changed
+                await self._manager.follow_grants()
 
     def call(self) -> CallContext:
         """Return the context of a call that the operator makes."""

@@ -31,16 +31,21 @@ async def _serve(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
 
 
 async def _init(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    root = _new_project(Path(arguments["folder"]))
+    root = _new_project(arguments["folder"])
     yield CommandOutput(kind="text", text=f"Made a project in {root}")
     yield CommandOutput(kind="result", data={"project": str(root)})
 
 
-def _new_project(folder: Path) -> Path:
-    root = folder.absolute()
+def _new_project(folder: str) -> Path:
+    if not folder:
+        raise InvalidInput("the folder's name is empty; for the current folder write `tavern init .`")
+    root = Path(folder).absolute()
     if (root / PROJECT_FILE).exists():
         raise InvalidInput(f"{root} is a project already")
-    make_project(root)
+    try:
+        make_project(root)
+    except OSError as error:
+        raise InvalidInput(f"no project can be made in {root}: {error.strerror}") from None
     return root
 
 
@@ -49,14 +54,15 @@ async def _list(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
     rows = [[p.name, p.version, p.state.value, p.source, _reason(p)] for p in plugins]
     yield CommandOutput(kind="table", columns=["name", "version", "state", "source", "what to know"], rows=rows)
     yield CommandOutput(kind="result", data=[p.to_json() for p in plugins])
+    bad = [p.name for p in plugins if p.state not in (PluginState.DISCOVERED, PluginState.DISABLED) or p.problems]
+    if arguments["strict"] and bad:
+        yield CommandOutput(kind="failure", text=f"not in order: {', '.join(bad)}", exit_code=1)
 
 
 async def _show(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     host = _linked(make_host)
     plugin = host.plugin(arguments["name"])
-    yield CommandOutput(
-        kind="text", text=f"{plugin.display_name} ({plugin.name} {plugin.version}) — {plugin.state.value}"
-    )
+    yield CommandOutput(kind="text", text=f"{plugin.display_name} ({' '.join(_named(plugin))}) — {plugin.state.value}")
     for line in [plugin.description, f"from {plugin.source}", *(str(p) for p in plugin.problems)]:
         if line:
             yield CommandOutput(kind="text", text=f"  {line}")
@@ -76,7 +82,11 @@ async def _grant(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
 async def _revoke(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     host = _linked(make_host)
     plugin = await host.revoke(arguments["name"])
-    yield CommandOutput(kind="text", text=f"The grant of {plugin.name} is taken back; it is {plugin.state.value}.")
+    if plugin.state is PluginState.DISCOVERED:
+        text = f"{plugin.name} needs no grant: {_why_no_grant(plugin)}. To keep it out, disable it in host.yaml."
+    else:
+        text = f"The grant of {plugin.name} is taken back; it is {plugin.state.value}."
+    yield CommandOutput(kind="text", text=text)
     yield CommandOutput(kind="result", data=plugin.to_json())
 
 
@@ -119,6 +129,16 @@ def _linked(make_host: MakeHost) -> Host:
     host = make_host()
     host.link()
     return host
+
+
+def _why_no_grant(plugin: PluginInfo) -> str:
+    if plugin.first_party:
+        return "it is first-party"
+    return "it only adds things" if all(p.level == "add" for p in plugin.permissions) else "host.yaml trusts it"
+
+
+def _named(plugin: PluginInfo) -> list[str]:
+    return [part for part in (plugin.name, plugin.version) if part]
 
 
 def _review(plugin: PluginInfo) -> CommandOutput:

@@ -25,7 +25,7 @@ from tavern_host.facilities import log_failure, make_context
 from tavern_host.ledger import Ledger
 from tavern_host.loaded import LoadedPlugin
 from tavern_host.ordering import dependency_problems, load_order
-from tavern_host.permissions import GrantStore, asked, decide
+from tavern_host.permissions import Grant, GrantStore, asked, decide
 from tavern_host.projects import OperatorFile
 from tavern_host.routes import Registered, Registrations
 from tavern_host.runtime import InProcessRuntime
@@ -85,11 +85,12 @@ class Manager:
             else:
                 named[record.name] = record
         self.records = {record.name: record for record in load_order(list(named.values()))}
+        grants = self._grants.read()
         for record in self.records.values():
-            self._decide(record)
+            self._decide(record, grants.get(record.name))
         self._check_dependencies()
 
-    def _decide(self, record: Record) -> None:
+    def _decide(self, record: Record, grant: Grant | None) -> None:
         """Set a record's permissions and, where it may not be loaded, its state and why."""
         manifest = record.manifest
         if manifest is None or record.state is PluginState.INVALID:
@@ -101,8 +102,8 @@ class Manager:
             if not (record.first_party and namespace == "core"):
                 hint = f"leave it out; it is {manifest.name!r} then"
                 problems.append(Problem(message=f"nodes.namespace: {namespace!r} is not the plugin's own", hint=hint))
-        trusted = record.first_party or record.is_dev or record.name in self._trusted
-        record.permissions = decide(wanted, self._grants.read().get(record.name), record.source, trusted=trusted)
+        trusted = self._is_trusted(record)
+        record.permissions = decide(wanted, grant, record.source, trusted=trusted)
         if problems:
             record.refuse(PluginState.INVALID, *problems)
         elif Version(__version__) not in SpecifierSet(manifest.api_version):
@@ -299,11 +300,24 @@ class Manager:
         self._grants.revoke(name)
         await self._review_again(record)
 
+    async def follow_grants(self) -> None:
+        """Take over what was granted or taken back in the grants file by somebody else, such as
+        `tavern plugins revoke` beside a running `tavern serve`."""
+        grants = self._grants.read()
+        for record in list(self.records.values()):
+            before = [p.granted for p in record.permissions]
+            now = decide(record.permissions, grants.get(record.name), record.source, trusted=self._is_trusted(record))
+            if before != [p.granted for p in now]:
+                await self._review_again(record)
+
+    def _is_trusted(self, record: Record) -> bool:
+        return record.first_party or record.is_dev or record.name in self._trusted
+
     async def _review_again(self, record: Record) -> None:
         if self._running:
             await self._unload(record)
         record.state, record.problems = PluginState.DISCOVERED, []
-        self._decide(record)
+        self._decide(record, self._grants.read().get(record.name))
         self._check_dependencies()
         if not self._running:
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from tavern_host.authoring import NodeCode
 from tavern_host.context import NodeContext, PluginContext
 from tavern_host.contracts.errors import PluginFailure
 from tavern_host.contracts.nodes import NodeCall, NodeInstance
+from tavern_host.threads import run_in_thread
 
 
 class InProcessNodeRunner:
@@ -83,7 +83,7 @@ class _SlotInstance:
 
 async def _call(code: NodeCode, target: Any, *args: Any, **kwargs: Any) -> Any:
     if code.blocking:
-        return await asyncio.to_thread(target, *args, **kwargs)
+        return await run_in_thread(lambda: target(*args, **kwargs), what=f"node {code.definition.type}")
     result = target(*args, **kwargs)
     return await result if inspect.isawaitable(result) else result
 

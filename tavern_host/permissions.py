@@ -128,6 +128,13 @@ class GrantStore:
             hint = "remove the file and grant again with `tavern plugins grant`"
             raise InvalidFile(self._path, [Problem(message=message, hint=hint, file=str(self._path))]) from None
 
+    def changed(self) -> float:
+        """Return when the file was last written, 0.0 where there is none."""
+        try:
+            return self._path.stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
     def grant(self, plugin: str, source: str, permissions: list[PermissionInfo]) -> None:
         """Record that exactly these permissions were granted to this plugin from this source."""
         names = sorted(p.name for p in permissions)

@@ -11,7 +11,7 @@ import copy
 import inspect
 import types
 import typing
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NoReturn
 
@@ -66,39 +66,45 @@ class ViewHandle:
 
 
 def _make(interface: type[ServiceInterface], name: str, complete: Complete | None) -> Callable[..., Any]:
+    """Return a view's function for one method, with the method's own signature written out.
+
+    A result that cannot be changed is handed through without an `await` of the view's own; what could be
+    changed is awaited and copied.
+    """
     declared = getattr(interface, name)
-    duplicate = _duplicator(interface, name)
-    is_async = inspect.iscoroutinefunction(declared)
-    function = _make_async(complete, duplicate) if is_async else _make_stream(complete)
+    copied = _duplicator(interface, name) if inspect.iscoroutinefunction(declared) else None
+    namespace: dict[str, Any] = {"_complete": complete, "_copied": copied}
+    exec(_source(interface, name, copied is not None, complete is not None, namespace), namespace)
+    function: Callable[..., Any] = namespace["_make"](_unbound)
     function.__name__ = name
     function.__qualname__ = f"{interface.__name__}View.{name}"
     function.__doc__ = declared.__doc__
-    signature = inspect.signature(declared)
-    function.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # type: ignore[attr-defined]
     return function
 
 
-def _make_async(complete: Complete | None, duplicate: Callable[[Any], Any] | None) -> Callable[..., Any]:
-    target: Callable[..., Any] = _unbound
+def _source(
+    interface: type[ServiceInterface], name: str, is_copied: bool, is_acting: bool, namespace: dict[str, Any]
+) -> str:
+    """Write the function; defaults go into `namespace` by name, since not every value can be written out.
 
-    async def method(*args: Any, **kwargs: Any) -> Any:
-        if complete is not None:
-            kwargs["call"] = complete(kwargs.get("call"))
-        result = await target(*args, **kwargs)
-        return result if duplicate is None else duplicate(result)
-
-    return method
-
-
-def _make_stream(complete: Complete | None) -> Callable[..., Any]:
-    target: Callable[..., Any] = _unbound
-
-    def method(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        if complete is not None:
-            kwargs["call"] = complete(kwargs.get("call"))
-        return target(*args, **kwargs)  # type: ignore[no-any-return]
-
-    return method
+    Names of our own begin with `_`, which no parameter of an interface does.
+    """
+    declared, passed, starred = [], [], False
+    for parameter in list(inspect.signature(getattr(interface, name)).parameters.values())[1:]:
+        keyword_only = parameter.kind is parameter.KEYWORD_ONLY
+        if keyword_only and not starred:
+            declared.append("*")
+            starred = True
+        default = ""
+        if parameter.default is not parameter.empty:
+            namespace[f"_default_{parameter.name}"] = parameter.default
+            default = f"=_default_{parameter.name}"
+        declared.append(f"{parameter.name}{default}")
+        value = f"_complete({parameter.name})" if is_acting and parameter.name == "call" else parameter.name
+        passed.append(f"{parameter.name}={value}" if keyword_only else value)
+    call = f"_target({', '.join(passed)})"
+    kind, result = ("async def", f"_copied(await {call})") if is_copied else ("def", call)
+    return f"def _make(_target):\n    {kind} _method({', '.join(declared)}):\n        return {result}\n    return _method\n"
 
 
 def _unbound(*args: Any, **kwargs: Any) -> Any:
@@ -107,7 +113,7 @@ def _unbound(*args: Any, **kwargs: Any) -> Any:
 
 def _target_cell(function: Callable[..., Any]) -> types.CellType:
     cells = function.__closure__ or ()
-    return cells[function.__code__.co_freevars.index("target")]
+    return cells[function.__code__.co_freevars.index("_target")]
 
 
 def _refusal(error: Callable[[str], TavernError], name: str) -> Callable[..., Any]:

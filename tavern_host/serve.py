@@ -20,7 +20,7 @@ ADDRESS = "127.0.0.1"
 async def serve(host: Host, *, port: int) -> AsyncIterator[CommandOutput]:
     """Serve a started host until a signal comes. `port` 0 takes any free one.
 
-    The token is `TAVERN_TOKEN`, else a fresh one. Raises `InvalidInput` where the port is taken.
+    The token is `TAVERN_TOKEN`, else a fresh one. Raises `InvalidInput` where the port cannot be used.
     """
     from aiohttp import web
 
@@ -34,6 +34,7 @@ async def serve(host: Host, *, port: int) -> AsyncIterator[CommandOutput]:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
+    watch = asyncio.create_task(host.watch_grants(), name="follow grants")
     try:
         await runner.setup()
         await web.SockSite(runner, listener).start()
@@ -45,6 +46,7 @@ async def serve(host: Host, *, port: int) -> AsyncIterator[CommandOutput]:
         await stopped.wait()
         yield CommandOutput(kind="progress", text="Stopping …")
     finally:
+        watch.cancel()
         await host.events.close()
         await runner.cleanup()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -52,6 +54,8 @@ async def serve(host: Host, *, port: int) -> AsyncIterator[CommandOutput]:
 
 
 def _listen(port: int) -> socket.socket:
+    if not 0 <= port <= 65535:
+        raise InvalidInput(f"--port {port}: a port is a number from 0 to 65535; 0 takes any free one")
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -43,6 +43,7 @@ _STATUS = {
     "service_unavailable": 503,
     "deadline_exceeded": 504,
 }
+_CODES = {400: "invalid_input", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -75,7 +76,7 @@ class Gate:
 
     def knows(self, token: str) -> bool:
         """Return whether a token is the right one."""
-        return hmac.compare_digest(token.encode(), self._token)
+        return hmac.compare_digest(token.encode(errors="replace"), self._token)
 
     def token_of(self, request: web.Request) -> str:
         """Return the token that a request carries: header, query or cookie."""
@@ -90,15 +91,34 @@ def make_app(host: Host, *, token: str, port: int) -> web.Application:
     app = web.Application(middlewares=[_errors, _guard], client_max_size=MAX_BODY)
     app[_HOST] = host
     app[_GATE] = Gate(token, port)
-    app.router.add_get("/ws", _socket)
-    app.router.add_get("/api/plugins", _list_plugins)
-    app.router.add_get("/api/plugins/{name}", _show_plugin)
-    app.router.add_post("/api/plugins/{name}/grant", _grant_plugin)
-    app.router.add_post("/api/plugins/{name}/revoke", _revoke_plugin)
-    app.router.add_get("/plugins/{name}/{path:.+}", _plugin_file)
+    for method, path, handler in (
+        ("GET", "/ws", _socket),
+        ("GET", "/api/plugins", _list_plugins),
+        ("GET", "/api/plugins/{name}", _show_plugin),
+        ("POST", "/api/plugins/{name}/grant", _grant_plugin),
+        ("POST", "/api/plugins/{name}/revoke", _revoke_plugin),
+        ("GET", "/plugins/{name}/{path:.+}", _plugin_file),
+    ):
+        resource = app.router.add_resource(path)
+        resource.add_route(method, handler)
+        if method == "GET" and handler is not _socket:
+            resource.add_route("HEAD", handler)
+        resource.add_route("*", _refuse_other_methods(method))
     app.router.add_route("*", "/{path:.*}", _plugin_route)
     app.on_response_prepare.append(_add_headers)
     return app
+
+
+def _refuse_other_methods(method: str) -> Handler:
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        raise _wrong_method(request, [method])
+
+    return refuse
+
+
+def _wrong_method(request: web.Request, allowed: list[str]) -> web.HTTPMethodNotAllowed:
+    text = f"{request.path} takes {', '.join(allowed)}, not {request.method}"
+    return web.HTTPMethodNotAllowed(request.method, allowed, text=text)
 
 
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
@@ -114,7 +134,10 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        return _error(error.status, "http", error.text or error.reason)
+        response = _error(error.status, _CODES.get(error.status, "http"), error.text or error.reason)
+        if "Allow" in error.headers:
+            response.headers["Allow"] = error.headers["Allow"]
+        return response
     except TavernError as error:
         return _error(_STATUS.get(error.info.code, 500), error.info.code, error.message, error.info.details)
     except Exception as error:
@@ -130,8 +153,8 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if refused is not None:
         return _error(refused[0], "unauthorized" if refused[0] == 401 else "forbidden", refused[1])
     if request.method == "GET" and "token" in request.query and "text/html" in request.headers.get("Accept", ""):
-        clean = request.rel_url.without_query_params("token")
-        response = web.HTTPFound(clean)
+        clean = str(request.rel_url.without_query_params("token"))
+        response = web.HTTPFound("/" + clean.lstrip("/"))  # "//name" would be another server
         response.set_cookie(gate.cookie, request.query["token"], httponly=True, samesite="Strict")
         raise response
     return await handler(request)
@@ -165,14 +188,18 @@ async def _revoke_plugin(request: web.Request) -> web.Response:
 
 async def _plugin_file(request: web.Request) -> web.StreamResponse:
     """Serve a file of a loaded plugin's front end; nothing outside of that folder, nothing hidden."""
-    name, path = request.match_info["name"], unquote(request.match_info["path"])
+    name, path = request.match_info["name"], request.match_info["path"]
     folder = request.app[_HOST].frontend_folder(name)
     missing = web.HTTPNotFound(text=f"the plugin {name!r} serves no file {path!r}")
     if folder is None or "\0" in path or any(part.startswith(".") for part in path.split("/")):
         raise missing
-    root = folder.resolve()
-    file = (root / path).resolve()
-    if not file.is_relative_to(root) or not file.is_file():
+    try:
+        root = folder.resolve()
+        file = (root / path).resolve()
+        found = file.is_relative_to(root) and file.is_file()
+    except (OSError, RuntimeError, UnicodeError):  # too long a name, links in a circle, no text
+        found = False
+    if not found:
         raise missing
     return web.FileResponse(file)
 
@@ -180,10 +207,11 @@ async def _plugin_file(request: web.Request) -> web.StreamResponse:
 async def _plugin_route(request: web.Request) -> web.StreamResponse:
     """Hand a request to the plugin that registered its route."""
     host = request.app[_HOST]
-    registered, parameters, allowed = host.registrations.find(request.method, request.path)
+    # An encoded slash belongs to the parameter that it stands in.
+    registered, parameters, allowed = host.registrations.find(request.method, request.rel_url.path_safe)
     if registered is None:
         if allowed:
-            raise web.HTTPMethodNotAllowed(request.method, allowed, text=f"{request.path} takes {', '.join(allowed)}")
+            raise _wrong_method(request, allowed)
         raise web.HTTPNotFound(text=f"there is nothing at {request.path}")
     response = await registered.call(
         HttpRequest(
@@ -215,14 +243,13 @@ async def _plugin_route(request: web.Request) -> web.StreamResponse:
 async def _socket(request: web.Request) -> web.WebSocketResponse:
     """Speak the platform's wire: `{"type", "payload", "seq"}`; `?since=SEQ` replays what was missed."""
     host = request.app[_HOST]
-    since = request.query.get("since")
-    if since is not None and not since.isdigit():
-        raise web.HTTPBadRequest(text="since must be the `seq` of the last message received, a whole number")
+    since = _since(request, host.events.last_seq)
     socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_BODY)
-    await socket.prepare(request)
-    subscription = host.events.subscribe(since=int(since) if since is not None else None)
-    forward = asyncio.create_task(_forward(socket, subscription), name="forward events")
+    subscription = host.events.subscribe(since=since)  # before the client knows that it is connected
+    forward: asyncio.Task[None] | None = None
     try:
+        await socket.prepare(request)
+        forward = asyncio.create_task(_forward(socket, subscription), name="forward events")
         async for message in socket:
             if message.type is WSMsgType.TEXT:
                 await _answer(host, socket, message.data)
@@ -230,9 +257,20 @@ async def _socket(request: web.Request) -> web.WebSocketResponse:
                 await _send(socket, _error_reply("messages are JSON text, not binary"))
     finally:
         await subscription.close()
-        forward.cancel()
-        await asyncio.wait([forward])
+        if forward is not None:
+            forward.cancel()
+            await asyncio.wait([forward])
     return socket
+
+
+def _since(request: web.Request, last_seq: int) -> int | None:
+    """Return after which event a client wants to begin; one from before a restart of the host wants all."""
+    text = request.query.get("since")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise web.HTTPBadRequest(text="since must be the `seq` of the last message received, a whole number")
+    return int(text) if int(text) <= last_seq else 0
 
 
 async def _forward(socket: web.WebSocketResponse, events: AsyncIterator[Event | Gap]) -> None:
@@ -240,7 +278,7 @@ async def _forward(socket: web.WebSocketResponse, events: AsyncIterator[Event | 
         if isinstance(event, Gap):
             await _send(socket, {"type": "GAP", "payload": event.to_json()})
         else:
-            await _send(socket, {"type": event.type, "payload": event.payload, "seq": event.seq})
+            await _send(socket, {"type": event.type, "payload": event.payload, "seq": event.seq}, event.plugin)
     await socket.close(code=1001, message=b"the host stops")
 
 
@@ -253,7 +291,7 @@ async def _answer(host: Host, socket: web.WebSocketResponse, text: str) -> None:
             known = ", ".join(sorted(host.registrations.messages)) or "none"
             await _send(socket, _error_reply(f"unknown message type {message['type']!r}; known are {known}"))
             return
-        asked = SocketMessage(type=message["type"], payload=message.get("payload") or {}, call=host.call())
+        asked = SocketMessage(type=message["type"], payload=message["payload"], call=host.call())
         for reply in await registered.call(asked):
             await _send(socket, SocketReply.to_json(reply))
     except TavernError as error:
@@ -272,19 +310,36 @@ def _parse(text: str) -> dict[str, Any]:
         raise InvalidInput(f"the message is not JSON: {error}") from None
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise InvalidInput('a message is {"type": "…", "payload": {…}}')
-    if not isinstance(message.get("payload") or {}, dict):
+    payload = message.get("payload")
+    if not isinstance(payload, dict | None):
         raise InvalidInput("the payload of a message is an object")
-    return message
+    return {**message, "payload": payload or {}}
 
 
 def _error_reply(message: str, details: Any = None) -> dict[str, Any]:
     return {"type": "error", "payload": {"message": message, "details": details}}
 
 
-async def _send(socket: web.WebSocketResponse, message: dict[str, Any]) -> None:
-    """Send one message; a client that does not take it in time is cut off."""
+def _is_utf8(text: str) -> bool:
+    """Return whether a text can be sent as it is; half a surrogate pair can only be sent as an escape."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+async def _send(socket: web.WebSocketResponse, message: dict[str, Any], plugin: str | None = None) -> None:
+    """Send one message; a client that does not take it in time is cut off, and what is no JSON is left out."""
+    try:
+        text = json.dumps(message, ensure_ascii=False, allow_nan=False)
+        if not _is_utf8(text):
+            text = json.dumps(message, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        _log.error("%s published a %s that is not JSON: %s", plugin or "the host", message["type"], error)
+        return
     try:
         async with asyncio.timeout(SEND_DEADLINE):
-            await socket.send_str(json.dumps(message, ensure_ascii=False))
+            await socket.send_str(text)
     except (TimeoutError, ConnectionError):
         await socket.close(code=1008, message=b"too slow")

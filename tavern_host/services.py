@@ -274,35 +274,46 @@ def interface_problems(service: str, provider: type, version: int) -> list[Probl
             wanted = "async def" if inspect.iscoroutinefunction(declared) else "def that returns an async iterator"
             problems.append(Problem(message=f"{where} must be an {wanted}"))
         else:
-            problems += [Problem(message=f"{where} must {must}") for must in _parameter_problems(declared, given)]
+            musts = _parameter_problems(_parameters(interface, name), _parameters(provider, name))
+            problems += [Problem(message=f"{where} must {must}") for must in musts]
     return problems
 
 
-def _parameter_problems(declared: Callable[..., Any], given: Callable[..., Any]) -> list[str]:
+Parameters = Mapping[str, inspect.Parameter]
+
+
+def _parameters(owner: type, method: str) -> Parameters:
+    """Return the parameters with which a method is called on an instance."""
+    signature = inspect.signature(getattr(owner, method))
+    is_bound = isinstance(inspect.getattr_static(owner, method), staticmethod | classmethod)
+    return dict(list(signature.parameters.items())[0 if is_bound else 1 :])
+
+
+def _parameter_problems(wanted: Parameters, offered: Parameters) -> list[str]:
     """Return what a method must do to take every call that the interface's method takes."""
-    wanted, offered = inspect.signature(declared).parameters, inspect.signature(given).parameters
     kinds = {p.kind for p in offered.values()}
     problems = []
     missing = [name for name in wanted if name not in offered]
     if missing and inspect.Parameter.VAR_KEYWORD not in kinds:
         problems.append(f"take the parameters {', '.join(missing)}")
-    optional = [
+    needed = [
         name
         for name, p in offered.items()
         if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and _may_be_left_out(wanted, name)
     ]
-    if optional:
-        problems.append(f"do without the parameters {', '.join(optional)}, which a caller may leave out")
-    in_order, offered_order = (
-        [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
-        for parameters in (wanted, offered)
-    )
+    if needed:
+        problems.append(f"do without the parameters {', '.join(needed)}, which a caller may leave out")
+    in_order, offered_order = _by_position(wanted), _by_position(offered)
     if not problems and inspect.Parameter.VAR_POSITIONAL not in kinds and offered_order[: len(in_order)] != in_order:
         problems.append(f"take the parameters {', '.join(in_order)} in this order, by position and by name")
     return problems
 
 
-def _may_be_left_out(wanted: Mapping[str, inspect.Parameter], name: str) -> bool:
+def _by_position(parameters: Parameters) -> list[str]:
+    return [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+
+
+def _may_be_left_out(wanted: Parameters, name: str) -> bool:
     return name not in wanted or wanted[name].default is not inspect.Parameter.empty
 
 

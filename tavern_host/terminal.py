@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import logging
 import sys
+import textwrap
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +21,12 @@ import click
 
 from tavern_host import __version__
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
-from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.host import Host
 from tavern_host.hostcommands import HOST_COMMANDS
+
+_log = logging.getLogger("tavern.cli")
 
 _USER_MISTAKES = frozenset({"invalid_input", "invalid_file", "not_found", "conflict", "misconfigured"})
 _TYPES: dict[str, Any] = {"text": str, "integer": int, "number": float, "path": str}
@@ -46,6 +50,7 @@ class Invocation:
 
 def run(arguments: list[str]) -> int:
     """Run `tavern` with these arguments and return the exit code."""
+    _show_any_text()
     try:
         options, rest = _global_options(arguments)
         if options["version"]:
@@ -66,6 +71,10 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; there is nobody left to tell
         return 0
+    except Exception as error:
+        _log.error("tavern %s failed", " ".join(arguments), exc_info=error)
+        click.echo(f"Error: {_first_line(describe(error))} (`tavern --verbose …` shows where)", err=True)
+        return 1
 
 
 async def _run(options: dict[str, Any], rest: list[str]) -> int:
@@ -78,7 +87,8 @@ async def _run(options: dict[str, Any], rest: list[str]) -> int:
         if invocation is None:
             return 0
         command = HOST_COMMANDS[invocation.command.name][1]
-        return await _show(command(make_host, invocation.arguments), invocation.as_json)
+        arguments = {**invocation.arguments, "strict": options["strict"]}
+        return await _show(command(make_host, arguments), invocation.as_json)
     return await _run_plugin_command(make_host(), rest)
 
 
@@ -106,7 +116,11 @@ def _global_options(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Split off the options that stand before the command."""
     parser = click.Command(
         "tavern",
-        params=[*_GLOBAL, click.Option(["--help", "-h"], is_flag=True), click.Argument(["rest"], nargs=-1, type=str)],
+        params=[
+            *_GLOBAL,
+            click.Option(["--help", "-h"], is_flag=True),
+            click.Argument(["rest"], nargs=-1, type=str, metavar="COMMAND [ARGS]..."),
+        ],
         add_help_option=False,
         context_settings={"allow_interspersed_args": False},
     )
@@ -119,7 +133,12 @@ def _global_options(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
 
 def _parse(commands: list[CommandInfo], arguments: list[str]) -> Invocation | None:
     """Return which command the arguments ask for; None where they asked for help, which was shown."""
-    root = click.Group("tavern", params=list(_GLOBAL), help="A plugin host for AI workflows, tools and agents.")
+    root = click.Group(
+        "tavern",
+        params=list(_GLOBAL),
+        help="A plugin host for AI workflows, tools and agents.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
     for info in sorted(commands, key=lambda c: c.name):
         *parents, name = info.name.split()
         group = root
@@ -130,7 +149,14 @@ def _parse(commands: list[CommandInfo], arguments: list[str]) -> Invocation | No
                 group.add_command(child)
             group = child
         group.add_command(_click_command(name, info))
-    outcome = root.main(arguments, prog_name="tavern", standalone_mode=False)
+    try:
+        outcome = root.main(arguments, prog_name="tavern", standalone_mode=False)
+    except click.NoSuchOption as error:
+        if any(error.option_name in option.opts for option in _GLOBAL):
+            error.message = (
+                f"{error.option_name} stands before the command: tavern {error.option_name} … {arguments[0]} …"
+            )
+        raise
     return outcome if isinstance(outcome, Invocation) else None
 
 
@@ -158,13 +184,15 @@ def _click_command(name: str, info: CommandInfo) -> click.Command:
 
 
 def _click_parameter(parameter: CommandParameter) -> click.Parameter:
+    # A default of None would count as a value, so that nothing required would ever be missing.
+    default = {} if parameter.default is None else {"default": parameter.default}
     if not parameter.name.startswith("--"):
         return click.Argument(
             [_key(parameter)],
             required=parameter.required,
             nargs=-1 if parameter.multiple else 1,
             type=_TYPES[parameter.type],
-            default=None if parameter.required else parameter.default,
+            **default,
         )
     if parameter.type == "flag":
         return click.Option([parameter.name, _key(parameter)], is_flag=True, help=parameter.help)
@@ -173,9 +201,9 @@ def _click_parameter(parameter: CommandParameter) -> click.Parameter:
         required=parameter.required,
         multiple=parameter.multiple,
         type=_TYPES[parameter.type],
-        default=parameter.default,
-        show_default=parameter.default is not None,
+        show_default=bool(default),
         help=parameter.help,
+        **default,
     )
 
 
@@ -214,6 +242,9 @@ def _show_table(output: CommandOutput) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    if not output.rows:
+        click.echo(output.title or "none")
+        return
     table = Table(title=output.title, title_justify="left", box=box.SIMPLE_HEAD)
     for column in output.columns:
         table.add_column(column, overflow="fold")
@@ -237,6 +268,10 @@ _SHOW: dict[str, Callable[[CommandOutput], None]] = {
 }
 
 
+def _first_line(text: str) -> str:
+    return textwrap.shorten(text.splitlines()[0], 300, placeholder=" …")
+
+
 def _fail(error: TavernError) -> int:
     click.echo(f"Error: {error.message}", err=True)
     return 2 if error.info.code in _USER_MISTAKES else 1
@@ -247,6 +282,16 @@ def _warn_of_failures(host: Host) -> None:
         if plugin.state in (PluginState.FAILED, PluginState.INVALID, PluginState.INCOMPATIBLE):
             reason = f": {plugin.problems[0]}" if plugin.problems else ""
             click.echo(f"Warning: the plugin {plugin.name} is {plugin.state.value}{reason}", err=True)
+        elif plugin.state is PluginState.LOADED:
+            for problem in plugin.problems:
+                click.echo(f"Warning: the plugin {plugin.name}: {problem}", err=True)
+
+
+def _show_any_text() -> None:
+    """Write what the terminal's encoding lacks as an escape, which is valid in JSON too, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _set_up_log(*, verbose: bool) -> None:
@@ -255,4 +300,3 @@ def _set_up_log(*, verbose: bool) -> None:
     logger = logging.getLogger("tavern")
     logger.handlers = [handler]
     logger.setLevel(logging.INFO if verbose else logging.CRITICAL)
-    logger.propagate = False

@@ -12,11 +12,12 @@ from tavern_host.contracts.errors import DeadlineExceeded, PluginFailure, descri
 T = TypeVar("T")
 
 
-async def run_in_thread(function: Callable[[], T], *, deadline: float, what: str) -> T:
+async def run_in_thread(function: Callable[[], T], *, what: str, deadline: float | None = None) -> T:
     """Return `function()`, called on a daemon thread so that a hang cannot keep the host from exiting.
 
-    `deadline` is in seconds. Raises `DeadlineExceeded` when it passes (the thread is left behind),
-    `PluginFailure` for `SystemExit`, `KeyboardInterrupt` and their like, else what was raised.
+    `deadline` is in seconds; None waits for as long as it takes. Raises `DeadlineExceeded` when it passes
+    (the thread is left behind), `PluginFailure` for `SystemExit`, `KeyboardInterrupt` and their like, else
+    what was raised.
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()

@@ -75,7 +75,8 @@ class Runtime(AgentRuntime):
         profile = await self.get(request.profile_id)
         deliberation = await self._deliberation(profile)
         run_id = new_id("agent")
-        agent = call.child(principal=Principal(kind="agent", id=profile.id), run_id=run_id)
+        # Within a workflow's run the calls stay calls of that run: the engine does not let them wait for its end.
+        agent = call.child(principal=Principal(kind="agent", id=profile.id), run_id=call.run_id or run_id)
         tracer = Tracer(self._context.events, run_id, profile.id)
         return await _AgentRun(
             run_id, self._context, profile, deliberation, request, agent, tracer, self._fill_in
@@ -124,9 +125,19 @@ class Runtime(AgentRuntime):
             return
         macros: dict[str, list[tuple[PromptMacroInfo, Contribution[Any]]]] = {}
         for contribution in await self._context.hooks.collect(MACROS):
-            for info in contribution.value:
+            for info in self._infos(contribution):
                 macros.setdefault(info.name, []).append((info, contribution))
         self._macros, self._revision = macros, revision
+
+    def _infos(self, contribution: Contribution[Any]) -> list[PromptMacroInfo]:
+        answer = contribution.value if isinstance(contribution.value, list) else [contribution.value]
+        wrong = [type(item).__name__ for item in answer if not isinstance(item, PromptMacroInfo)]
+        if wrong:
+            expected = "a list of PromptMacroInfo"
+            self._context.log.warning(
+                "%s of %s: expected %s, found %s", MACROS, contribution.plugin, expected, wrong[0]
+            )
+        return [item for item in answer if isinstance(item, PromptMacroInfo)]
 
 
 @dataclass
@@ -160,6 +171,9 @@ class _AgentRun:
             interrupted = error.info.code == Interrupted.code
             self.trace.say("stopped" if interrupted else "error", error.message, code=error.info.code)
             return self._reply("error", error=error.message)
+        except Exception as error:
+            self.trace.say("error", describe(error))
+            raise
         if reply is None:
             line = f"no final reply within {self.request.max_steps} steps"
             self.trace.say("stopped", f"Stopped: {line}", reason="limit")

@@ -158,6 +158,7 @@ class Engine(ExecutionEngine):
         active = _Active(record, execution, call, turn)
         self._active[run_id] = active
         active.task = self._context.tasks.spawn(self._drive(active), name=run_id)
+        active.task.add_done_callback(lambda _: self._never_begun(active))
         return active
 
     async def _workflow(self, request: RunRequest) -> tuple[Workflow, str]:
@@ -208,6 +209,11 @@ class Engine(ExecutionEngine):
             self._end(active, self._result(active, error))
             raise
         self._end(active, result)
+
+    def _never_begun(self, active: _Active) -> None:
+        """Settle a run whose task was cancelled before its first step, as happens when the host stops."""
+        if not active.ended.is_set():
+            self._end(active, self._result(active, Interrupted("the host stopped the run").info))
 
     def _result(self, active: _Active, error: ErrorInfo | None) -> Run:
         """Return how the run ended; `error` is what stopped it from outside of its nodes."""

@@ -67,9 +67,10 @@ def clean(text: str) -> str:
 def error_form(error: BaseException, plugin: str | None = None) -> ErrorInfo:
     """Return any exception as data, however strange it is."""
     try:
-        return error_info(error, plugin=plugin)
-    except Exception:  # half-made exceptions and texts that are not Unicode come from anywhere
-        return ErrorInfo(code="plugin_error", message=clean(describe(error)), plugin=plugin)
+        info = error_info(error, plugin=plugin)
+    except Exception:  # an exception class of somebody's own may be made without what ours have
+        info = ErrorInfo(code="plugin_error", message=describe(error), plugin=plugin)
+    return info.model_copy(update={"message": clean(info.message)})
 
 
 def prompt_form(run: Run) -> dict[str, JsonValue]:

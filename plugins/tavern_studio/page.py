@@ -44,7 +44,9 @@ def _page(project: str, sections: Iterable[str]) -> str:
 <script type="module" src="/plugins/tavern-studio/studio.js"></script>
 </head>
 <body>
-<header><h1>tavern-host</h1><p>Project <strong>{escape(project)}</strong></p></header>
+<header><h1>tavern-host</h1><p>Project <strong>{escape(project)}</strong></p>
+<nav><a href="#plugins">Plugins</a> <a href="#nodes">Nodes</a> <a href="#tools">Tools</a> \
+<a href="#live-events">Live events</a></nav></header>
 <main>{"".join(sections)}</main>
 </body>
 </html>
@@ -67,8 +69,9 @@ def _plugins(plugins: list[PluginInfo]) -> str:
         state = plugin.state.value
         rows.append(
             [
-                f"<strong>{escape(plugin.display_name)}</strong><br><code>{escape(plugin.name)}</code>",
-                escape(plugin.version),
+                f"<strong>{escape(plugin.display_name)}</strong><br><code>{escape(plugin.name)}</code>"
+                f"<p>{escape(plugin.description or '')}</p>",
+                escape(plugin.version or "—"),
                 f'<span class="state {escape(state)}">{escape(state)}</span>{reasons}',
                 _permissions(plugin),
             ]

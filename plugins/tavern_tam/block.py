@@ -1,25 +1,30 @@
 """One TAM block: markers to pairs of key and value, with the repairs of DESIGN §5.
 
-It does not know what the keys mean. A value that is never closed ends at the next line that begins a key,
-or at the next block marker; where neither comes, the block is cut short and nothing of it is certain.
+It does not know what the keys mean. What the documents leave open is decided so:
+
+- A value is unclosed if, before its closing delimiter, a line begins another key with the same opening
+  delimiter, or an end marker and then a request marker come, or the text ends. Inside an escaped value
+  markers are content, and inside one with a nonce such lines are too.
+- An unclosed value ends at the next line that begins a key, or the next block marker; where neither comes,
+  the text was cut short, what the value would have been is not certain, and nothing in the block is called.
+- Values between »»» and ««« are trimmed, as the platform does; those between 「始」 and 「末」 are not.
+- Block markers count in comments too.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
-from tavern_tam.keys import KEY_CHARACTERS, SEPARATORS, Key, key_before, key_of
-from tavern_tam.lexing import Source, Token
+from tavern_tam.keys import KEY_CHARACTERS, KEY_REACH, SEPARATORS, Key, key_before, key_of
+from tavern_tam.lexing import END_MARKER, Source, Token
 
 _SHOWN = 60
-_NEAR = 256
-"""How much text before an opening delimiter is gathered to look for its key."""
 
 _COMMENTS = rf"(?:[{SEPARATORS}]*+#[^\n<]*+\n)*+[{SEPARATORS}]*+"
 _REGULAR_GAP = re.compile(rf"{_COMMENTS}({KEY_CHARACTERS}++)[:：]\s*+")
-_SIDES = ("始」", "末」")
 _REGULAR_END = re.compile(rf"{_COMMENTS}(?:#[^\n<]*+)?")
 _NOTHING = re.compile(rf"(?:[{SEPARATORS}]*+#[^\n]*+)*+[{SEPARATORS}]*+")
 _COMMENT = re.compile(r"(?<=\n)[ \t]*+#[^\n]*+")
@@ -67,43 +72,31 @@ def regular_pairs(body: str, offset: int) -> list[Pair] | None:
     `offset` is where the body begins. None means that the body is for `Block` to read, with the same
     result for a regular one.
     """
-    pieces = body.split("「")
-    gap = pieces[0]
-    offset += len(gap)
     pairs = []
-    index, last = 1, len(pieces) - 1
-    while index < last:
-        key = _regular_key(gap)
-        if key is None or not pieces[index].startswith("始」"):
+    position = 0
+    while (begin := body.find("「", position)) >= 0:
+        key = _regular_key(body[position:begin])
+        if key is None or not body.startswith("始」", begin + 1):
             return None
-        begin = index
-        index += 1
-        while index < last and not pieces[index].startswith(_SIDES):
-            index += 1
-        if not pieces[index].startswith("末」"):
-            return None
-        value = pieces[begin] if index == begin + 1 else "「".join(pieces[begin:index])
-        gap = pieces[index][2:]
-        pairs.append(Pair(key, value[2:], offset + 3))
-        offset += len(value) + len(pieces[index]) + 2
-        index += 1
-    return pairs if pairs and index > last and _REGULAR_END.fullmatch(gap) else None
-
-
-_known_gaps: dict[str, Key] = {}
+        begin += 3
+        end = body.find("「", begin)
+        if not body.startswith("末」", end + 1):
+            end = body.find("「末」", begin)
+            if end < 0 or body.find("「始」", begin, end) >= 0:
+                return None
+        pairs.append(Pair(key, body[begin:end], offset + begin))
+        position = end + 3
+    return pairs if pairs and _REGULAR_END.fullmatch(body, position) else None
 
 
 def _regular_key(gap: str) -> Key | None:
-    known = _known_gaps.get(gap)
-    if known is not None:
-        return known
-    found = _REGULAR_GAP.fullmatch(gap) if len(gap) <= 200 else None
-    key = key_of(found.group(1)) if found else None
-    if key is not None:
-        if len(_known_gaps) >= 1024:
-            _known_gaps.clear()
-        _known_gaps[gap] = key
-    return key
+    return _key_of_gap(gap) if len(gap) <= KEY_REACH else None
+
+
+@lru_cache(maxsize=1024)
+def _key_of_gap(gap: str) -> Key | None:
+    found = _REGULAR_GAP.fullmatch(gap)
+    return key_of(found.group(1)) if found else None
 
 
 @dataclass(slots=True)
@@ -236,7 +229,9 @@ class Block:
         split = len(text) - back
         content = text[:split]
         self._pairs.append(Pair(value.key, self._finished(value, content.rstrip()), value.offset))
-        self._warn(f"the value of {value.key.written!r} has no closing delimiter", value.offset)
+        self._warn(
+            f"the value of {value.key.written!r} is not closed; it ends before the next key or marker", value.offset
+        )
         self._parts[self._mark :] = [content]
         self._begin_gap()
         if back:
@@ -265,13 +260,13 @@ class Block:
         near: list[str] = []
         length = 0
         index = len(self._parts)
-        while index > self._mark and length < _NEAR:
+        while index > self._mark and length <= KEY_REACH:
             index -= 1
-            part = self._parts[index][-_NEAR:]
+            part = self._parts[index][-KEY_REACH:]
             near.append(part)
             length += len(part)
         text = "".join(reversed(near))
-        whole = index == self._mark and length < _NEAR and self._value is None
+        whole = index == self._mark and self._value is None
         found = key_before(text, whole=whole)
         return (found[0], len(text) - found[1]) if found else None
 
@@ -294,7 +289,7 @@ class Block:
     def _without_end(self, offset: int) -> Outcome:
         text = self._text()
         outcome = self._outcome()
-        outcome.warnings.append(Warn(f"the block that begins at {self._begin} has no end marker", offset))
+        outcome.warnings.append(Warn(f"the block has no {END_MARKER}; it ends behind its last value", offset))
         if not _NOTHING.fullmatch(text):
             outcome.after = text
         return outcome

@@ -14,6 +14,9 @@ LONGEST_KEY = 64
 
 Word = Literal["", "command", "comment", "request_id", "on_error", "retry", "type_hint", "common"]
 
+KEY_REACH = 200
+"""How much text before an opening delimiter is looked at for its key."""
+
 KEY_CHARACTERS = "[^:：「」»«<>\r\n]"
 """What a key may consist of; it cannot begin with `#`, which begins a comment."""
 
@@ -21,7 +24,7 @@ SEPARATORS = " \t\r\n,，;；"
 """What may stand between one value and the next key."""
 
 _KEY = re.compile(rf"(?!#){KEY_CHARACTERS}{{1,{LONGEST_KEY}}}")
-_DECORATION = " \t\r\n-*\"'`"
+_DECORATION = SEPARATORS + "-*\"'`"
 _IGNORED = re.compile(r"[\s_\-]+")
 _DIGITS = re.compile(r"[0-9]+\Z")
 _TYPE_HINT = re.compile(r"type[\s_\-]*hint[\s_\-]*(?=.)", re.IGNORECASE)
@@ -51,7 +54,7 @@ def normalise(text: str) -> str:
 @lru_cache(maxsize=4096)
 def key_of(text: str) -> Key | None:
     """Return the key that is written as `text` (quotes and list marks around it are dropped), or None."""
-    written = text.strip(_DECORATION)
+    written = text.strip().strip(_DECORATION)
     name = normalise(written)
     if not name or not _KEY.fullmatch(written):
         return None
@@ -80,19 +83,15 @@ def _word(written: str, name: str, digits: str) -> tuple[Word, Key | None]:
     return "", None
 
 
-_TAIL = 200
-"""How much text before an opening delimiter is looked at for its key."""
-
-
 def key_before(text: str, *, whole: bool) -> tuple[Key, int] | None:
     """Return the key that stands on a line of its own at the end of `text`, before an opening delimiter,
     and where its line begins. `whole` says that `text` begins where a key may begin."""
-    tail = text[-_TAIL:]
+    tail = text[-KEY_REACH:]
     head = tail.rstrip()
     if not head.endswith((":", "：")):
         return None
     start = head.rfind("\n") + 1
-    if start == 0 and not (whole and len(text) <= _TAIL):
+    if start == 0 and not (whole and len(text) <= KEY_REACH):
         return None
     key = key_of(head[start:-1].strip(SEPARATORS))
     return (key, len(text) - len(tail) + start) if key else None

@@ -64,7 +64,7 @@ class _Step:
     command: Pair
     names: dict[str, str] | None
     arguments: dict[str, JsonValue] = field(default_factory=dict)
-    written: dict[str, str] = field(default_factory=dict)  # normalised → name in `arguments`
+    written: dict[str, str] = field(default_factory=dict)  # `same(name)` → name in `arguments`
     on_error: OnError | None = None
 
     def parameter(self, written: str, name: str) -> str | None:
@@ -72,6 +72,10 @@ class _Step:
         if self.names is None:
             return None
         return self.names.get(written) or self.names.get(name)
+
+    def same(self, name: str) -> str:
+        """Return by what an argument is compared: a known tool may have names that only spelling tells apart."""
+        return normalise(name) if self.names is None else name
 
 
 def steps_of(pairs: Sequence[Pair], names: ParameterNames, offset: int) -> Steps:
@@ -143,7 +147,7 @@ class _Reader:
         else:
             number, name, assigned = self._guess(key, current)
             if not assigned:
-                self._warn(pair, f"{key.written!r} has the number of no step and is taken for step {number}")
+                self._warn(pair, f"{key.written!r} names no step and is taken for step {number}")
             self._set(pair, self._steps[number], name)
 
     def _known(self, key: Key, current: int) -> tuple[int, str] | None:
@@ -181,7 +185,7 @@ class _Reader:
                 yield number, base
 
     def _set(self, pair: Pair, step: _Step, name: str) -> None:
-        same = normalise(name) if step.names is None else name
+        same = step.same(name)
         earlier = step.written.get(same)
         if earlier is not None:
             self._warn(pair, f"{pair.key.written!r} is given twice; the last value counts")
@@ -192,6 +196,8 @@ class _Reader:
     def _option(self, pair: Pair, current: int) -> None:
         key = pair.key
         value = pair.value.strip()
+        if key.word == "comment":
+            return
         if key.word == "request_id":
             self._request_id = value or None
         elif key.word == "common" and key.inner is not None:
@@ -204,7 +210,7 @@ class _Reader:
             number, name = known or self._guess(key.inner, current)[:2]
             self._hints.append((number, name, pair))
         elif key.digits and int(key.digits) not in self._steps:
-            self._warn(pair, f"{key.written!r} has the number of no step")
+            self._warn(pair, f"{key.written!r} names no step")
         elif key.word == "retry":
             self._warn(pair, f"{key.written!r}: retrying is not supported; the step runs once")
         else:
@@ -224,9 +230,10 @@ class _Reader:
 
     def _apply_hint(self, step: _Step, name: str, pair: Pair) -> None:
         hint = pair.value.strip().casefold()
+        name = step.written.get(step.same(name), name)
         value = step.arguments.get(name)
         if not isinstance(value, str):
-            self._warn(pair, f"{pair.key.written!r}: step has no argument {name!r}")
+            self._warn(pair, f"{pair.key.written!r}: the step has no argument {name!r}")
         elif hint == "json":
             try:
                 step.arguments[name] = _json(value)
@@ -239,9 +246,8 @@ class _Reader:
         for key, value in self._common:
             for step in self._steps.values():
                 name = key.written if step.names is None else step.parameter(key.written, key.name)
-                same = key.name if step.names is None else name
-                if name is not None and same is not None and same not in step.written:
-                    step.written[same] = name
+                if name is not None and step.same(name) not in step.written:
+                    step.written[step.same(name)] = name
                     step.arguments[name] = value
 
     def _calls(self) -> Iterator[ToolCallRequest]:

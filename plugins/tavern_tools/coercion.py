@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 
 from pydantic import JsonValue
 
+from tavern_host.contracts.documents import json_type
 from tavern_tools.naming import normal_form, quoted
-from tavern_tools.schemas import Schema, type_name
+from tavern_tools.schemas import Schema
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -65,7 +66,7 @@ def coerce(schema: Schema, name: str, part: Any, value: JsonValue) -> tuple[Json
         if kind in types:
             converted = _convert(value.strip(), kind)
             if converted is not _MISSING:
-                return converted, f"{name}: {quoted(value, limit=40)} became {type_name(converted)}"
+                return converted, f"{name}: {quoted(value, limit=40)} became {json_type(converted)}"
     return value, None
 
 

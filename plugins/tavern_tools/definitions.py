@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tavern_host.contracts.documents import json_type
+from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation, ToolKind
-from tavern_tools.naming import did_you_mean, near_names, quoted
-from tavern_tools.schemas import schema_problems, type_name
+from tavern_tools.naming import quoted
+from tavern_tools.schemas import schema_problems
 
 RESERVED_PREFIX = "workflow:"
 """Ids with this prefix are made from workflows (`spec/002` §2.2)."""
@@ -52,13 +54,13 @@ class Finding:
     warning: bool = False
 
 
-def read_definition(document: Any, *, source: str, plugin: str | None) -> tuple[ToolDefinition | None, list[Finding]]:
+def read_definition(
+    document: Mapping[str, Any], *, source: str, plugin: str | None
+) -> tuple[ToolDefinition | None, list[Finding]]:
     """Return a tool's definition and everything that is wrong or odd about it; None where it cannot be used.
 
     `parameters` is in the definition's `model_fields_set` only if the document gives it.
     """
-    if not isinstance(document, dict):
-        return None, [Finding("$", f"expected an object, got {type_name(document)}")]
     reader = _Reader(document)
     values: dict[str, Any] = {
         "id": reader.tool_id(),
@@ -125,7 +127,7 @@ class _Reader:
         if value is None:
             return None
         if not isinstance(value, kind):
-            self.fail(f"{path}.{key}", f"expected {_article(kind)}, got {type_name(value)} {quoted(value)}")
+            self.fail(f"{path}.{key}", f"expected {_article(kind)}, got {json_type(value)}: {quoted(value)}")
             return None
         return value
 
@@ -133,7 +135,7 @@ class _Reader:
         items: list[Any] | None = self.value(key, list)
         for index, item in enumerate(items or ()):
             if not isinstance(item, kind):
-                self.fail(f"$.{key}[{index}]", f"expected {_article(kind)}, got {type_name(item)}")
+                self.fail(f"$.{key}[{index}]", f"expected {_article(kind)}, got {json_type(item)}")
         return items
 
     def one_of(self, first: str, second: str, kind: type) -> tuple[str, Any]:
@@ -212,11 +214,12 @@ class _Reader:
 
     def look_for_misspelled_keys(self) -> None:
         for key in self.document:
-            if key not in _KNOWN and near_names(key, _KNOWN):
-                message = f"is not a key of a tool and is left unread{did_you_mean(key, _KNOWN)}"
+            hint = did_you_mean(key, _KNOWN) if key not in _KNOWN else ""
+            if hint:
+                message = f"is not a key of a tool and is left unread{hint}"
                 self.findings.append(Finding(f"$.{key}", message, warning=True))
 
 
 def _article(kind: type) -> str:
-    names: dict[type, str] = {str: "a string", dict: "an object", list: "an array"}
+    names: dict[type, str] = {str: "text", dict: "an object", list: "an array"}
     return names[kind]

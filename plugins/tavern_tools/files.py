@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
 
+from tavern_host.contracts.documents import canonical, read_document_file
+from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_tools.definitions import Finding, read_definition
 
 SUFFIX = ".tool.json"
 
-FileStamp = tuple[str, int, int]
-"""A file's path, modification time in nanoseconds and size: what tells that it has changed."""
+FileStamp = tuple[str, int, int, int]
+"""A file's path, modification time in nanoseconds, size and inode: what tells that it has changed."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,19 @@ class ReadFiles:
     problems: tuple[Problem, ...]
 
 
-def stamps(folder: ToolFolder) -> tuple[FileStamp, ...]:
-    """Return the stamps of the tool files in and beneath a folder, by path; none where there is no folder."""
+def stamps(folder: str, suffix: str = SUFFIX) -> tuple[FileStamp, ...]:
+    """Return the stamps of the files with this suffix in and beneath a folder, by path; none where it is absent."""
     found: list[FileStamp] = []
-    for parent, folders, names in os.walk(folder.path):
+    for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
-            if name.endswith(SUFFIX):
+            if name.endswith(suffix):
                 path = os.path.join(parent, name)  # noqa: PTH118  # asked on every call: no Path objects
                 try:
                     status = os.stat(path)  # noqa: PTH116
                 except OSError:
                     continue  # gone between the listing and now
-                found.append((path, status.st_mtime_ns, status.st_size))
+                found.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
     return tuple(sorted(found))
 
 
@@ -55,7 +55,7 @@ def read_folders(folders: list[ToolFolder]) -> ReadFiles:
     definitions: list[ToolDefinition] = []
     problems: list[Problem] = []
     for folder in folders:
-        for path, _, _ in stamps(folder):
+        for path, *_ in stamps(folder.path):
             definition, found = read_file(Path(path), folder.plugin)
             problems += found
             if definition is not None:
@@ -66,16 +66,12 @@ def read_folders(folders: list[ToolFolder]) -> ReadFiles:
 def read_file(path: Path, plugin: str | None) -> tuple[ToolDefinition | None, list[Problem]]:
     """Return the definition in a tool file and what is wrong with the file; None where it cannot be used."""
     try:
-        document = _parse(path.read_bytes())
-    except json.JSONDecodeError as error:
-        message = f"is not JSON: {error.msg}"
-        return None, [Problem(message=message, file=str(path), line=error.lineno, column=error.colno)]
-    except RecursionError:
-        return None, [Problem(message="is nested too deeply", file=str(path))]
-    except UnicodeDecodeError:
-        return None, [Problem(message="is not UTF-8 text", file=str(path))]
-    except (OSError, ValueError) as error:
-        return None, [Problem(message=f"cannot be read: {error}", file=str(path))]
+        document = read_document_file(path)
+        canonical(document)
+    except TavernError as error:
+        return None, [Problem(message=error.message.removeprefix(f"{path} "), file=str(path))]
+    except ValueError as error:
+        return None, [Problem(message=f"holds what JSON has no form for: {error}", file=str(path))]
     definition, findings = read_definition(document, source=str(path), plugin=plugin)
     return definition, [as_problem(finding, str(path)) for finding in findings]
 
@@ -83,11 +79,3 @@ def read_file(path: Path, plugin: str | None) -> tuple[ToolDefinition | None, li
 def as_problem(finding: Finding, file: str) -> Problem:
     """Return a finding about a definition as a problem of the file (or plugin) that it came from."""
     return Problem(message=f"{finding.path}: {finding.message}", file=file)
-
-
-def _parse(content: bytes) -> Any:
-    return json.loads(content.decode("utf-8-sig"), parse_constant=_refuse)
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")

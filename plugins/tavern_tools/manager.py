@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, new_id, system_call
 from tavern_host.contracts.errors import NotFound, TavernError, describe, error_info
+from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.tools import (
     ContentPart,
     ParsedText,
@@ -25,7 +26,6 @@ from tavern_host.contracts.tools import (
 )
 from tavern_tools.documentation import describe_tool, describe_unknown, tool_schema
 from tavern_tools.failures import ToolFailure, failure_of, value_failure
-from tavern_tools.naming import did_you_mean
 from tavern_tools.parameters import Bound
 from tavern_tools.protocols import protocols_of
 from tavern_tools.registry import Tool, registry_of

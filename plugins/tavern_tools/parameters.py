@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from tavern_host.contracts.names import did_you_mean
 from tavern_tools.coercion import coerce, match_keys
-from tavern_tools.naming import did_you_mean
 from tavern_tools.schemas import Schema, ValueProblem
 
 _OPEN_KEYWORDS = (

@@ -7,9 +7,9 @@ from typing import Any
 
 from tavern_host.context import Contribution, PluginContext
 from tavern_host.contracts.errors import InvalidInput, describe
+from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
 from tavern_host.contracts.tools import ParsedText, ToolCallRequest
-from tavern_tools.naming import did_you_mean
 
 _STATE = "tools.protocols"
 

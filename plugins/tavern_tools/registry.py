@@ -13,13 +13,13 @@ from functools import cached_property
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, NotFound, Vetoed
 from tavern_host.contracts.executions import EXECUTION_ENGINE
+from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
 from tavern_host.contracts.plugins import PLUGINS, Problem
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER, StoredWorkflow
+from tavern_host.contracts.workflows import WORKFLOW_MANAGER, StoredWorkflow, WorkflowSummary
 from tavern_tools.definitions import RESERVED_PREFIX, content_findings, definition_problems
 from tavern_tools.files import FileStamp, ReadFiles, ToolFolder, as_problem, read_folders, stamps
-from tavern_tools.naming import did_you_mean
 from tavern_tools.parameters import Parameters
 from tavern_tools.rights import Lack, service_lack
 from tavern_tools.schemas import Schema
@@ -72,9 +72,21 @@ class Catalogue:
 
 @dataclass(frozen=True)
 class _Stamp:
+    """What a catalogue was made from. `listed` is None where the workflows are the files among `files`."""
+
     plugins: int
     files: tuple[FileStamp, ...]
-    workflows: tuple[tuple[str, str], ...]
+    listed: tuple[tuple[str, str], ...] | None
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """Where tools come from while the plugins stay what they are."""
+
+    plugins: int
+    tools: tuple[ToolFolder, ...] = ()
+    workflows: tuple[str, ...] = ()
+    workflows_are_files: bool = True
 
 
 def registry_of(context: PluginContext) -> Registry:
@@ -91,8 +103,9 @@ class Registry:
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._lock = asyncio.Lock()
-        self._folders: tuple[int, list[ToolFolder]] = (-1, [])
+        self._sources = _Sources(plugins=-1)
         self._stamp: _Stamp | None = None
+        self._workflows: dict[str, tuple[str, StoredWorkflow]] = {}
         self._catalogue = Catalogue({})
 
     async def catalogue(self) -> Catalogue:
@@ -102,32 +115,62 @@ class Registry:
             async with self._lock:
                 stamp = await self._now()
                 if stamp != self._stamp:
-                    self._catalogue = await self._collect(stamp)
+                    self._catalogue = await self._collect()
                     self._stamp = stamp
         return self._catalogue
 
     async def _now(self) -> _Stamp:
         revision = self._context.hooks.revision
-        if self._folders[0] != revision:
-            self._folders = (revision, await self._tool_folders())
-        files = tuple(stamp for folder in self._folders[1] for stamp in stamps(folder))
-        workflows: tuple[tuple[str, str], ...] = ()
-        if self._context.services.has(WORKFLOW_MANAGER):
-            listed = await self._context.services.get(WORKFLOW_MANAGER).list_workflows()
-            workflows = tuple((summary.id, summary.revision) for summary in listed)
-        return _Stamp(revision, files, workflows)
+        if self._sources.plugins != revision:
+            self._sources = await self._find_sources(revision)
+        sources = self._sources
+        files = [stamp for folder in sources.tools for stamp in stamps(folder.path)]
+        if sources.workflows_are_files:
+            files += [stamp for folder in sources.workflows for stamp in stamps(folder, ".json")]
+            return _Stamp(revision, tuple(files), None)
+        return _Stamp(revision, tuple(files), tuple((s.id, s.revision) for s in await self._summaries()))
 
-    async def _tool_folders(self) -> list[ToolFolder]:
-        assets = await self._context.services.get(PLUGINS).assets("tools")
-        own = ToolFolder(str(self._context.project.tools), None)
-        return [*(ToolFolder(asset.path, asset.plugin) for asset in assets), own]
+    async def _find_sources(self, revision: int) -> _Sources:
+        plugins = self._context.services.get(PLUGINS)
+        project = self._context.project
+        try:
+            stack = await plugins.service_stack(WORKFLOW_MANAGER.name)
+        except NotFound:
+            stack = []
+        tools = [ToolFolder(asset.path, asset.plugin) for asset in await plugins.assets("tools")]
+        workflows = [asset.path for asset in await plugins.assets("workflows")]
+        return _Sources(
+            plugins=revision,
+            tools=(*tools, ToolFolder(str(project.tools), None)),
+            workflows=(*workflows, str(project.workflows)),
+            workflows_are_files=not any(layer.override for layer in stack),
+        )
 
-    async def _collect(self, stamp: _Stamp) -> Catalogue:
-        folders = self._folders[1]
+    async def _summaries(self) -> list[WorkflowSummary]:
+        if not self._context.services.has(WORKFLOW_MANAGER):
+            return []
+        return await self._context.services.get(WORKFLOW_MANAGER).list_workflows()
+
+    async def _load_workflows(self) -> dict[str, StoredWorkflow]:
+        """Return the workflows by id; those whose revision is known are not fetched again."""
+        loaded: dict[str, tuple[str, StoredWorkflow]] = {}
+        for summary in await self._summaries():
+            known = self._workflows.get(summary.id)
+            if known is None or known[0] != summary.revision:
+                try:
+                    stored = await self._context.services.get(WORKFLOW_MANAGER).get(summary.id)
+                except (InvalidInput, NotFound):
+                    continue  # gone or spoilt since it was listed; the workflow manager tells
+                known = (summary.revision, stored)
+            loaded[summary.id] = known
+        self._workflows = loaded
+        return {workflow_id: stored for workflow_id, (_, stored) in loaded.items()}
+
+    async def _collect(self) -> Catalogue:
+        folders = self._sources.tools
         plugins = await asyncio.to_thread(read_folders, [f for f in folders if f.plugin is not None])
         project = await asyncio.to_thread(read_folders, [f for f in folders if f.plugin is None])
-        building = _Building(self._context)
-        await building.load_workflows([workflow_id for workflow_id, _ in stamp.workflows])
+        building = _Building(self._context, await self._load_workflows())
         await building.add_files(plugins)
         await building.add_contributed()
         await building.add_files(project)
@@ -135,26 +178,18 @@ class Registry:
         problems = tuple(building.problems)
         if problems and problems != self._catalogue.problems:
             lines = "\n".join(f"  {problem}" for problem in problems)
-            self._context.log.warning("some tools are not right (%d problems):\n%s", len(problems), lines)
+            self._context.log.warning("some tools are not right (problems: %d):\n%s", len(problems), lines)
         return Catalogue(dict(sorted(building.tools.items())), problems)
 
 
 class _Building:
     """A catalogue in the making. The first of two tools with one id stays."""
 
-    def __init__(self, context: PluginContext) -> None:
+    def __init__(self, context: PluginContext, workflows: Mapping[str, StoredWorkflow]) -> None:
         self._context = context
-        self._workflows: dict[str, StoredWorkflow] = {}
+        self._workflows = workflows
         self.tools: dict[str, Tool] = {}
         self.problems: list[Problem] = []
-
-    async def load_workflows(self, ids: list[str]) -> None:
-        for workflow_id in ids:
-            try:
-                stored = await self._context.services.get(WORKFLOW_MANAGER).get(workflow_id)
-            except (InvalidInput, NotFound):
-                continue  # the workflow manager reports it
-            self._workflows[workflow_id] = stored
 
     async def add_files(self, files: ReadFiles) -> None:
         self.problems += files.problems

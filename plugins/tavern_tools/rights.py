@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import PluginInfo, Plugins
 from tavern_host.contracts.services import MethodInfo, interface_methods
 from tavern_host.contracts.tools import ToolDefinition, ToolErrorType, ToolImplementation
-from tavern_tools.naming import did_you_mean
 
 _DOCUMENT_NAMES = {"ExternalScriptExecutionService": "scriptExecution"}
 _DOCUMENT_METHODS = {("scriptExecution", "executeScript"): "execute"}

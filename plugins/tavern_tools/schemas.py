@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
+from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.wire import Model
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def schema_problems(schema: Any, path: str) -> list[tuple[str, str]]:
     from jsonschema import Draft202012Validator
 
     if not isinstance(schema, dict):
-        return [(path, f"expected a JSON Schema (an object), got {type_name(schema)}")]
+        return [(path, f"expected a JSON Schema (an object), got {json_type(schema)}")]
     meta = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER)
     try:
         errors = [(path + error.json_path[1:], _cut(error.message)) for error in meta.iter_errors(schema)]
@@ -124,7 +125,7 @@ class Schema:
 
 
 def type_name(value: Any) -> str:
-    """Return the JSON Schema type of a JSON value, for messages and for values of an `enum`."""
+    """Return the name that JSON Schema has for the type of a value."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -142,6 +143,8 @@ def _problem(error: Any) -> ValueProblem:
         name = next((n for n in error.validator_value if error.message.startswith(f"{n!r} is ")), None)
         if name is not None:
             path, message, parameter = f"{path}.{name}", "is required and missing", parameter or name
+    if error.validator == "type" and isinstance(error.instance, str) and error.validator_value in ("array", "object"):
+        message = f"{message}; write it as JSON"
     return ValueProblem(path=path, message=message, parameter=parameter)
 
 

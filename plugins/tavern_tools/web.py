@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.http import HttpRequest, HttpResponse
+from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolCallRequest
-from tavern_tools.naming import did_you_mean, quoted
-from tavern_tools.schemas import type_name
+from tavern_tools.naming import quoted
 
 _ID_KEYS = ("toolId", "tool_id", "id")
 _KEYS = ("text", "arguments", *_ID_KEYS)
@@ -41,7 +42,7 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse:
 def read_body(body: Any) -> str | ToolCallRequest:
     """Return the action text or the call that a body asks for. Raises `InvalidInput`."""
     if not isinstance(body, dict):
-        raise InvalidInput(f'expected an object with "text" or "toolId", got {type_name(body)}')
+        raise InvalidInput(f'expected an object with "text" or "toolId", got {json_type(body)}')
     for key in body:
         if key not in _KEYS:
             raise InvalidInput(f"unknown key {quoted(key)}{did_you_mean(key, _KEYS)}")
@@ -50,12 +51,12 @@ def read_body(body: Any) -> str | ToolCallRequest:
         raise InvalidInput('expected either "text" or "toolId" (with "arguments")')
     named = "text" if "text" in body else used[0]
     if not isinstance(body[named], str):
-        raise InvalidInput(f'"{named}" must be a string, got {type_name(body[named])}')
+        raise InvalidInput(f'"{named}" must be text, got {json_type(body[named])}')
     arguments = body.get("arguments", {})
     if named == "text":
         if "arguments" in body:
             raise InvalidInput('"arguments" goes with "toolId", not with "text"')
         return str(body["text"])
     if not isinstance(arguments, dict):
-        raise InvalidInput(f'"arguments" must be an object, got {type_name(arguments)}')
+        raise InvalidInput(f'"arguments" must be an object, got {json_type(arguments)}')
     return ToolCallRequest(tool_id=body[named], arguments=arguments)

@@ -122,7 +122,7 @@ class _Check:
             if site.node.type == GROUP_OUTPUT:
                 continue
             for key, slot in site.inputs.items():
-                has_value = site.node.input_values.get(key) is not None or slot.has_default
+                has_value = site.node.input_values.get(key) is not None or slot.default is not None
                 if slot.required and not has_value and (site.node.id, key) not in self.fed:
                     message = f"the required input {key!r} has neither an edge, a value nor a default"
                     yield _problem(("nodes", site.place, "inputValues", key), message, site.node.id, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tavern_host.contracts.documents import read_document_file
 async def check(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Say everything that is wrong with one file; warnings alone are no failure."""
     path = Path(str(arguments["file"]))
-    problems = await context.services.get(WORKFLOW_MANAGER).check(read_document_file(path))
+    problems = await context.services.get(WORKFLOW_MANAGER).check(await asyncio.to_thread(read_document_file, path))
     errors = [p for p in problems if p.severity == "error"]
     for problem in problems:
         mark = "" if problem.severity == "error" else f"{problem.severity}: "

@@ -83,7 +83,7 @@ def json_path(*parts: str | int) -> str:
             text += f".{part}"
         else:
             text += f"[{json.dumps(part, ensure_ascii=False)}]"
-    return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def json_type(value: Any) -> str:

@@ -10,10 +10,12 @@ LONGEST = 100
 
 
 def near_names(name: str, names: Iterable[str]) -> list[str]:
-    """Return up to three of `names` that look like `name`, the likeliest first."""
+    """Return up to three of `names` that look like `name`, the likeliest first, none far behind it."""
     if len(name) > LONGEST:
         return []
-    return difflib.get_close_matches(name, [n for n in names if len(n) <= LONGEST], n=3, cutoff=0.6)
+    near = difflib.get_close_matches(name, [n for n in names if len(n) <= LONGEST], n=3, cutoff=0.6)
+    likeness = [difflib.SequenceMatcher(None, n, name).ratio() for n in near]
+    return [n for n, ratio in zip(near, likeness, strict=True) if ratio > likeness[0] - 0.1]
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

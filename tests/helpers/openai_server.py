@@ -63,7 +63,16 @@ def openai_server(folder: Path, answers: list[dict[str, Any]]) -> Iterator[OpenA
     log = folder / "openai-server.log"
     with log.open("wb") as output:
         port = _free_port()
-        options = ["--host", "127.0.0.1", "--port", str(port), "--fixture-file", str(fixtures), "--log-level", "warning"]
+        options = [
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--fixture-file",
+            str(fixtures),
+            "--log-level",
+            "warning",
+        ]
         process = subprocess.Popen(
             [sys.executable, "-c", _SERVE, "serve", *options],
             cwd=folder,

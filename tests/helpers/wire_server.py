@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 @dataclass
 class WireServer:
     """Answers every connection with the same bytes, in the given pieces; a piece of None waits until the
-    client has gone. `requests` are what clients sent, `closed` is set when one has gone."""
+    client has gone. `requests` are what clients sent; `asked` is set when one has asked, `closed` when one has gone."""
 
     pieces: list[bytes | None] = field(default_factory=list)
     requests: list[bytes] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
 
@@ -30,9 +31,15 @@ class WireServer:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             length = next(
-                (int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")), 0
+                (
+                    int(line.split(b":")[1])
+                    for line in head.lower().split(b"\r\n")
+                    if line.startswith(b"content-length")
+                ),
+                0,
             )
             self.requests.append(head + await reader.readexactly(length))
+            self.asked.set()
             for piece in self.pieces:
                 if piece is None:
                     await reader.read()

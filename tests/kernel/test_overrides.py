@@ -202,7 +202,7 @@ async def test_an_override_comes_back_when_it_is_granted_again(project: Path, wr
             await host.revoke("upper")
 
 
-async def test_a_stopped_host_closes_an_override_and_leaves_the_file_as_saved(project: Path, write_plugin: Any) -> None:
+async def test_a_host_that_stops_closes_its_overrides(project: Path, write_plugin: Any) -> None:
     code = WHOLE.replace(
         "    async def parse",
         "    async def close(self):\n        CLOSED.append(self.plugin)\n\n    async def parse",
@@ -317,6 +317,44 @@ def tavern_override_services():
             "Broken.save must take the parameters workflow, expected_revision",
         ]
         assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale"]
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "complaint"),
+    [
+        (
+            "expected_revision=None, call=None):",
+            "expected_revision, call=None):",
+            "Signed.save must do without the parameters expected_revision, which a caller may leave out",
+        ),
+        (
+            "async def get(self, workflow_id):",
+            "async def get(self, *, workflow_id):",
+            "Signed.get must take the parameters workflow_id in this order, by position and by name",
+        ),
+        (
+            "async def save(self, workflow_id, workflow, *",
+            "async def save(self, workflow, workflow_id, *",
+            "Signed.save must take the parameters workflow_id, workflow in this order, by position and by name",
+        ),
+    ],
+)
+async def test_an_override_that_could_not_take_every_call_is_refused(
+    project: Path, write_plugin: Any, written: str, instead: str, complaint: str
+) -> None:
+    assert written in WHOLE
+    async with host_with(project, write_plugin("upper", WHOLE.replace(written, instead))) as host:
+        assert messages(host, "upper") == [complaint]
+        assert await stack(host) == [BASE]
+
+
+async def test_an_override_may_take_more_than_the_interface_asks_for(project: Path, write_plugin: Any) -> None:
+    code = WHOLE.replace(
+        "async def get(self, workflow_id)", "async def get(self, workflow_id, encoding='utf-8', **more)"
+    )
+    async with host_with(project, write_plugin("upper", code)) as host:
+        assert messages(host, "upper") == []
+        assert (await host.services.get(WORKFLOW_MANAGER).get("tale")).id == "tale"
 
 
 async def test_an_override_of_another_service_than_the_declared_one_is_refused(

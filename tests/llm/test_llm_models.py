@@ -74,7 +74,9 @@ def test_an_entry_without_an_adapter_is_told(entry: Any) -> None:
 
 
 def test_an_unknown_adapter_is_told_with_those_there_are() -> None:
-    assert "there is no adapter 'opanai'; there is openai, scripted, twice" in refusal("operator", {"adapter": "opanai"})
+    assert "there is no adapter 'opanai'; there is openai, scripted, twice" in refusal(
+        "operator", {"adapter": "opanai"}
+    )
 
 
 def test_a_layer_that_is_no_object_is_an_error() -> None:

@@ -41,7 +41,10 @@ def test_the_system_prompt_comes_first() -> None:
     ("messages", "message"),
     [
         (["hi"], "messages[0]: expected an object with role and content, found str"),
-        ([{"role": "bard", "content": ""}], "messages[0].role: expected one of system, user, assistant, tool, found 'bard'"),
+        (
+            [{"role": "bard", "content": ""}],
+            "messages[0].role: expected one of system, user, assistant, tool, found 'bard'",
+        ),
         ([{"role": "user"}], "messages[0].content: expected a text, found NoneType"),
         ([], "messages: expected at least one message, or a system prompt"),
     ],

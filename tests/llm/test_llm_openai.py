@@ -156,7 +156,9 @@ async def test_a_stream_is_read_however_it_is_cut(wire_server: WireServer, clien
     assert wire_server.body()["stream"] is True
 
 
-async def test_a_stream_that_stops_after_its_finish_reason_is_whole(wire_server: WireServer, client: MakeClient) -> None:
+async def test_a_stream_that_stops_after_its_finish_reason_is_whole(
+    wire_server: WireServer, client: MakeClient
+) -> None:
     wire_server.pieces = [EVENTS, event("a"), event(finish_reason="stop")]
     assert (await collect(await client(wire_server.base_url), ask()))[-1].finish_reason == "stop"
 
@@ -185,9 +187,7 @@ async def test_nobody_listens(client: MakeClient) -> None:
         ("503 Unavailable", True, "has failed (503)"),
     ],
 )
-async def test_statuses(
-    wire_server: WireServer, client: MakeClient, status: str, retryable: bool, part: str
-) -> None:
+async def test_statuses(wire_server: WireServer, client: MakeClient, status: str, retryable: bool, part: str) -> None:
     wire_server.pieces = [http(json.dumps({"error": {"message": "no such\n parameter"}}), status=status)]
     error = await failure((await client(wire_server.base_url)).complete(ask()))
     assert part in error.message

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import textwrap
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +239,17 @@ async def test_a_models_silence_ends_at_the_deadline_of_the_call(project: Path, 
                 pass
 
 
+async def test_leaving_a_stream_early_closes_the_connection(project: Path, wire_server: WireServer) -> None:
+    event = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'
+    wire_server.pieces = [b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", event, None]
+    settings = {MODELS: {"m": {"adapter": "openai", "base_url": wire_server.base_url, "model": "tiny"}}}
+    async with Host(project=project, settings=settings) as host:
+        async with aclosing(host.services.get(LLM).stream(ask("hello"))) as chunks:  # type: ignore[type-var]
+            assert (await anext(chunks)).text == "a"
+        async with asyncio.timeout(5):
+            await wire_server.closed.wait()
+
+
 # --- other plugins --------------------------------------------------------------------------------
 
 REVIEWER = """
@@ -301,11 +314,12 @@ async def test_another_plugins_adapter_can_be_used_and_is_gone_with_it(project: 
 
 
 async def test_an_adapters_own_error_names_it_and_holds_no_key(
-    project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(logging.getLogger("tavern"), "propagate", True)
     folder = plugin(tmp_path, "acme", ADAPTER, hooks=["hook:server:llm:register-adapters"])
     settings = {MODELS: {"m": {"adapter": "parrot", "api_key": "sk-very-secret"}}}
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG, logger="tavern"):
         async with Host(project=project, settings=settings, plugins=[folder], trust=["acme"]) as host:
             with pytest.raises(PluginFailure) as caught:
                 await host.services.get(LLM).complete(ask("break"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,7 +63,7 @@ STREAM = "event: x\r\ndata: 一 two\r\n\r\n: c\n\ndata: 三\rdata: 🙂\r\rdata:
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
 def test_where_the_bytes_are_cut_makes_no_difference(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(STREAM)]
-    pieces = [STREAM[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [STREAM[a:b] for a, b in itertools.pairwise(edges)]
     assert events(*pieces) == events(STREAM)
 
 

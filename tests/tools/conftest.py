@@ -59,12 +59,12 @@ class Bench:
 
 @pytest.fixture
 def open_host(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Bench]]:
-    """Return a function that opens a host on a project with these test plugins, all trusted."""
+    """Return a function that opens a host on a project with these test plugins, trusted or not."""
 
     @asynccontextmanager
-    async def opened(*plugins: str) -> AsyncIterator[Bench]:
+    async def opened(*plugins: str, trusted: bool = True) -> AsyncIterator[Bench]:
         (tmp_path / "project").mkdir(exist_ok=True)
-        trust = [name.replace("_", "-") for name in plugins]
+        trust = [name.replace("_", "-") for name in plugins if trusted]
         async with Host(tmp_path / "project", plugins=[PLUGINS / p for p in plugins], trust=trust) as host:
             assert {name: host.plugin(name).state for name in trust} == dict.fromkeys(trust, "started")
             yield Bench(host)

@@ -40,12 +40,12 @@ async def test_a_parser_that_raises_costs_only_its_own_findings(open_host: OpenH
         parsed = await bench.tools.parse_text("crash\n!info name=a\n")
         assert [c.tool_id for c in parsed.calls] == ["info"]
         assert parsed.text == "crash\n"
-        assert parsed.warnings[0] == "broken: its parser failed: RuntimeError: I give up"
+        assert "broken: its parser failed: RuntimeError: I give up" in parsed.warnings
 
 
 async def test_an_unknown_protocol_is_the_callers_mistake(open_host: OpenHost) -> None:
     async with open_host("acme_tools") as bench:
-        with pytest.raises(InvalidInput, match='there is no action protocol "line"; did you mean "lines"'):
+        with pytest.raises(InvalidInput, match=r'there is no action protocol "line" \(did you mean lines\?\)'):
             await bench.tools.parse_text("", protocols=["line"])
 
 
@@ -85,7 +85,7 @@ async def test_only_allowed_tools_are_called(open_host: OpenHost) -> None:
         assert refused.error is not None
         assert refused.error.type == ToolErrorType.PERMISSION_DENIED
         assert refused.error.message == (
-            'the tool "info" is not one of those that may be called here; did you mean "infos"?'
+            'the tool "info" is not one of those that may be called here (did you mean infos?)'
         )
 
 

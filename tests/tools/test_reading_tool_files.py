@@ -91,27 +91,27 @@ def test_every_problem_of_a_file_is_told_with_its_json_path(tmp_path: Path) -> N
     }
     assert problems_of(tmp_path, document) == [
         '$.id: expected a name without spaces around it, got " padded "',
-        '$.implementation.command: expected a string, got array ["python"]',
+        '$.implementation.command: expected text, got an array: ["python"]',
         "$.implementation.timeout: expected milliseconds, a number above 0, got -1",
-        "$.description: expected a string, got integer 7",
+        "$.description: expected text, got an integer: 7",
         "$.parameters.properties.url.type: 'text' is not valid under any of the given schemas",
         "$.parameters.properties.url.pattern: '[' is not a 'regex'",
-        "$.tags[1]: expected a string, got integer",
+        "$.tags[1]: expected text, got an integer",
     ]
 
 
 def test_a_syntax_error_is_told_with_line_and_column(tmp_path: Path) -> None:
     assert problems_of(tmp_path, '{\n  "id": "a",\n  oops\n}') == [
-        "3:3: is not JSON: Expecting property name enclosed in double quotes"
+        "is not JSON: line 3, column 3: Expecting property name enclosed in double quotes"
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "$: expected an object, got array"),
-        ('{"id": NaN}', "cannot be read: NaN is not JSON"),
-        ("[" * 100_000, "is nested too deeply"),
+        ("[]", "must hold a JSON object, not an array"),
+        ('{"id": NaN}', "holds what JSON has no form for: Out of range float values are not JSON compliant"),
+        ("[" * 100_000, "is not JSON that can be read: nested too deeply"),
     ],
 )
 def test_json_that_is_no_tool_is_told(tmp_path: Path, text: str, message: str) -> None:
@@ -122,13 +122,13 @@ def test_a_file_that_is_not_text_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.tool.json").write_bytes(b'{"id": "\xff"}')
     definition, problems = read_file(tmp_path / "a.tool.json", None)
     assert definition is None
-    assert [p.message for p in problems] == ["is not UTF-8 text"]
+    assert [p.message for p in problems] == ["is not UTF-8 text (byte 8)"]
 
 
 def test_an_unknown_type_is_told_with_the_near_one(tmp_path: Path) -> None:
     [problem] = problems_of(tmp_path, {"id": "a", "implementation": {"type": "workflows"}})
     assert problem.startswith('$.implementation.type: expected one of "workflow", "node"')
-    assert problem.endswith('got "workflows"; did you mean "workflow"?')
+    assert problem.endswith('got "workflows" (did you mean workflow?)')
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_parameters_are_an_object(tmp_path: Path) -> None:
 def test_a_misspelled_key_is_a_warning_and_an_unknown_one_nothing(tmp_path: Path) -> None:
     definition, problems = read(tmp_path, {"id": "a", "implementation": SCRIPT, "paramters": {}, "x-owner": "me"})
     assert definition is not None
-    assert problems == ['$.paramters: is not a key of a tool and is left unread; did you mean "parameters"?']
+    assert problems == ["$.paramters: is not a key of a tool and is left unread (did you mean parameters?)"]
 
 
 def test_a_bad_file_does_not_keep_the_others_from_loading(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_bad_file_does_not_keep_the_others_from_loading(tmp_path: Path) -> Non
 
 
 def test_a_changed_file_has_another_stamp(tmp_path: Path) -> None:
-    folder = ToolFolder(str(tmp_path), None)
+    folder = str(tmp_path)
     (tmp_path / "a.tool.json").write_text("{}")
     before = stamps(folder)
     (tmp_path / "a.tool.json").write_text("{ }")

@@ -40,7 +40,7 @@ async def test_an_unknown_tool_is_a_result_with_near_names(open_host: OpenHost) 
         bench.write_info("info")
         assert error_of(await bench.call("Infos")) == (
             ToolErrorType.TOOL_NOT_FOUND,
-            'no tool has the id "Infos"; did you mean "info"?',
+            'no tool has the id "Infos" (did you mean info?)',
         )
 
 
@@ -50,7 +50,7 @@ async def test_wrong_arguments_are_all_listed(open_host: OpenHost) -> None:
         result = await bench.call("info", Name="x")
         assert error_of(result) == (
             ToolErrorType.PARAMETER_VALIDATION,
-            'the arguments of info are not right: Name: is no parameter of this tool; did you mean "name"?; '
+            "the arguments of info are not right: Name: is no parameter of this tool (did you mean name?); "
             "name: is required and missing",
         )
         assert result.error is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -51,4 +50,4 @@ class Versions:
         document = workflow.model_dump(mode="json", exclude_unset=True)
         unfinished = path.with_suffix(".tmp")
         unfinished.write_text(json.dumps(document, ensure_ascii=False, indent=2), encoding="utf-8")
-        os.replace(unfinished, path)  # noqa: PTH105  # atomic on every platform
+        unfinished.replace(path)

@@ -196,3 +196,8 @@ def told(context: NodeContext, value: Any = None) -> Annotated[dict[str, Any], S
 @node()
 def keeps_list(items: list[Any]) -> Annotated[list[Any], Slot(key="value")]:
     return items
+
+
+@node()
+def any_add(any: Any = 0, b: int = 0) -> Annotated[Any, Slot(key="sum")]:
+    return any + b

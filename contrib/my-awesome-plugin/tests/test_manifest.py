@@ -1,0 +1,50 @@
+"""What the plugin says of itself agrees with what it is."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+from tavern_host import Host
+from tavern_host.contracts.plugins import PluginState
+
+PLUGIN = Path(__file__).parents[1] / "my_awesome_plugin"
+
+
+def test_package_and_manifest_have_one_version(make_host: Callable[..., Host]) -> None:
+    project = tomllib.loads((PLUGIN.parent / "pyproject.toml").read_text())["project"]
+    info = next(p for p in make_host().link() if p.name == "my-awesome-plugin")
+    assert info.version == project["version"]
+
+
+async def test_it_starts_with_all_that_it_declares(make_host: Callable[..., Host]) -> None:
+    async with make_host() as host:
+        info = host.plugin("my-awesome-plugin")
+        assert (info.state, info.problems) == (PluginState.STARTED, [])
+        assert info.contributions["node"] == ["my-awesome-plugin:SplitItems"]
+        assert info.contributions["override"] == ["workflowManager"]
+        assert info.contributions["ui outlet"] == ["node:header:right"]
+        assert info.contributions["ui wrap"] == ["ui:BaseNode"]
+
+
+async def test_the_front_end_has_what_the_plugin_declares_on_the_page(make_host: Callable[..., Host]) -> None:
+    async with make_host() as host:
+        folder = host.frontend_folder("my-awesome-plugin")
+        frontend = host.plugin("my-awesome-plugin").frontend
+    assert folder is not None
+    assert frontend is not None
+    assert frontend.entry_url == "/plugins/my-awesome-plugin/index.js"
+    assert frontend.style_urls == ["/plugins/my-awesome-plugin/style.css"]
+    exported = re.findall(r"^export const (\w+)", (folder / "index.js").read_text(), re.MULTILINE)
+    declared = re.findall(r'export="(\w+)"', (PLUGIN / "__init__.py").read_text())
+    assert sorted(exported) == sorted(declared) == ["OwnNodeBadge", "frameOwnNodes"]
+    assert (folder / "style.css").is_file()
+
+
+def test_the_code_imports_only_what_plugin_authors_may_import() -> None:
+    statement = re.compile(r"^\s*(?:from|import) (tavern\w*(?:\.\w+)*)", re.MULTILINE)
+    modules = {name for path in PLUGIN.rglob("*.py") for name in statement.findall(path.read_text())}
+    assert "tavern_host" in modules
+    assert all(name == "tavern_host" or name.startswith("tavern_host.contracts.") for name in modules)

@@ -1,0 +1,108 @@
+"""`tavern agent list` and `tavern agent run`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from helpers.tavern_project import Tavern, action
+
+from tavern_host.terminal import run
+
+
+@pytest.fixture(autouse=True)
+def host_log() -> Iterator[None]:
+    """Put the log back as it was: the command line sets it up for its whole process."""
+    log = logging.getLogger("tavern")
+    before = (log.handlers, log.level, log.propagate)
+    yield
+    log.handlers, log.level, log.propagate = before
+
+
+@dataclass
+class Outcome:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+def tavern_command(tavern: Tavern, capsys: pytest.CaptureFixture[str], *arguments: str) -> Outcome:
+    capsys.readouterr()
+    code = run(["--project", str(tavern.root), *arguments])
+    printed = capsys.readouterr()
+    return Outcome(code, printed.out, printed.err)
+
+
+def test_agents_are_listed_and_broken_profiles_told(tavern: Tavern, capsys: pytest.CaptureFixture[str]) -> None:
+    tavern.write("agents/broken.json", {"id": "broken"})
+    listed = tavern_command(tavern, capsys, "agent", "list")
+    assert listed.code == 0
+    assert "keeper" in listed.out
+    assert "agents/broken.json: $.name: is missing" in listed.err
+    data: Any = json.loads(tavern_command(tavern, capsys, "agent", "list", "--json").out)
+    assert [agent["id"] for agent in data["agents"]] == ["keeper"]
+    assert len(data["problems"]) == 4
+
+
+def test_the_work_is_shown_on_stderr_and_the_reply_on_stdout(
+    tavern: Tavern, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tavern.replies(
+        ({"last_contains": "executed successfully"}, "They heard."), ({}, f"I shall.\n{action('shout', text='ale')}")
+    )
+    done = tavern_command(tavern, capsys, "agent", "run", "keeper", "--message", "Shout ale.")
+    assert (done.code, done.out) == (0, "They heard.\n")
+    lines = done.err.splitlines()
+    assert lines[:4] == [
+        "[0] started: The keeper begins",
+        "[1] deliberating: Step 1: thinking",
+        "[1] thought: I shall.",
+        "[1] tool_call: Calls shout",
+    ]
+    assert lines[4].startswith("[1] observation: Tool shout executed successfully. Output: ")
+    assert lines[5:] == ["[2] deliberating: Step 2: thinking"]
+
+
+def test_as_json_the_reply_is_printed_whole(tavern: Tavern, capsys: pytest.CaptureFixture[str]) -> None:
+    tavern.replies(({}, "Welcome!"))
+    done = tavern_command(tavern, capsys, "agent", "run", "keeper", "--message", "Hello.", "--json")
+    reply = json.loads(done.out)
+    assert (done.code, done.err) == (0, "")
+    assert (reply["outcome"], reply["text"], reply["steps"]) == ("reply", "Welcome!", 1)
+
+
+def test_without_a_final_reply_the_command_fails(tavern: Tavern, capsys: pytest.CaptureFixture[str]) -> None:
+    tavern.replies(({}, action("shout", text="a")))
+    done = tavern_command(tavern, capsys, "agent", "run", "keeper", "--message", "Go.", "--max-steps", "2")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines()[-1] == "Error: agent keeper: no final reply within 2 steps"
+
+
+def test_a_failed_run_fails_the_command(tavern: Tavern, capsys: pytest.CaptureFixture[str]) -> None:
+    tavern.replies(({"contains": "never said"}, "x"))
+    done = tavern_command(tavern, capsys, "agent", "run", "keeper", "--message", "Hello.")
+    assert done.code == 1
+    assert "Error: agent keeper: " in done.err
+    assert "no reply fits" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("keper", "--message", "x"), "there is no agent 'keper' (did you mean keeper?)"),
+        (("keeper", "--message", "x", "--max-steps", "0"), "max_steps: Input should be greater than or equal to 1"),
+        (("keeper",), "--message"),
+    ],
+)
+def test_the_users_mistakes_end_with_exit_code_2(
+    tavern: Tavern, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], part: str
+) -> None:
+    done = tavern_command(tavern, capsys, "agent", "run", *arguments)
+    assert done.code == 2
+    assert part in done.err

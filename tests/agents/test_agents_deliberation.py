@@ -1,0 +1,129 @@
+"""The deliberation workflow: what it is given, what of it is expanded, where its text comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tavern_agents.deliberation import Deliberation, Situation, workflow_id_of
+from tavern_agents.macros import Expander
+from tavern_host.contracts.errors import Misconfigured, TavernError
+from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.workflows import StoredWorkflow, Workflow
+
+
+def stored(
+    inputs: dict[str, str], outputs: dict[str, str], nodes: list[dict[str, Any]] | None = None
+) -> StoredWorkflow:
+    def slots(types: dict[str, str]) -> dict[str, Any]:
+        return {key: {"key": key, "dataFlowType": kind} for key, kind in types.items()}
+
+    document = {
+        "name": "think",
+        "nodes": nodes or [],
+        "interfaceInputs": slots(inputs),
+        "interfaceOutputs": slots(outputs),
+    }
+    return StoredWorkflow(workflow=Workflow.model_validate(document), id="think", revision="1")
+
+
+SITUATION = Situation(
+    history=(ChatMessage(role="user", content="hello"), ChatMessage(role="assistant", content="yes?")),
+    message="write it down",
+    turns=(ChatMessage(role="assistant", content="CALL"), ChatMessage(role="user", content="<OBSERVATION>")),
+    observations=("Tool a executed.", "Tool b failed."),
+    step=2,
+)
+
+
+@pytest.mark.parametrize(
+    ("reference", "workflow_id"),
+    [("think", "think"), ("workflows/think.json", "think"), ("think.json", "think"), ("v1.2", "v1.2")],
+)
+def test_a_profile_names_a_workflow_by_id_or_by_path(reference: str, workflow_id: str) -> None:
+    assert workflow_id_of(reference) == workflow_id
+
+
+def test_a_workflow_gets_the_inputs_that_it_has() -> None:
+    names = ["messages", "user_message", "history", "observations", "step", "mood"]
+    types = dict(zip(names, ["ARRAY", "STRING", "ARRAY", "STRING", "INTEGER", "STRING"], strict=True))
+    deliberation = Deliberation.of(stored(types, {"response": "STRING"}))
+    assert deliberation.inputs(SITUATION) == {
+        "messages": [
+            {"role": "user", "content": "hello"},
+            {"role": "assistant", "content": "yes?"},
+            {"role": "user", "content": "write it down"},
+            {"role": "assistant", "content": "CALL"},
+            {"role": "user", "content": "<OBSERVATION>"},
+        ],
+        "user_message": "write it down",
+        "history": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "yes?"}],
+        "observations": "Tool a executed.\n\nTool b failed.",
+        "step": 2,
+    }
+    only = Deliberation.of(stored({"user_message": "STRING"}, {"response": "STRING"}))
+    assert only.inputs(SITUATION) == {"user_message": "write it down"}
+
+
+def test_a_text_input_for_messages_gets_them_as_json_text() -> None:
+    deliberation = Deliberation.of(stored({"messages": "STRING"}, {"response": "STRING"}))
+    assert deliberation.inputs(Situation(history=(), message="好")) == {
+        "messages": '[{"role": "user", "content": "好"}]'
+    }
+
+
+def test_a_workflow_that_takes_no_message_cannot_deliberate() -> None:
+    with pytest.raises(Misconfigured) as caught:
+        Deliberation.of(stored({"input_0": "STRING"}, {"response": "STRING"}))
+    assert caught.value.message == (
+        "the workflow 'think' cannot deliberate: it needs an interface input with the key 'messages' or "
+        "'user_message', found 'input_0'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("outputs", "chosen"),
+    [(["text", "response", "x"], "response"), (["x", "text"], "text"), (["output_0"], "output_0")],
+)
+def test_the_text_is_the_output_response_else_text_else_the_only_one(outputs: list[str], chosen: str) -> None:
+    deliberation = Deliberation.of(stored({"messages": "ARRAY"}, dict.fromkeys(outputs, "STRING")))
+    assert deliberation.text({**dict.fromkeys(outputs, 0), chosen: "said"}) == "said"
+
+
+@pytest.mark.parametrize("outputs", [[], ["a", "b"]])
+def test_a_workflow_whose_text_cannot_be_told_cannot_deliberate(outputs: list[str]) -> None:
+    with pytest.raises(Misconfigured, match=r"needs an interface output with the key 'response' or 'text'"):
+        Deliberation.of(stored({"messages": "ARRAY"}, dict.fromkeys(outputs, "STRING")))
+
+
+def test_an_answer_object_counts_by_its_text_and_other_values_are_an_error() -> None:
+    deliberation = Deliberation.of(stored({"messages": "ARRAY"}, {"response": "OBJECT"}))
+    assert deliberation.text({"response": {"text": "said", "model": "m"}}) == "said"
+    with pytest.raises(TavernError, match="gave no text: its output 'response' is an object"):
+        deliberation.text({"response": {"model": "m"}})
+    with pytest.raises(TavernError, match="is empty"):
+        deliberation.text({})
+
+
+async def test_macros_are_expanded_in_the_values_of_nodes_and_nowhere_else() -> None:
+    node = {
+        "id": "n",
+        "type": "core:X",
+        "displayName": "{{{m}}}",
+        "inputValues": {"prompt": "Use {{{m}}}.", "n": 1},
+        "configValues": {"deep": [{"text": "{{{m}}}"}]},
+    }
+    deliberation = Deliberation.of(stored({"messages": "ARRAY"}, {"response": "STRING"}, [node]))
+
+    async def resolve(name: str) -> str | None:
+        return "tools"
+
+    expanded = await deliberation.expanded(Expander(resolve))
+    (after,) = expanded.nodes
+    assert after.input_values == {"prompt": "Use tools.", "n": 1}
+    assert after.config_values == {"deep": [{"text": "tools"}]}
+    assert after.display_name == "{{{m}}}"
+    assert deliberation.workflow.nodes[0].input_values["prompt"] == "Use {{{m}}}."
+    said = Situation(history=(), message="{{{m}}}")
+    assert deliberation.inputs(said)["messages"] == [{"role": "user", "content": "{{{m}}}"}]

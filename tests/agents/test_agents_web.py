@@ -1,0 +1,97 @@
+"""The routes of agents, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from helpers.tavern_project import Tavern, action
+
+from tavern_host import Host
+from tavern_host.server import make_app
+
+TOKEN = "test-token"
+
+
+class Browser:
+    """A client of a host that is being served."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        async with self._session.get(path) as response:
+            return response.status, await response.json()
+
+    async def post(self, path: str, body: Any) -> tuple[int, Any]:
+        data = body if isinstance(body, str) else json.dumps(body)
+        async with self._session.post(path, data=data) as response:
+            return response.status, await response.json()
+
+
+@pytest.fixture
+async def browser(tavern: Tavern) -> AsyncIterator[Browser]:
+    """Serve the project and return a client that may enter."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        async with Host(project=tavern.root) as host:
+            runner = web.AppRunner(make_app(host, token=TOKEN, port=port))
+            await runner.setup()
+            await web.SockSite(runner, listening).start()
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=headers) as session:
+                yield Browser(session)
+            await runner.cleanup()
+
+
+async def test_agents_are_listed(browser: Browser) -> None:
+    agent = {"id": "keeper", "name": "The keeper", "description": "", "tools": ["shout"]}
+    assert await browser.get("/api/agents") == (200, [agent])
+
+
+async def test_an_agent_is_run_and_its_reply_comes_back(browser: Browser, tavern: Tavern) -> None:
+    tavern.replies(
+        ({"last_contains": "executed successfully", "contains": "My name is Ada"}, "Done, Ada."),
+        ({}, action("shout", text="ale")),
+    )
+    body = {"message": "Shout ale.", "history": [{"role": "user", "content": "My name is Ada"}], "maxSteps": 3}
+    status, reply = await browser.post("/api/agents/keeper/run", body)
+    assert status == 200
+    assert (reply["profileId"], reply["outcome"], reply["text"], reply["steps"]) == ("keeper", "reply", "Done, Ada.", 2)
+    assert [result["toolId"] for result in reply["toolResults"]] == ["shout"]
+    assert [message["role"] for message in reply["history"]] == ["user", "user", "assistant", "user", "assistant"]
+
+
+async def test_a_run_that_fails_is_an_answer_with_its_error(browser: Browser, tavern: Tavern) -> None:
+    tavern.replies(({"contains": "never said"}, "x"))
+    status, reply = await browser.post("/api/agents/keeper/run", {"message": "Hello."})
+    assert (status, reply["outcome"]) == (200, "error")
+    assert "no reply fits" in reply["error"]
+
+
+async def test_an_unknown_agent_is_not_found(browser: Browser) -> None:
+    status, body = await browser.post("/api/agents/keper/run", {"message": "Hello."})
+    assert (status, body["error"]) == (404, "there is no agent 'keper' (did you mean keeper?)")
+
+
+@pytest.mark.parametrize(
+    ("body", "part"),
+    [
+        ("{", "the body is not JSON"),
+        ([], "the body is not {message, history?, maxSteps?}: body:"),
+        ({}, "message: Field required"),
+        ({"message": "x", "maxSteps": 0}, "maxSteps: Input should be greater than or equal to 1"),
+        ({"message": "x", "history": [{"role": "bard", "content": ""}]}, "history.0.role:"),
+        ({"message": "x", "steps": 1}, "steps: Extra inputs are not permitted"),
+    ],
+)
+async def test_a_wrong_body_is_told(browser: Browser, body: Any, part: str) -> None:
+    status, answer = await browser.post("/api/agents/keeper/run", body)
+    assert status == 400
+    assert part in answer["error"]

@@ -1,0 +1,127 @@
+"""Which edges are possible, and what becomes of a value on one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from engine_bench import Bench, give, output, workflow
+
+from tavern_host.contracts.dataflow import compatible, converter, find_slot, text_of
+from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
+
+TYPES = [str(t) for t in DataFlowType]
+ANY = {"WILDCARD", "CONVERTIBLE_ANY"}
+CONVERTED = {("INTEGER", "FLOAT"), ("INTEGER", "STRING"), ("FLOAT", "STRING"), ("BOOLEAN", "STRING")}
+
+
+def a_slot(type: str, *categories: str, stream: bool = False) -> SlotDefinition:
+    return SlotDefinition(
+        data_flow_type=DataFlowType(type), match_categories=categories or None, is_stream=stream or None
+    )
+
+
+@pytest.mark.parametrize("source", TYPES)
+@pytest.mark.parametrize("target", TYPES)
+def test_types_go_together_where_they_are_equal_open_or_convertible(source: str, target: str) -> None:
+    possible = source == target or source in ANY or target in ANY or (source, target) in CONVERTED
+
+    problem = compatible(a_slot(source), a_slot(target))
+
+    assert problem == (None if possible else f"{source} does not go into {target}")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "possible"),
+    [
+        (a_slot("OBJECT", "Chat"), a_slot("STRING", "Json", "Chat"), True),
+        (a_slot("OBJECT", "Chat"), a_slot("STRING", "Json"), False),
+        (a_slot("OBJECT", "BehaviorWildcard"), a_slot("STRING"), True),
+        (a_slot("OBJECT"), a_slot("STRING", "BehaviorWildcard"), True),
+        (a_slot("STRING", "Prompt"), a_slot("STRING", "Url"), True),
+        (a_slot("STRING", stream=True), a_slot("STRING", stream=True), True),
+        (a_slot("STRING", stream=True), a_slot("STRING"), True),
+        (a_slot("STRING"), a_slot("STRING", stream=True), False),
+        (a_slot("WILDCARD", "Chat"), a_slot("WILDCARD", "Chat", stream=True), False),
+        (a_slot("OBJECT", stream=True), a_slot("INTEGER"), False),
+    ],
+)
+def test_streams_are_looked_at_first_then_categories_then_types(
+    source: SlotDefinition, target: SlotDefinition, possible: bool
+) -> None:
+    assert (compatible(source, target) is None) == possible
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "value", "arrives"),
+    [
+        ("INTEGER", "FLOAT", 3, 3.0),
+        ("INTEGER", "STRING", -3, "-3"),
+        ("FLOAT", "STRING", 0.1, "0.1"),
+        ("FLOAT", "STRING", 3.0, "3"),
+        ("FLOAT", "STRING", 1e21, "1e+21"),
+        ("BOOLEAN", "STRING", True, "true"),
+        ("BOOLEAN", "STRING", False, "false"),
+        ("WILDCARD", "STRING", 3, "3"),
+        ("WILDCARD", "STRING", {"a": 1}, {"a": 1}),
+        ("CONVERTIBLE_ANY", "FLOAT", 3, 3.0),
+        ("WILDCARD", "FLOAT", True, True),
+        ("WILDCARD", "INTEGER", 3.0, 3.0),
+        ("INTEGER", "WILDCARD", 3, 3),
+        ("STRING", "STRING", "x", "x"),
+        ("ARRAY", "ARRAY", [1], [1]),
+    ],
+)
+async def test_a_value_arrives_as_the_input_has_it(
+    bench: Bench, source: str, target: str, value: Any, arrives: Any
+) -> None:
+    document = workflow(
+        {"give": give(value, source), "take": {"type": "Take", "configValues": {"type": target}}},
+        "give.value > take.value",
+    )
+
+    shown = output(await bench.run(document), "take")
+
+    assert (shown, type(shown)) == (arrives, type(arrives))
+
+
+def test_an_edge_that_changes_nothing_has_no_converter() -> None:
+    assert converter(a_slot("STRING"), a_slot("STRING")) is None
+    assert converter(a_slot("OBJECT", "Chat"), a_slot("STRING", "Chat")) is None
+    assert converter(a_slot("WILDCARD"), a_slot("OBJECT")) is None
+
+
+async def test_a_value_that_cannot_be_converted_is_the_error_of_the_node_that_gets_it(bench: Bench) -> None:
+    document = workflow(
+        {"give": give(10**400, "INTEGER"), "take": {"type": "Take", "configValues": {"type": "FLOAT"}}},
+        "give.value > take.value",
+    )
+
+    run = await bench.run(document)
+
+    assert run.nodes["give"].status == "complete"
+    assert run.nodes["take"].error is not None
+    assert run.nodes["take"].error.message.startswith("the input 'value': the value on edge e0 is no FLOAT")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(True, "true"), (0, "0"), (-0.0, "0"), (1e20, "100000000000000000000"), (float("nan"), "NaN")]
+)
+def test_numbers_become_text_as_the_platform_writes_them(value: float, text: str) -> None:
+    assert text_of(value) == text
+
+
+def test_a_handle_names_a_slot_or_a_place_in_a_multi_slot() -> None:
+    slots = {
+        "one": a_slot("STRING"),
+        "many": SlotDefinition(data_flow_type=DataFlowType.STRING, multi=True),
+        "odd__1": a_slot("STRING"),
+    }
+
+    assert find_slot(slots, "one") == ("one", slots["one"], None)
+    assert find_slot(slots, "many") == ("many", slots["many"], None)
+    assert find_slot(slots, "many__12") == ("many", slots["many"], 12)
+    assert find_slot(slots, "odd__1") == ("odd__1", slots["odd__1"], None)
+    assert find_slot(slots, "one__0") is None
+    assert find_slot(slots, "none") is None
+    assert find_slot(slots, "none", dynamic=True) is not None

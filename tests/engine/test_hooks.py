@@ -1,0 +1,121 @@
+"""What a plugin may do to runs and node types by implementing the engine's hooks."""
+
+from __future__ import annotations
+
+import pytest
+from engine_bench import Bench, OpenHost, give, output, slot, workflow
+
+from tavern_host.contracts.errors import NotFound, Vetoed
+from tavern_host.contracts.executions import RunRequest
+
+IN, OUT = "core:GroupInput", "core:GroupOutput"
+
+
+def answering(value: str) -> RunRequest:
+    document = workflow({"one": give(value), "out": OUT}, "one.value > out.answer", interfaceOutputs={"answer": slot()})
+    return RunRequest(workflow=document)
+
+
+async def test_a_hook_may_refuse_a_run(open_host: OpenHost) -> None:
+    async with open_host("acme_watch") as bench:
+        with pytest.raises(Vetoed, match="acme-watch refused: not now"):
+            await bench.engine.submit(RunRequest(workflow=workflow({}), metadata={"refuse": "not now"}))
+
+        assert (await bench.engine.queue()).running == []
+
+
+async def test_a_hook_that_fails_refuses_the_run(open_host: OpenHost) -> None:
+    async with open_host("acme_watch") as bench:
+        with pytest.raises(Vetoed, match="the watch is broken"):
+            await bench.engine.run(RunRequest(workflow=workflow({}), metadata={"raise": True}))
+
+
+async def test_a_hook_may_change_the_inputs_before_they_are_checked(open_host: OpenHost) -> None:
+    document = workflow({"in": IN}, interfaceInputs={"n": slot("INTEGER", required=True)})
+    async with open_host("acme_watch") as bench:
+        run = await bench.engine.run(
+            RunRequest(workflow=document, inputs={"unknown": 1}, metadata={"inputs": {"n": 5}})
+        )
+
+        assert output(run, "in", "n") == 5
+
+
+async def test_a_hook_may_change_the_outputs_and_nothing_else(open_host: OpenHost) -> None:
+    async with open_host("acme_watch") as bench:
+        run = await bench.engine.run(answering("plain"))
+
+        assert (run.outputs, run.status) == ({"answer": "changed"}, "complete")
+        assert await bench.engine.get(run.id) == run
+
+
+async def test_a_refusal_after_the_run_withholds_everything_that_it_gave(open_host: OpenHost) -> None:
+    async with open_host("acme_watch") as bench:
+        seen = bench.host.events.subscribe("NODE_COMPLETE", "EXECUTION_STATUS_UPDATE")
+        run = await bench.engine.run(answering("secret"))
+        await seen.close()
+
+        assert (run.status, run.outputs) == ("error", {})
+        assert run.error is not None and run.error.code == "vetoed" and "that is secret" in run.error.message
+        assert run.nodes["one"].status == "complete" and run.nodes["one"].output is None
+        told = [event.payload.get("nodeId") async for event in seen]  # type: ignore[union-attr]
+        assert "__WORKFLOW_INTERFACE_OUTPUTS__" not in told
+
+
+async def test_without_such_a_plugin_runs_are_as_they_are(bench: Bench) -> None:
+    run = await bench.engine.run(answering("secret"))
+
+    assert run.outputs == {"answer": "secret"}
+
+
+# --- node types -----------------------------------------------------------------------------------
+
+
+async def test_all_node_types_are_listed_by_full_type(bench: Bench) -> None:
+    types = [node.full_type for node in await bench.nodes.list_nodes()]
+
+    assert types == sorted(types)
+    assert {"core:TextMerge", "acme-nodes:Add", "acme-nodes:Boom"} <= set(types)
+    assert (await bench.nodes.get("acme-nodes:Add")).inputs["a"].data_flow_type == "INTEGER"
+
+
+async def test_an_unknown_node_type_is_not_found_and_near_ones_are_named(bench: Bench) -> None:
+    with pytest.raises(NotFound, match=r"no node type 'core:TextMerg' \(did you mean core:TextMerge"):
+        await bench.nodes.get("core:TextMerg")
+
+
+async def test_a_hook_may_hide_a_node_type_and_change_how_one_looks(open_host: OpenHost) -> None:
+    async with open_host("acme_watch") as bench:
+        with pytest.raises(NotFound):
+            await bench.nodes.get("acme-nodes:Boom")
+        look = await bench.nodes.get("acme-nodes:Look")
+        run = await bench.run(workflow({"n": "Look"}))
+
+        assert (look.display_name, look.type) == ("Seen", "Look")
+        assert output(run, "n") == "none"
+
+
+async def test_who_was_loaded_first_keeps_a_node_type_and_core_is_reserved(
+    open_host: OpenHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_host("acme_watch") as bench:
+        assert (await bench.nodes.get("core:Text")).display_name != "Not the real one"
+        assert (await bench.nodes.get("acme-nodes:Add")).display_name != "Not the real one"
+        with pytest.raises(NotFound):
+            await bench.nodes.get("core:Mine")
+
+    assert "acme-watch may not register core:Mine: 'core' is reserved" in caplog.text
+    assert "acme-watch registers acme-nodes:Add, which is acme-nodes's already" in caplog.text
+
+
+async def test_when_a_plugin_goes_its_node_types_and_filters_go_with_it(open_host: OpenHost) -> None:
+    async with open_host("acme_watch", trust=False) as bench:
+        await bench.host.grant("acme-nodes")
+        await bench.host.grant("acme-watch")
+        document = workflow({"n": "Add", "m": "Boom"})
+        assert "$.nodes[1].type" in await bench.refusal(document)
+
+        await bench.host.revoke("acme-watch")
+        assert (await bench.nodes.get("acme-nodes:Boom")).type == "Boom"
+
+        await bench.host.revoke("acme-nodes")
+        assert "$.nodes[0].type" in await bench.refusal(document)

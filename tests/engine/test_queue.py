@@ -1,0 +1,98 @@
+"""How many runs go on at a time, who comes next, and what is remembered of those that are over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from engine_bench import Bench, OpenHost, give, output, workflow
+
+from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.executions import RunQueue
+
+LIMIT = "extensions.tavern-engine.maxConcurrentRuns"
+
+
+def ids(queue: RunQueue) -> tuple[list[str], list[str]]:
+    return [run.id for run in queue.running], [run.id for run in queue.pending]
+
+
+async def test_runs_beyond_the_limit_wait_in_the_order_in_which_they_came(open_host: OpenHost) -> None:
+    async with open_host(settings={LIMIT: 2}) as bench:
+        runs = [await bench.start(workflow({f"n{i}": "Hang"})) for i in range(4)]
+        await bench.until("NODE_EXECUTING", nodeId="n1")
+
+        assert ids(await bench.engine.queue()) == (runs[:2], runs[2:])
+        assert (await bench.engine.get(runs[3])).status == "queued"
+
+        await bench.engine.interrupt(runs[1])
+        await bench.until("NODE_EXECUTING", nodeId="n2")
+        assert ids(await bench.engine.queue()) == ([runs[0], runs[2]], [runs[3]])
+
+
+async def test_a_waiting_run_that_is_interrupted_never_begins(open_host: OpenHost) -> None:
+    async with open_host(settings={LIMIT: 1}) as bench:
+        first, second, third = [await bench.start(workflow({f"n{i}": "Hang"})) for i in range(3)]
+        await bench.until("NODE_EXECUTING", nodeId="n0")
+
+        assert await bench.engine.interrupt(second)
+        run = await bench.engine.wait(second)
+        await bench.engine.interrupt(first)
+        await bench.until("NODE_EXECUTING", nodeId="n2")
+
+        assert run.status == "interrupted"
+        assert run.nodes["n1"].status == "skipped"
+        assert ids(await bench.engine.queue()) == ([third], [])
+
+
+async def test_a_deadline_holds_for_a_waiting_run_too(open_host: OpenHost) -> None:
+    async with open_host(settings={LIMIT: 1}) as bench:
+        await bench.start(workflow({"n": "Hang"}))
+
+        run = await bench.run(workflow({"m": "Hang"}), call=bench.host.call().child(timeout=0.1))
+
+        assert run.error is not None and run.error.code == "deadline_exceeded"
+        assert (await bench.engine.queue()).pending == []
+
+
+async def test_a_run_within_a_run_does_not_wait_for_a_turn(open_host: OpenHost) -> None:
+    """With a limit of one it would wait for ever: its parent has the turn and waits for it."""
+    async with open_host(settings={LIMIT: 1}) as bench:
+        parent = await bench.start(workflow({"n": "Hang"}))
+        await bench.until("NODE_EXECUTING", nodeId="n")
+
+        within = bench.host.call().child(run_id=parent, timeout=5)
+        run = await bench.run(workflow({"one": give(1)}), call=within)
+
+        assert output(run, "one") == 1
+
+
+async def test_queue_updates_tell_what_runs_and_what_waits(open_host: OpenHost) -> None:
+    def promised(found: list[dict[str, Any]]) -> list[str]:
+        return [item["promptId"] for item in found]
+
+    async with open_host(settings={LIMIT: 1}) as bench:
+        updates = bench.host.events.subscribe("SYSTEM_QUEUE_UPDATE")
+        first = await bench.start(workflow({"n": "Hang"}))
+        second = await bench.start(workflow({"m": "Hang"}))
+        await bench.until("NODE_EXECUTING", nodeId="n")
+
+        states = []
+        async for event in updates:
+            payload: Any = event.payload  # type: ignore[union-attr]
+            states.append((promised(payload["runningExecutions"]), promised(payload["pendingExecutions"])))
+            if states[-1] == ([first], [second]):
+                break
+
+
+async def test_the_oldest_finished_runs_are_forgotten(bench: Bench) -> None:
+    document = workflow({})
+    first = (await bench.run(document)).id
+    second = (await bench.run(document)).id
+    for _ in range(499):
+        last = (await bench.run(document)).id
+
+    with pytest.raises(NotFound, match="no run"):
+        await bench.engine.get(first)
+    assert (await bench.engine.get(second)).status == "complete"
+    assert (await bench.engine.wait(last)).id == last

@@ -1,0 +1,149 @@
+"""Builds wheels, makes environments with pip, and runs commands in them as a person at a terminal does."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[2]
+_NOT_OURS = ("PYTHON", "VIRTUAL_ENV", "TAVERN_")
+"""How variables begin that would let an installation see the tests' own environment."""
+
+
+def own_environment() -> dict[str, str]:
+    """Return the variables of this process without those that concern this process alone."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(_NOT_OURS)}
+
+
+def run(*command: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command outside of the repository and return what came of it."""
+    environment = own_environment() | variables
+    return subprocess.run(
+        [*command], check=False, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def must_run(*command: str | Path, cwd: Path) -> str:
+    """Run a command that has to succeed; return its stdout."""
+    done = run(*command, cwd=cwd)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment, used from outside as a person at a terminal does."""
+
+    root: Path
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.root / "bin" / "python"
+
+    def pip_install(self, *what: str | Path) -> None:
+        """Install packages with their dependencies, from wherever pip is set up to look."""
+        must_run(self.python, "-m", "pip", "install", "--quiet", "--no-compile", *what, cwd=self.root)
+
+    def at(self, folder: Path) -> User:
+        """Return a user of this environment, with operator's folders and a current folder below `folder`."""
+        return User(self, folder)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running `tavern serve`."""
+
+    url: str
+    token: str
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Return the status of a request and what came: JSON where it is JSON, else text."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=30) as response:
+                return response.status, _content(response)
+        except urllib.error.HTTPError as error:
+            return error.code, _content(error)
+
+
+def _content(response: Any) -> Any:
+    data = response.read()
+    return json.loads(data) if response.headers.get_content_type() == "application/json" else data.decode()
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody who types commands; what they decided is kept in folders of their own."""
+
+    environment: Environment
+    folder: Path
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables of this user's commands."""
+        return {f"TAVERN_{kind}_DIR": str(self.folder / kind.lower()) for kind in ("CONFIG", "STATE", "DATA")}
+
+    def python(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run the environment's interpreter."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return run(self.environment.python, *arguments, cwd=self.folder, **self.variables())
+
+    def try_tavern(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the `tavern` that pip installed; return what came of it."""
+        return self.python(self.environment.root / "bin" / "tavern", *arguments)
+
+    def tavern(self, *arguments: str) -> Any:
+        """Run a `tavern` command that has to succeed; return its `--json`."""
+        done = self.try_tavern(*arguments, "--json")
+        assert done.returncode == 0, f"tavern {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+        return json.loads(done.stdout)
+
+    @contextmanager
+    def serving(self, project: Path) -> Iterator[Served]:
+        """Run `tavern serve` on a free port until the end of the `with`."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        command: list[str | Path] = [self.environment.root / "bin" / "tavern", "--project", project]
+        environment = own_environment() | self.variables() | {"PYTHONUNBUFFERED": "1"}
+        with subprocess.Popen(
+            [*command, "serve", "--port", "0"], cwd=self.folder, env=environment, stdout=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                assert process.stdout is not None
+                address = next(line for line in process.stdout if line.startswith("Open ")).removeprefix("Open ")
+                url, _, token = address.strip().partition("/?token=")
+                yield Served(url, token)
+            finally:
+                process.terminate()
+                process.communicate(timeout=20)
+
+    def imported_by(self, *arguments: str) -> set[str]:
+        """Return the modules that a `tavern` command imports."""
+        done = self.python("-v", self.environment.root / "bin" / "tavern", *arguments)
+        assert done.returncode == 0, done.stderr
+        return set(re.findall(r"^import '([\w.]+)' #", done.stderr, re.MULTILINE))
+
+
+def make_environment(root: Path) -> Environment:
+    """Make an empty environment."""
+    must_run(sys.executable, "-m", "venv", root, cwd=root.parent)
+    return Environment(root)
+
+
+def build_wheel(source: Path, target: Path) -> Path:
+    """Build a wheel of a folder or sdist with pip and return it."""
+    must_run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", target, source, cwd=target)
+    (wheel,) = target.glob("*.whl")
+    return wheel

@@ -1,0 +1,73 @@
+"""Writes folder plugins for tests, and reaches into the modules of those that a host has loaded."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+
+from tavern_host import Host, PluginContext
+from tavern_host.hookspecs import hooks
+
+KEEP_CONTEXT = """
+from tavern_host import hookimpl
+
+CONTEXTS = []
+
+@hookimpl
+async def tavern_startup(context):
+    CONTEXTS.append(context)
+"""
+"""A plugin that keeps its context, so that a test can act in its name."""
+
+
+def make_plugin(
+    parent: Path, name: str = "acme", code: str | None = None, *, hooked: Iterable[str] = (), **manifest: Any
+) -> Path:
+    """Write a folder plugin beneath `parent` and return its folder.
+
+    `hooked` are hooks whose permission the manifest declares; `manifest` are further keys of
+    `plugin.yaml`, `permissions` among them. Without `code` there is no Python in it.
+    """
+    folder = parent / name
+    folder.mkdir(parents=True, exist_ok=True)
+    permissions = dict(manifest.pop("permissions", {}))
+    declared = [hooks()[hook].permission for hook in hooked]
+    permissions["hooks"] = [*permissions.get("hooks", []), *declared]
+    document = {"name": name, "displayName": name, "version": "1.0.0", "permissions": permissions, **manifest}
+    (folder / "plugin.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    if code is not None:
+        (folder / "__init__.py").write_text(textwrap.dedent(code))
+    return folder
+
+
+def contextual(parent: Path, name: str = "acme", **manifest: Any) -> Path:
+    """Write a plugin whose context a test can get with `context_of`."""
+    return make_plugin(parent, name, KEEP_CONTEXT, hooked=["tavern_startup"], **manifest)
+
+
+def context_of(name: str = "acme") -> PluginContext:
+    """Return the context of a loaded plugin that `contextual` wrote."""
+    context: PluginContext = module_of(name).CONTEXTS[-1]
+    return context
+
+
+def module_of(name: str = "acme") -> ModuleType:
+    """Return the module of a loaded folder plugin."""
+    return sys.modules[f"tavern_plugins.{name.replace('-', '_')}"]
+
+
+def host_with(project: Path, *folders: Path, **options: Any) -> Host:
+    """Return a host with these plugins, all of them trusted."""
+    trusted = [folder.name for folder in folders]
+    return Host(project, plugins=folders, **{"trust": trusted, **options})
+
+
+def problems_of(host: Host, name: str = "acme") -> list[str]:
+    """Return what a person reads about what is wrong with a plugin."""
+    return [str(problem) for problem in host.plugin(name).problems]

@@ -1,0 +1,208 @@
+"""`plugin.yaml`: every mistake is told with its line and column, and no file can harm the host that reads it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from plugin_maker import make_plugin
+
+from tavern_host import Host
+from tavern_host.contracts.plugins import PluginState, Problem
+from tavern_host.manifest import Manifest, read_manifest
+from tavern_host.yamlfile import MAX_BYTES, InvalidFile
+
+MINIMAL = "name: acme\ndisplayName: Acme\nversion: 1.0.0\n"
+
+
+def read(folder: Path, text: str | bytes) -> Manifest:
+    """Read a text as the manifest of a folder named `acme`."""
+    root = folder / "acme"
+    root.mkdir(exist_ok=True)
+    (root / "plugin.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_manifest(root)
+
+
+def problems(folder: Path, text: str | bytes) -> list[Problem]:
+    """Return what is wrong with a manifest."""
+    with pytest.raises(InvalidFile) as caught:
+        read(folder, text)
+    return caught.value.problems
+
+
+def test_the_smallest_manifest_has_a_name_a_display_name_and_a_version(tmp_path: Path) -> None:
+    manifest = read(tmp_path, MINIMAL)
+    assert (manifest.name, manifest.display_name, manifest.version) == ("acme", "Acme", "1.0.0")
+    assert manifest.permissions.hooks == []
+    assert manifest.api_version == ">=0.1"
+    assert manifest.runtime.placement == "any"
+
+
+def test_a_manifest_is_frozen(tmp_path: Path) -> None:
+    manifest = read(tmp_path, MINIMAL)
+    with pytest.raises(ValueError, match="frozen"):
+        manifest.name = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", ["acme/plugin.yaml:1:1: the key 'name' is missing"]),
+        ("# only a comment\n", ["acme/plugin.yaml:1:1: the key 'name' is missing"]),
+        ("- name: acme\n", ["acme/plugin.yaml:1:1: expected keys and values, found a list"]),
+        ("just text\n", ["acme/plugin.yaml:1:1: expected keys and values, found a text"]),
+        ("42\n", ["acme/plugin.yaml:1:1: expected keys and values, found a number"]),
+        (MINIMAL + "hoks: []\n", ["acme/plugin.yaml:4:1: unknown key 'hoks'"]),
+        (MINIMAL + "displayname: x\n", ["acme/plugin.yaml:4:1: unknown key 'displayname' (did you mean displayName?)"]),
+        (
+            MINIMAL + "permissions:\n  hooks: []\n  servces: {}\n",
+            ["acme/plugin.yaml:6:3: unknown key 'permissions.servces' (did you mean services?)"],
+        ),
+        (
+            MINIMAL + "permissions:\n  services: {overide: [llm]}\n",
+            ["acme/plugin.yaml:5:14: unknown key 'permissions.services.overide' (did you mean override?)"],
+        ),
+        (
+            "name: acme\ndisplayName: Acme\nversion: 1.0\n",
+            ['acme/plugin.yaml:3:1: version: input should be a valid string, found 1.0 (write it in quotes: "1.0")'],
+        ),
+        (
+            MINIMAL.replace("1.0.0", "one"),
+            ["acme/plugin.yaml:3:1: version: must be a version such as 1.0.0, found 'one'"],
+        ),
+        (
+            MINIMAL.replace("name: acme", "name: Acme_Tools", 1),
+            [
+                "acme/plugin.yaml:1:1: name: must be kebab-case: lower-case letters and digits, words joined by '-', "
+                "found 'Acme_Tools'"
+            ],
+        ),
+        (
+            MINIMAL + "apiVersion: newest\n",
+            ["acme/plugin.yaml:4:1: apiVersion: must be a version range such as '>=0.1,<0.2', found 'newest'"],
+        ),
+        (
+            MINIMAL + "nodes: {entry: ../elsewhere}\n",
+            ["acme/plugin.yaml:4:9: nodes.entry: must be a path inside the plugin's folder, found '../elsewhere'"],
+        ),
+        (
+            MINIMAL + "tools: {entry: /etc}\n",
+            ["acme/plugin.yaml:4:9: tools.entry: must be a path inside the plugin's folder, found '/etc'"],
+        ),
+        (
+            MINIMAL + "frontend: {build: {entry: '', outputDir: a/../../b}}\n",
+            [
+                "acme/plugin.yaml:4:20: frontend.build.entry: must be a path inside the plugin's folder, found ''",
+                "acme/plugin.yaml:4:31: frontend.build.outputDir: must be a path inside the plugin's folder, "
+                "found 'a/../../b'",
+            ],
+        ),
+        (
+            MINIMAL + "runtime: {placement: moon}\n",
+            ["acme/plugin.yaml:4:11: runtime.placement: input should be 'any', 'in-process' or 'process', found 'moon'"],
+        ),
+        (
+            MINIMAL + "configOptions:\n  - key: extensions.other.size\n",
+            [
+                "acme/plugin.yaml:1:1: : configOptions: the key 'extensions.other.size' must begin with "
+                "'extensions.acme.'"
+            ],
+        ),
+        ("name: acme\nname: acme2\n", ["acme/plugin.yaml:2:1: the key 'name' stands here twice (keep one of them)"]),
+        (
+            MINIMAL + "permissions:\n  hooks: []\n  hooks: []\n",
+            ["acme/plugin.yaml:6:3: the key 'hooks' stands here twice (keep one of them)"],
+        ),
+        (
+            "name: [acme\n",
+            ["acme/plugin.yaml:2:1: not valid YAML: expected ',' or ']', but got '<stream end>'"],
+        ),
+        ("name: acme\n\tversion: 1\n", ["acme/plugin.yaml:2:1: not valid YAML: found character '\\t' that cannot start any token"]),
+        ("name: *nobody\n", ["acme/plugin.yaml:1:7: not valid YAML: found undefined alias 'nobody'"]),
+        ("a: 1\n---\nb: 2\n", ["acme/plugin.yaml:2:1: not valid YAML: but found another document"]),
+        (
+            "name: !!python/object/apply:os.system [true]\n",
+            ["acme/plugin.yaml:1:1: name: input should be a valid string, found [True]"],
+        ),
+        (b"name: \xff\n", ["acme/plugin.yaml: the file is not UTF-8 text (byte 6)"]),
+        (b"name: ac\x00me\n", ["acme/plugin.yaml:1:1: not valid YAML"]),
+    ],
+)
+def test_a_mistake_is_told_with_its_place_and_what_to_do(tmp_path: Path, text: str | bytes, told: list[str]) -> None:
+    found = [str(problem) for problem in problems(tmp_path, text)]
+    assert len(found) >= len(told)
+    for line, expected in zip(found, told, strict=False):
+        assert line.startswith(expected)
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    text = "name: A\nversion: x\nhoks: 1\nnodes: {}\n"
+    assert [(p.line, p.column) for p in problems(tmp_path, text)] == [(1, 1), (1, 1), (2, 1), (4, 1), (3, 1)]
+
+
+def test_keys_that_begin_with_x_are_anybodys(tmp_path: Path) -> None:
+    assert read(tmp_path, MINIMAL + "x-generator: {by: me}\n").name == "acme"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: !!int ''\n",
+        "name: !!float ''\n",
+        "name: !!bool maybe\n",
+        "name: !!timestamp soon\n",
+        "name: !!binary '***'\n",
+        "name: 2024-99-99\n",
+        f"name: {'9' * 10_000}\n",
+        "? [a, b]\n: c\n",
+        "name: &a [*a]\n",
+        "<<: {name: acme}\n",
+        "name: !!set {a, b}\n",
+        "name: " + "[" * 5_000 + "]" * 5_000,
+        "name: " + "{a: " * 200 + "1" + "}" * 200,
+        "a: &a [x,x,x,x,x,x,x,x,x]\n"
+        + "".join(f"{n}: &{n} [{','.join([f'*{p}'] * 9)}]\n" for p, n in zip("abcdefgh", "bcdefghi", strict=True)),
+    ],
+)
+def test_hostile_yaml_is_one_more_mistake(tmp_path: Path, text: str) -> None:
+    for problem in problems(tmp_path, text):
+        assert problem.file == "acme/plugin.yaml"
+        assert problem.line is not None
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, MINIMAL + "#" * MAX_BYTES)
+    assert problem.message == "the file is larger than 1024 KiB"
+
+
+def test_what_is_not_a_file_is_not_read(tmp_path: Path) -> None:
+    folder = make_plugin(tmp_path)
+    (folder / "plugin.yaml").unlink()
+    os.mkfifo(folder / "plugin.yaml")
+    with pytest.raises(OSError):
+        read_manifest(folder)
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo", "device", "loop", "dangling"])
+def test_an_odd_manifest_costs_that_plugin_alone(tmp_path: Path, kind: str) -> None:
+    folder = make_plugin(tmp_path / "plugins")
+    file = folder / "plugin.yaml"
+    file.unlink()
+    match kind:
+        case "directory":
+            file.mkdir()
+        case "fifo":
+            os.mkfifo(file)
+        case "device":
+            file.symlink_to("/dev/zero")
+        case "loop":
+            file.symlink_to(file)
+        case _:
+            file.symlink_to(tmp_path / "nowhere")
+    make_plugin(tmp_path / "plugins", "good")
+    host = Host(tmp_path / "p", plugins=[folder, tmp_path / "plugins" / "good"])
+    host.link()
+    assert host.plugin("acme").state is PluginState.INVALID
+    assert "plugin.yaml" in str(host.plugin("acme").problems[0])
+    assert host.plugin("good").state is PluginState.DISCOVERED

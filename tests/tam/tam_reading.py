@@ -1,0 +1,66 @@
+"""Reads text with a `TamParser` and sums up what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tavern_host.contracts.protocols import ParseEvent, ParserOptions
+from tavern_host.contracts.tools import ToolCallRequest
+from tavern_tam.parser import TamParser
+
+REQUEST = "<|[REQUEST_TOOL]|>"
+END = "<|[END_TOOL]|>"
+
+
+@dataclass
+class Reading:
+    """What a text holds: the text around its calls, the calls, and the warnings."""
+
+    text: str = ""
+    calls: list[ToolCallRequest] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def steps(self) -> list[tuple[int, str, dict[str, object]]]:
+        """Each call as index, tool and arguments."""
+        return [(call.index, call.tool_id, dict(call.arguments)) for call in self.calls]
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """The arguments of the only call."""
+        (call,) = self.calls
+        return dict(call.arguments)
+
+
+def block(*lines: str) -> str:
+    """Return a TAM block of these lines."""
+    return "\n".join([REQUEST, *lines, END])
+
+
+def events_of(pieces: Iterable[str], **parameters: Sequence[str]) -> list[ParseEvent]:
+    """Feed a parser that knows these tools' parameters; return its events with neighbouring text joined."""
+    parser = TamParser(ParserOptions(parameters={tool: list(names) for tool, names in parameters.items()}))
+    found = [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
+    joined: list[ParseEvent] = []
+    for event in found:
+        if event.kind == "text" and joined and joined[-1].kind == "text":
+            joined[-1] = ParseEvent(kind="text", text=joined[-1].text + event.text)
+        else:
+            joined.append(event)
+    return joined
+
+
+def read(text: str, **parameters: Sequence[str]) -> Reading:
+    """Read a whole text, all at once and one character at a time; both must say the same."""
+    at_once = events_of([text], **parameters)
+    assert events_of(text, **parameters) == at_once
+    reading = Reading()
+    for event in at_once:
+        if event.kind == "text":
+            reading.text += event.text
+        elif event.kind == "warning":
+            reading.warnings.append(event.text)
+        elif event.call is not None:
+            reading.calls.append(event.call)
+    return reading

@@ -1,0 +1,104 @@
+"""Whatever the text and however it is cut: the same result, no exception, nothing lost, linear time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tam_reading import END, REQUEST, block, events_of
+
+PIECES = [
+    *(REQUEST, END, "「始」", "「末」", "「始ESCAPE」", "「末ESCAPE」", "「始ESCAPE:a」", "「末ESCAPE:a」"),
+    *("»»»", "«««", ">>>", "<<<", "\n", "\n", "\r\n", "command:", "\nk:", ":", "#", " ", "x", "1", "「", "»", "<"),
+    *(
+        "command:「始」t「末」",
+        "\ncommand1:「始」t「末」",
+        "\na_1:「始」x「末」",
+        "\nk:「始」",
+        "\nk:»»»",
+        "\nk:「始ESCAPE」",
+    ),
+    *("「末」\n" + END, "\n# c\n", "on_error_1:「始」continue「末」", "<think>", "</think>"),
+    *("```\n", "\n```\n", "```py\n", "~~~", "`", "\ud800", block("command:「始」t「末」", "a:「始」1「末」")),
+]
+texts = st.one_of(
+    st.lists(st.sampled_from(PIECES), max_size=40).map("".join),
+    st.lists(st.sampled_from(PIECES), max_size=40).map(lambda pieces: REQUEST + "".join(pieces)),
+    st.text(),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(texts, st.data())
+def test_the_result_does_not_depend_on_how_the_text_is_cut(text: str, data: st.DataObject) -> None:
+    at_once = events_of([text])
+    assert events_of(text) == at_once
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=8)))
+    pieces = [text[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert events_of(pieces) == at_once
+
+
+@settings(max_examples=400, deadline=None)
+@given(texts)
+def test_a_text_without_calls_comes_back_whole(text: str) -> None:
+    events = events_of([text])
+    if not any(event.kind == "call" for event in events):
+        found = "".join(event.text for event in events if event.kind == "text")
+        assert found == text.replace("\ud800", "\ufffd")
+
+
+def hard_texts(count: int) -> dict[str, str]:
+    """Return texts that a careless parser would read again and again."""
+    command = "\ncommand:「始」t「末」\n"
+    return {
+        "openings without closers": f"{REQUEST}{command}" + "k:「始」x\n" * count,
+        "openings without keys": REQUEST + "「始」" * count,
+        "openings in a comment": REQUEST + "#" + "「始」" * count,
+        "unclosed blocks": (REQUEST + command) * count,
+        "unclosed blocks with unclosed values": f"{REQUEST}\ncommand:「始」t\na:»»»x\nb:>>>{END}y" * count,
+        "request markers": REQUEST * count + END,
+        "end markers in a value": f"{REQUEST}\nx:「始」" + END * count,
+        "escapes that are never closed": f"{REQUEST}{command}"
+        + "".join(f"k{n}:「始ESCAPE:{n}」x\n" for n in range(count)),
+        "escapes that are opened twice": f"{REQUEST}{command}"
+        + "".join(f"k:「始ESCAPE:{n % (count // 2)}」x\n" for n in range(count)),
+        "four kinds of unclosed values": f"{REQUEST}{command}"
+        + "a:「始」\nb:»»»\nc:>>>\nd:「始ESCAPE」\n" * (count // 4),
+        "an endless word": "x" * count * 20,
+        "an endless word in a value": f"{REQUEST}\nx:「始」" + "x" * count * 20,
+        "an endless word as a key": REQUEST + "x" * count * 20 + ":「始」1「末」",
+        "angle brackets": "<" * count * 5,
+        "angle brackets in a value": f"{REQUEST}\nx:「始」" + "<>" * count * 3,
+        "a thought that is never closed": "<think>" + REQUEST * count,
+        "empty lines in a block": REQUEST + "x" + "\n" * count * 20 + "k:「始」1「末」",
+        "blanks before an opening": REQUEST + "k:" + " " * count * 20 + "「始」1「末」",
+        "fences": "```\n" * count,
+        "blocks in one fence": "```\n" + (block("command:「始」t「末」") + "\n") * (count // 4),
+        "steps": REQUEST + "".join(f"\ncommand{n}:「始」t「末」\na{n}:「始」x「末」" for n in range(count)) + END,
+        "common parameters of many steps": REQUEST
+        + "".join(f"\ncommand{n}:「始」t「末」\ncommon_p{n}:「始」x「末」" for n in range(count // 4))
+        + END,
+        "options for all steps": REQUEST
+        + "".join(
+            f"\ncommand{n}:「始」t「末」\non_error:「始」stop「末」\nretry:「始」1「末」" for n in range(count // 2)
+        )
+        + END,
+    }
+
+
+@pytest.mark.parametrize("name", sorted(hard_texts(4)))
+def test_time_is_linear_in_the_text(name: str) -> None:
+    text = hard_texts(10_000)[name]
+    for pieces in ([text], [text[i : i + 100] for i in range(0, len(text), 100)]):
+        begin = time.process_time()
+        events_of(pieces)
+        assert time.process_time() - begin < 5e-6 * len(text) + 1
+
+
+def test_time_is_linear_one_character_at_a_time() -> None:
+    for text in ("x" * 100_000, f"{REQUEST}\ncommand:「始」" + "x" * 100_000, REQUEST + "「始」" * 30_000):
+        begin = time.process_time()
+        events_of(text)
+        assert time.process_time() - begin < 15e-6 * len(text) + 1

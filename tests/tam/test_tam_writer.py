@@ -1,0 +1,122 @@
+"""Written calls are read back as the same calls."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tam_reading import END, REQUEST, block, read
+
+from tavern_host.contracts.tools import ToolCallRequest
+from tavern_tam.writer import write_tam
+
+
+def call(tool_id: str = "t", index: int = 1, **more: object) -> ToolCallRequest:
+    """Return a call as TAM gives it."""
+    return ToolCallRequest.model_validate({"tool_id": tool_id, "index": index, "protocol": "tam", **more})
+
+
+def test_a_chain_is_written_with_numbers() -> None:
+    calls = [
+        call("a", 1, arguments={"file_path": "x", "n": 3}, request_id="r", on_error="continue"),
+        call("b", 2, arguments={}, request_id="r"),
+    ]
+    assert write_tam(calls) == block(
+        "request_id:「始」r「末」",
+        "command_1:「始」a「末」",
+        "on_error_1:「始」continue「末」",
+        "file_path_1:「始」x「末」",
+        "n_1:「始」3「末」",
+        "type_hint_n_1:「始」json「末」",
+        "command_2:「始」b「末」",
+    )
+    assert read(write_tam(calls)).calls == calls
+
+
+def test_a_value_that_holds_the_markers_is_escaped_with_a_nonce_that_it_does_not_hold() -> None:
+    value = block("x:「始ESCAPE:1」a「末escape:1」") + "「末ESCAPE:3」"
+    text = write_tam([call(arguments={"x": value})])
+    assert f"x_1:「始ESCAPE:2」{value}「末ESCAPE:2」" in text
+    assert read(text).arguments == {"x": value}
+
+
+hard_bits = [
+    REQUEST,
+    END,
+    "「始」",
+    "「末」",
+    "「始",
+    "「末ESCAPE:1」",
+    "\nk:「始」",
+    "#",
+    "\n",
+    " ",
+    "<",
+    "«««",
+    "\r\n",
+    "x",
+]
+words = st.one_of(st.text(), st.lists(st.sampled_from(hard_bits)).map("".join))
+numbers = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+values = words | st.recursive(
+    st.none() | st.booleans() | numbers | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=8,
+)
+known_names = ["filePath", "file_path", "a", "x1", "utf8", "comment", "request_id", "data[0]", "标题", "_a"]
+names = st.sampled_from(known_names) | st.from_regex(r"[a-z$@]\w{0,10}[a-z0-9]", fullmatch=True)
+ids = st.text(min_size=1).filter(lambda text: text == text.strip())
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> list[ToolCallRequest]:
+    """Draw a chain that TAM can say."""
+    request_id = draw(st.none() | ids)
+    unlike = r"(on_?error|retry|command)[0-9]*|type_?hint.*|common_.*"
+    argument_names = names.filter(lambda name: not re.fullmatch(unlike, name, re.IGNORECASE))
+    return [
+        call(
+            draw(ids),
+            index,
+            arguments={
+                name: draw(values)
+                for name in draw(
+                    st.lists(argument_names, max_size=4, unique_by=lambda n: re.sub(r"[_\s-]", "", n).casefold())
+                )
+            },
+            on_error=draw(st.sampled_from(["stop", "continue"])),
+            request_id=request_id,
+        )
+        for index in sorted(draw(st.sets(st.integers(0, 30), min_size=1, max_size=3)))
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(chains())
+def test_what_is_written_is_read_back(calls: list[ToolCallRequest]) -> None:
+    reading = read(write_tam(calls))
+    assert reading.calls == calls
+    assert (reading.text, reading.warnings) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("calls", "complaint"),
+    [
+        ([], "at least one call"),
+        ([call(index=1), call(index=1)], r"indexes of their own, not \[1, 1\]"),
+        ([call(index=-1)], "indexes of their own"),
+        ([call(index=1, request_id="a"), call(index=2)], "share one request id"),
+        ([call(" t")], "a tool id in TAM is neither empty nor has blanks around it"),
+        ([call("t", request_id="")], "a request id in TAM"),
+        ([call(arguments={"a_b": "", "ab": ""})], "cannot tell the arguments 'a_b' and 'ab' apart"),
+        *(
+            ([call(arguments={name: ""})], re.escape(f"t: an argument {name!r} cannot be written in TAM"))
+            for name in ["", "_", "a:b", "a\nb", "#a", "-a", "a_", "on_error", "retry", "common_a", "x" * 63]
+        ),
+    ],
+)
+def test_what_tam_cannot_say_is_refused(calls: list[ToolCallRequest], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        write_tam(calls)

@@ -1,0 +1,306 @@
+"""Finding, reading and saving workflow files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workflows_bench import Bench
+
+from tavern_host import InvalidInput, NotFound
+from tavern_host.contracts.errors import Conflict, TavernError
+from tavern_host.contracts.workflows import Workflow, WorkflowNode
+
+FULL: dict[str, Any] = {
+    "id": "full",
+    "name": "全部",
+    "createdAt": "2025-01-01T00:00:00Z",
+    "updatedAt": "2025-02-03T04:05:06Z",
+    "viewport": None,
+    "unknown": {"deep": [1, 1.0, None, {"ключ": "значение"}]},
+    "nodes": [
+        {"id": "n", "type": "core:Text", "position": {"x": 1, "y": 2.5}, "width": 300, "inputValues": {"text": None}}
+    ],
+    "edges": [],
+    "interfaceInputs": {"a b": {"dataFlowType": "STRING", "matchCategories": ["Prompt"], "actions": [{"id": "x"}]}},
+}
+
+
+async def test_workflows_of_the_project_and_of_plugins_are_listed_by_id(bench: Bench) -> None:
+    bench.write("b.json", name="Second")
+    bench.write("a.json", id="z", updatedAt="2025-02-03T04:05:06Z", description="First by file, last by id")
+
+    listed = await bench.manager.list_workflows()
+
+    assert [(w.id, w.name, w.source) for w in listed] == [
+        ("b", "Second", "project"),
+        ("sample", "A sample", "plugin:acme-samples"),
+        ("shared", "Of the plugin", "plugin:acme-samples"),
+        ("z", "z", "project"),
+    ]
+    assert listed[3].description == "First by file, last by id"
+    assert listed[3].updated_at.isoformat() == "2025-02-03T04:05:06+00:00"
+
+
+async def test_a_workflow_of_the_project_comes_before_one_of_a_plugin(bench: Bench) -> None:
+    bench.write("shared.json", name="Of the project")
+
+    stored = await bench.manager.get("shared")
+
+    assert (stored.workflow.name, stored.source) == ("Of the project", "project")
+
+
+async def test_an_unknown_workflow_is_not_found_and_near_ids_are_named(bench: Bench) -> None:
+    bench.write("greeting.json")
+
+    with pytest.raises(NotFound, match=r"no workflow 'greetin' \(did you mean greeting\?\)"):
+        await bench.manager.get("greetin")
+
+
+async def test_of_two_files_with_one_id_the_first_by_name_is_used_and_the_other_reported(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.write("a.json", id="same", name="first")
+    bench.write("same.json", name="second")
+
+    assert (await bench.manager.get("same")).workflow.name == "first"
+    await bench.ids()
+
+    told = [r.message for r in caplog.records if "has the id 'same' of a.json and is ignored" in r.message]
+    assert len(told) == 1
+
+
+async def test_files_that_cannot_be_read_are_left_out_and_reported(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.write("good.json")
+    bench.write("comma.json", '{"nodes": [],}')
+    bench.write("list.json", "[]")
+    bench.write("latin.json", b'{"name": "\xe9"}')
+    bench.write("huge.json", b" " * (16 * 1024 * 1024 + 1))
+    bench.write("deep.json", "[" * 100_000)
+    os.mkfifo(bench.folder / "pipe.json")
+
+    assert await bench.ids() == ["good", "sample", "shared"]
+    assert "comma.json is not JSON: line 1, column 14: " in caplog.text
+    assert "list.json must hold a JSON object, not an array" in caplog.text
+    assert "latin.json is not UTF-8 text (byte 10)" in caplog.text
+    assert "huge.json is larger than 16 MiB" in caplog.text
+    assert "deep.json is not JSON that can be read: nested too deeply" in caplog.text
+    assert "pipe.json is not a regular file" in caplog.text
+
+
+async def test_a_file_that_breaks_the_format_is_not_listed_and_says_why_when_asked_for(bench: Bench) -> None:
+    bench.write("broken.json", {"nodes": [{"id": 5}], "edges": {}})
+
+    assert "broken" not in await bench.ids()
+    with pytest.raises(InvalidInput) as caught:
+        await bench.manager.get("broken")
+
+    assert "broken.json is not a workflow" in str(caught.value)
+    paths = [p["path"] for p in caught.value.info.details["problems"]]  # type: ignore[union-attr,index,call-overload]
+    assert paths == ["$.nodes[0].id", "$.nodes[0].type", "$.edges"]
+
+
+async def test_links_that_lead_out_of_the_folder_are_not_followed(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "outside.json").write_text('{"name": "secret"}')
+    bench.write("inside.json")
+    (bench.folder / "out.json").symlink_to(tmp_path / "outside.json")
+    (bench.folder / "alias.json").symlink_to(bench.folder / "inside.json")
+
+    assert await bench.ids() == ["alias", "inside", "sample", "shared"]
+    assert "out.json is a link that leads out of its folder and is ignored" in caplog.text
+
+
+async def test_a_folder_that_leads_out_of_the_project_is_neither_read_nor_written(bench: Bench, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "x.json").write_text("{}")
+    bench.folder.rmdir()
+    bench.folder.symlink_to(elsewhere)
+
+    assert "x" not in await bench.ids()
+    with pytest.raises(Conflict, match="leads out of the project"):
+        await bench.manager.save("y", Workflow())
+    assert [p.name for p in elsewhere.iterdir()] == ["x.json"]
+
+
+# --- saving ---------------------------------------------------------------------------------------
+
+
+async def test_what_is_loaded_and_saved_keeps_its_content_unknown_keys_and_all(bench: Bench) -> None:
+    path = bench.write("full.json", FULL)
+
+    loaded = await bench.manager.get("full")
+    saved = await bench.manager.save("full", loaded.workflow)
+
+    assert json.loads(path.read_text()) == FULL
+    assert saved.revision == loaded.revision
+    assert path.read_text().endswith("}\n") and "全部" in path.read_text()
+
+
+async def test_a_save_makes_a_file_that_is_found_at_once(bench: Bench) -> None:
+    saved = await bench.manager.save("new", Workflow(name="New", nodes=[WorkflowNode(id="n", type="core:Text")]))
+
+    assert json.loads((bench.folder / "new.json").read_text()) == {
+        "name": "New",
+        "nodes": [{"id": "n", "type": "core:Text"}],
+    }
+    assert (saved.id, saved.source) == ("new", "project")
+    assert (await bench.manager.get("new")) == saved
+
+
+async def test_a_save_goes_to_the_file_that_has_the_id(bench: Bench) -> None:
+    path = bench.write("file.json", id="other", name="before")
+
+    await bench.manager.save("other", Workflow(name="after"))
+
+    assert json.loads(path.read_text()) == {"id": "other", "name": "after"}
+    assert not (bench.folder / "other.json").exists()
+
+
+async def test_a_copy_under_another_id_carries_that_id(bench: Bench) -> None:
+    bench.write("full.json", FULL)
+    loaded = await bench.manager.get("full")
+
+    await bench.manager.save("copy", loaded.workflow)
+
+    assert json.loads((bench.folder / "copy.json").read_text())["id"] == "copy"
+    assert (await bench.manager.get("full")).workflow.id == "full"
+
+
+async def test_a_save_is_refused_when_somebody_else_saved_in_between(bench: Bench) -> None:
+    bench.write("w.json", name="one")
+    seen = await bench.manager.get("w")
+    theirs = await bench.manager.save("w", Workflow(name="two"), expected_revision=seen.revision)
+
+    with pytest.raises(Conflict, match=f"changed by somebody else: it is at revision {theirs.revision}, not"):
+        await bench.manager.save("w", Workflow(name="three"), expected_revision=seen.revision)
+
+    assert (await bench.manager.get("w")).workflow.name == "two"
+
+
+async def test_a_change_of_the_file_itself_is_seen(bench: Bench) -> None:
+    bench.write("w.json", name="one")
+    seen = await bench.manager.get("w")
+    bench.write("w.json", name="two")
+
+    assert (await bench.manager.get("w")).revision != seen.revision
+    with pytest.raises(Conflict):
+        await bench.manager.save("w", Workflow(), expected_revision=seen.revision)
+
+
+async def test_an_empty_expected_revision_means_that_there_must_be_none(bench: Bench) -> None:
+    await bench.manager.save("w", Workflow(), expected_revision="")
+
+    with pytest.raises(Conflict, match="'w' exists already"):
+        await bench.manager.save("w", Workflow(), expected_revision="")
+    with pytest.raises(Conflict, match="'gone' does not exist any more"):
+        await bench.manager.save("gone", Workflow(), expected_revision="0123456789abcdef")
+
+
+async def test_of_many_saves_at_once_only_one_meets_the_expected_revision(bench: Bench) -> None:
+    start = await bench.manager.save("w", Workflow(name="start"))
+    saves = [bench.manager.save("w", Workflow(name=f"v{i}"), expected_revision=start.revision) for i in range(10)]
+
+    results = await asyncio.gather(*saves, return_exceptions=True)
+
+    assert sum(isinstance(r, Conflict) for r in results) == 9
+    assert [p.name for p in bench.folder.iterdir()] == ["w.json"]
+
+
+async def test_the_revision_depends_on_the_content_alone(bench: Bench) -> None:
+    bench.write("a.json", '{"name": "x", "nodes": []}')
+    bench.write("b.json", '{"nodes":[],\n"name":"x"}')
+    bench.write("c.json", '{"name": "y", "nodes": []}')
+
+    a, b, c = [(await bench.manager.get(name)).revision for name in "abc"]
+
+    assert a == b != c
+
+
+async def test_workflows_of_plugins_are_read_only(bench: Bench) -> None:
+    with pytest.raises(Conflict, match="belongs to the plugin acme-samples; save it under another id"):
+        await bench.manager.save("sample", Workflow())
+
+
+@pytest.mark.parametrize(
+    ("identifier", "reason"),
+    [
+        ("", "it is empty"),
+        ("../evil", "it holds '/'"),
+        ("a\\b", r"it holds '\\\\'"),
+        ("/etc/passwd", "it holds '/'"),
+        ("nul\0byte", r"it holds '\\x00'"),
+        ("line\nbreak", r"it holds '\\n'"),
+        ("a:b", "it holds ':'"),
+        (".hidden", "it begins or ends with a dot or a space"),
+        ("..", "it begins or ends with a dot or a space"),
+        ("end ", "it begins or ends with a dot or a space"),
+        ("x" * 201, "it has 201 bytes, at most 200 are allowed"),
+        ("长" * 67, "it has 201 bytes, at most 200 are allowed"),
+        ("\ud800", "it is not Unicode"),
+    ],
+)
+async def test_an_id_that_is_no_file_name_is_refused(bench: Bench, identifier: str, reason: str) -> None:
+    before = sorted(bench.host.project.root.rglob("*"))
+
+    with pytest.raises(InvalidInput, match=f"cannot be the id of a workflow: {reason}"):
+        await bench.manager.save(identifier, Workflow())
+
+    assert sorted(bench.host.project.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("identifier", ["a", "长" * 66, "with space", "dots.in.it", "x" * 200])
+async def test_any_other_id_is_a_file_name(bench: Bench, identifier: str) -> None:
+    await bench.manager.save(identifier, Workflow(name="kept"))
+
+    assert (await bench.manager.get(identifier)).workflow.name == "kept"
+    assert (bench.folder / f"{identifier}.json").is_file()
+
+
+async def test_a_file_that_holds_something_else_is_not_overwritten(bench: Bench) -> None:
+    bench.write("taken.json", id="other")
+
+    with pytest.raises(Conflict, match=r"taken\.json exists already and holds something else"):
+        await bench.manager.save("taken", Workflow())
+
+
+async def test_what_json_does_not_have_is_not_saved(bench: Bench) -> None:
+    workflow = Workflow(nodes=[WorkflowNode(id="n", type="t", input_values={"x": float("nan")})])
+
+    with pytest.raises(InvalidInput, match="cannot be written as JSON"):
+        await bench.manager.save("nan", workflow)
+
+    assert list(bench.folder.glob("*")) == []
+
+
+async def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write("w.json", name="old")
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(TavernError, match=r"w\.json cannot be written: .*No space left"):
+        await bench.manager.save("w", Workflow(name="new"))
+
+    assert [p.name for p in bench.folder.iterdir()] == ["w.json"]
+    assert (await bench.manager.get("w")).workflow.name == "old"
+
+
+async def test_a_save_keeps_the_permissions_of_the_file(bench: Bench) -> None:
+    path = bench.write("w.json")
+    path.chmod(0o640)
+
+    await bench.manager.save("w", Workflow(name="new"))
+
+    assert path.stat().st_mode & 0o777 == 0o640

@@ -1,0 +1,37 @@
+"""A running host with short ways to write workflow files and to check documents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tavern_host import WORKFLOW_MANAGER, Host
+from tavern_host.contracts.workflows import WorkflowManager
+
+SAMPLES = Path(__file__).parent / "plugins" / "acme_samples"
+
+
+class Bench:
+    """A running host, its workflow manager and the folder of its workflows."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.folder = host.project.workflows
+        self.manager: WorkflowManager = host.services.get(WORKFLOW_MANAGER)
+
+    def write(self, file: str, document: Any = None, /, **more: Any) -> Path:
+        """Write a file into the folder: text as it is, anything else as JSON."""
+        path = self.folder / file
+        path.parent.mkdir(exist_ok=True)
+        data = document if isinstance(document, str | bytes) else json.dumps(document or {"nodes": [], **more})
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return path
+
+    async def ids(self) -> list[str]:
+        return [summary.id for summary in await self.manager.list_workflows()]
+
+    async def problems(self, document: Any) -> dict[str, str]:
+        """Return what `check` says, by path; warnings begin with `warning: `."""
+        found = await self.manager.check(document)
+        return {p.path: p.message if p.severity == "error" else f"{p.severity}: {p.message}" for p in found}
