@@ -10,6 +10,7 @@ from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.http import MessageInfo, RouteInfo
+from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import AdmissionError, HookImplInfo, Problem
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.ui import UiDeclaration
@@ -20,7 +21,6 @@ from tavern_host.manifest import Manifest
 from tavern_host.routes import Registrations
 from tavern_host.services import ServiceRegistry, interface_problems
 from tavern_host.ui import declaration_problems
-from tavern_host.yamlfile import suggest
 
 RESERVED_COMMANDS = frozenset({"plugins", "serve", "init", "why", "config"})
 """First words of commands that only the host registers."""

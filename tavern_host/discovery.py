@@ -7,7 +7,9 @@ given with `--dev`, and what an embedding program hands over.
 from __future__ import annotations
 
 import hashlib
+import importlib.machinery
 import importlib.util
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,6 +24,8 @@ from tavern_host.yamlfile import InvalidFile
 
 GROUP = "tavern_host.plugins"
 DISTRIBUTION = "tavern-host"
+
+_CODE = tuple(importlib.machinery.all_suffixes())
 
 
 @dataclass
@@ -47,8 +51,8 @@ class Record:
 
     @property
     def has_code(self) -> bool:
-        """Whether the folder holds Python code."""
-        return self.root is not None and any(True for _ in self.root.rglob("*.py"))
+        """Whether the folder holds code that could be imported, compiled or not."""
+        return self.root is not None and any(path.name.endswith(_CODE) for path in self.root.rglob("*"))
 
 
 def discover(
@@ -56,7 +60,8 @@ def discover(
 ) -> list[Record]:
     """Return a record for every plugin that can be seen; what is wrong with one stands in its record.
 
-    Two plugins of one name: the first keeps it (entry points, then embedded, dev, folders).
+    Two plugins of one name: a first-party one keeps it, else the first that is valid (entry points, then
+    embedded, dev, folders).
     """
     records = [_from_entry_point(entry) for entry in _entry_points()]
     for item in embedded:
@@ -66,6 +71,7 @@ def discover(
         if parent.is_dir():
             children = sorted(p for p in parent.iterdir() if p.is_dir() and not p.name.startswith((".", "_")))
             records += [_from_folder(path, "folder", within=parent) for path in children]
+    records.sort(key=lambda record: (not record.first_party, record.state is PluginState.INVALID))
     _refuse_duplicates(records)
     return records
 
@@ -76,24 +82,30 @@ def _entry_points() -> list[importlib_metadata.EntryPoint]:
 
 
 def _from_entry_point(entry: importlib_metadata.EntryPoint) -> Record:
-    distribution = entry.dist.name if entry.dist is not None else "unknown"
-    record = Record(
-        name=entry.name,
-        source=f"entry-point:{distribution}",
-        module=entry.module,
-        first_party=distribution == DISTRIBUTION,
-    )
-    record.root = _package_folder(entry.module)
+    distribution = _distribution_of(entry)
+    record = Record(name=entry.name, source=f"entry-point:{distribution}", first_party=distribution == DISTRIBUTION)
+    try:
+        record.module = entry.module
+    except (ValueError, AttributeError):  # not of the form package:object
+        record.module = entry.value
+    record.root = _package_folder(record.module)
     if record.root is None:
         record.refuse(
             PluginState.INVALID,
             Problem(
-                message=f"the package {entry.module!r} of the entry point {entry.name!r} cannot be found",
+                message=f"the package {record.module!r} of the entry point {entry.name!r} cannot be found",
                 hint=f"reinstall {distribution}; the entry point must name an importable package",
             ),
         )
         return record
     return _read(record, expected_name=entry.name)
+
+
+def _distribution_of(entry: importlib_metadata.EntryPoint) -> str:
+    try:
+        return entry.dist.name if entry.dist is not None else "unknown"
+    except (importlib_metadata.MetadataNotFound, KeyError):  # an installation that was broken off
+        return "unknown"
 
 
 def _package_folder(module: str) -> Path | None:
@@ -119,14 +131,25 @@ def _from_module(module: ModuleType) -> Record:
 
 
 def _from_folder(path: Path, kind: str, within: Path | None = None) -> Record:
-    record = Record(name=path.name, source=f"{kind}:{path.absolute()}", root=path, is_dev=kind == "dev")
+    path = path.absolute()
+    record = Record(name=path.name, source=f"{kind}:{path}", root=path, is_dev=kind == "dev")
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
-        record.refuse(
-            PluginState.INVALID,
-            Problem(message=f"{path} leads out of {within}", hint="copy the plugin there instead of linking it"),
-        )
+        hint = "copy the plugin there instead of linking it"
+        record.refuse(PluginState.INVALID, Problem(message=f"{path} leads out of {within}", hint=hint))
+        return record
+    link = _link_out(path) if kind == "folder" else None
+    if link is not None:
+        message = f"{link} leads out of {path}"
+        record.refuse(PluginState.INVALID, Problem(message=message, hint="copy what it needs there"))
         return record
     return _read(record)
+
+
+def _link_out(root: Path) -> Path | None:
+    """Return a link in a plugin's folder to what is not in it, and so would be imported without a review."""
+    inside = root.resolve()
+    links = (path for path in root.rglob("*") if path.is_symlink())
+    return next((link for link in links if not Path(os.path.realpath(link)).is_relative_to(inside)), None)
 
 
 def _read(record: Record, *, expected_name: str | None = None) -> Record:
@@ -157,6 +180,7 @@ def _read(record: Record, *, expected_name: str | None = None) -> Record:
                 hint="give both the same name",
             ),
         )
+        return record
     record.name = manifest.name
     return record
 
@@ -176,9 +200,10 @@ def _refuse_duplicates(records: list[Record]) -> None:
 
 
 def content_hash(root: Path) -> str:
-    """Return a hash over the names and contents of all files of a folder plugin."""
+    """Return a hash over the names and contents of all files of a folder plugin. Raises `OSError`."""
     digest = hashlib.sha256()
     for path in sorted(p for p in root.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+        digest.update(os.fsencode(path.relative_to(root)) + b"\0")
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:32]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tavern_host.context import Contribution, PluginContext, Project
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import Forbidden, describe
+from tavern_host.contracts.errors import Forbidden, PermissionDenied, describe
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.dispatch import Answer, Dispatcher
@@ -25,15 +25,43 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class Lease:
+    """Whether a plugin may still use what it was given; ended when it is unloaded, for good.
+
+    A plugin may keep its context; with the lease every facility in it stops. One that is loaded again
+    gets a new context. While what it has is being closed, it can publish events and nothing else.
+    """
+
+    def __init__(self, plugin: str) -> None:
+        self._plugin = plugin
+        self._is_closing = False
+        self._is_over = False
+
+    def close(self) -> None:
+        """Let nothing be had any more but events published, which say how things ended."""
+        self._is_closing = True
+
+    def end(self) -> None:
+        """End it."""
+        self._is_closing = self._is_over = True
+
+    def check(self, *, while_closing: bool = False) -> None:
+        """Raise `PermissionDenied` once it has ended, or is closed unless `while_closing` is allowed."""
+        if self._is_over or (self._is_closing and not while_closing):
+            raise PermissionDenied(f"{self._plugin} is not loaded any more", plugin=self._plugin)
+
+
 class PluginServices:
     """Views of services; see `context.Services`."""
 
-    def __init__(self, plugin: str, registry: ServiceRegistry) -> None:
+    def __init__(self, plugin: str, registry: ServiceRegistry, lease: Lease) -> None:
         self._plugin = plugin
         self._registry = registry
+        self._lease = lease
 
     def get(self, key: ServiceKey[Any]) -> Any:
         """Return this plugin's view of a service."""
+        self._lease.check()
         return self._registry.view(self._plugin, key)
 
     def has(self, key: ServiceKey[Any]) -> bool:
@@ -42,23 +70,27 @@ class PluginServices:
 
     async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext) -> Any:
         """Call a method by name with JSON arguments."""
+        self._lease.check()
         return await self._registry.invoke(self._plugin, service, method, arguments, call)
 
 
 class PluginEvents:
     """The event bus; see `context.Events`."""
 
-    def __init__(self, plugin: str, bus: EventBus, ledger: Ledger) -> None:
+    def __init__(self, plugin: str, bus: EventBus, ledger: Ledger, lease: Lease) -> None:
         self._plugin = plugin
         self._bus = bus
         self._ledger = ledger
+        self._lease = lease
 
     def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
         """Publish an event in the plugin's name."""
+        self._lease.check(while_closing=True)
         return self._bus.publish(type, payload, plugin=self._plugin)
 
     def subscribe(self, *types: str, since: int | None = None, limit: int = 1024) -> BusSubscription:
         """Subscribe; the subscription ends with the plugin."""
+        self._lease.check()
         subscription = self._bus.subscribe(*types, since=since, limit=limit)
         forget = self._ledger.add(self._plugin, "subscription", ", ".join(types) or "*", subscription.close)
         subscription.on_close(forget)
@@ -68,13 +100,21 @@ class PluginEvents:
 class PluginTasks:
     """Background tasks; see `context.Tasks`."""
 
-    def __init__(self, plugin: str, ledger: Ledger, report: Callable[[str, str, BaseException], None]) -> None:
+    def __init__(
+        self, plugin: str, ledger: Ledger, lease: Lease, report: Callable[[str, str, BaseException], None]
+    ) -> None:
         self._plugin = plugin
         self._ledger = ledger
+        self._lease = lease
         self._report = report
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """Start a task that is cancelled with the plugin."""
+        try:
+            self._lease.check()
+        except PermissionDenied:
+            coroutine.close()
+            raise
         task = asyncio.create_task(coroutine, name=f"{self._plugin}: {name}")
 
         async def cancel() -> None:
@@ -95,13 +135,15 @@ class PluginTasks:
 class PluginHttp:
     """Outgoing HTTP; see `context.Http`."""
 
-    def __init__(self, plugin: str, ledger: Ledger) -> None:
+    def __init__(self, plugin: str, ledger: Ledger, lease: Lease) -> None:
         self._plugin = plugin
         self._ledger = ledger
+        self._lease = lease
         self._session: aiohttp.ClientSession | None = None
 
     def session(self) -> aiohttp.ClientSession:
         """Return the plugin's client session."""
+        self._lease.check()
         if self._session is None or self._session.closed:
             import aiohttp
 
@@ -118,9 +160,11 @@ class PluginHooks:
         plugin: str,
         dispatcher: Dispatcher,
         registry: ServiceRegistry,
+        lease: Lease,
         declared: Callable[[str], list[Answer]],
     ) -> None:
         self._plugin = plugin
+        self._lease = lease
         self._dispatcher = dispatcher
         self._registry = registry
         self._declared = declared
@@ -150,6 +194,7 @@ class PluginHooks:
         return await self._dispatcher.filter(hook, value, arguments)
 
     def _check(self, hook: str) -> None:
+        self._lease.check()
         spec = hooks().get(hook)
         if spec is None or not self._registry.provides(self._plugin, spec.caller):
             who = f"the provider of {spec.caller}" if spec is not None else "nobody"
@@ -165,6 +210,7 @@ def make_context(
     bus: EventBus,
     ledger: Ledger,
     dispatcher: Dispatcher,
+    lease: Lease,
     declared: Callable[[str], list[Answer]],
     report: Callable[[str, str, BaseException], None],
 ) -> PluginContext:
@@ -172,14 +218,14 @@ def make_context(
     return PluginContext(
         plugin=plugin,
         project=project,
-        services=PluginServices(plugin, registry),
+        services=PluginServices(plugin, registry, lease),
         settings=settings,
         log=logging.getLogger(f"tavern.plugin.{plugin}"),
         data_dir=project.private / "plugins" / plugin,
-        events=PluginEvents(plugin, bus, ledger),
-        tasks=PluginTasks(plugin, ledger, report),
-        http=PluginHttp(plugin, ledger),
-        hooks=PluginHooks(plugin, dispatcher, registry, declared),
+        events=PluginEvents(plugin, bus, ledger, lease),
+        tasks=PluginTasks(plugin, ledger, lease, report),
+        http=PluginHttp(plugin, ledger, lease),
+        hooks=PluginHooks(plugin, dispatcher, registry, lease, declared),
     )
 
 

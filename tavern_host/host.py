@@ -7,6 +7,7 @@ async with Host(project="my-project") as host:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -14,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from tavern_host.context import Project
 from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.plugins import (
     PLUGINS,
     AdmissionError,
@@ -33,6 +35,8 @@ from tavern_host.services import Provider
 from tavern_host.settings import SettingsStore
 
 S = TypeVar("S", bound=ServiceInterface)
+
+_log = logging.getLogger("tavern.plugins")
 
 OPERATOR = Principal(kind="user", id="operator")
 
@@ -144,7 +148,10 @@ class Host:
             await asyncio.sleep(every)
             if (changed := self._grants.changed()) != seen:
                 seen = changed
-                await self._manager.follow_grants()
+                try:
+                    await self._manager.follow_grants()
+                except (TavernError, OSError) as error:  # a damaged file: what holds now holds until it is mended
+                    _log.error("grants cannot be followed: %s", describe(error))
 
     def call(self) -> CallContext:
         """Return the context of a call that the operator makes."""

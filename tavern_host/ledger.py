@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import itertools
 from collections.abc import Awaitable, Callable
@@ -43,17 +44,21 @@ class Ledger:
             owned.setdefault(entry.kind, []).append(entry.name)
         return owned
 
-    async def remove(self, plugin: str) -> list[tuple[Entry, Exception]]:
-        """Take back everything of a plugin, newest first; return what could not be taken back cleanly."""
-        failures = []
+    async def remove(self, plugin: str, *, deadline: float) -> list[tuple[Entry, BaseException]]:
+        """Take back everything of a plugin, newest first; return what could not be taken back cleanly.
+
+        Each entry has `deadline` seconds, after which it is given up.
+        """
+        failures: list[tuple[Entry, BaseException]] = []
         while entries := self._entries.get(plugin):
             number = max(entries)
             entry = entries.pop(number)
             try:
                 result = entry.undo()
                 if inspect.isawaitable(result):
-                    await result
-            except Exception as error:
+                    async with asyncio.timeout(deadline):
+                        await result
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
                 failures.append((entry, error))
         self._entries.pop(plugin, None)
         return failures

@@ -11,6 +11,7 @@ from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.ui import UiDeclaration
 from tavern_host.discovery import Record
 from tavern_host.dispatch import Implementation
+from tavern_host.facilities import Lease
 from tavern_host.manifest import Manifest
 from tavern_host.runtime import InProcessRuntime
 
@@ -34,6 +35,7 @@ class LoadedPlugin:
     manifest: Manifest
     runtime: InProcessRuntime
     context: PluginContext
+    lease: Lease
     implementations: list[Implementation] = field(default_factory=list)
     declarations: Declarations = field(default_factory=Declarations)
     started: bool = False

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import time
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -15,13 +18,14 @@ from packaging.version import Version
 from tavern_host import __version__
 from tavern_host.admission import admit
 from tavern_host.context import Project
-from tavern_host.contracts.errors import NotFound, TavernError, describe
+from tavern_host.contracts.errors import Conflict, NotFound, TavernError, describe
 from tavern_host.contracts.http import RouteInfo
+from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import AdmissionError, PluginAsset, PluginInfo, PluginState, Problem
 from tavern_host.discovery import Record, content_hash, discover
 from tavern_host.dispatch import Answer, Dispatcher
 from tavern_host.events import EventBus
-from tavern_host.facilities import log_failure, make_context
+from tavern_host.facilities import Lease, log_failure, make_context
 from tavern_host.ledger import Ledger
 from tavern_host.loaded import LoadedPlugin
 from tavern_host.ordering import dependency_problems, load_order
@@ -32,7 +36,6 @@ from tavern_host.runtime import InProcessRuntime
 from tavern_host.services import Provider, ServiceRegistry
 from tavern_host.settings import SettingsStore
 from tavern_host.threads import run_in_thread
-from tavern_host.yamlfile import suggest
 
 IMPORT_DEADLINE = 30.0
 SHUTDOWN_DEADLINE = 5.0
@@ -65,6 +68,7 @@ class Manager:
         self._trusted = {*operator.trust, *trust}
         self._bus = bus
         self._running = False
+        self._deciding = asyncio.Lock()
         self.records: dict[str, Record] = {}
         self.duplicates: list[Record] = []
         self.active: dict[str, LoadedPlugin] = {}
@@ -95,7 +99,13 @@ class Manager:
         manifest = record.manifest
         if manifest is None or record.state is PluginState.INVALID:
             return
-        code_hash = content_hash(record.root) if record.module is None and record.root and record.has_code else None
+        try:
+            needs_hash = record.module is None and record.root is not None and record.has_code
+            code_hash = content_hash(record.root) if needs_hash and record.root else None
+        except OSError as error:
+            message = f"{error.filename} cannot be read: {error.strerror}"
+            record.refuse(PluginState.INVALID, Problem(message=message, hint="all of a plugin's code is reviewed"))
+            return
         wanted, problems = asked(manifest, code_hash=f"sha256:{code_hash}" if code_hash else None)
         if manifest.nodes and manifest.nodes.namespace not in (None, manifest.name):
             namespace = manifest.nodes.namespace
@@ -138,11 +148,19 @@ class Manager:
                 await self._load(record)
         self._rebuild()
 
+    async def _drop_dependents(self) -> None:
+        """Take out every plugin that requires one which is not there any more."""
+        for name, problem in dependency_problems(self.records):
+            await self._unload(self.records[name])
+            self.records[name].refuse(PluginState.INCOMPATIBLE, problem)
+
     async def _load(self, record: Record) -> None:
         began = time.perf_counter()
         assert record.manifest is not None
+        lease = Lease(record.name)
         context = make_context(
             plugin=record.name,
+            lease=lease,
             project=self._project,
             registry=self.services,
             settings=self._settings.of(record.manifest),
@@ -152,7 +170,7 @@ class Manager:
             declared=self._declared,
             report=self._report,
         )
-        active = LoadedPlugin(record, record.manifest, InProcessRuntime(record, context), context)
+        active = LoadedPlugin(record, record.manifest, InProcessRuntime(record, context), context, lease)
         try:
             what = f"importing {record.name}"
             await run_in_thread(active.runtime.load, deadline=IMPORT_DEADLINE, what=what)
@@ -160,8 +178,11 @@ class Manager:
             self.active[record.name] = active
             await admit(active, self.dispatcher, self.services, self.registrations)
             self._register(active)
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             await self._fail(record, "loading", error)
+            lease.end()
+            active.runtime.unload()
+            await self._drop_dependents()
         else:
             record.state = PluginState.LOADED
             record.problems.extend(self._settings.problems(record.manifest))
@@ -175,6 +196,7 @@ class Manager:
                 provider = Provider(name, info.handler, info.service, info.version, override=override)
                 original = {"original": self.services.original_view(provider)} if override else {}
                 provider.instance = active.runtime.open(info.handler, **original)
+                provider.report = None if active.record.first_party else self._report
                 close = getattr(provider.instance, "close", None)
                 if close is not None:
                     self.ledger.add(name, "instance", info.service, close)
@@ -221,8 +243,9 @@ class Manager:
     async def start_all(self) -> None:
         """Call `tavern_startup` of every loaded plugin, in order; a failure costs that plugin."""
         self._running = True
-        for name in [n for n in self.records if n in self.active]:
-            await self._start(self.active[name])
+        for name in self.records:
+            if name in self.active:
+                await self._start(self.active[name])
 
     async def _start(self, active: LoadedPlugin) -> None:
         began = time.perf_counter()
@@ -234,6 +257,7 @@ class Manager:
                     await self.dispatcher.call_one(implementation, {})
         except Exception as error:
             await self._fail(record, "tavern_startup", error)
+            await self._drop_dependents()
             self._rebuild()
         else:
             active.started = True
@@ -242,12 +266,13 @@ class Manager:
 
     async def stop_all(self) -> None:
         """Stop and unload every plugin, in the reverse of the load order."""
-        for name in [n for n in reversed(self.records) if n in self.active]:
-            record = self.active[name].record
-            await self._unload(record)
-            record.state = PluginState.STOPPED
-        self._running = False
-        self._rebuild()
+        async with self._deciding:
+            for name in [n for n in reversed(self.records) if n in self.active]:
+                record = self.active[name].record
+                await self._unload(record)
+                record.state = PluginState.STOPPED
+            self._running = False
+            self._rebuild()
 
     async def _unload(self, record: Record) -> None:
         """Shut a plugin down within its deadline, then take back everything that it registered."""
@@ -261,17 +286,19 @@ class Manager:
                         await self.dispatcher.call_one(implementation, {}, deadline=SHUTDOWN_DEADLINE)
                     except Exception as error:
                         self._report(record.name, "tavern_shutdown", error)
+        active.lease.close()
         self.services.revoke(record.name)
-        for entry, failure in await self.ledger.remove(record.name):
+        for entry, failure in await self.ledger.remove(record.name, deadline=SHUTDOWN_DEADLINE):
             self._report(record.name, f"closing its {entry.kind} {entry.name}", failure)
+        active.lease.end()
         del self.active[record.name]
         active.runtime.unload()
 
-    async def _fail(self, record: Record, where: str, error: Exception) -> None:
+    async def _fail(self, record: Record, where: str, error: BaseException) -> None:
         if isinstance(error, AdmissionError):
             problems = error.problems
         else:
-            problems = [_problem_of(error, where)]
+            problems = [_problem_of(error, where, record.root)]
             log_failure(_log, record.name, where, error)
         await self._unload(record)
         record.refuse(PluginState.FAILED, *problems)
@@ -288,46 +315,75 @@ class Manager:
 
     async def grant(self, name: str) -> None:
         """Grant a plugin exactly what it asks for now; a running host loads it at once."""
-        record = self.get(name)
-        if record.manifest is None or record.state in (PluginState.INVALID, PluginState.INCOMPATIBLE):
-            raise AdmissionError(f"{name} cannot be granted anything: {record.problems[0]}", list(record.problems))
-        self._grants.grant(name, record.source, record.permissions)
-        await self._review_again(record)
+        async with self._deciding:
+            record = self.get(name)
+            if record.manifest is None or record.state in (PluginState.INVALID, PluginState.INCOMPATIBLE):
+                raise AdmissionError(f"{name} cannot be granted anything: {record.problems[0]}", list(record.problems))
+            self._grants.grant(name, record.source, record.permissions)
+            await self._review_again(record)
 
     async def revoke(self, name: str) -> None:
-        """Take a plugin's grant back; everything that it registered is gone when this returns."""
-        record = self.get(name)
-        self._grants.revoke(name)
-        await self._review_again(record)
+        """Take a plugin's grant back; everything that it registered is gone when this returns.
+
+        Raises `Conflict` for a plugin that needs no grant: first-party, trusted in `host.yaml`, `--dev`.
+        """
+        async with self._deciding:
+            record = self.get(name)
+            if self._is_trusted(record):
+                why = "first-party" if record.first_party else "being written (--dev)" if record.is_dev else "trusted"
+                raise Conflict(f"{name} is {why} and needs no grant; name it under `disabled` in host.yaml to stop it")
+            self._grants.revoke(name)
+            await self._review_again(record)
 
     async def follow_grants(self) -> None:
         """Take over what was granted or taken back in the grants file by somebody else, such as
         `tavern plugins revoke` beside a running `tavern serve`."""
-        grants = self._grants.read()
-        for record in list(self.records.values()):
-            before = [p.granted for p in record.permissions]
-            now = decide(record.permissions, grants.get(record.name), record.source, trusted=self._is_trusted(record))
-            if before != [p.granted for p in now]:
-                await self._review_again(record)
+        async with self._deciding:
+            grants = self._grants.read()
+            for record in self.records.values():
+                trusted = self._is_trusted(record)
+                now = decide(record.permissions, grants.get(record.name), record.source, trusted=trusted)
+                if [p.granted for p in record.permissions] != [p.granted for p in now]:
+                    await self._review_again(record)
 
     def _is_trusted(self, record: Record) -> bool:
         return record.first_party or record.is_dev or record.name in self._trusted
 
     async def _review_again(self, record: Record) -> None:
-        if self._running:
-            await self._unload(record)
-        record.state, record.problems = PluginState.DISCOVERED, []
-        self._decide(record, self._grants.read().get(record.name))
+        """Decide anew on a plugin and on those that require it; in a running host, unload and load them."""
+        if record.state is PluginState.INVALID:
+            return
+        affected = self._with_dependents(record)
+        grants = self._grants.read()
+        for one in reversed(affected):
+            await self._unload(one)
+        for one in affected:
+            one.state, one.problems = PluginState.DISCOVERED, []
+            self._decide(one, grants.get(one.name))
         self._check_dependencies()
         if not self._running:
             return
-        if record.state is PluginState.DISCOVERED:
-            await self._load(record)
-            if record.name in self.active:
+        for one in affected:
+            if one.state is PluginState.DISCOVERED:
+                await self._load(one)
                 self._rebuild()
-                await self._start(self.active[record.name])
+            if one.name in self.active:
+                await self._start(self.active[one.name])
         self._rebuild()
-        self._bus().publish("PLUGINS_CHANGED", {"name": record.name, "state": record.state.value})
+        for one in affected:
+            self._bus().publish("PLUGINS_CHANGED", {"name": one.name, "state": one.state.value})
+
+    def _with_dependents(self, record: Record) -> list[Record]:
+        """Return a plugin and all that require it, directly or not, in load order."""
+        names = {record.name}
+        for other in self.records.values():
+            if (
+                other.manifest
+                and other.state is not PluginState.INVALID
+                and names & set(other.manifest.requires.plugins)
+            ):
+                names.add(other.name)
+        return [one for one in self.records.values() if one.name in names]
 
     # --- what is known ------------------------------------------------------------------------------------
 
@@ -390,7 +446,7 @@ class Manager:
         log_failure(_log, plugin, where, error)
         record = self.records.get(plugin)
         if record is not None:
-            problem = _problem_of(error, where)
+            problem = _problem_of(error, where, record.root)
             if problem not in record.problems:
                 record.problems = [*record.problems[-19:], problem]
 
@@ -401,20 +457,17 @@ def _with_namespace(active: LoadedPlugin) -> list[Any]:
     return [n if n.namespace else n.model_copy(update={"namespace": namespace}) for n in active.runtime.nodes()]
 
 
-def _problem_of(error: BaseException, where: str) -> Problem:
+def _problem_of(error: BaseException, where: str, root: Path | None) -> Problem:
     """Return an exception as a problem that names the plugin's own file and line where it can."""
     message = error.message if isinstance(error, TavernError) else describe(error)
-    file, line = None, None
     cause: BaseException = error.__cause__ if error.__cause__ is not None else error
-    traceback = cause.__traceback__
-    if isinstance(cause, SyntaxError):
-        file, line = cause.filename, cause.lineno
-    while traceback is not None:
-        frame = traceback.tb_frame.f_code.co_filename
-        if not frame.startswith("<frozen") and not frame.startswith(_KERNEL) and not isinstance(cause, SyntaxError):
-            file, line = frame, traceback.tb_lineno
-        traceback = traceback.tb_next
+    if isinstance(cause, SyntaxError) and cause.filename is not None:
+        return Problem(message=f"{where}: {message}", file=cause.filename, line=cause.lineno)
+    frames = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(cause.__traceback__)]
+    foreign = [f for f in frames if not f[0].startswith(("<frozen", _KERNEL))]
+    own = [f for f in foreign if root is not None and Path(f[0]).is_relative_to(root)]
+    file, line = next(reversed(own or foreign), (None, None))
     return Problem(message=f"{where}: {message}", file=file, line=line)
 
 
-_KERNEL = str(Path(__file__).parent)
+_KERNEL = f"{Path(__file__).parent}{os.sep}"

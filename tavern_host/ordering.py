@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import PluginState, Problem
 from tavern_host.discovery import Record
-from tavern_host.yamlfile import suggest
 
 _USABLE = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.STARTED})
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from tavern_host.contracts.catalogue import interfaces, service_permissions
+from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import PermissionInfo, Problem
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.wire import Model
@@ -20,7 +21,7 @@ from tavern_host.files import write_atomic
 from tavern_host.hookspecs import hooks
 from tavern_host.manifest import Manifest
 from tavern_host.ui import COMPONENTS, OUTLETS, outlet_base, unknown_target
-from tavern_host.yamlfile import InvalidFile, suggest
+from tavern_host.yamlfile import InvalidFile
 
 CLIENT_HOOKS: dict[str, str] = {
     "hook:client:workflow:before-execute": "Change a workflow's inputs in the browser before it is run.",

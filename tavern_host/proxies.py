@@ -104,7 +104,8 @@ def _source(
         passed.append(f"{parameter.name}={value}" if keyword_only else value)
     call = f"_target({', '.join(passed)})"
     kind, result = ("async def", f"_copied(await {call})") if is_copied else ("def", call)
-    return f"def _make(_target):\n    {kind} _method({', '.join(declared)}):\n        return {result}\n    return _method\n"
+    signature = f"{kind} _method({', '.join(declared)}):"
+    return f"def _make(_target):\n    {signature}\n        return {result}\n    return _method\n"
 
 
 def _unbound(*args: Any, **kwargs: Any) -> Any:

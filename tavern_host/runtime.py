@@ -4,12 +4,15 @@ runs plugins in the host's own process (DESIGN §3, *Rules of the contracts*, ru
 from __future__ import annotations
 
 import importlib
+import importlib.abc
+import importlib.machinery
 import importlib.util
 import inspect
+import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Protocol
 
 from tavern_host.authoring import NodeCode, nodes_of
@@ -55,7 +58,7 @@ class InProcessRuntime:
     def __init__(self, record: Record, context: PluginContext) -> None:
         self._record = record
         self._context = context
-        self._package = record.module or f"tavern_plugins.{record.name.replace('-', '_')}"
+        self._package = record.module or _reserve(record.name.replace("-", "_"))
         self._module: ModuleType | None = None
         self._nodes: list[NodeDefinition] = []
 
@@ -166,31 +169,70 @@ class InProcessRuntime:
         if self._record.module is None:
             for name in [n for n in sys.modules if n == self._package or n.startswith(f"{self._package}.")]:
                 del sys.modules[name]
+            _reserved.discard(self._package)
         self._module = None
 
 
+# --- folder plugins -----------------------------------------------------------------------------------
+
+_FOLDERS = "tavern_plugins"
+"""The package under which folder plugins are imported, so that none can shadow an installed one."""
+
+_reserved: set[str] = set()
+
+
+def _reserve(name: str) -> str:
+    """Return a package name for a folder plugin, one that no other host in this process uses."""
+    numbered = (f"{_FOLDERS}.{name}{f'_{n}' if n > 1 else ''}" for n in itertools.count(1))
+    package = next(p for p in numbered if p not in _reserved)
+    _reserved.add(package)
+    return package
+
+
+class _SourceLoader(importlib.machinery.SourceFileLoader):
+    """Compiles the source, which was reviewed; what lies compiled beside it was not, and is never read."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+class _FolderFinder(importlib.abc.MetaPathFinder):
+    """Finds the modules of folder plugins, as source or as extension modules only."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not fullname.startswith(f"{_FOLDERS}."):
+            return None
+        source = (_SourceLoader, importlib.machinery.SOURCE_SUFFIXES)
+        extension = (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES)
+        specs = (importlib.machinery.FileFinder(folder, extension, source).find_spec(fullname) for folder in path or ())
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is None:  # nobody else may look: they would find compiled files
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+        return spec
+
+
 def _import_folder(package: str, root: Path) -> ModuleType:
-    """Import a folder plugin under a name of the host's own, so that it cannot shadow an installed package."""
-    parent = package.partition(".")[0]
-    if parent not in sys.modules:
-        sys.modules[parent] = ModuleType(parent)
-        sys.modules[parent].__path__ = []
+    """Import a folder plugin; without an `__init__.py` it is an empty package."""
+    if _FOLDERS not in sys.modules:
+        sys.modules[_FOLDERS] = ModuleType(_FOLDERS)
+        sys.modules[_FOLDERS].__path__ = []
+        sys.meta_path.insert(0, _FolderFinder())
     init = root / "__init__.py"
-    if init.is_file():
-        spec = importlib.util.spec_from_file_location(package, init, submodule_search_locations=[str(root)])
-    else:
-        spec = importlib.util.spec_from_loader(package, loader=None, is_package=True)
-        if spec is not None:
-            spec.submodule_search_locations = [str(root)]
-    if spec is None:
-        raise NotFound(f"{root} cannot be imported")
+    loader = _SourceLoader(package, str(init)) if init.is_file() else None
+    spec = importlib.machinery.ModuleSpec(package, loader, origin=str(init), is_package=True)
+    spec.submodule_search_locations = [str(root)]
+    spec.has_location = loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[package] = module
     try:
-        if spec.loader is not None:
-            spec.loader.exec_module(module)
+        if loader is not None:
+            loader.exec_module(module)
     except BaseException:
-        sys.modules.pop(package, None)
+        if sys.modules.get(package) is module:
+            del sys.modules[package]
         raise
     return module
 

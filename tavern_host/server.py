@@ -226,6 +226,8 @@ async def _plugin_route(request: web.Request) -> web.StreamResponse:
     )
     if not isinstance(response, HttpResponse):
         raise TypeError(f"{registered.info.handler} of {registered.plugin} did not return an HttpResponse")
+    if any(ord(c) < 32 for header in response.headers.items() for c in "".join(header)):
+        raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")
     if response.body is not None:
         return web.Response(
             status=response.status,

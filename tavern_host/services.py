@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -18,12 +18,20 @@ from pydantic import TypeAdapter, ValidationError
 
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.catalogue import interfaces
-from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied, ServiceUnavailable, TavernError
+from tavern_host.contracts.errors import (
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    PluginFailure,
+    ServiceUnavailable,
+    TavernError,
+    describe,
+)
+from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem, ServiceLayer
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, ServiceKey, interface_methods
 from tavern_host.permissions import ALL_SERVICES
 from tavern_host.proxies import Complete, ViewHandle
-from tavern_host.yamlfile import suggest
 
 _OPERATOR = "#"
 """Marks the owner of a view that belongs to no plugin; no plugin's name can begin with it."""
@@ -32,9 +40,17 @@ Allowed = Callable[[str, str], bool]
 """Whether a plugin (by name) holds a permission (by name) now."""
 
 
+Report = Callable[[str, str, BaseException], None]
+"""Is told of a plugin's failure: plugin, where, exception."""
+
+
 @dataclass(eq=False)
 class Provider:
-    """One layer of a service's stack. `original` is the view of the layer beneath that an override holds."""
+    """One layer of a service's stack. `original` is the view of the layer beneath that an override holds.
+
+    With `report`, what the provider raises that is no error of the host's is reported, and reaches callers
+    as `plugin_error` (DESIGN §3, rule 7).
+    """
 
     plugin: str
     handler: str
@@ -43,6 +59,7 @@ class Provider:
     instance: Any = None
     override: bool = False
     original: ViewHandle | None = None
+    report: Report | None = None
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
@@ -234,7 +251,7 @@ class ServiceRegistry:
         targets = {}
         for name, info in interface_methods(interfaces()[service]).items():
             provider = next(p for p in reversed(stack) if not p.override or p.version >= info.since)
-            targets[name] = getattr(provider.instance, name)
+            targets[name] = _guarded(provider, name) if provider.report else getattr(provider.instance, name)
         return targets
 
     # --- calls by name ----------------------------------------------------------------------------
@@ -257,6 +274,35 @@ class ServiceRegistry:
         if inspect.isawaitable(result):
             return _result_adapter(interface, method).dump_python(await result, mode="json", by_alias=True)
         raise InvalidInput(f"{service}.{method} is a stream and cannot be called by name")
+
+
+def _guarded(provider: Provider, method: str) -> Callable[..., Any]:
+    """Return a provider's method whose foreign exceptions become `plugin_error`, and are reported."""
+    function, where = getattr(provider.instance, method), f"{provider.service}.{method}"
+
+    def failure(error: Exception) -> PluginFailure:
+        assert provider.report is not None
+        provider.report(provider.plugin, where, error)
+        return PluginFailure(f"{provider.plugin} failed in {where}: {describe(error)}", plugin=provider.plugin)
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await function(*args, **kwargs)
+        except TavernError:
+            raise
+        except Exception as error:
+            raise failure(error) from None
+
+    async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        try:
+            async for item in function(*args, **kwargs):
+                yield item
+        except TavernError:
+            raise
+        except Exception as error:
+            raise failure(error) from None
+
+    return call if inspect.iscoroutinefunction(function) else stream
 
 
 def interface_problems(service: str, provider: type, version: int) -> list[Problem]:

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem
 from tavern_host.manifest import Manifest
-from tavern_host.yamlfile import suggest
 
 LAYERS = ("default", "project", "operator", "environment")
 """Lowest first; a later layer wins."""
@@ -36,13 +36,12 @@ class SettingsStore:
 
     def of(self, manifest: Manifest) -> PluginSettings:
         """Return one plugin's settings."""
-        defaults = {str(o["key"]): o["defaultValue"] for o in manifest.config_options if "defaultValue" in o}
-        return PluginSettings(f"extensions.{manifest.name}.", defaults, self._layers)
+        return PluginSettings(f"extensions.{manifest.name}.", _declared(manifest), self._layers)
 
     def problems(self, manifest: Manifest) -> list[Problem]:
         """Return every value that does not fit what the plugin declares."""
         prefix = f"extensions.{manifest.name}."
-        declared = {str(option["key"]): option for option in manifest.config_options}
+        declared = _declared(manifest)
         problems = []
         for layer, values in self._layers.items():
             for key, value in values.items():
@@ -54,16 +53,17 @@ class SettingsStore:
                 else:
                     problem = _value_problem(declared[key], value)
                     if problem:
-                        problems.append(Problem(message=f"the {layer}'s setting {key!r} {problem}"))
+                        hint = "it is left out until it is right"
+                        problems.append(Problem(message=f"the {layer}'s setting {key!r} {problem}", hint=hint))
         return problems
 
 
 class PluginSettings:
     """One plugin's settings; see `tavern_host.context.Settings`."""
 
-    def __init__(self, prefix: str, defaults: dict[str, Any], layers: Mapping[str, dict[str, Any]]) -> None:
+    def __init__(self, prefix: str, declared: dict[str, dict[str, Any]], layers: Mapping[str, dict[str, Any]]) -> None:
         self._prefix = prefix
-        self._defaults = defaults
+        self._declared = declared
         self._layers = layers
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -77,10 +77,18 @@ class PluginSettings:
         return next((name for name in reversed(LAYERS) if name in layers), "default")
 
     def layers(self, key: str) -> dict[str, Any]:
-        """Return a copy of the value of each layer that has one, lowest first."""
+        """Return a copy of the value of each layer that has a right one, lowest first."""
         full = self._prefix + key
-        named = {"default": self._defaults, **self._layers}
-        return {name: copy.deepcopy(named[name][full]) for name in LAYERS if full in named[name]}
+        option = self._declared.get(full, {})
+        values = {name: layer[full] for name, layer in self._layers.items() if full in layer}
+        right = {name: value for name, value in values.items() if not _value_problem(option, value)}
+        if "defaultValue" in option:
+            right["default"] = option["defaultValue"]
+        return {name: copy.deepcopy(right[name]) for name in LAYERS if name in right}
+
+
+def _declared(manifest: Manifest) -> dict[str, dict[str, Any]]:
+    return {str(option["key"]): dict(option) for option in manifest.config_options}
 
 
 def _value_problem(option: dict[str, Any], value: Any) -> str | None:

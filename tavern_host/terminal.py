@@ -30,6 +30,12 @@ _log = logging.getLogger("tavern.cli")
 
 _USER_MISTAKES = frozenset({"invalid_input", "invalid_file", "not_found", "conflict", "misconfigured"})
 _TYPES: dict[str, Any] = {"text": str, "integer": int, "number": float, "path": str}
+_STEERING = {
+    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    for code in (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    if chr(code) not in "\t\n"
+}
+"""What steers a terminal or the direction of text, as it is shown instead."""
 _GLOBAL = [
     click.Option(["--project"], metavar="DIR", help="The project to work on."),
     click.Option(["--dev"], metavar="DIR", multiple=True, help="Load a plugin folder that is being written."),
@@ -216,6 +222,15 @@ def _existing_path(text: str) -> str:
     return str(path.absolute()) if text != "-" and path.exists() else text
 
 
+def _say(text: str, *, err: bool = False) -> None:
+    click.echo(_visible(text), err=err)
+
+
+def _visible(text: str) -> str:
+    """Return a text with characters shown that a plugin could use to hide what it asks for."""
+    return text.replace("\r\n", "\n").translate(_STEERING)
+
+
 async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
     """Show what a command says, as it says it; return the exit code."""
     code = 0
@@ -223,7 +238,7 @@ async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
         async with contextlib.aclosing(outputs) as stream:  # type: ignore[type-var]
             async for output in stream:
                 if output.kind == "failure":
-                    click.echo(f"Error: {output.text}", err=True)
+                    _say(f"Error: {output.text}", err=True)
                     code = output.exit_code
                 else:
                     (_show_json if as_json else _SHOW[output.kind])(output)
@@ -243,26 +258,28 @@ def _show_table(output: CommandOutput) -> None:
     from rich.table import Table
 
     if not output.rows:
-        click.echo(output.title or "none")
+        _say(output.title or "none")
         return
-    table = Table(title=output.title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=_visible(output.title or "") or None, title_justify="left", box=box.SIMPLE_HEAD)
     for column in output.columns:
         table.add_column(column, overflow="fold")
     for row in output.rows:
         table.add_row(*(_plain(cell) for cell in row))
     console = Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False)
-    console.print(table)
+    with console.capture() as shown:  # rich would end the program where the reader has gone
+        console.print(table)
+    click.echo(shown.get(), nl=False)
 
 
 def _plain(cell: str) -> Any:
     from rich.text import Text
 
-    return Text(cell)
+    return Text(_visible(cell))
 
 
 _SHOW: dict[str, Callable[[CommandOutput], None]] = {
-    "text": lambda output: click.echo(output.text),
-    "progress": lambda output: click.echo(output.text, err=True),
+    "text": lambda output: _say(output.text),
+    "progress": lambda output: _say(output.text, err=True),
     "table": _show_table,
     "result": lambda output: None,
 }
@@ -273,7 +290,7 @@ def _first_line(text: str) -> str:
 
 
 def _fail(error: TavernError) -> int:
-    click.echo(f"Error: {error.message}", err=True)
+    _say(f"Error: {error.message}", err=True)
     return 2 if error.info.code in _USER_MISTAKES else 1
 
 
@@ -281,10 +298,10 @@ def _warn_of_failures(host: Host) -> None:
     for plugin in host.plugins():
         if plugin.state in (PluginState.FAILED, PluginState.INVALID, PluginState.INCOMPATIBLE):
             reason = f": {plugin.problems[0]}" if plugin.problems else ""
-            click.echo(f"Warning: the plugin {plugin.name} is {plugin.state.value}{reason}", err=True)
+            _say(f"Warning: the plugin {plugin.name} is {plugin.state.value}{reason}", err=True)
         elif plugin.state is PluginState.LOADED:
             for problem in plugin.problems:
-                click.echo(f"Warning: the plugin {plugin.name}: {problem}", err=True)
+                _say(f"Warning: the plugin {plugin.name}: {problem}", err=True)
 
 
 def _show_any_text() -> None:

@@ -6,8 +6,7 @@ UTF-8, have duplicate keys, or grow without bound through aliases.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
+import stat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem
 
 M = TypeVar("M", bound=BaseModel)
@@ -77,13 +77,21 @@ class _Reader:
 
     def read(self, path: Path) -> list[Problem]:
         """Read the file into `data` and `marks`; return what is wrong with it as YAML."""
-        if path.stat().st_size > MAX_BYTES:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            return [Problem(message="it is not a file", file=self.name)]
+        if about.st_size > MAX_BYTES:
             return [Problem(message=f"the file is larger than {MAX_BYTES // 1024} KiB", file=self.name)]
         try:
             text = path.read_bytes().decode("utf-8")
         except UnicodeDecodeError as error:
             return [Problem(message=f"the file is not UTF-8 text (byte {error.start})", file=self.name)]
-        loader = yaml.SafeLoader(text)
+        try:
+            loader = yaml.SafeLoader(text)
+        except yaml.reader.ReaderError as error:
+            line, column = text.count("\n", 0, error.position) + 1, error.position - text.rfind("\n", 0, error.position)
+            message = f"the character {chr(error.character)!r} is not allowed"
+            return [Problem(message=message, file=self.name, line=line, column=column)]
         try:
             root = loader.get_single_node()
             if root is not None:
@@ -114,7 +122,13 @@ class _Reader:
             return self._build_mapping(loader, node, location)
         if isinstance(node, yaml.SequenceNode):
             return [self._build(loader, child, (*location, i)) for i, child in enumerate(node.value)]
-        return loader.construct_object(node, deep=True)
+        try:
+            return loader.construct_object(node, deep=True)
+        except yaml.YAMLError:
+            raise
+        except Exception:  # an explicit tag is taken at its word: `!!int ''` is an IndexError in the library
+            message = f"{_short(node.value)} is not a {node.tag.rpartition(':')[2]}"
+            raise yaml.MarkedYAMLError(problem=message, problem_mark=node.start_mark) from None
 
     def _build_mapping(self, loader: yaml.SafeLoader, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -143,13 +157,9 @@ class _Reader:
         hint = None
         if error["type"] == "string_type" and isinstance(given, int | float):
             hint = f'write it in quotes: "{given}"'
+        if not location:
+            return self.problem(location, text)
         return self.problem(location, f"{where}: {text[:1].lower()}{text[1:]}, found {_short(given)}", hint)
-
-
-def suggest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return `did you mean …?` for a name that is not among the known ones, or None."""
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=cutoff)
-    return f"did you mean {' or '.join(near)}?" if near else None
 
 
 def _known_keys(model: Any, location: Location) -> list[str]:

@@ -40,7 +40,7 @@ def feedback(calls: Sequence[ToolCallRequest], results: Sequence[ToolResult]) ->
     said = []
     waiting = deque(results)
     for call in calls:
-        if waiting and (waiting[0].tool_id, waiting[0].index) == (call.tool_id, call.index):
+        if waiting and (waiting[0].block, waiting[0].index) == (call.block, call.index):
             said.append((call.tool_id, feedback_text(waiting.popleft())))
         else:
             said.append((call.tool_id, f"Tool {call.tool_id} was not called, because an earlier step failed."))

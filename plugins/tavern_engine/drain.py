@@ -94,8 +94,11 @@ class Drain:
 
     def _ended(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
-        error = None if worker.cancelled() else worker.exception()
-        if error is not None and not self._finished.done():
+        if self._finished.done():
+            return
+        if worker.cancelled():  # by what a part left behind, between two parts
+            self._start(1 if self._ready else 0)
+        elif (error := worker.exception()) is not None:
             self._finished.set_exception(error)
 
     async def _work(self) -> None:

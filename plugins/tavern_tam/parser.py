@@ -32,6 +32,7 @@ class TamParser:
         self._names = ParameterNames(options.parameters)
         self._source = Source()
         self._block: Block | None = None
+        self._blocks = 0  # how many blocks with calls there were
         self._thinking = False
         self._thought = 0  # where the last thought began
         self._fence: HeldFence | None = None
@@ -157,7 +158,8 @@ class TamParser:
         problem = outcome.problem
         warnings, calls = outcome.warnings, list[ToolCallRequest]()
         if problem is None:
-            steps = steps_of(outcome.pairs, self._names, outcome.offset)
+            steps = steps_of(outcome.pairs, self._names, outcome.offset, self._blocks)
+            self._blocks += 1
             problem = steps.problem
             warnings, calls = [*warnings, *steps.warnings], steps.calls
         if problem is not None:

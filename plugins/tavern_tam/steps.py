@@ -78,14 +78,15 @@ class _Step:
         return normalise(name) if self.names is None else name
 
 
-def steps_of(pairs: Sequence[Pair], names: ParameterNames, offset: int) -> Steps:
-    """Return the calls that a block's pairs ask for; `offset` is where the block begins."""
-    return _Reader(names).read(pairs, offset)
+def steps_of(pairs: Sequence[Pair], names: ParameterNames, offset: int, block: int = 0) -> Steps:
+    """Return the calls that a block's pairs ask for; `offset` is where the block begins, `block` its number."""
+    return _Reader(names, block).read(pairs, offset)
 
 
 class _Reader:
-    def __init__(self, names: ParameterNames) -> None:
+    def __init__(self, names: ParameterNames, block: int) -> None:
         self._names = names
+        self._block = block
         self._steps: dict[int, _Step] = {}
         self._chain = False
         self._warnings: list[Warn] = []
@@ -257,6 +258,7 @@ class _Reader:
                 tool_id=step.tool_id,
                 arguments=step.arguments,
                 index=number,
+                block=self._block,
                 request_id=self._request_id,
                 on_error=step.on_error or self._on_error,
                 protocol=PROTOCOL,

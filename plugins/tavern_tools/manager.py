@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -166,7 +167,7 @@ class Tools(ToolManager):
             answer = await self._context.hooks.filter(_AFTER, result, request=request, call=call)
         except TavernError as error:
             return _failed(request, failure_of(error.info), result.coercions)
-        return answer.model_copy(update={"tool_id": result.tool_id, "index": result.index})
+        return answer.model_copy(update={"tool_id": result.tool_id, "index": result.index, "block": result.block})
 
     def _failure(self, error: Exception) -> ToolFailure:
         if isinstance(error, ToolFailure):
@@ -189,18 +190,9 @@ class Tools(ToolManager):
 
 
 def blocks(calls: list[ToolCallRequest]) -> Iterator[list[ToolCallRequest]]:
-    """Yield the calls of each block of action text: a block's calls share a request id and count upwards."""
-    block: list[ToolCallRequest] = []
-    for request in calls:
-        last = block[-1] if block else None
-        if last is not None and (
-            (last.protocol, last.request_id) != (request.protocol, request.request_id) or request.index <= last.index
-        ):
-            yield block
-            block = []
-        block.append(request)
-    if block:
-        yield block
+    """Yield the calls of each block of action text."""
+    for _, block in itertools.groupby(calls, key=lambda request: (request.protocol, request.block)):
+        yield list(block)
 
 
 def _bind(tool: Tool, arguments: dict[str, JsonValue], *, text: bool = False) -> Bound:
@@ -221,6 +213,7 @@ def _done(request: ToolCallRequest, structured: JsonValue, coercions: list[str])
     return ToolResult(
         tool_id=request.tool_id,
         index=request.index,
+        block=request.block,
         status="done",
         content=[ContentPart(type="text", text=text)],
         structured=structured,
@@ -239,6 +232,7 @@ def _failed(request: ToolCallRequest, failure: ToolFailure, coercions: list[str]
     return ToolResult(
         tool_id=request.tool_id,
         index=request.index,
+        block=request.block,
         status="error",
         content=[ContentPart(type="text", text=f"{error.type}: {error.message}")],
         error=error,

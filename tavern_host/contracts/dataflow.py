@@ -41,8 +41,7 @@ def compatible(source: SlotDefinition, target: SlotDefinition) -> str | None:
     """
     if target.is_stream and not source.is_stream:
         return "a batch output cannot feed a stream input"
-    ours, theirs = set(source.match_categories or ()), set(target.match_categories or ())
-    if BEHAVIOR_WILDCARD in ours | theirs or ours & theirs:
+    if _share_a_category(source, target):
         return None
     given, wanted = source.data_flow_type, target.data_flow_type
     if given == wanted or given in ANY_TYPES or wanted in ANY_TYPES or _converts(given, wanted):
@@ -53,12 +52,18 @@ def compatible(source: SlotDefinition, target: SlotDefinition) -> str | None:
 def converter(source: SlotDefinition, target: SlotDefinition) -> Converter | None:
     """Return what changes a value on an edge from `source` to `target`, or None where it stays as it is.
 
-    An output of any type is converted by the value that comes: what has no conversion passes unchanged.
+    What comes out of an output of any type is looked at when it comes: the converter raises `ValueError`
+    where it does not have the target's type. Null passes where the target is not required.
     """
     given, wanted = source.data_flow_type, target.data_flow_type
-    if given in ANY_TYPES or _converts(given, wanted):
-        return _CONVERTERS.get(wanted)
-    return None
+    if given in ANY_TYPES and wanted not in ANY_TYPES and not _share_a_category(source, target):
+        return lambda value: None if value is None and not target.required else coerce(target, value)
+    return _CONVERTERS.get(wanted) if _converts(given, wanted) else None
+
+
+def _share_a_category(source: SlotDefinition, target: SlotDefinition) -> bool:
+    ours, theirs = set(source.match_categories or ()), set(target.match_categories or ())
+    return BEHAVIOR_WILDCARD in ours | theirs or bool(ours & theirs)
 
 
 def literal_converter(target: SlotDefinition) -> Converter | None:

@@ -27,9 +27,10 @@ def read_document_file(path: Path) -> dict[str, Any]:
         raise NotFound(f"there is no file {path}") from None
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InvalidInput(f"{path} is not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise InvalidInput(f"{path} is not a regular file")
         data = file.read(MAX_DOCUMENT + 1)
     return read_document(data, name=str(path))
 

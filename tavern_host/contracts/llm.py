@@ -97,8 +97,11 @@ class Llm(ServiceInterface, name="llm"):
 
     @acts("llm:complete")
     async def complete(self, request: LlmRequest, *, call: CallContext | None = None) -> LlmResponse:
-        """Return a model's whole answer. Raises `NotFound` for a model that is not set up, `Vetoed`, and
-        `PluginFailure` (retryable) where the model cannot be reached or answers with an error."""
+        """Send a request to a language model and return its whole answer.
+
+        Raises `NotFound` for a model that is not set up, `Vetoed`, and `PluginFailure` (retryable) where the
+        model cannot be reached or answers with an error.
+        """
 
     @acts("llm:complete")
     def stream(self, request: LlmRequest, *, call: CallContext | None = None) -> AsyncIterator[LlmChunk]:

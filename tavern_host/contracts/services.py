@@ -83,8 +83,9 @@ class ServiceKey(Generic[S]):
 class ServiceInfo(Model):
     """A provider that a plugin offers: which service, and the class in the plugin that implements it.
 
-    `handler` is `module:Class` inside the plugin. The host makes one instance: `Class(context)`, for an
-    override `Class(context, original)` where `original` is a view of the provider beneath.
+    `handler` is `module:Class` inside the plugin. The host makes one instance: `Class(context=…)`, for an
+    override `Class(context=…, original=…)` where `original` is a view of the provider beneath; a constructor
+    takes those of the two that it names. An `async def close(self)` is called when the plugin is unloaded.
     """
 
     service: str

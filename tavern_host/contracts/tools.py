@@ -88,13 +88,15 @@ class ToolError(Model):
 class ToolCallRequest(Model):
     """A call that is asked for. Arguments from a text protocol are strings until they are coerced.
 
-    `index` is the step within its chain, from 1; calls of one block share `request_id`. `protocol` is
-    None for a structured call.
+    `index` is the step within its chain, from 1; `block` counts the blocks of a text: a chain is the calls
+    of one block, and in a protocol without chains each call has a block of its own. `request_id` is what
+    the text itself calls the request. `protocol` is None for a structured call.
     """
 
     tool_id: str
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     index: int = 1
+    block: int = 0
     request_id: str | None = None
     on_error: Literal["stop", "continue"] = "stop"
     protocol: str | None = None
@@ -109,10 +111,12 @@ class ContentPart(Model):
 
 
 class ToolResult(Model):
-    """What a call gave. `structured` is the whole result as JSON; `content` is what an LLM reads."""
+    """What a call gave. `structured` is the whole result as JSON; `content` is what an LLM reads; `block` and
+    `index` are those of the call."""
 
     tool_id: str
     index: int = 1
+    block: int = 0
     status: Literal["done", "error"]
     content: list[ContentPart] = Field(default_factory=list)
     structured: JsonValue = None

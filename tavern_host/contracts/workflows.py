@@ -43,8 +43,8 @@ class WorkflowEdge(OpenModel):
 
 
 class InterfaceSlot(SlotDefinition):
-    """A slot of a workflow's interface: a slot with its own key and, if the creator wrote one, a
-    description that takes the place of the inherited one."""
+    """A slot of a workflow's interface, with its own key. `custom_description` stands in where there is no
+    `description`."""
 
     key: str | None = None
     custom_description: str | None = None

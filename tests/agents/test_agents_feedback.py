@@ -40,9 +40,12 @@ def test_a_failure_is_told_with_type_message_and_details() -> None:
     assert feedback_text(failed("core:run", path="$.n")).endswith(' must be an integer. Details: {"path": "$.n"}')
 
 
+_CALLS = (("a", 1, 0), ("b", 2, 0), ("c", 3, 0), ("d", 1, 1))
+
+
 def test_calls_that_were_not_begun_are_told_too() -> None:
-    calls = [ToolCallRequest(tool_id=tool, index=i) for tool, i in (("a", 1), ("b", 2), ("c", 3), ("d", 1))]
-    said = feedback(calls, [done("a", 1), failed("b", 2), done("d", 1)])
+    calls = [ToolCallRequest(tool_id=tool, index=i, block=b) for tool, i, b in _CALLS]
+    said = feedback(calls, [done("a", 1), failed("b", 2), done("d", 1).model_copy(update={"block": 1})])
     assert [tool for tool, _ in said] == ["a", "b", "c", "d"]
     assert said[2][1] == "Tool c was not called, because an earlier step failed."
     assert said[3][1].startswith("Tool d executed successfully.")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tavern_engine.drain import Drain
+from tavern_engine.drain import SLICE, Drain
 
 
 def drain(
@@ -140,6 +141,24 @@ async def test_context_variables_and_cancellations_of_a_part_do_not_reach_the_ne
     assert seen == ["outer"] * 4
 
 
+async def test_a_cancellation_that_a_part_left_behind_does_not_hold_up_the_rest() -> None:
+    done = []
+
+    async def execute(part: int) -> bool:
+        task = asyncio.current_task()
+        assert task is not None
+        if part == 0:
+            asyncio.get_running_loop().call_soon(task.cancel)
+            time.sleep(2 * SLICE)  # noqa: ASYNC251  # so that the worker gives way before the next part
+        done.append(part)
+        return True
+
+    async with asyncio.timeout(5):
+        await drain(3, [(0, 1), (1, 2)], execute).run()
+
+    assert done == [0, 1, 2]
+
+
 async def test_stop_cancels_all_that_runs_and_begins_nothing() -> None:
     began: list[int] = []
     cancelled: list[int] = []
@@ -155,7 +174,7 @@ async def test_stop_cancels_all_that_runs_and_begins_nothing() -> None:
 
     running = drain(4, [(0, 3)], execute)
     task = asyncio.create_task(running.run())
-    while len(began) < 3:  # noqa: ASYNC110  # nothing else happens in between
+    while len(began) < 3:  # nothing else happens in between
         await asyncio.sleep(0)
     running.stop()
     await task

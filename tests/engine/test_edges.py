@@ -63,10 +63,8 @@ def test_streams_are_looked_at_first_then_categories_then_types(
         ("BOOLEAN", "STRING", True, "true"),
         ("BOOLEAN", "STRING", False, "false"),
         ("WILDCARD", "STRING", 3, "3"),
-        ("WILDCARD", "STRING", {"a": 1}, {"a": 1}),
         ("CONVERTIBLE_ANY", "FLOAT", 3, 3.0),
-        ("WILDCARD", "FLOAT", True, True),
-        ("WILDCARD", "INTEGER", 3.0, 3.0),
+        ("WILDCARD", "INTEGER", 3.0, 3),
         ("INTEGER", "WILDCARD", 3, 3),
         ("STRING", "STRING", "x", "x"),
         ("ARRAY", "ARRAY", [1], [1]),
@@ -88,7 +86,16 @@ async def test_a_value_arrives_as_the_input_has_it(
 def test_an_edge_that_changes_nothing_has_no_converter() -> None:
     assert converter(a_slot("STRING"), a_slot("STRING")) is None
     assert converter(a_slot("OBJECT", "Chat"), a_slot("STRING", "Chat")) is None
-    assert converter(a_slot("WILDCARD"), a_slot("OBJECT")) is None
+    assert converter(a_slot("WILDCARD"), a_slot("WILDCARD")) is None
+    assert converter(a_slot("WILDCARD", "Chat"), a_slot("OBJECT", "Chat")) is None
+
+
+def test_a_value_from_an_output_of_any_type_is_looked_at_when_it_comes() -> None:
+    convert = converter(a_slot("WILDCARD"), a_slot("STRING"))
+    assert convert is not None
+    assert [convert("a"), convert(3.0), convert(None)] == ["a", "3", None]
+    with pytest.raises(ValueError, match="expected text, got an object"):
+        convert({})
 
 
 async def test_a_value_that_cannot_be_converted_is_the_error_of_the_node_that_gets_it(bench: Bench) -> None:

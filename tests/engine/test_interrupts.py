@@ -83,7 +83,7 @@ async def test_a_run_whose_deadline_is_over_is_not_begun(bench: Bench) -> None:
 
 async def test_a_node_that_ignores_its_interruption_does_not_keep_its_run(bench: Bench) -> None:
     document = workflow(
-        {"n": {"type": "Stubborn", "inputValues": {"seconds": 2.5}}, "after": "Take"}, "n.value > after.value"
+        {"n": {"type": "Stubborn", "inputValues": {"seconds": 3.5}}, "after": "Take"}, "n.value > after.value"
     )
     run_id = await bench.start(document)
     await bench.until("NODE_EXECUTING", nodeId="n")
@@ -92,9 +92,9 @@ async def test_a_node_that_ignores_its_interruption_does_not_keep_its_run(bench:
     await bench.engine.interrupt(run_id)
     run = await bench.engine.wait(run_id)
 
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 3
     assert run.nodes["n"].status == "interrupted"
-    await asyncio.sleep(2.5)
+    await asyncio.sleep(3.5)
     assert await bench.engine.get(run_id) == run
 
 
@@ -112,7 +112,7 @@ async def test_stopping_the_host_stops_its_runs(open_host: OpenHost) -> None:
 async def test_a_run_that_the_host_accepted_and_never_began_is_settled_too(open_host: OpenHost) -> None:
     async with open_host() as bench:
         waiting = asyncio.create_task(bench.engine.run(RunRequest(workflow=workflow({"n": "Hang"}))))
-        while not (await bench.engine.queue()).pending:  # noqa: ASYNC110  # until it is accepted
+        while not (await bench.engine.queue()).pending:  # until it is accepted
             await asyncio.sleep(0)
 
     run = await asyncio.wait_for(waiting, timeout=5)

@@ -1,4 +1,4 @@
-"""Writes folder plugins for tests, and reaches into the modules of those that a host has loaded."""
+"""Writes plugins for tests, as folders or as installed packages, and reaches into those that a host has loaded."""
 
 from __future__ import annotations
 
@@ -27,23 +27,47 @@ async def tavern_startup(context):
 
 
 def make_plugin(
-    parent: Path, name: str = "acme", code: str | None = None, *, hooked: Iterable[str] = (), **manifest: Any
+    parent: Path, folder: str = "acme", code: str | None = None, /, *, hooked: Iterable[str] = (), **manifest: Any
 ) -> Path:
     """Write a folder plugin beneath `parent` and return its folder.
 
     `hooked` are hooks whose permission the manifest declares; `manifest` are further keys of
     `plugin.yaml`, `permissions` among them. Without `code` there is no Python in it.
     """
-    folder = parent / name
-    folder.mkdir(parents=True, exist_ok=True)
+    root = parent / folder
+    root.mkdir(parents=True, exist_ok=True)
     permissions = dict(manifest.pop("permissions", {}))
-    declared = [hooks()[hook].permission for hook in hooked]
-    permissions["hooks"] = [*permissions.get("hooks", []), *declared]
-    document = {"name": name, "displayName": name, "version": "1.0.0", "permissions": permissions, **manifest}
-    (folder / "plugin.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    permissions["hooks"] = [*permissions.get("hooks", []), *(hooks()[hook].permission for hook in hooked)]
+    document = {"name": folder, "displayName": folder, "version": "1.0.0", "permissions": permissions, **manifest}
+    (root / "plugin.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     if code is not None:
-        (folder / "__init__.py").write_text(textwrap.dedent(code))
-    return folder
+        write(root / "__init__.py", code)
+    return root
+
+
+def write(file: Path, code: str) -> None:
+    """Write Python code, its folder made if need be."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(textwrap.dedent(code))
+
+
+def install(
+    site: Path,
+    package: str,
+    code: str = "",
+    *,
+    entry: str,
+    value: str | None = None,
+    dist: str | None = None,
+    **manifest: Any,
+) -> Path:
+    """Write what `pip install` would: a package with a manifest, and a distribution with its entry point."""
+    root = make_plugin(site, package, code, **({"name": entry} | manifest))
+    info = site / f"{dist or package}-1.0.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {dist or package}\nVersion: 1.0.0\n")
+    (info / "entry_points.txt").write_text(f"[tavern_host.plugins]\n{entry} = {value or package}\n")
+    return root
 
 
 def contextual(parent: Path, name: str = "acme", **manifest: Any) -> Path:
@@ -64,8 +88,7 @@ def module_of(name: str = "acme") -> ModuleType:
 
 def host_with(project: Path, *folders: Path, **options: Any) -> Host:
     """Return a host with these plugins, all of them trusted."""
-    trusted = [folder.name for folder in folders]
-    return Host(project, plugins=folders, **{"trust": trusted, **options})
+    return Host(project, plugins=folders, **{"trust": [folder.name for folder in folders], **options})
 
 
 def problems_of(host: Host, name: str = "acme") -> list[str]:

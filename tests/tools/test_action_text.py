@@ -89,11 +89,11 @@ async def test_only_allowed_tools_are_called(open_host: OpenHost) -> None:
         )
 
 
-def test_a_block_ends_where_the_request_id_changes_or_the_steps_begin_again() -> None:
-    def step(index: int, request_id: str | None) -> ToolCallRequest:
-        return ToolCallRequest(tool_id="t", index=index, request_id=request_id, protocol="tam")
+def test_the_steps_of_one_block_belong_together() -> None:
+    def step(index: int, block: int, protocol: str = "tam") -> ToolCallRequest:
+        return ToolCallRequest(tool_id="t", index=index, block=block, protocol=protocol)
 
-    steps = [step(1, "a"), step(2, "a"), step(3, "b"), step(1, "b"), step(4, "b"), step(1, None), step(1, None)]
+    steps = [step(1, 0), step(2, 0), step(3, 1), step(1, 2), step(4, 2), step(1, 2, "lines"), step(1, 3, "lines")]
     assert [[s.index for s in block] for block in blocks(steps)] == [[1, 2], [3], [1, 4], [1], [1]]
 
 

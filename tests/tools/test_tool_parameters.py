@@ -107,7 +107,7 @@ def test_an_exact_key_comes_before_a_similar_one() -> None:
 
 def test_a_key_that_could_mean_two_parameters_means_none() -> None:
     bound = bind({"a_b": {"type": "string"}, "ab": {"type": "string"}}, {"A-B": "x"})
-    assert [p.message for p in bound.problems] == ["is no parameter of this tool"]
+    assert [p.message for p in bound.problems] == ["is no parameter of this tool (did you mean ab?)"]
 
 
 def test_every_problem_is_listed_with_its_parameter() -> None:

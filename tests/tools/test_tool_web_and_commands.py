@@ -82,7 +82,7 @@ async def test_action_text_is_executed_and_failed_calls_are_results(open_host: O
         ({"toolId": 3}, '"toolId" must be text, got an integer'),
         ({"toolId": "a", "arguments": []}, '"arguments" must be an object, got an array'),
         ({"text": "a", "arguments": {}}, '"arguments" goes with "toolId"'),
-        ({"toolid": "a"}, 'unknown key "toolid" (did you mean tool_id or toolId?)'),
+        ({"toolid": "a"}, 'unknown key "toolid" (did you mean toolId or tool_id?)'),
     ],
 )
 async def test_a_malformed_body_is_refused(open_host: OpenHost, body: Any, message: str) -> None:

@@ -53,6 +53,7 @@ class LineParser:
                 tool_id=tool_id,
                 arguments=arguments,
                 index=index,
+                block=block,
                 request_id=f"block-{block}",
                 on_error="continue" if goes_on else "stop",
             )

@@ -1,0 +1,45 @@
+"""`tavern demo`: the whole line within seconds, and nothing left behind."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from helpers.command_line import tavern
+
+SECONDS = 15.0
+"""Five are promised; the machine that runs the tests may be busy."""
+
+
+def test_the_demo_tells_the_whole_line_within_seconds(tmp_path: Path, operator_folders: Path) -> None:
+    began = time.perf_counter()
+    ran = tavern("demo", TMPDIR=str(tmp_path))
+    seconds = time.perf_counter() - began
+    print(f"tavern demo took {seconds:.2f} s")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert seconds < SECONDS
+    titles = re.findall(r"^\d\. .*", ran.out, re.MULTILINE)
+    assert [title[0] for title in titles] == ["1", "2", "3", "4", "5"]
+    assert "tavern-engine" in ran.out and "cheerful-guest" in ran.out
+    assert "✓ merge    {'merged_text': 'Hello, Ada'}" in ran.out
+    assert "→ done: Hello, Grace" in ran.out
+    assert "[2] reply: Done. I greeted Ada for you" in ran.out
+    greetings = re.findall(r"→ (.*), Ada$", ran.out, re.MULTILINE)
+    assert greetings == ["Hello", "A very hello", "Hello"]
+    assert re.search(r"That was all, in \d+\.\d s", ran.out)
+    assert [p for p in tmp_path.iterdir() if p.name.startswith("tavern-demo")] == []
+    assert not operator_folders.exists()
+
+
+def test_the_demo_as_json() -> None:
+    told = tavern("demo", "--json").json()
+
+    assert told["workflow"] == {"text": "Hello, Ada"}
+    assert told["tool"] == ["Hello, Grace"]
+    assert told["agent"]["outcome"] == "reply"
+    assert told["guest"] == ["needs-review", "started", "needs-review"]
+    assert (told["granted"], told["revoked"]) == ({"text": "A very hello, Ada"}, {"text": "Hello, Ada"})
+    assert told["plugins"]["cheerful-guest"] == "needs-review"
+    assert 0 < told["seconds"] < SECONDS

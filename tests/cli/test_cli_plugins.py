@@ -1,0 +1,192 @@
+"""`tavern plugins …`: what there is, why it is not loaded, and the operator's decisions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers.command_line import Ran, tavern
+from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
+
+FIRST_PARTY = {
+    "tavern-agents",
+    "tavern-demo",
+    "tavern-engine",
+    "tavern-llm",
+    "tavern-nodes",
+    "tavern-studio",
+    "tavern-tam",
+    "tavern-tools",
+    "tavern-workflows",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a project with a plugin that needs a grant, in a folder of its own."""
+    folder = tmp_path / "inn"
+    assert tavern("init", folder).code == 0
+    marked = f"open({str(tmp_path / 'imported')!r}, 'w').close()\n"
+    code = {"__init__.py": marked + GREETS_IN_ITS_OWN_WAY}
+    write_plugin(folder / "plugins" / "ahoy", code, displayName="Ahoy", **INTERCEPTING)
+    return folder
+
+
+def states(ran: Ran) -> dict[str, str]:
+    """Return the state of each plugin by name."""
+    return {plugin["name"]: plugin["state"] for plugin in ran.json()}
+
+
+def test_all_plugins_are_listed_and_none_is_imported(project: Path, tmp_path: Path) -> None:
+    ran = tavern("--project", project, "plugins", "list", "--json")
+
+    assert states(ran) == {**dict.fromkeys(FIRST_PARTY, "discovered"), "ahoy": "needs-review"}
+    assert not (tmp_path / "imported").exists()
+
+
+def test_the_list_says_why_a_plugin_is_not_loaded_and_what_to_do(project: Path) -> None:
+    ran = tavern("--project", project, "plugins", "list")
+
+    text = " ".join(ran.out.split())
+    assert "needs-review" in text
+    assert "hook:server:workflow:before-execute" in text
+    assert "tavern plugins grant" in text
+
+
+def test_a_plugin_is_shown_with_what_it_asks_for(project: Path) -> None:
+    ran = tavern("--project", project, "plugins", "show", "ahoy")
+
+    assert ran.out.splitlines()[0] == "Ahoy (ahoy 1.0.0) — needs-review"
+    assert "See every workflow run before it starts, change its inputs or refuse it." in ran.out
+    assert "Run the Python code that is in its folder now." in ran.out
+    shown = tavern("--project", project, "plugins", "show", "ahoy", "--json").json()
+    assert {p["name"]: p["granted"] for p in shown["permissions"] if p["name"].startswith("hook:")} == {
+        "hook:server:workflow:before-execute": False
+    }
+
+
+@pytest.mark.parametrize("command", [["list"], ["show", "ahoy"], ["grant", "ahoy"]], ids=lambda c: c[0])
+def test_a_plugin_cannot_steer_the_terminal_that_it_is_reviewed_in(project: Path, command: list[str]) -> None:
+    hidden = "\x1b[8m\u202e\x9b"
+    write_plugin(project / "plugins" / "ahoy", displayName=f"Ahoy{hidden}", description=hidden, apiVersion=hidden)
+
+    ran = tavern("--project", project, "plugins", *command)
+
+    for character in hidden[0] + hidden[4:]:
+        assert character not in ran.out + ran.err
+    assert "\\x1b[8m" in ran.out + ran.err
+
+
+@pytest.mark.parametrize("command", ["show", "grant", "revoke"])
+def test_a_plugin_that_is_not_there_is_the_users_mistake(command: str) -> None:
+    ran = tavern("plugins", command, "tavern-engin", "--json")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("Error: there is no plugin 'tavern-engin'; did you mean tavern-engine")
+    assert ran.err.count("\n") == 1
+
+
+def test_what_is_granted_works_and_what_is_taken_back_does_not(project: Path, tmp_path: Path) -> None:
+    greeting = {
+        "name": "Greeting",
+        "nodes": [{"id": "in", "type": "core:GroupInput"}, {"id": "out", "type": "core:GroupOutput"}],
+        "edges": [{"id": "e", "source": "in", "sourceHandle": "greeting", "target": "out", "targetHandle": "greeting"}],
+        "interfaceInputs": {"greeting": {"key": "greeting", "dataFlowType": "STRING"}},
+        "interfaceOutputs": {"greeting": {"key": "greeting", "dataFlowType": "STRING"}},
+    }
+    (project / "workflows" / "greeting.json").write_text(json.dumps(greeting))
+
+    def greet() -> str:
+        ran = tavern("--project", project, "workflow", "run", "greeting", "--input", "greeting=Hello", "--json")
+        return str(ran.json()["outputs"]["greeting"])
+
+    assert greet() == "Hello"
+    granted = tavern("--project", project, "plugins", "grant", "ahoy")
+    assert granted.out.splitlines()[-1] == "ahoy is granted what it asks for; it is discovered."
+    assert greet() == "Ahoy"
+    taken_back = tavern("--project", project, "plugins", "revoke", "ahoy")
+    assert taken_back.out == "The grant of ahoy is taken back; it is needs-review.\n"
+    assert greet() == "Hello"
+
+
+def test_a_grant_is_for_the_code_that_was_reviewed(project: Path) -> None:
+    assert tavern("--project", project, "plugins", "grant", "ahoy").code == 0
+    code = project / "plugins" / "ahoy" / "__init__.py"
+    code.write_text(code.read_text() + "# something new\n")
+
+    assert states(tavern("--project", project, "plugins", "list", "--json"))["ahoy"] == "needs-review"
+
+
+def test_a_grant_is_for_one_project(project: Path, tmp_path: Path) -> None:
+    assert tavern("--project", project, "plugins", "grant", "ahoy").code == 0
+    project.rename(tmp_path / "copy")
+
+    assert states(tavern("--project", tmp_path / "copy", "plugins", "list", "--json"))["ahoy"] == "needs-review"
+
+
+def test_taking_back_a_grant_that_nobody_needs_says_so() -> None:
+    ran = tavern("plugins", "revoke", "tavern-engine")
+
+    assert ran.out == "tavern-engine needs no grant: it is first-party. To keep it out, disable it in host.yaml.\n"
+
+
+def test_a_broken_plugin_cannot_be_granted_anything(project: Path) -> None:
+    (project / "plugins" / "ahoy" / "plugin.yaml").write_text("name: ahoy\nversoin: 1\n")
+
+    ran = tavern("--project", project, "plugins", "grant", "ahoy")
+    shown = tavern("--project", project, "plugins", "show", "ahoy")
+
+    assert ran.code == 1
+    assert ran.error.startswith("Error: ahoy cannot be granted anything: ")
+    assert "plugin.yaml:2:1: unknown key 'versoin' (did you mean version?)" in shown.out
+
+
+def test_a_plugin_that_fails_costs_a_warning_and_nothing_else(project: Path, operator_folders: Path) -> None:
+    write_plugin(project / "plugins" / "broken", {"__init__.py": "raise RuntimeError('no')\n"})
+    assert tavern("--project", project, "plugins", "grant", "broken").code == 0
+
+    ran = tavern("--project", project, "nodes", "list", "--json")
+
+    assert ran.code == 0
+    assert any(node["type"] == "UpperCase" for node in ran.json())
+    assert "Warning: the plugin broken is failed: " in ran.err
+    assert "__init__.py:1: " in ran.err and "RuntimeError: no" in ran.err
+
+
+def test_strict_turns_a_plugin_that_is_not_in_order_into_an_exit_code(project: Path) -> None:
+    listed = tavern("--project", project, "--strict", "plugins", "list")
+    used = tavern("--project", project, "--strict", "nodes", "list")
+
+    assert (listed.code, listed.err) == (1, "Error: not in order: ahoy\n")
+    assert used.code == 1
+    assert "ahoy is needs-review" in used.err
+    assert tavern("--strict", "nodes", "list").code == 0
+
+
+def test_a_folder_that_is_being_written_is_loaded_with_all_that_it_asks_for(tmp_path: Path) -> None:
+    plugin = write_plugin(tmp_path / "ahoy", {"__init__.py": GREETS_IN_ITS_OWN_WAY}, **INTERCEPTING)
+
+    ran = tavern("--dev", plugin, "workflow", "run", "greeting", "--input", "name=Ada", "--json")
+
+    assert ran.json()["outputs"] == {"text": "Ahoy, Ada"}
+
+
+def test_a_dev_folder_without_a_manifest_is_named(tmp_path: Path) -> None:
+    ran = tavern("--dev", tmp_path / "nowhere", "plugins", "list", "--json")
+
+    (nowhere,) = [plugin for plugin in ran.json() if plugin["name"] == "nowhere"]
+    assert nowhere["state"] == "invalid"
+    assert nowhere["problems"][0]["message"] == f"there is no plugin.yaml in {tmp_path / 'nowhere'}"
+
+
+def test_a_disabled_plugin_takes_its_commands_with_it(operator_folders: Path) -> None:
+    config = operator_folders / "config"
+    config.mkdir(parents=True)
+    (config / "host.yaml").write_text("disabled: [tavern-engine]\n")
+
+    assert states(tavern("plugins", "list", "--json"))["tavern-engine"] == "disabled"
+    assert tavern("workflow", "run", "greeting").error == "Error: No such command 'run'."
+    called = tavern("tools", "call", "text:shout", "--arg", "text=hi")
+    assert (called.code, called.out) == (1, "")
+    assert called.error == ("Error: ServiceUnavailable: text:shout cannot be called now: needs service executionEngine")

@@ -1,0 +1,250 @@
+"""Finding plugins: by entry points and in folders, without importing them, and nobody's mistake is another's loss."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from plugin_maker import install, make_plugin, problems_of, write
+
+from tavern_host import Host
+from tavern_host.contracts.plugins import PluginInfo, PluginState
+
+EXPLODES = "raise AssertionError('it was imported')\n"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder of installed packages."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+def linked(project: Path, **options: object) -> Host:
+    """Return a host that has read all manifests."""
+    host = Host(project, **options)  # type: ignore[arg-type]
+    host.link()
+    return host
+
+
+def named(host: Host, name: str) -> list[PluginInfo]:
+    """Return every plugin of a name, the one that is used first."""
+    return [p for p in host.plugins() if p.name == name]
+
+
+def test_the_first_party_plugins_are_found_by_the_same_entry_points(tmp_path: Path) -> None:
+    engine = linked(tmp_path / "p").plugin("tavern-engine")
+    assert engine.first_party
+    assert engine.source == "entry-point:tavern-host"
+    assert engine.state is PluginState.DISCOVERED
+
+
+def test_an_installed_package_is_found_and_not_imported(tmp_path: Path, site: Path) -> None:
+    install(site, "acme_pack", EXPLODES, entry="acme")
+    plugin = linked(tmp_path / "p").plugin("acme")
+    assert (plugin.state, plugin.source, plugin.first_party) == (PluginState.DISCOVERED, "entry-point:acme_pack", False)
+    assert "acme_pack" not in sys.modules
+
+
+def test_a_package_within_a_package_is_found_without_importing_the_outer_one(tmp_path: Path, site: Path) -> None:
+    install(site / "outer", "inner", EXPLODES, entry="acme", dist="x")
+    write(site / "outer" / "__init__.py", EXPLODES)
+    (site / "outer" / "x-1.0.0.dist-info").rename(site / "x-1.0.0.dist-info")
+    (site / "x-1.0.0.dist-info" / "entry_points.txt").write_text("[tavern_host.plugins]\nacme = outer.inner\n")
+    assert linked(tmp_path / "p").plugin("acme").state is PluginState.DISCOVERED
+    assert "outer" not in sys.modules
+
+
+def test_folders_of_the_project_are_found_but_hidden_ones(tmp_path: Path) -> None:
+    for name in ("acme", ".hidden", "_old"):
+        make_plugin(tmp_path / "p" / "plugins", name, EXPLODES, **{"name": "acme"})
+    (tmp_path / "p" / "plugins" / "README.md").write_text("not a plugin")
+    (plugin,) = named(linked(tmp_path / "p"), "acme")
+    assert plugin.source == f"folder:{tmp_path / 'p' / 'plugins' / 'acme'}"
+
+
+def test_an_entry_point_must_have_the_plugins_name(tmp_path: Path, site: Path) -> None:
+    install(site, "acme_pack", EXPLODES, entry="acme", name="another")
+    (plugin,) = [p for p in linked(tmp_path / "p").plugins() if p.source == "entry-point:acme_pack"]
+    assert plugin.state is PluginState.INVALID
+    assert [str(p) for p in plugin.problems] == [
+        "the entry point is called 'acme', the manifest 'another' (give both the same name)"
+    ]
+
+
+async def test_no_decision_of_the_operator_lets_an_invalid_plugin_in(tmp_path: Path, site: Path) -> None:
+    install(site, "acme_pack", EXPLODES, entry="acme", name="another")
+    make_plugin(tmp_path / "p" / "plugins", "broken").joinpath("plugin.yaml").write_text("][")
+    async with Host(tmp_path / "p") as host:
+        for plugin in [p for p in host.plugins() if p.state is PluginState.INVALID]:
+            await host.revoke(plugin.name)
+            assert host.plugin(plugin.name).state is PluginState.INVALID
+            assert host.plugin(plugin.name).problems
+            with pytest.raises(Exception, match="cannot be granted anything"):
+                await host.grant(plugin.name)
+    assert "acme_pack" not in sys.modules
+
+
+def test_a_package_without_a_manifest_is_told(tmp_path: Path, site: Path) -> None:
+    root = install(site, "acme_pack", entry="acme")
+    (root / "plugin.yaml").unlink()
+    assert problems_of(linked(tmp_path / "p")) == [
+        f"there is no plugin.yaml in {root} (every plugin needs one beside its code)"
+    ]
+
+
+@pytest.mark.parametrize("value", ["gone_pack", "acme_pack.gone", "json.nope.deeper"])
+def test_a_package_that_is_not_there_is_told(tmp_path: Path, site: Path, value: str) -> None:
+    install(site, "acme_pack", entry="acme", value=value)
+    host = linked(tmp_path / "p")
+    assert host.plugin("acme").state is PluginState.INVALID
+    assert problems_of(host) == [
+        f"the package {value!r} of the entry point 'acme' cannot be found "
+        "(reinstall acme_pack; the entry point must name an importable package)"
+    ]
+
+
+@pytest.mark.parametrize("value", ["not a module!", "", ":x", "a..b", "-"])
+def test_an_entry_point_that_makes_no_sense_costs_that_plugin_alone(tmp_path: Path, site: Path, value: str) -> None:
+    install(site, "acme_pack", entry="acme")
+    (site / "acme_pack-1.0.0.dist-info" / "entry_points.txt").write_text(f"[tavern_host.plugins]\nacme = {value}\n")
+    host = linked(tmp_path / "p")
+    assert host.plugin("tavern-engine").state is PluginState.DISCOVERED
+    assert [p.state for p in named(host, "acme")] in ([], [PluginState.INVALID])
+
+
+def test_a_distribution_without_metadata_costs_nobody_else(tmp_path: Path, site: Path) -> None:
+    install(site, "acme_pack", entry="acme")
+    (site / "acme_pack-1.0.0.dist-info" / "METADATA").unlink()
+    assert linked(tmp_path / "p").plugin("tavern-engine").state is PluginState.DISCOVERED
+
+
+# --- two of one name ---------------------------------------------------------------------------------
+
+
+def test_of_two_plugins_of_one_name_the_first_is_used_and_the_other_says_why_not(tmp_path: Path, site: Path) -> None:
+    install(site, "acme_pack", entry="acme")
+    make_plugin(tmp_path / "p" / "plugins", "acme")
+    used, refused = named(linked(tmp_path / "p"), "acme")
+    assert (used.source, used.state) == ("entry-point:acme_pack", PluginState.DISCOVERED)
+    assert refused.state is PluginState.INVALID
+    assert str(refused.problems[0]) == (
+        "the name 'acme' is taken by the plugin from entry-point:acme_pack (remove one of the two)"
+    )
+
+
+def test_a_folder_of_a_project_cannot_take_the_place_of_a_first_party_plugin(tmp_path: Path) -> None:
+    make_plugin(tmp_path / "p" / "plugins", "tavern-engine", EXPLODES)
+    used, refused = named(linked(tmp_path / "p"), "tavern-engine")
+    assert used.first_party
+    assert refused.state is PluginState.INVALID
+
+
+def test_an_installed_package_cannot_take_the_place_of_a_first_party_plugin(tmp_path: Path, site: Path) -> None:
+    install(site, "aaa_pack", EXPLODES, entry="tavern-engine")
+    used, refused = named(linked(tmp_path / "p"), "tavern-engine")
+    assert used.first_party
+    assert used.state is PluginState.DISCOVERED
+    assert (refused.source, refused.state) == ("entry-point:aaa_pack", PluginState.INVALID)
+
+
+def test_a_plugin_that_is_refused_for_its_name_does_not_take_that_name(tmp_path: Path, site: Path) -> None:
+    install(site, "aaa_pack", EXPLODES, entry="aaa", name="acme")
+    install(site, "acme_pack", entry="acme")
+    host = linked(tmp_path / "p")
+    assert host.plugin("acme").source == "entry-point:acme_pack"
+    assert host.plugin("acme").state is PluginState.DISCOVERED
+
+
+# --- folders that are not what they seem -------------------------------------------------------------
+
+
+def test_a_link_out_of_the_plugins_folder_is_refused(tmp_path: Path) -> None:
+    outside = make_plugin(tmp_path / "elsewhere", "acme", EXPLODES)
+    inside = tmp_path / "p" / "plugins" / "acme"
+    inside.parent.mkdir(parents=True)
+    inside.symlink_to(outside)
+    host = linked(tmp_path / "p")
+    assert host.plugin("acme").state is PluginState.INVALID
+    assert problems_of(host) == [f"{inside} leads out of {inside.parent} (copy the plugin there instead of linking it)"]
+
+
+@pytest.mark.parametrize("link", ["folder", "file"])
+def test_a_link_from_within_a_plugin_to_the_outside_is_refused(tmp_path: Path, link: str) -> None:
+    plugin = make_plugin(tmp_path / "p" / "plugins", "acme", nodes={"entry": "./nodes"})
+    files = tmp_path / "p" / "files"
+    write(files / "nodes" / "__init__.py", EXPLODES)
+    target = files / "nodes" if link == "folder" else files / "nodes" / "__init__.py"
+    (plugin / "nodes").symlink_to(target)
+    host = linked(tmp_path / "p")
+    assert host.plugin("acme").state is PluginState.INVALID
+    assert problems_of(host) == [f"{plugin / 'nodes'} leads out of {plugin} (copy what it needs there)"]
+
+
+def test_a_link_within_a_plugin_is_fine(tmp_path: Path) -> None:
+    plugin = make_plugin(tmp_path / "p" / "plugins", "acme")
+    (plugin / "notes.txt").write_text("hello")
+    (plugin / "README").symlink_to("notes.txt")
+    assert linked(tmp_path / "p").plugin("acme").state is PluginState.DISCOVERED
+
+
+def test_a_file_whose_name_is_no_text_does_not_stop_the_host(tmp_path: Path) -> None:
+    plugin = make_plugin(tmp_path / "p" / "plugins", "acme", "")
+    (Path(os.fsdecode(os.fsencode(plugin) + b"/\xff.txt"))).write_text("x")
+    host = linked(tmp_path / "p")
+    assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
+    assert host.plugin("tavern-engine").state is PluginState.DISCOVERED
+
+
+def test_a_pipe_in_a_plugin_does_not_stop_the_host(tmp_path: Path) -> None:
+    plugin = make_plugin(tmp_path / "p" / "plugins", "acme", "")
+    os.mkfifo(plugin / "pipe")
+    assert linked(tmp_path / "p").plugin("acme").state is PluginState.NEEDS_REVIEW
+
+
+# --- what a host is given ----------------------------------------------------------------------------
+
+
+def test_a_plugin_folder_may_be_given_as_the_folder_one_stands_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_plugin(tmp_path, "acme")
+    (folder / "plugin.yaml").write_text("displayName: nameless\n")
+    monkeypatch.chdir(folder)
+    host = linked(tmp_path / "p", dev=[Path()])
+    plugin = host.plugin("acme")
+    assert plugin.source == f"dev:{folder}"
+    assert str(plugin.problems[0]) == "acme/plugin.yaml:1:1: the key 'name' is missing"
+
+
+async def test_a_plugin_that_is_being_written_is_loaded_with_all_that_it_asks_for(tmp_path: Path) -> None:
+    code = "from tavern_host import hookimpl\n@hookimpl\ndef tavern_before_execute(request): pass\n"
+    folder = make_plugin(tmp_path, "acme", code, hooked=["tavern_before_execute"])
+    async with Host(tmp_path / "p", dev=[folder]) as host:
+        plugin = host.plugin("acme")
+        assert (plugin.state, plugin.source) == (PluginState.STARTED, f"dev:{folder}")
+    assert linked(tmp_path / "p", plugins=[folder]).plugin("acme").state is PluginState.NEEDS_REVIEW
+
+
+def test_a_folder_that_does_not_exist_is_told(tmp_path: Path) -> None:
+    (plugin,) = [p for p in linked(tmp_path / "p", dev=[tmp_path / "nope"]).plugins() if p.name == "nope"]
+    assert str(plugin.problems[0]).startswith(f"there is no plugin.yaml in {tmp_path / 'nope'}")
+
+
+async def test_an_embedding_program_hands_over_a_module(
+    tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "from tavern_host import hookimpl\nRAN = []\n@hookimpl\ndef tavern_startup(): RAN.append(1)\n"
+    make_plugin(site, "embedded_pack", code, hooked=["tavern_startup"], name="acme")
+    import importlib
+
+    module = importlib.import_module("embedded_pack")
+    async with Host(tmp_path / "p", plugins=[module]) as host:
+        plugin = host.plugin("acme")
+        assert (plugin.state, plugin.source) == (PluginState.STARTED, "embedded:embedded_pack")
+        assert module.RAN == [1]
+    assert sys.modules["embedded_pack"] is module

@@ -1,0 +1,412 @@
+"""What a plugin asks for, what the operator granted, and that code runs only as it was reviewed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import py_compile
+import sys
+from pathlib import Path
+
+import pytest
+from plugin_maker import make_plugin, problems_of, write
+
+from tavern_host import Host
+from tavern_host.contracts.errors import NotFound, TavernError
+from tavern_host.contracts.plugins import AdmissionError, PluginState
+
+INTERCEPTS = "from tavern_host import hookimpl\n@hookimpl\ndef tavern_before_execute(request): pass\n"
+MARK = "import os\nopen(os.environ['MARK'], 'a').write('ran ')\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return the folder of a project with nothing in it."""
+    root = tmp_path / "project"
+    (root / "plugins").mkdir(parents=True)
+    (root / "tavern.yaml").write_text("name: here\n")
+    return root
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file to which code that runs `MARK` adds a word."""
+    file = tmp_path / "mark"
+    monkeypatch.setenv("MARK", str(file))
+    return file
+
+
+def interceptor(project: Path, name: str = "acme", code: str = INTERCEPTS) -> Path:
+    """Write a folder plugin that needs the operator."""
+    return make_plugin(project / "plugins", name, code, hooked=["tavern_before_execute"])
+
+
+def state(project: Path, name: str = "acme") -> PluginState:
+    """Return the state in which a fresh host finds a plugin."""
+    host = Host(project)
+    host.link()
+    return host.plugin(name).state
+
+
+async def grant(project: Path, name: str = "acme") -> None:
+    """Grant a plugin what it asks for, as `tavern plugins grant` does beside a host that does not run."""
+    host = Host(project)
+    host.link()
+    await host.grant(name)
+
+
+# --- what is asked for -------------------------------------------------------------------------------
+
+
+def test_every_permission_is_shown_with_its_level_and_what_it_lets_a_plugin_do(project: Path) -> None:
+    make_plugin(
+        project / "plugins",
+        hooked=["tavern_startup", "tavern_before_execute"],
+        permissions={
+            "hooks": ["hook:client:node:render:after"],
+            "ui": {"inject": ["sidebar:panel:header[nodes]"], "wrap": ["ui:BaseNode"], "override": ["ui:MainMenu"]},
+            "services": {"override": ["llm"], "use": ["executionEngine:execute", "*"]},
+        },
+        nodes={"entry": "./nodes"},
+    )
+    host = Host(project)
+    host.link()
+    shown = {p.name: (p.level, p.granted) for p in host.plugin("acme").permissions}
+    assert shown == {
+        "hook:server:nodes:register": ("add", True),
+        "hook:client:node:render:after": ("intercept", False),
+        "hook:server:host:startup": ("add", True),
+        "hook:server:workflow:before-execute": ("intercept", False),
+        "ui.inject:sidebar:panel:header[nodes]": ("add", True),
+        "ui.wrap:ui:BaseNode": ("intercept", False),
+        "ui.override:ui:MainMenu": ("override", False),
+        "services.override:llm": ("override", False),
+        "services.use:executionEngine:execute": ("intercept", False),
+        "services.use:*": ("override", False),
+    }
+    assert all(p.description.endswith(".") for p in host.plugin("acme").permissions)
+
+
+def test_a_permission_that_does_not_exist_is_told_with_a_suggestion(project: Path) -> None:
+    make_plugin(
+        project / "plugins",
+        permissions={
+            "hooks": ["hook:server:workflow:before-exec"],
+            "ui": {"inject": ["node:header"], "wrap": ["ui:BasNode"], "override": ["ui:Nope"]},
+            "services": {"override": ["workflowMangr"], "use": ["executionEngine:run"]},
+        },
+        nodes={"entry": "./nodes", "namespace": "core"},
+    )
+    host = Host(project)
+    host.link()
+    assert host.plugin("acme").state is PluginState.INVALID
+    starts = [
+        "permissions.hooks: there is no permission 'hook:server:workflow:before-exec' (did you mean "
+        "hook:server:workflow:before-execute",
+        "permissions.ui.inject: there is no outlet 'node:header' (did you mean node:header:",
+        "permissions.ui.wrap: there is no component 'ui:BasNode' (did you mean ui:BaseNode",
+        "permissions.ui.override: there is no component 'ui:Nope'",
+        "permissions.services.override: there is no service 'workflowMangr' (did you mean workflowManager?)",
+        "permissions.services.use: there is no permission 'executionEngine:run'",
+        "nodes.namespace: 'core' is not the plugin's own (leave it out; it is 'acme' then)",
+    ]
+    for problem, start in zip(problems_of(host), starts, strict=True):
+        assert problem.startswith(start)
+
+
+# --- granting ----------------------------------------------------------------------------------------
+
+
+def test_a_plugin_without_code_that_only_adds_needs_nobody(project: Path) -> None:
+    make_plugin(project / "plugins", workflows={"entry": "./workflows"})
+    assert state(project) is PluginState.DISCOVERED
+
+
+def test_a_folder_with_code_needs_the_operator_even_if_it_only_adds(project: Path) -> None:
+    make_plugin(project / "plugins", "acme", "")
+    host = Host(project)
+    host.link()
+    assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
+    (problem,) = problems_of(host)
+    assert problem.startswith("it asks for code:sha256:")
+    assert problem.endswith("(look at `tavern plugins show acme`, then `tavern plugins grant acme`)")
+
+
+async def test_a_grant_stands_for_every_later_start(project: Path) -> None:
+    interceptor(project)
+    assert state(project) is PluginState.NEEDS_REVIEW
+    await grant(project)
+    assert state(project) is PluginState.DISCOVERED
+    async with Host(project) as host:
+        assert host.plugin("acme").state is PluginState.STARTED
+        assert all(p.granted for p in host.plugin("acme").permissions)
+
+
+async def test_a_grant_is_for_this_project_alone(project: Path, tmp_path: Path) -> None:
+    interceptor(project)
+    await grant(project)
+    project.rename(tmp_path / "elsewhere")
+    assert state(tmp_path / "elsewhere") is PluginState.NEEDS_REVIEW
+
+
+async def test_a_grant_is_for_this_source_alone(project: Path, tmp_path: Path) -> None:
+    folder = interceptor(project)
+    await grant(project)
+    moved = tmp_path / "acme"
+    folder.rename(moved)
+    host = Host(project, plugins=[moved])
+    host.link()
+    assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
+
+
+async def test_a_changed_file_asks_again(project: Path) -> None:
+    folder = interceptor(project)
+    await grant(project)
+    with (folder / "__init__.py").open("a") as file:
+        file.write("# one more line\n")
+    assert state(project) is PluginState.NEEDS_REVIEW
+
+
+@pytest.mark.parametrize("change", ["new file", "renamed file", "data", "manifest"])
+async def test_any_change_of_a_folder_with_code_asks_again(project: Path, change: str) -> None:
+    folder = interceptor(project)
+    (folder / "data.txt").write_text("a")
+    await grant(project)
+    match change:
+        case "new file":
+            (folder / "more.py").write_text("")
+        case "renamed file":
+            (folder / "data.txt").rename(folder / "other.txt")
+        case "data":
+            (folder / "data.txt").write_text("b")
+        case _:
+            (folder / "plugin.yaml").open("a").write("description: new\n")
+    assert state(project) is PluginState.NEEDS_REVIEW
+
+
+async def test_an_upgrade_that_asks_for_more_asks_again_and_one_that_asks_for_less_does_not(project: Path) -> None:
+    make_plugin(project / "plugins", hooked=["tavern_before_execute", "tavern_after_execute"])
+    await grant(project)
+    make_plugin(project / "plugins", hooked=["tavern_before_execute"])
+    assert state(project) is PluginState.DISCOVERED
+    make_plugin(project / "plugins", hooked=["tavern_before_execute", "tavern_before_tool_call"])
+    host = Host(project)
+    host.link()
+    assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
+    assert problems_of(host)[0].startswith("it asks for hook:server:tool:before-call, which nobody has granted")
+
+
+async def test_a_revoked_grant_is_gone(project: Path) -> None:
+    interceptor(project)
+    await grant(project)
+    host = Host(project)
+    host.link()
+    await host.revoke("acme")
+    assert state(project) is PluginState.NEEDS_REVIEW
+
+
+async def test_what_changed_after_it_was_shown_is_not_granted(project: Path) -> None:
+    folder = interceptor(project)
+    async with Host(project) as host:
+        (folder / "__init__.py").write_text(INTERCEPTS + "raise AssertionError('nobody saw this')\n")
+        granted = await host.grant("acme")
+        assert granted.state is PluginState.NEEDS_REVIEW
+
+
+async def test_the_grants_file_is_the_operators_alone(project: Path, operator_folders: Path) -> None:
+    interceptor(project)
+    await grant(project)
+    (file,) = (operator_folders / "state").rglob("grants.json")
+    assert file.stat().st_mode & 0o077 == 0
+    assert not list(project.rglob("grants.json"))
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"grants": {"acme": {}}}', '{"other": 1}', "\xff"])
+async def test_a_damaged_grants_file_grants_nothing_and_says_what_to_do(
+    project: Path, operator_folders: Path, content: str
+) -> None:
+    interceptor(project)
+    await grant(project)
+    (file,) = (operator_folders / "state").rglob("grants.json")
+    file.write_bytes(content.encode("latin-1"))
+    with pytest.raises(TavernError, match=r"grants\.json.*remove the file and grant again") as caught:
+        Host(project).link()
+    assert caught.value.info.code == "invalid_file"
+
+
+async def test_a_grant_that_names_more_than_is_asked_for_gives_nothing_more(
+    project: Path, operator_folders: Path
+) -> None:
+    interceptor(project)
+    await grant(project)
+    (file,) = (operator_folders / "state").rglob("grants.json")
+    document = json.loads(file.read_text())
+    document["grants"]["acme"]["permissions"].append("services.use:*")
+    file.write_text(json.dumps(document))
+    host = Host(project)
+    host.link()
+    assert "services.use:*" not in {p.name for p in host.plugin("acme").permissions}
+
+
+async def test_granting_what_does_not_exist_or_cannot_run_is_an_error(project: Path) -> None:
+    make_plugin(project / "plugins", "later", apiVersion=">=9")
+    host = Host(project)
+    host.link()
+    with pytest.raises(NotFound, match="there is no plugin 'tavern-engin'"):
+        await host.grant("tavern-engin")
+    with pytest.raises(AdmissionError, match="later cannot be granted anything: it is made for tavern-host >=9"):
+        await host.grant("later")
+
+
+def test_a_project_cannot_disable_or_trust(project: Path) -> None:
+    interceptor(project)
+    (project / "tavern.yaml").write_text("name: here\ntrust: [acme]\n")
+    with pytest.raises(TavernError, match=r"tavern\.yaml:2:1: unknown key 'trust' \(this is the operator's to decide"):
+        Host(project)
+
+
+async def test_the_operator_trusts_and_disables_by_name(project: Path, operator_folders: Path) -> None:
+    interceptor(project)
+    make_plugin(project / "plugins", "other")
+    (operator_folders / "config").mkdir(parents=True)
+    (operator_folders / "config" / "host.yaml").write_text("trust: [acme]\ndisabled: [other, tavern-studio]\n")
+    async with Host(project) as host:
+        assert host.plugin("acme").state is PluginState.STARTED
+        assert host.plugin("other").state is PluginState.DISABLED
+        assert host.plugin("tavern-studio").state is PluginState.DISABLED
+        assert not host.plugin("other").is_enabled
+
+
+# --- in a running host -------------------------------------------------------------------------------
+
+
+async def test_a_plugin_comes_and_goes_with_its_grant(project: Path) -> None:
+    interceptor(project)
+    async with Host(project) as host:
+        events = host.events.subscribe("PLUGINS_CHANGED")
+        assert (await host.grant("acme")).contributions == {"hook": ["tavern_before_execute"]}
+        assert (await host.revoke("acme")).contributions == {}
+        assert "tavern_plugins.acme" not in sys.modules
+        await events.close()
+        assert [e.payload async for e in events] == [
+            {"name": "acme", "state": "started"},
+            {"name": "acme", "state": "needs-review"},
+        ]
+
+
+async def test_decisions_made_at_once_are_carried_out_one_after_the_other(project: Path) -> None:
+    interceptor(project)
+    async with Host(project) as host:
+        for _ in range(3):
+            await asyncio.gather(host.grant("acme"), host.grant("acme"), host.revoke("acme"), host.grant("acme"))
+            assert host.plugin("acme").state is PluginState.STARTED
+            await asyncio.gather(host.revoke("acme"), host.grant("acme"), host.revoke("acme"))
+            assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
+
+
+async def test_a_running_host_follows_what_another_process_decides(project: Path) -> None:
+    interceptor(project)
+
+    async def until(wanted: PluginState) -> None:
+        async with asyncio.timeout(10):
+            while host.plugin("acme").state is not wanted:
+                await asyncio.sleep(0.01)
+
+    async with Host(project) as host:
+        watch = asyncio.create_task(host.watch_grants(every=0.01))
+        await asyncio.sleep(0.02)
+        await grant(project)
+        await until(PluginState.STARTED)
+        other = Host(project)
+        other.link()
+        await other.revoke("acme")
+        await until(PluginState.NEEDS_REVIEW)
+        watch.cancel()
+        await asyncio.wait([watch])
+
+
+async def test_a_damaged_grants_file_does_not_end_the_following(project: Path, operator_folders: Path) -> None:
+    interceptor(project)
+    await grant(project)
+    (file,) = (operator_folders / "state").rglob("grants.json")
+    good = file.read_text()
+    async with Host(project) as host:
+        watch = asyncio.create_task(host.watch_grants(every=0.01))
+        await asyncio.sleep(0.02)
+        file.write_text("{")
+        await asyncio.sleep(0.1)
+        assert not watch.done()
+        file.write_text(good.replace('"acme"', '"another"'))
+        async with asyncio.timeout(10):
+            while host.plugin("acme").state is not PluginState.NEEDS_REVIEW:
+                await asyncio.sleep(0.01)
+        watch.cancel()
+        await asyncio.wait([watch])
+
+
+# --- only what was reviewed runs ---------------------------------------------------------------------
+
+
+async def test_compiled_code_is_code(project: Path, mark: Path) -> None:
+    folder = make_plugin(project / "plugins", nodes={"entry": "./nodes"})
+    write(folder / "nodes.py", MARK)
+    py_compile.compile(str(folder / "nodes.py"), cfile=str(folder / "nodes.pyc"))
+    (folder / "nodes.py").unlink()
+    async with Host(project) as host:
+        assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
+    assert not mark.exists()
+
+
+async def test_the_cache_of_compiled_code_is_not_what_runs(project: Path, mark: Path, tmp_path: Path) -> None:
+    folder = interceptor(project)
+    await grant(project)
+    cache = folder / "__pycache__" / f"__init__.{sys.implementation.cache_tag}.pyc"
+    write(tmp_path / "evil.py", MARK + INTERCEPTS)
+    py_compile.compile(
+        str(tmp_path / "evil.py"), cfile=str(cache), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+    async with Host(project) as host:
+        assert host.plugin("acme").state is PluginState.STARTED
+    assert not mark.exists()
+
+
+async def test_the_cache_of_a_module_within_a_plugin_is_not_what_runs(
+    project: Path, mark: Path, tmp_path: Path
+) -> None:
+    folder = interceptor(project, code="from . import inner\n" + INTERCEPTS)
+    write(folder / "inner" / "__init__.py", "from .deeper import x\n")
+    write(folder / "inner" / "deeper.py", "x = 1\n")
+    await grant(project)
+    cache = folder / "inner" / "__pycache__" / f"deeper.{sys.implementation.cache_tag}.pyc"
+    write(tmp_path / "evil.py", MARK + "x = 2\n")
+    py_compile.compile(
+        str(tmp_path / "evil.py"), cfile=str(cache), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+    async with Host(project) as host:
+        assert host.plugin("acme").state is PluginState.STARTED
+    assert not mark.exists()
+
+
+async def test_code_that_was_changed_and_reviewed_within_a_second_is_what_runs(project: Path, mark: Path) -> None:
+    folder = interceptor(project, code=MARK + INTERCEPTS)
+    await grant(project)
+    file = folder / "__init__.py"
+    about = file.stat()
+    async with Host(project):
+        assert mark.read_text() == "ran "
+    file.write_text(file.read_text().replace("ran ", "new "))
+    os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))
+    await grant(project)
+    async with Host(project):
+        assert mark.read_text() == "ran new "
+
+
+async def test_running_a_plugin_does_not_change_what_was_reviewed(project: Path) -> None:
+    folder = interceptor(project, code="from . import inner\n" + INTERCEPTS)
+    write(folder / "inner" / "__init__.py", "")
+    await grant(project)
+    async with Host(project) as host:
+        assert host.plugin("acme").state is PluginState.STARTED
+    assert state(project) is PluginState.DISCOVERED
+    assert not list(folder.rglob("__pycache__"))

@@ -1,0 +1,168 @@
+"""In which order plugins are loaded, and what becomes of those whose requirements are not met."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plugin_maker import host_with, make_plugin, problems_of
+
+from tavern_host import Host
+from tavern_host.contracts.plugins import PluginState
+
+
+def requiring(parent: Path, name: str, *others: str, **manifest: object) -> Path:
+    """Write a plugin that requires others; `name==range` asks for a version."""
+    wanted = {other.partition("=")[0]: other.partition("=")[2] for other in others}
+    return make_plugin(parent, name, requires={"plugins": wanted}, **manifest)
+
+
+def names(host: Host, *wanted: str) -> list[str]:
+    return [p.name for p in host.plugins() if p.name in wanted]
+
+
+def test_first_party_plugins_come_first_then_what_is_required_then_by_name(tmp_path: Path) -> None:
+    folders = [
+        requiring(tmp_path, "alpha", "omega"),
+        requiring(tmp_path, "beta"),
+        requiring(tmp_path, "omega", "tavern-engine"),
+    ]
+    host = host_with(tmp_path / "p", *folders)
+    plugins = host.link()
+    first_party = [p.first_party for p in plugins]
+    assert first_party == sorted(first_party, reverse=True)
+    assert names(host, "alpha", "beta", "omega") == ["beta", "omega", "alpha"]
+
+
+@pytest.mark.parametrize(
+    ("others", "problem"),
+    [
+        (["omga"], "it requires the plugin omga, which is not installed (did you mean omega?)"),
+        (["qqqqq"], "it requires the plugin qqqqq, which is not installed (install the plugin qqqqq)"),
+        (["omega=>=2"], "it requires omega >=2; 1.0.0 is installed (install a version of omega that fits)"),
+        (["broken"], "it requires broken, which is invalid (see `tavern plugins show broken`)"),
+        (["old"], "it requires old, which is incompatible (see `tavern plugins show old`)"),
+        (["asks"], "it requires asks, which is needs-review (see `tavern plugins show asks`)"),
+        (["acme"], "it requires acme, which in turn requires acme (remove one of the two requirements)"),
+    ],
+)
+def test_a_requirement_that_is_not_met_is_told(tmp_path: Path, others: list[str], problem: str) -> None:
+    folders = [
+        requiring(tmp_path, "acme", *others),
+        requiring(tmp_path, "omega"),
+        requiring(tmp_path, "broken", hoks=1),
+        requiring(tmp_path, "old", apiVersion="<0.1"),
+        make_plugin(tmp_path, "asks", hooked=["tavern_before_execute"]),
+    ]
+    host = host_with(tmp_path / "p", *folders, trust=[])
+    host.link()
+    assert host.plugin("acme").state is PluginState.INCOMPATIBLE
+    assert problems_of(host) == [problem]
+
+
+def test_a_version_range_that_is_met_is_silent(tmp_path: Path) -> None:
+    host = host_with(tmp_path / "p", requiring(tmp_path, "acme", "omega=>=1,<2"), requiring(tmp_path, "omega"))
+    host.link()
+    assert host.plugin("acme").state is PluginState.DISCOVERED
+
+
+def test_refusals_spread_to_all_that_depend_on_them(tmp_path: Path) -> None:
+    folders = [requiring(tmp_path, "a", "gone"), requiring(tmp_path, "b", "a"), requiring(tmp_path, "c", "b")]
+    host = host_with(tmp_path / "p", *folders, requiring(tmp_path, "free"))
+    host.link()
+    assert [host.plugin(n).state.value for n in ("a", "b", "c")] == ["incompatible"] * 3
+    assert problems_of(host, "c")[0].startswith("it requires b, which is incompatible")
+    assert host.plugin("free").state is PluginState.DISCOVERED
+
+
+def test_plugins_that_require_each_other_are_not_loaded_and_the_rest_is(tmp_path: Path) -> None:
+    folders = [requiring(tmp_path, "a", "b"), requiring(tmp_path, "b", "c"), requiring(tmp_path, "c", "a")]
+    host = host_with(tmp_path / "p", *folders, requiring(tmp_path, "free"))
+    host.link()
+    assert [host.plugin(n).state.value for n in ("a", "b", "c")] == ["incompatible"] * 3
+    assert any("requires" in p and "in turn" in p for n in "abc" for p in problems_of(host, n))
+    assert host.plugin("free").state is PluginState.DISCOVERED
+
+
+def test_a_plugin_for_another_version_of_the_host_is_incompatible(tmp_path: Path) -> None:
+    host = host_with(tmp_path / "p", make_plugin(tmp_path, "acme", apiVersion=">=7"))
+    host.link()
+    assert host.plugin("acme").state is PluginState.INCOMPATIBLE
+    assert problems_of(host)[0].startswith("it is made for tavern-host >=7; this is ")
+
+
+@pytest.mark.parametrize("runtime", [{"placement": "process"}, {"wire": 2}])
+def test_a_plugin_that_this_host_cannot_place_is_incompatible(tmp_path: Path, runtime: dict[str, object]) -> None:
+    host = host_with(tmp_path / "p", make_plugin(tmp_path, "acme", runtime=runtime))
+    host.link()
+    assert problems_of(host) == [
+        "it asks to run in a process of its own, or for another wire version (this host runs wire 1, in process)"
+    ]
+
+
+# --- when what is required goes ----------------------------------------------------------------------
+
+
+RECORDS = """
+from tavern_host import hookimpl
+
+@hookimpl
+def tavern_startup(context):
+    (context.project.root / "life.txt").open("a").write(f"+{context.plugin} ")
+
+@hookimpl
+def tavern_shutdown(context):
+    (context.project.root / "life.txt").open("a").write(f"-{context.plugin} ")
+"""
+HOOKED = ["tavern_startup", "tavern_shutdown"]
+
+
+def recording(parent: Path, name: str, *others: str, code: str = RECORDS) -> Path:
+    """Write a plugin that writes down when it starts and stops."""
+    return make_plugin(parent, name, code, hooked=HOOKED, requires={"plugins": dict.fromkeys(others, "")})
+
+
+def life(host: Host) -> str:
+    return (host.project.root / "life.txt").read_text().strip()
+
+
+async def test_plugins_start_in_load_order_and_stop_in_reverse(tmp_path: Path) -> None:
+    folders = [recording(tmp_path, "a", "c"), recording(tmp_path, "b"), recording(tmp_path, "c")]
+    async with host_with(tmp_path / "p", *folders) as host:
+        assert life(host) == "+b +c +a"
+    assert life(host) == "+b +c +a -a -c -b"
+
+
+@pytest.mark.parametrize("broken", ["raise RuntimeError('no')", "import not_there"])
+async def test_what_requires_a_plugin_that_cannot_be_loaded_is_not_loaded(tmp_path: Path, broken: str) -> None:
+    folders = [recording(tmp_path, "a", code=broken), recording(tmp_path, "b", "a"), recording(tmp_path, "c")]
+    async with host_with(tmp_path / "p", *folders) as host:
+        assert life(host) == "+c"
+        assert problems_of(host, "b") == ["it requires a, which is failed (see `tavern plugins show a`)"]
+        assert host.plugin("b").contributions == {}
+
+
+async def test_what_requires_a_plugin_that_cannot_start_is_taken_out(tmp_path: Path) -> None:
+    broken = RECORDS.replace("    (context", "    raise RuntimeError('no')\n    (context", 1)
+    folders = [recording(tmp_path, "a", code=broken), recording(tmp_path, "b", "a"), recording(tmp_path, "c")]
+    async with host_with(tmp_path / "p", *folders) as host:
+        assert life(host) == "+c"
+        assert host.plugin("a").state is PluginState.FAILED
+        assert host.plugin("b").state is PluginState.INCOMPATIBLE
+        assert host.plugin("b").contributions == {}
+
+
+async def test_what_requires_a_revoked_plugin_goes_and_comes_with_it(tmp_path: Path) -> None:
+    folders = [recording(tmp_path, "a"), recording(tmp_path, "b", "a"), recording(tmp_path, "c", "b")]
+    async with host_with(tmp_path / "p", *folders, trust=[]) as host:
+        for name in "abc":
+            await host.grant(name)
+        assert life(host).endswith("+a +b +c")
+        await host.revoke("a")
+        assert life(host).endswith("-c -b -a")
+        assert [host.plugin(n).state.value for n in "abc"] == ["needs-review", "incompatible", "incompatible"]
+        assert all(host.plugin(n).contributions == {} for n in "abc")
+        await host.grant("a")
+        assert life(host).endswith("+a +b +c")
+        assert [host.plugin(n).state.value for n in "abc"] == ["started"] * 3
+        assert [problems_of(host, n) for n in "abc"] == [[], [], []]

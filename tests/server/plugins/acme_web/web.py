@@ -1,0 +1,88 @@
+"""The handlers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tavern_host import HttpRequest, HttpResponse, InvalidInput, NotFound, PluginContext
+from tavern_host.contracts.errors import (
+    Conflict,
+    DeadlineExceeded,
+    Forbidden,
+    PermissionDenied,
+    PluginFailure,
+    ServiceUnavailable,
+    Vetoed,
+)
+from tavern_host.contracts.http import SocketMessage, SocketReply
+
+FAILURES: dict[str, Exception] = {
+    "input": InvalidInput("not like that", field="name"),
+    "denied": PermissionDenied("not you"),
+    "forbidden": Forbidden("nobody"),
+    "vetoed": Vetoed("not today"),
+    "missing": NotFound("not here"),
+    "conflict": Conflict("not any more"),
+    "unavailable": ServiceUnavailable("not now"),
+    "late": DeadlineExceeded("not in time"),
+    "plugin": PluginFailure("not well"),
+    "foreign": RuntimeError("the password is swordfish"),
+}
+
+
+async def echo(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with the request."""
+    return HttpResponse(
+        status=201 if request.method == "PUT" else 200,
+        data={
+            "method": request.method,
+            "path": request.path,
+            "parameters": dict(request.parameters),
+            "query": dict(request.query),
+            "headers": dict(request.headers),
+            "body": request.body.decode(),
+            "principal": request.call.principal.id,
+        },
+        headers={"X-Acme": "yes"},
+    )
+
+
+async def json(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with the body's JSON."""
+    return HttpResponse(data=request.json_body())
+
+
+async def fail(request: HttpRequest, context: PluginContext) -> Any:
+    """Fail as the path says."""
+    how = request.parameters["how"]
+    if how == "nothing":
+        return None
+    if how == "header":
+        return HttpResponse(headers={"X-Acme": "a\r\nSet-Cookie: b"})
+    raise FAILURES[how]
+
+
+async def page(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with a page."""
+    return HttpResponse(body="<p>Grüße</p>".encode(), content_type="text/html")
+
+
+async def on_echo(message: SocketMessage, context: PluginContext) -> list[SocketReply]:
+    """Answer with the payload, twice."""
+    return [SocketReply(type="ACME_FIRST", payload=message.payload), SocketReply(type="ACME_SECOND")]
+
+
+async def on_fail(message: SocketMessage, context: PluginContext) -> Any:
+    """Fail as the payload says."""
+    raise FAILURES[str(message.payload["how"])]
+
+
+async def on_publish(message: SocketMessage, context: PluginContext) -> list[SocketReply]:
+    """Publish as many events as asked for, or one that is not JSON."""
+    if message.payload.get("broken"):
+        broken: Any = {"nan": float("nan"), "bytes": b"x", "set": {1}}
+        for value in broken.values():
+            context.events.publish("ACME_EVENT", {"value": value})
+    for number in range(int(str(message.payload.get("count", 0)))):
+        context.events.publish("ACME_EVENT", {"number": number, "text": message.payload.get("text")})
+    return []

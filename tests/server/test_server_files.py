@@ -1,0 +1,142 @@
+"""The files of plugins' front ends: those of loaded plugins, and nothing else of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from helpers.served import TOKEN, Site, served
+
+from tavern_host import Host
+
+ACME = Path(__file__).parent / "plugins" / "acme_web"
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    """Serve a copy of the plugin, in whose folder links appear once it is loaded."""
+    plugin = tmp_path / "acme_web"
+    shutil.copytree(ACME, plugin)
+    async with Host(tmp_path / "inn", plugins=[plugin], trust=["acme-web"]) as host, served(host) as opened:
+        (tmp_path / "outside.txt").write_text("secret\n")
+        (plugin / "web" / "out.txt").symlink_to(tmp_path / "outside.txt")
+        (plugin / "web" / "up").symlink_to(tmp_path)
+        (plugin / "web" / "round").symlink_to(plugin / "web" / "round")
+        (plugin / "web" / "inner.js").symlink_to(plugin / "web" / "index.js")
+        yield opened
+
+
+async def raw(site: Site, path: str) -> bytes:
+    """Send a path as it is, which no client library would, and return the whole answer."""
+    assert site.host.plugin("acme-web").state.value == "started"
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+    writer.write(f"{head}Connection: close\r\n\r\n".encode("utf-8", "surrogateescape"))
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "begin"),
+    [
+        ("index.js", "javascript", "export const hello"),
+        ("style.css", "text/css", "p {"),
+        ("parts/50%25%20off.txt", "text/plain", "half a price"),
+        ("inner.js", "javascript", "export const hello"),
+    ],
+)
+async def test_a_file_of_a_loaded_plugin_is_served(site: Site, path: str, kind: str, begin: str) -> None:
+    answer = await raw(site, f"/plugins/acme-web/{path}")
+
+    head, _, body = answer.decode().partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 200")
+    assert kind in head.lower()
+    assert body.startswith(begin)
+
+
+async def test_the_addresses_that_a_plugin_is_shown_with_lead_to_its_files(site: Site) -> None:
+    shown = await (await site.get("/api/plugins/acme-web")).json()
+
+    assert shown["frontend"] == {
+        "entryUrl": "/plugins/acme-web/index.js",
+        "styleUrls": ["/plugins/acme-web/style.css"],
+    }
+    for address in (shown["frontend"]["entryUrl"], *shown["frontend"]["styleUrls"]):
+        assert (await site.get(address)).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        ".",
+        "..",
+        "parts",
+        "parts/",
+        "nowhere.js",
+        "index.js/more",
+        "../plugin.yaml",
+        "../__init__.py",
+        "parts/../../plugin.yaml",
+        "%2e%2e/plugin.yaml",
+        "%2E%2E%2Fplugin.yaml",
+        "%252e%252e/plugin.yaml",
+        "..%5Cplugin.yaml",
+        "..\\plugin.yaml",
+        "/etc/passwd",
+        "%2Fetc%2Fpasswd",
+        ".secret",
+        ".hidden/secret.txt",
+        "parts/../.secret",
+        "%2esecret",
+        "out.txt",
+        "up/outside.txt",
+        "round",
+        "index.js%00",
+        "index.js%00.css",
+        "%ff",
+        "a" * 300,
+        "a/" * 2000,
+    ],
+    ids=lambda path: path[:40],
+)
+async def test_nothing_else_is_served(site: Site, path: str) -> None:
+    answer = (await raw(site, f"/plugins/acme-web/{path}")).decode()
+
+    assert answer.startswith("HTTP/1.1 404"), answer[:200]
+    assert "secret\n" not in answer and "displayName" not in answer
+
+
+@pytest.mark.parametrize("name", ["nobody", "..", "%2e%2e", "tavern-engine", "acme_web", "ACME-WEB"])
+async def test_only_loaded_plugins_with_a_front_end_serve_files(site: Site, name: str) -> None:
+    assert (await raw(site, f"/plugins/{name}/index.js")).startswith(b"HTTP/1.1 404")
+
+
+async def test_the_files_go_with_the_plugin(tmp_path: Path) -> None:
+    async with Host(tmp_path / "inn", plugins=[ACME]) as host, served(host) as site:
+        assert host.plugin("acme-web").state.value == "needs-review"
+        assert (await site.get("/plugins/acme-web/index.js")).status == 404
+        assert (await site.get("/api/x/acme-web/page")).status == 404
+
+        assert (await site.ask("POST", "/api/plugins/acme-web/grant")).status == 200
+        assert (await site.get("/plugins/acme-web/index.js")).status == 200
+        assert (await site.get("/api/x/acme-web/page")).status == 200
+
+        assert (await site.ask("POST", "/api/plugins/acme-web/revoke")).status == 200
+        assert (await site.get("/plugins/acme-web/index.js")).status == 404
+        assert (await site.get("/api/x/acme-web/page")).status == 404
+
+
+async def test_a_plugin_whose_front_end_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> None:
+    plugin = tmp_path / "acme_web"
+    shutil.copytree(ACME, plugin)
+    (plugin / "web").rename(tmp_path / "elsewhere")
+    (plugin / "web").symlink_to(tmp_path / "elsewhere")
+
+    async with Host(tmp_path / "inn", plugins=[plugin], trust=["acme-web"]) as host, served(host) as site:
+        assert "started" not in {p.state.value for p in host.plugins() if not p.first_party}
+        assert (await site.get("/plugins/acme-web/index.js")).status == 404

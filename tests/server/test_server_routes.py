@@ -1,0 +1,236 @@
+"""Requests to routes: what a plugin's handler sees, and how its answers and failures come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+from helpers.served import TOKEN, Site
+
+from tavern_host import server
+
+ECHO = "/api/x/acme-web/echo"
+
+
+async def test_a_handler_sees_the_request_as_data(site: Site) -> None:
+    answer = await site.ask("PUT", f"{ECHO}/Ada?a=1&b=x%20y", data="Grüße".encode(), headers={"X-Mood": "good"})
+
+    assert (answer.status, answer.headers["X-Acme"]) == (201, "yes")
+    seen = await answer.json()
+    assert (seen["method"], seen["path"], seen["parameters"]) == ("PUT", f"{ECHO}/Ada", {"name": "Ada"})
+    assert (seen["query"], seen["headers"]["x-mood"], seen["body"]) == ({"a": "1", "b": "x y"}, "good", "Grüße")
+    assert seen["principal"] == "operator"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("a%20b", "a b"), ("a%2Fb", "a/b"), ("a%252Fb", "a%2Fb"), ("a%25b", "a%b"), ("%E4%BD%A0", "你"), ("a:b", "a:b")],
+)
+async def test_a_part_of_the_path_is_decoded_once(site: Site, written: str, meant: str) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    head = f"GET {ECHO}/{written} HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+    writer.write(f"{head}Connection: close\r\n\r\n".encode())
+    body = (await reader.read()).partition(b"\r\n\r\n")[2]
+    writer.close()
+
+    assert json.loads(body)["parameters"] == {"name": meant}
+
+
+async def test_head_is_answered_like_get_without_the_body(site: Site) -> None:
+    for path in (f"{ECHO}/a", "/", "/api/plugins", "/plugins/acme-web/index.js"):
+        answer = await site.ask("HEAD", path)
+        assert (answer.status, await answer.read()) == (200, b""), path
+
+
+async def test_a_handler_may_answer_with_a_page(site: Site) -> None:
+    answer = await site.get("/api/x/acme-web/page")
+
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert await answer.text() == "<p>Grüße</p>"
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "code", "message"),
+    [
+        ("input", 400, "invalid_input", "not like that"),
+        ("denied", 403, "permission_denied", "not you"),
+        ("forbidden", 403, "forbidden", "nobody"),
+        ("vetoed", 403, "vetoed", "not today"),
+        ("missing", 404, "not_found", "not here"),
+        ("conflict", 409, "conflict", "not any more"),
+        ("unavailable", 503, "service_unavailable", "not now"),
+        ("late", 504, "deadline_exceeded", "not in time"),
+        ("plugin", 500, "plugin_error", "not well"),
+    ],
+)
+async def test_each_error_has_its_status(site: Site, how: str, status: int, code: str, message: str) -> None:
+    answer = await site.get(f"/api/x/acme-web/fail/{how}")
+
+    body = await answer.json()
+    assert (answer.status, body["code"], body["error"]) == (status, code, message)
+    assert (body["success"], body["message"]) == (False, message)
+    assert body.get("details") == ({"field": "name"} if how == "input" else None)
+
+
+@pytest.mark.parametrize("how", ["foreign", "nothing"])
+async def test_an_unforeseen_failure_tells_the_client_nothing_but_where(
+    site: Site, how: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("tavern"), "propagate", True)
+    answer = await site.get(f"/api/x/acme-web/fail/{how}")
+
+    assert answer.status == 500
+    error = f"GET /api/x/acme-web/fail/{how} failed; the log says why"
+    assert await answer.json() == {"error": error, "code": "plugin_error", "success": False, "message": error}
+    assert ("swordfish" if how == "foreign" else "did not return an HttpResponse") in caplog.text
+
+
+async def test_a_header_cannot_be_smuggled_into_an_answer(site: Site) -> None:
+    answer = await site.get("/api/x/acme-web/fail/header")
+
+    assert answer.status == 500
+    assert "Set-Cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/api", "/api/x/acme-web", f"{ECHO}/", f"{ECHO}/a/b", "/%ff"])
+async def test_where_nothing_is_the_answer_says_so(site: Site, path: str) -> None:
+    answer = await site.get(path)
+
+    assert answer.status == 404
+    body = await answer.json()
+    assert body["code"] == "not_found"
+    assert body["error"].startswith("there is nothing at /")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", f"{ECHO}/a", {"GET", "PUT"}),
+        ("DELETE", "/api/x/acme-web/json", {"POST"}),
+        ("OPTIONS", f"{ECHO}/a", {"GET", "PUT"}),
+        ("POST", "/", {"GET"}),
+        ("POST", "/ws", {"GET"}),
+        ("DELETE", "/api/plugins", {"GET"}),
+        ("PUT", "/api/plugins/acme-web", {"GET"}),
+        ("GET", "/api/plugins/acme-web/grant", {"POST"}),
+        ("GET", "/api/plugins/acme-web/revoke", {"POST"}),
+        ("POST", "/plugins/acme-web/index.js", {"GET"}),
+        ("GET", "/api/tools/execute/", None),
+    ],
+)
+async def test_a_wrong_method_is_told_the_right_ones(
+    site: Site, method: str, path: str, allowed: set[str] | None
+) -> None:
+    answer = await site.ask(method, path)
+
+    if allowed is None:
+        assert answer.status == 404
+        return
+    assert answer.status == 405
+    assert set(answer.headers["Allow"].replace(" ", "").split(",")) == allowed
+    assert (await answer.json())["code"] == "method_not_allowed"
+    assert (await answer.json())["error"].startswith(f"{path} takes ")
+
+
+# --- the routes of the first-party plugins ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"a": }', b"\xff\xfe", b"[" * 100_000, b'{"text": "a\nb"}'])
+@pytest.mark.parametrize("path", ["/api/prompt", "/api/tools/execute", "/api/agents/assistant/run"])
+async def test_a_body_that_is_not_json_is_the_clients_mistake(site: Site, path: str, body: bytes) -> None:
+    answer = await site.ask("POST", path, data=body)
+
+    assert answer.status == 400
+    assert (await answer.json())["code"] == "invalid_input"
+    assert (await answer.json())["error"].startswith("the body is not ")
+
+
+@pytest.mark.parametrize("body", ["null", "[]", '"text"', "7", "{}", '{"nonsense": 1}'])
+@pytest.mark.parametrize("path", ["/api/prompt", "/api/tools/execute", "/api/agents/assistant/run"])
+async def test_json_that_asks_for_nothing_is_the_clients_mistake(site: Site, path: str, body: str) -> None:
+    answer = await site.ask("POST", path, data=body)
+
+    assert answer.status == 400
+    assert (await answer.json())["code"] == "invalid_input"
+
+
+async def test_a_body_that_is_too_large_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = await site.ask("POST", "/api/x/acme-web/json", data=b" " * (server.MAX_BODY + 1))
+
+    assert answer.status == 413
+    assert (await answer.json())["code"] == "too_large"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/prompt/nowhere"),
+        ("DELETE", "/api/interrupt/nowhere"),
+        ("GET", "/api/tools/nowhere"),
+        ("GET", "/api/plugins/nowhere"),
+        ("POST", "/api/plugins/nowhere/grant"),
+        ("POST", "/api/plugins/nowhere/revoke"),
+        ("POST", "/api/agents/nowhere/run"),
+    ],
+)
+async def test_an_unknown_id_is_not_found(site: Site, method: str, path: str) -> None:
+    body = json.dumps({"message": "hi"}) if "agents" in path else None
+    answer = await site.ask(method, path, data=body)
+
+    assert answer.status == 404
+    assert "nowhere" in (await answer.json())["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"nodes": 1, "edges": []},
+        {"nodes": [{"id": "n"}], "edges": []},
+        {"nodes": [{"id": "n", "fullType": "nobody:Knows"}], "edges": []},
+        {"nodes": [{"id": "n", "fullType": "core:Text"}, {"id": "n", "fullType": "core:Text"}], "edges": []},
+        {"nodes": [], "edges": [{"sourceNodeId": "a"}]},
+        {"workflowId": "greeting", "nodes": [], "edges": [], "interfaceInputs": 3},
+    ],
+)
+async def test_a_prompt_that_cannot_be_run_is_refused(site: Site, body: dict[str, Any]) -> None:
+    answer = await site.ask("POST", "/api/prompt", json=body)
+
+    assert answer.status == 400
+    assert (await answer.json())["code"] == "invalid_input"
+
+
+async def test_what_there_is_can_be_read(site: Site) -> None:
+    nodes = await (await site.get("/api/nodes")).json()
+    tools = await (await site.get("/api/tools")).json()
+    agents = await (await site.get("/api/agents")).json()
+    queue = await (await site.get("/api/executions")).json()
+
+    assert "TextMerge" in {node["type"] for node in nodes}
+    assert "workflow:greeting" in {tool["id"] for tool in tools}
+    assert [agent["id"] for agent in agents] == ["assistant"]
+    assert queue == {"running": [], "pending": []}
+
+
+async def test_a_tool_with_a_colon_in_its_id_is_found_either_way(site: Site) -> None:
+    for path in ("/api/tools/workflow:greeting", "/api/tools/workflow%3Agreeting"):
+        assert (await (await site.get(path)).json())["id"] == "workflow:greeting"
+
+
+async def test_a_tool_is_called_by_id_and_by_text(site: Site) -> None:
+    text = "<|[REQUEST_TOOL]|>\ncommand:「始」text:shout「末」\ntext:「始」hi「末」\n<|[END_TOOL]|>"
+    by_id = await site.ask("POST", "/api/tools/execute", json={"toolId": "text:shout", "arguments": {"text": "hi"}})
+    by_text = await site.ask("POST", "/api/tools/execute", json={"text": text})
+
+    for answer in (by_id, by_text):
+        (result,) = (await answer.json())["results"]
+        assert (answer.status, result["status"], result["structured"]) == (200, "done", "HI")
+
+
+async def test_a_call_that_fails_is_an_answer_not_an_http_error(site: Site) -> None:
+    answer = await site.ask("POST", "/api/tools/execute", json={"toolId": "nobody:knows"})
+
+    assert answer.status == 200
+    assert (await answer.json())["results"][0]["error"]["type"] == "ToolNotFound"

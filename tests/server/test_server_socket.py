@@ -1,0 +1,265 @@
+"""`/ws`: messages in, events out, what was missed, and clients that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from typing import Any
+
+import pytest
+from aiohttp import ClientWebSocketResponse, WSMsgType
+from helpers.served import TOKEN, Site
+
+from tavern_host import server
+from tavern_host.events import KEPT
+
+
+async def heard(socket: ClientWebSocketResponse, *, until: str | int | None = None) -> list[dict[str, Any]]:
+    """Return messages up to the first of a type, or as many as asked for."""
+    messages: list[dict[str, Any]] = []
+    while True:
+        messages.append(await socket.receive_json(timeout=20))
+        if messages[-1]["type"] == until or len(messages) == until:
+            return messages
+
+
+def numbers(messages: list[dict[str, Any]]) -> list[int]:
+    return [message["payload"]["number"] for message in messages if message["type"] == "ACME_EVENT"]
+
+
+async def publish(site: Site, count: int, text: str | None = None) -> None:
+    """Publish numbered events from within the host."""
+    for number in range(count):
+        site.host.events.publish("ACME_EVENT", {"number": number, "text": text})
+
+
+async def test_a_message_is_answered_to_its_sender_alone(site: Site) -> None:
+    first, second = await site.socket(), await site.socket()
+    await first.send_json({"type": "ACME_ECHO", "payload": {"a": [1, "ä"]}})
+
+    assert await heard(first, until=2) == [
+        {"type": "ACME_FIRST", "payload": {"a": [1, "ä"]}},
+        {"type": "ACME_SECOND", "payload": {}},
+    ]
+    await publish(site, 1)
+    assert [message["type"] for message in await heard(second, until=1)] == ["ACME_EVENT"]
+
+
+@pytest.mark.parametrize("payload", [{}, {"payload": None}])
+async def test_a_message_may_come_without_a_payload(site: Site, payload: dict[str, Any]) -> None:
+    socket = await site.socket()
+    await socket.send_json({"type": "ACME_ECHO", **payload})
+
+    assert (await socket.receive_json(timeout=10))["payload"] == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the message is not JSON: "),
+        ("{", "the message is not JSON: "),
+        ("[" * 100_000, "the message is not JSON: "),
+        ("null", 'a message is {"type": "…", "payload": {…}}'),
+        ("[]", 'a message is {"type": "…", "payload": {…}}'),
+        ('{"payload": {}}', 'a message is {"type": "…", "payload": {…}}'),
+        ('{"type": 7}', 'a message is {"type": "…", "payload": {…}}'),
+        ('{"type": "ACME_ECHO", "payload": []}', "the payload of a message is an object"),
+        ('{"type": "ACME_ECHO", "payload": "x"}', "the payload of a message is an object"),
+        ('{"type": "ACME_ECHO", "payload": 0}', "the payload of a message is an object"),
+        ('{"type": "NOPE"}', "unknown message type 'NOPE'; known are ACME_ECHO, "),
+        ('{"type": "\\ud800"}', "unknown message type "),
+        ('{"type": "ACME_FAIL", "payload": {"how": "input"}}', "not like that"),
+        ('{"type": "ACME_FAIL", "payload": {"how": "foreign"}}', "the message could not be handled; the log says why"),
+        ('{"type": "PROMPT_REQUEST"}', ""),
+        ('{"type": "PROMPT_REQUEST", "payload": {"nodes": 1, "edges": 2}}', ""),
+        ('{"type": "INTERRUPT_REQUEST"}', "an INTERRUPT_REQUEST needs a `promptId`"),
+        ('{"type": "INTERRUPT_REQUEST", "payload": {"promptId": "nowhere"}}', "there is no run 'nowhere'"),
+    ],
+    ids=lambda value: value[:30],
+)
+async def test_a_message_that_cannot_be_is_told_so_and_the_socket_stays_open(
+    site: Site, text: str, message: str
+) -> None:
+    socket = await site.socket()
+    await socket.send_str(text)
+
+    answer = await socket.receive_json(timeout=10)
+    assert answer["type"] == "error"
+    assert answer["payload"]["message"].startswith(message)
+    assert "swordfish" not in str(answer)
+    await socket.send_json({"type": "ACME_ECHO"})
+    assert (await socket.receive_json(timeout=10))["type"] == "ACME_FIRST"
+
+
+async def test_an_error_tells_a_program_its_code(site: Site) -> None:
+    socket = await site.socket()
+    await socket.send_json({"type": "ACME_FAIL", "payload": {"how": "input"}})
+
+    details = (await socket.receive_json(timeout=10))["payload"]["details"]
+    assert details == {"code": "invalid_input", "field": "name"}
+
+
+async def test_a_binary_message_is_told_so(site: Site) -> None:
+    socket = await site.socket()
+    await socket.send_bytes(b'{"type": "ACME_ECHO"}')
+
+    answer = await socket.receive_json(timeout=10)
+    assert answer == {"type": "error", "payload": {"message": "messages are JSON text, not binary", "details": None}}
+
+
+async def test_a_message_that_is_too_large_closes_that_socket_and_no_other(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MAX_BODY", 1000)
+    other, socket = await site.socket(), await site.socket()
+    await socket.send_json({"type": "ACME_ECHO", "payload": {"text": "x" * 2000}})
+
+    closed = await socket.receive(timeout=10)
+    assert (closed.type, socket.close_code) == (WSMsgType.CLOSE, 1009)
+    await publish(site, 1)
+    assert numbers(await heard(other, until=1)) == [0]
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+async def test_all_clients_see_the_same_events_in_order(site: Site) -> None:
+    sockets = [await site.socket() for _ in range(5)]
+    await sockets[0].send_json({"type": "ACME_PUBLISH", "payload": {"count": 200}})
+
+    seen = [await heard(socket, until=200) for socket in sockets]
+    assert numbers(seen[0]) == list(range(200))
+    first = seen[0][0]["seq"]
+    assert [message["seq"] for message in seen[0]] == list(range(first, first + 200))
+    assert all(messages == seen[0] for messages in seen)
+
+
+async def test_a_client_that_comes_back_gets_what_it_missed(site: Site) -> None:
+    socket = await site.socket()
+    await publish(site, 10)
+    last = (await heard(socket, until=4))[-1]["seq"]
+    await socket.close()
+    await publish(site, 10)
+
+    again = await heard(await site.socket(f"/ws?since={last}"), until=16)
+
+    assert numbers(again) == [*range(4, 10), *range(10)]
+    assert again[0]["seq"] == last + 1
+
+
+async def test_a_client_that_says_nothing_of_the_past_begins_now(site: Site) -> None:
+    await publish(site, 10)
+    socket = await site.socket()
+    await publish(site, 1)
+
+    assert (await heard(socket, until=1))[0]["seq"] == site.host.events.last_seq
+
+
+async def test_a_number_from_before_a_restart_begins_anew(site: Site) -> None:
+    await publish(site, 3)
+    socket = await site.socket("/ws?since=999999")
+
+    assert numbers(await heard(socket, until=site.host.events.last_seq))[-3:] == [0, 1, 2]
+
+
+async def test_what_is_kept_no_longer_is_told_as_a_gap(site: Site) -> None:
+    before = site.host.events.last_seq
+    await publish(site, KEPT + 5)
+    socket = await site.socket(f"/ws?since={before}")
+
+    first = await socket.receive_json(timeout=10)
+    assert first["type"] == "GAP"
+    assert first["payload"]["first"] == before + 1
+
+
+@pytest.mark.parametrize("since", ["", "x", "-1", "1.5", "%C2%B2", "9" * 5000, "0x10"])
+async def test_a_since_that_is_no_number_is_refused(site: Site, since: str) -> None:
+    answer = await site.get(f"/ws?since={since}")
+
+    assert answer.status == 400
+    assert (await answer.json())["error"].startswith("since must be the `seq` of the last message received")
+
+
+async def test_an_event_that_is_not_json_is_left_out_and_the_rest_arrives(site: Site) -> None:
+    socket = await site.socket()
+    await socket.send_json({"type": "ACME_PUBLISH", "payload": {"broken": True, "count": 2}})
+
+    assert numbers(await heard(socket, until=2)) == [0, 1]
+
+
+async def test_half_a_character_does_not_stop_the_events(site: Site) -> None:
+    socket = await site.socket()
+    await socket.send_json({"type": "ACME_PUBLISH", "payload": {"text": "a\ud800b", "count": 2}})
+
+    events = await heard(socket, until=2)
+    assert [event["payload"]["text"] for event in events] == ["a\ud800b", "a\ud800b"]
+
+
+async def test_a_client_that_does_not_read_delays_nobody_and_is_cut_off(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SEND_DEADLINE", 0.5)
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port, limit=1024)
+    key = base64.b64encode(b"0123456789abcdef").decode()
+    upgrade = f"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+    head = f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nAuthorization: Bearer {TOKEN}\r\n{upgrade}\r\n"
+    writer.write(head.encode())
+    assert (await reader.readline()).startswith(b"HTTP/1.1 101")
+    reading = await site.socket()
+
+    async with asyncio.timeout(20):
+        for number in range(200):
+            site.host.events.publish("ACME_EVENT", {"number": number, "text": "x" * 100_000})
+            assert numbers(await heard(reading, until=1)) == [number]
+        await asyncio.sleep(1)
+        while await reader.read(1 << 20):
+            pass
+    writer.close()
+
+
+async def test_the_sockets_are_closed_when_the_host_stops(site: Site) -> None:
+    socket = await site.socket()
+    await publish(site, 1)
+    await site.host.events.close()
+
+    assert numbers(await heard(socket, until=1)) == [0]
+    closed = await socket.receive(timeout=10)
+    assert (closed.type, socket.close_code, closed.extra) == (WSMsgType.CLOSE, 1001, "the host stops")
+
+
+async def test_clients_that_go_leave_nothing_behind(site: Site) -> None:
+    before = len(site.host.events._subscriptions)
+    sockets = [await site.socket() for _ in range(10)]
+    for socket in sockets:
+        await socket.close()
+    async with asyncio.timeout(10):
+        while len(site.host.events._subscriptions) > before:
+            await asyncio.sleep(0.05)
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "forward events"]
+
+
+async def test_a_prompt_runs_and_its_events_are_for_everybody(site: Site) -> None:
+    asking, watching = await site.socket(), await site.socket()
+    prompt = {
+        "nodes": [{"id": "up", "fullType": "core:UpperCase", "inputs": {"text": "hi"}}],
+        "edges": [],
+        "outputInterfaceMappings": {"said": {"sourceNodeId": "up", "sourceSlotKey": "text"}},
+    }
+    await asking.send_str(json.dumps({"type": "PROMPT_REQUEST", "payload": prompt}))
+
+    def end(message: dict[str, Any]) -> bool:
+        return message["type"] == "EXECUTION_STATUS_UPDATE" and message["payload"]["status"] == "complete"
+
+    messages = []
+    while not messages or not end(messages[-1]):
+        messages += await heard(asking, until=1)
+    accepted = next(m for m in messages if m["type"] == "PROMPT_ACCEPTED_RESPONSE")
+    outputs = {m["payload"]["nodeId"]: m["payload"]["output"] for m in messages if m["type"] == "NODE_COMPLETE"}
+    assert (outputs["up"], outputs["__WORKFLOW_INTERFACE_OUTPUTS__"]) == ({"text": "HI"}, {"said": "HI"})
+    assert "seq" not in accepted
+    events = [m for m in messages if m is not accepted]
+    assert await heard(watching, until=len(events)) == events
+    assert {m["payload"]["promptId"] for m in events if m["type"].startswith(("NODE_", "EXECUTION_"))} == {
+        accepted["payload"]["promptId"]
+    }
