@@ -22,12 +22,15 @@ from tavern_host.contracts.hooks import HookInfo, Veto
 from tavern_host.contracts.plugins import HookImplInfo
 from tavern_host.hookspecs import hooks
 from tavern_host.runtime import PluginRuntime
-from tavern_host.threads import run_in_thread
+from tavern_host.threads import is_being_cancelled, run_in_thread
 
 T = TypeVar("T")
 
 DEADLINE = 10.0
 """Seconds that an async implementation, or a declaration hook on its thread, may take."""
+
+GRACE = 1.0
+"""Seconds that one may take to end after its deadline."""
 
 _ON_THREAD = frozenset({"collect"})
 """Policies whose `def` implementations run on a thread: declarations and lifecycle, never hot paths."""
@@ -169,7 +172,7 @@ class Dispatcher:
             except Exception as error:
                 self._report(implementation.info.plugin, hook, error)
                 continue
-            except (SystemExit, KeyboardInterrupt) as error:
+            except (SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
                 self._report(implementation.info.plugin, hook, _ended(implementation.info, error))
                 continue
             if value is not None:
@@ -204,13 +207,14 @@ class Dispatcher:
         return value
 
     async def call_one(
-        self, implementation: Implementation, arguments: dict[str, Any], *, deadline: float = DEADLINE
+        self, implementation: Implementation, arguments: dict[str, Any], *, deadline: float | None = None
     ) -> Any:
         """Call one implementation with the arguments that it takes.
 
-        Async ones, and declarations on their thread, have `deadline` seconds.
+        Async ones, and declarations on their thread, have `deadline` seconds (`DEADLINE`, where not given).
         """
         info = implementation.info
+        deadline = DEADLINE if deadline is None else deadline
         try:
             if not info.is_async and _spec(info.hook).policy in _ON_THREAD:
                 what = f"{info.hook} of {info.plugin}"
@@ -224,7 +228,7 @@ class Dispatcher:
             except StopIteration as finished:
                 return finished.value
             return await _go_on(value, suspended_on, deadline, info)
-        except (SystemExit, KeyboardInterrupt) as error:
+        except (SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
             raise _ended(info, error) from error
 
 
@@ -233,7 +237,12 @@ def _answer(implementation: Implementation, value: Any) -> Answer:
 
 
 def _ended(info: HookImplInfo, error: BaseException) -> PluginFailure:
-    return PluginFailure(f"{info.hook} of {info.plugin} tried to end the program ({describe(error)})")
+    """Return what is told of a plugin that raised what ends more than itself; re-raises a true cancellation."""
+    if not isinstance(error, asyncio.CancelledError):
+        return PluginFailure(f"{info.hook} of {info.plugin} tried to end the program ({describe(error)})")
+    if is_being_cancelled():
+        raise error
+    return PluginFailure(f"{info.hook} of {info.plugin} waited for something that was cancelled")
 
 
 async def _go_on(coroutine: Coroutine[Any, Any, Any], suspended_on: Any, deadline: float, info: HookImplInfo) -> Any:
@@ -241,7 +250,7 @@ async def _go_on(coroutine: Coroutine[Any, Any, Any], suspended_on: Any, deadlin
     timer = asyncio.timeout(deadline)
     try:
         async with timer:
-            return await _resume(coroutine, suspended_on)
+            return await _resume(coroutine, suspended_on, timer)
     except TimeoutError:
         if timer.expired():
             what = f"{info.hook} of {info.plugin}"
@@ -250,18 +259,38 @@ async def _go_on(coroutine: Coroutine[Any, Any, Any], suspended_on: Any, deadlin
 
 
 @types.coroutine
-def _resume(coroutine: Coroutine[Any, Any, Any], suspended_on: Any) -> Generator[Any, Any, Any]:
-    """Go on with a coroutine that was stepped once by hand; it stays in the task that stepped it."""
-    while True:
-        sent, raised = None, None
-        try:
-            sent = yield suspended_on
-        except BaseException as error:  # cancellation and errors go to the coroutine, as with `await`
-            raised = error
-        try:
-            suspended_on = coroutine.send(sent) if raised is None else coroutine.throw(raised)
-        except StopIteration as finished:
-            return finished.value
+def _resume(
+    coroutine: Coroutine[Any, Any, Any], suspended_on: Any, timer: asyncio.Timeout
+) -> Generator[Any, Any, Any]:
+    """Go on with a coroutine that was stepped once by hand; it stays in the task that stepped it.
+
+    One that goes on although its time is over has `GRACE` seconds more, then it is left where it is.
+    """
+    given_up: asyncio.TimerHandle | None = None
+    try:
+        while True:
+            sent, raised = None, None
+            try:
+                sent = yield suspended_on
+            except BaseException as error:  # cancellation and errors go to the coroutine, as with `await`
+                if given_up is not None and _has_fired(given_up):
+                    asyncio.current_task().uncancel()  # type: ignore[union-attr]  # that of `given_up`
+                    coroutine.close()
+                    raise
+                raised = error
+            try:
+                suspended_on = coroutine.send(sent) if raised is None else coroutine.throw(raised)
+            except StopIteration as finished:
+                return finished.value
+            if given_up is None and timer.expired():
+                given_up = asyncio.get_running_loop().call_later(GRACE, asyncio.current_task().cancel)  # type: ignore[union-attr]
+    finally:
+        if given_up is not None:
+            given_up.cancel()
+
+
+def _has_fired(timer: asyncio.TimerHandle) -> bool:
+    return timer.when() <= asyncio.get_running_loop().time()
 
 
 def _spec(hook: str) -> HookInfo:

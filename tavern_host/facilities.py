@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tavern_host.context import Contribution, PluginContext, Project
@@ -107,9 +109,25 @@ class PluginTasks:
         self._ledger = ledger
         self._lease = lease
         self._report = report
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
-        """Start a task that is cancelled with the plugin."""
+        """Start a task that is cancelled with the plugin; on any thread, such as that of a `def` hook."""
+        if threading.get_ident() == self._thread:
+            return self._spawn(coroutine, name)
+        started: Future[asyncio.Task[T]] = Future()
+
+        def start() -> None:
+            try:
+                started.set_result(self._spawn(coroutine, name))
+            except Exception as error:
+                started.set_exception(error)
+
+        self._loop.call_soon_threadsafe(start)
+        return started.result()
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         try:
             self._lease.check()
         except PermissionDenied:
@@ -118,8 +136,10 @@ class PluginTasks:
         task = asyncio.create_task(coroutine, name=f"{self._plugin}: {name}")
 
         async def cancel() -> None:
+            if task is asyncio.current_task():
+                return  # it is this task that unloads its plugin, and it ends with that
             task.cancel()
-            await asyncio.wait([task], timeout=5)
+            await asyncio.wait([task])
 
         forget = self._ledger.add(self._plugin, "task", name, cancel)
 

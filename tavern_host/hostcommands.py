@@ -82,10 +82,7 @@ async def _grant(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
 async def _revoke(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     host = _linked(make_host)
     plugin = await host.revoke(arguments["name"])
-    if plugin.state is PluginState.DISCOVERED:
-        text = f"{plugin.name} needs no grant: {_why_no_grant(plugin)}. To keep it out, disable it in host.yaml."
-    else:
-        text = f"The grant of {plugin.name} is taken back; it is {plugin.state.value}."
+    text = f"The grant of {plugin.name} is taken back; it is {plugin.state.value}."
     yield CommandOutput(kind="text", text=text)
     yield CommandOutput(kind="result", data=plugin.to_json())
 
@@ -129,12 +126,6 @@ def _linked(make_host: MakeHost) -> Host:
     host = make_host()
     host.link()
     return host
-
-
-def _why_no_grant(plugin: PluginInfo) -> str:
-    if plugin.first_party:
-        return "it is first-party"
-    return "it only adds things" if all(p.level == "add" for p in plugin.permissions) else "host.yaml trusts it"
 
 
 def _named(plugin: PluginInfo) -> list[str]:

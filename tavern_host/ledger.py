@@ -8,6 +8,8 @@ import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from tavern_host.threads import is_being_cancelled
+
 Undo = Callable[[], Awaitable[None] | None]
 
 
@@ -59,6 +61,10 @@ class Ledger:
                     async with asyncio.timeout(deadline):
                         await result
             except (Exception, SystemExit, KeyboardInterrupt) as error:
+                failures.append((entry, error))
+            except asyncio.CancelledError as error:
+                if is_being_cancelled():
+                    raise
                 failures.append((entry, error))
         self._entries.pop(plugin, None)
         return failures

@@ -325,15 +325,23 @@ class Manager:
     async def revoke(self, name: str) -> None:
         """Take a plugin's grant back; everything that it registered is gone when this returns.
 
-        Raises `Conflict` for a plugin that needs no grant: first-party, trusted in `host.yaml`, `--dev`.
+        Raises `Conflict` for a plugin that needs no grant: first-party, trusted, or only adding things.
         """
         async with self._deciding:
             record = self.get(name)
-            if self._is_trusted(record):
-                why = "first-party" if record.first_party else "being written (--dev)" if record.is_dev else "trusted"
-                raise Conflict(f"{name} is {why} and needs no grant; name it under `disabled` in host.yaml to stop it")
+            why = self._why_no_grant(record)
+            if why is not None:
+                raise Conflict(f"{name} needs no grant: {why}. To keep it out, name it under `disabled` in host.yaml")
             self._grants.revoke(name)
             await self._review_again(record)
+
+    def _why_no_grant(self, record: Record) -> str | None:
+        if record.first_party:
+            return "it is first-party"
+        if self._is_trusted(record):
+            return "it is loaded with --dev" if record.is_dev else "it is trusted"
+        only_adds = record.permissions and all(p.level == "add" for p in record.permissions)
+        return "it only adds things" if only_adds else None
 
     async def follow_grants(self) -> None:
         """Take over what was granted or taken back in the grants file by somebody else, such as

@@ -50,7 +50,7 @@ def dependency_problems(records: dict[str, Record]) -> Iterator[tuple[str, Probl
             elif other.state not in _USABLE:
                 hint = f"see `tavern plugins show {needed}`"
                 problem = Problem(message=f"it requires {needed}, which is {other.state.value}", hint=hint)
-            elif order.index(needed) > index:
+            elif order.index(needed) >= index:
                 message = f"it requires {needed}, which in turn requires {name}"
                 problem = Problem(message=message, hint="remove one of the two requirements")
             elif other.manifest is not None and Version(other.manifest.version) not in SpecifierSet(versions):

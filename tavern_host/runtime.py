@@ -84,8 +84,8 @@ class InProcessRuntime:
         found: list[HookImplInfo] = []
         problems: list[Problem] = []
         for name, value in vars(self._module).items():
-            options = getattr(value, "tavern_impl", None)
-            if not isinstance(options, dict) or not inspect.isroutine(value):
+            options = getattr(value, "tavern_impl", None) if inspect.isroutine(value) else None
+            if not isinstance(options, dict):
                 continue
             code = inspect.unwrap(value).__code__
             if options.get("wrapper") or options.get("hookwrapper"):

@@ -9,12 +9,16 @@ import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator
+from urllib.parse import quote
 
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.host import Host
 
 ADDRESS = "127.0.0.1"
+DRAIN = 2.0
+"""Seconds that requests under way have to finish when the server stops; aiohttp waits as long again for those
+that it has asked to give up."""
 
 
 async def serve(host: Host, *, port: int) -> AsyncIterator[CommandOutput]:
@@ -28,8 +32,8 @@ async def serve(host: Host, *, port: int) -> AsyncIterator[CommandOutput]:
 
     listener = _listen(port)
     port = listener.getsockname()[1]
-    token = os.environ.get("TAVERN_TOKEN") or secrets.token_urlsafe(24)
-    runner = web.AppRunner(make_app(host, token=token, port=port), shutdown_timeout=5, access_log=None)
+    token = os.environ.get("TAVERN_TOKEN", "").strip() or secrets.token_urlsafe(24)
+    runner = web.AppRunner(make_app(host, token=token, port=port), shutdown_timeout=DRAIN, access_log=None)
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -38,7 +42,7 @@ async def serve(host: Host, *, port: int) -> AsyncIterator[CommandOutput]:
     try:
         await runner.setup()
         await web.SockSite(runner, listener).start()
-        url = f"http://{ADDRESS}:{port}/?token={token}"
+        url = f"http://{ADDRESS}:{port}/?token={quote(token, safe='')}"
         yield CommandOutput(kind="text", text=f"Serving the project {host.project.name} ({host.project.root})")
         yield CommandOutput(kind="text", text=f"Open {url}")
         yield CommandOutput(kind="text", text="Stop with Ctrl-C.")
@@ -47,6 +51,7 @@ async def serve(host: Host, *, port: int) -> AsyncIterator[CommandOutput]:
         yield CommandOutput(kind="progress", text="Stopping …")
     finally:
         watch.cancel()
+        await asyncio.wait([watch])
         await host.events.close()
         await runner.cleanup()
         for number in (signal.SIGINT, signal.SIGTERM):

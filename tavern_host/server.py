@@ -7,6 +7,7 @@ names this server and, where a browser sends one, an Origin that does too.
 from __future__ import annotations
 
 import asyncio
+import functools
 import hmac
 import json
 import logging
@@ -204,6 +205,9 @@ async def _plugin_file(request: web.Request) -> web.StreamResponse:
     return web.FileResponse(file)
 
 
+_finite = functools.partial(json.dumps, allow_nan=False)
+
+
 async def _plugin_route(request: web.Request) -> web.StreamResponse:
     """Hand a request to the plugin that registered its route."""
     host = request.app[_HOST]
@@ -236,7 +240,7 @@ async def _plugin_route(request: web.Request) -> web.StreamResponse:
             content_type=response.content_type,
             charset="utf-8" if response.content_type.startswith("text/") else None,
         )
-    return web.json_response(response.data, status=response.status, headers=response.headers)
+    return web.json_response(response.data, status=response.status, headers=response.headers, dumps=_finite)
 
 
 # --- the socket -----------------------------------------------------------------------------------

@@ -158,10 +158,10 @@ def _parse(commands: list[CommandInfo], arguments: list[str]) -> Invocation | No
     try:
         outcome = root.main(arguments, prog_name="tavern", standalone_mode=False)
     except click.NoSuchOption as error:
-        if any(error.option_name in option.opts for option in _GLOBAL):
-            error.message = (
-                f"{error.option_name} stands before the command: tavern {error.option_name} … {arguments[0]} …"
-            )
+        name = error.option_name
+        if any(name in option.opts for option in _GLOBAL):
+            message = f"{name} stands before the command: tavern {name} … {arguments[0]} …"
+            raise click.UsageError(message, error.ctx) from None
         raise
     return outcome if isinstance(outcome, Invocation) else None
 
@@ -191,7 +191,7 @@ def _click_command(name: str, info: CommandInfo) -> click.Command:
 
 def _click_parameter(parameter: CommandParameter) -> click.Parameter:
     # A default of None would count as a value, so that nothing required would ever be missing.
-    default = {} if parameter.default is None else {"default": parameter.default}
+    default: dict[str, Any] = {} if parameter.default is None else {"default": parameter.default}
     if not parameter.name.startswith("--"):
         return click.Argument(
             [_key(parameter)],

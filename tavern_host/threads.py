@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,6 +11,12 @@ from typing import TypeVar
 from tavern_host.contracts.errors import DeadlineExceeded, PluginFailure, describe
 
 T = TypeVar("T")
+
+
+def is_being_cancelled() -> bool:
+    """Return whether somebody cancels this task; else a `CancelledError` in it is the plugin's own."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def run_in_thread(function: Callable[[], T], *, what: str, deadline: float | None = None) -> T:
@@ -35,12 +42,16 @@ async def run_in_thread(function: Callable[[], T], *, what: str, deadline: float
             outcome.set_exception(failure)
 
     def body() -> None:
-        value, error = None, None
+        value: T | None = None
+        error: BaseException | None = None
         try:
             value = function()
+        except StopIteration as raised:  # no future takes one
+            error = RuntimeError("StopIteration was raised")
+            error.__cause__ = raised
         except BaseException as raised:  # SystemExit in a plugin must cost the plugin, not the host
             error = raised
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, value, error)
 
     threading.Thread(target=body, name=what, daemon=True).start()

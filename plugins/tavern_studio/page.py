@@ -39,7 +39,7 @@ def _page(project: str, sections: Iterable[str]) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
-<link rel="icon" href="data:,">
+<link rel="icon" href="/plugins/tavern-studio/icon.svg">
 <link rel="stylesheet" href="/plugins/tavern-studio/studio.css">
 <script type="module" src="/plugins/tavern-studio/studio.js"></script>
 </head>

@@ -125,10 +125,19 @@ def test_a_grant_is_for_one_project(project: Path, tmp_path: Path) -> None:
     assert states(tavern("--project", tmp_path / "copy", "plugins", "list", "--json"))["ahoy"] == "needs-review"
 
 
-def test_taking_back_a_grant_that_nobody_needs_says_so() -> None:
-    ran = tavern("plugins", "revoke", "tavern-engine")
+@pytest.mark.parametrize(("name", "why"), [("tavern-engine", "first-party"), ("ahoy", "trust"), ("adds", "only adds")])
+def test_taking_back_a_grant_that_nobody_needs_says_so(
+    project: Path, operator_folders: Path, name: str, why: str
+) -> None:
+    write_plugin(project / "plugins" / "adds", {"tools/none.txt": ""}, tools={"entry": "./tools"})
+    (operator_folders / "config").mkdir(parents=True)
+    (operator_folders / "config" / "host.yaml").write_text("trust: [ahoy]\n")
 
-    assert ran.out == "tavern-engine needs no grant: it is first-party. To keep it out, disable it in host.yaml.\n"
+    ran = tavern("--project", project, "plugins", "revoke", name)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"Error: {name} needs no grant: ")
+    assert why in ran.err and "name it under `disabled` in host.yaml" in ran.err
 
 
 def test_a_broken_plugin_cannot_be_granted_anything(project: Path) -> None:

@@ -52,7 +52,6 @@ async def test_every_plugin_node_and_tool_is_on_the_page(site: Site) -> None:
 
     for plugin in site.host.plugins():
         assert f"{plugin.display_name} {plugin.name}" in page.text
-    assert "Text upper" not in page.text
     for shown in ("core:TextMerge", "core:LlmApiRequest", "text:shout", "workflow:greeting"):
         assert shown in page.text
     assert "Answer HTTP requests and socket messages of its own." in page.text
@@ -90,9 +89,7 @@ async def test_nobodys_markup_becomes_part_of_the_page(tmp_path: Path, hostile: 
     root = tmp_path / "inn"
     write_plugin(root / "plugins" / "guest", displayName=hostile, description=hostile)
     write_plugin(root / "plugins" / "broken", displayName=hostile, **{hostile: 1})
-    write_plugin(
-        root / "plugins" / "fails", {"__init__.py": f"raise RuntimeError({hostile!r})"}, displayName="Fails"
-    )
+    write_plugin(root / "plugins" / "fails", {"__init__.py": f"raise RuntimeError({hostile!r})"}, displayName="Fails")
     (root / "tools").mkdir()
     node = {"type": "node", "nodeType": "core:UpperCase"}
     tool = {"id": hostile, "displayName": hostile, "description": hostile, "implementation": node}
@@ -111,9 +108,9 @@ async def test_all_that_the_page_loads_is_there(site: Site) -> None:
     page = await page_of(site)
 
     addresses = [e["src"] for e in page.all("script")] + [e["href"] for e in page.all("link")]
-    local = [address for address in addresses if address and not address.startswith("data:")]
-    assert len(local) == 2
-    for address in local:
+    assert len(addresses) == 3
+    for address in addresses:
+        assert address is not None and address.startswith("/")  # what the content security policy lets in
         assert (await site.get(address)).status == 200
     ids = {attributes.get("id") for _, attributes in page.elements}
     assert {link["href"] for link in page.all("a")} <= {f"#{id}" for id in ids}

@@ -28,7 +28,7 @@ function connect() {
     show(message);
   };
   socket.onclose = () => {
-    connection.textContent = "the host does not answer; trying again …";
+    connection.textContent = "the host does not answer; trying again … (after a restart, open the address that it printed)";
     setTimeout(connect, wait);
     wait = Math.min(wait * 2, 10_000);
   };

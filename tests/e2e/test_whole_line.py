@@ -1,0 +1,334 @@
+"""The whole line, as its users have it: a served project, a socket, a workflow, a tool, an agent with a model
+behind an OpenAI-compatible server, an interrupt, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from helpers.command_line import tavern
+from helpers.openai_server import OpenAiServer, answer, openai_server
+from helpers.serve_process import Listener, Serving, serving
+from helpers.tavern_project import MODELS, action, deliberation, slots
+from yarl import URL
+
+GREETING = {
+    "name": "Greeting",
+    "description": "Greets a person by name.",
+    "nodes": [
+        {"id": "in", "type": "core:GroupInput"},
+        {"id": "trim", "type": "core:Trim"},
+        {
+            "id": "merge",
+            "type": "core:TextMerge",
+            "inputValues": {"separator": ", "},
+            "inputConnectionOrders": {"text_inputs": ["e2", "e3"]},
+        },
+        {"id": "out", "type": "core:GroupOutput"},
+    ],
+    "edges": [
+        {"id": "e1", "source": "in", "sourceHandle": "name", "target": "trim", "targetHandle": "text"},
+        {"id": "e2", "source": "in", "sourceHandle": "words", "target": "merge", "targetHandle": "text_inputs__0"},
+        {"id": "e3", "source": "trim", "sourceHandle": "text", "target": "merge", "targetHandle": "text_inputs__1"},
+        {"id": "e4", "source": "merge", "sourceHandle": "merged_text", "target": "out", "targetHandle": "greeting"},
+    ],
+    "interfaceInputs": {
+        **slots({"name": "STRING"}),
+        "words": {"key": "words", "displayName": "words", "dataFlowType": "STRING", "config": {"default": "Hello"}},
+    },
+    "interfaceOutputs": slots({"greeting": "STRING"}),
+}
+WAITING = {
+    "name": "Waiting",
+    "nodes": [
+        {"id": "w", "type": "core:Wait", "inputValues": {"value": 1, "seconds": 60}},
+        {"id": "out", "type": "core:GroupOutput"},
+    ],
+    "edges": [{"id": "e", "source": "w", "sourceHandle": "value", "target": "out", "targetHandle": "value"}],
+    "interfaceOutputs": slots({"value": "INTEGER"}),
+}
+KEEPER = {
+    "id": "keeper",
+    "name": "The keeper",
+    "version": "1.0.0",
+    "schema_version": "1.0",
+    "core_deliberation_workflow_id": "think",
+    "tool_ids_inventory": ["workflow:greeting"],
+}
+PROMPT = {
+    "nodes": [
+        {"id": "text", "fullType": "core:Text", "inputs": {"text": "  good evening "}},
+        {"id": "trim", "fullType": "core:Trim"},
+        {"id": "up", "fullType": "core:UpperCase"},
+    ],
+    "edges": [
+        {"sourceNodeId": "text", "sourceHandle": "text", "targetNodeId": "trim", "targetHandle": "text"},
+        {"sourceNodeId": "trim", "sourceHandle": "text", "targetNodeId": "up", "targetHandle": "text"},
+    ],
+    "outputInterfaceMappings": {"said": {"sourceNodeId": "up", "sourceSlotKey": "text"}},
+}
+WAIT_PROMPT = {"nodes": [{"id": "w", "fullType": "core:Wait", "inputs": {"seconds": 60}}], "edges": []}
+FINAL = "__WORKFLOW_INTERFACE_OUTPUTS__"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAiServer]:
+    """Run a model that asks for the greeting tool, and replies when it has seen what the tool gave."""
+    ask, seen = "greet ada", "good evening, ada"
+    answers = [
+        answer("asks", said=[ask], content=f"I will use the tool.\n\n{action('workflow:greeting', **ARGUMENTS)}"),
+        answer("replies", said=[ask, seen], content="Ada was greeted."),
+    ]
+    with openai_server(tmp_path_factory.mktemp("model"), answers) as server:
+        yield server
+
+
+ARGUMENTS = {"name": " Ada ", "words": "Good evening"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a project with workflows and an agent; which model the agent has is not its business."""
+    root = tmp_path / "inn"
+    assert tavern("init", root).code == 0
+    for file, content in {
+        "workflows/greeting.json": GREETING,
+        "workflows/waiting.json": WAITING,
+        "workflows/think.json": deliberation(),
+        "agents/keeper.json": KEEPER,
+    }.items():
+        (root / file).write_text(json.dumps(content), encoding="utf-8")
+    return root
+
+
+@pytest.fixture
+def operator(operator_folders: Path, model: OpenAiServer) -> Path:
+    """Set up the model as the operator does, in host.yaml."""
+    config = operator_folders / "config"
+    config.mkdir(parents=True)
+    models = {"local": {"adapter": "openai", "base_url": model.base_url, "model": "gpt-4o-mini"}}
+    (config / "host.yaml").write_text(yaml.safe_dump({"settings": {MODELS: models}}))
+    return config
+
+
+@asynccontextmanager
+async def listening(site: Serving) -> AsyncIterator[Listener]:
+    """Open a socket."""
+    async with site.session.ws_connect(site.base + "/ws") as socket:
+        yield Listener(socket)
+
+
+async def test_the_whole_line(project: Path, operator: Path, model: OpenAiServer, tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    async with serving(project, {"TMPDIR": str(tmp_path / "tmp")}) as site, listening(site) as page:
+        await _a_prompt_over_the_socket(page)
+        await _a_prompt_over_http(site, page)
+        await _a_tool_by_text(site)
+        await _an_agent(site, page, model)
+        await _an_interrupt(site, page)
+        await _what_a_client_missed(site, page)
+
+        await site.post("/api/prompt", WAIT_PROMPT)
+        await page.until("NODE_EXECUTING", nodeId="w")
+        began = time.monotonic()
+        code, err = await site.stop()
+
+    assert (code, err) == (0, "")
+    assert time.monotonic() - began < 15
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert not [path for path in project.rglob("*") if path.suffix in (".tmp", ".lock", ".pid")]
+    with pytest.raises(OSError):
+        await asyncio.open_connection("127.0.0.1", int(site.base.rpartition(":")[2]))
+
+
+async def _a_prompt_over_the_socket(page: Listener) -> None:
+    await page.socket.send_json({"type": "PROMPT_REQUEST", "payload": PROMPT})
+    end = await page.until("EXECUTION_STATUS_UPDATE", status="complete")
+    (accepted,) = [m for m in page.messages if m["type"] == "PROMPT_ACCEPTED_RESPONSE"]
+
+    prompt_id = accepted["payload"]["promptId"]
+    assert end["payload"]["promptId"] == prompt_id
+    _check_events(page.of(prompt_id))
+
+
+def _check_events(events: list[dict[str, Any]]) -> None:
+    """Check that each node began, then ended, in the order of the edges, and that the outputs came last."""
+    begun = [e["payload"]["nodeId"] for e in events if e["type"] == "NODE_EXECUTING"]
+    done = {e["payload"]["nodeId"]: e["payload"]["output"] for e in events if e["type"] == "NODE_COMPLETE"}
+    statuses = [e["payload"]["status"] for e in events if e["type"] == "EXECUTION_STATUS_UPDATE"]
+
+    assert [node for node in begun if node in ("text", "trim", "up")] == ["text", "trim", "up"]
+    assert (done["trim"], done["up"]) == ({"text": "good evening"}, {"text": "GOOD EVENING"})
+    assert done[FINAL] == {"said": "GOOD EVENING"}
+    assert (statuses[-2:], events[-1]["payload"]["status"]) == (["running", "complete"], "complete")
+    order = [(e["type"], e["payload"].get("nodeId")) for e in events]
+    for node in ("text", "trim", "up"):
+        assert order.index(("NODE_EXECUTING", node)) < order.index(("NODE_COMPLETE", node))
+    assert order.index(("NODE_COMPLETE", "up")) < order.index(("NODE_COMPLETE", FINAL))
+    seqs = [e["seq"] for e in events]
+    assert seqs == sorted(set(seqs))
+
+
+async def _a_prompt_over_http(site: Serving, page: Listener) -> None:
+    prompt_id = (await site.post("/api/prompt", PROMPT))["promptId"]
+    await page.until("EXECUTION_STATUS_UPDATE", promptId=prompt_id, status="complete")
+
+    _check_events(page.of(prompt_id))
+    shown = await site.get(f"/api/prompt/{prompt_id}")
+    assert (shown["status"], shown["outputs"]) == ("complete", {"said": "GOOD EVENING"})
+    assert shown["nodeStatus"]["up"]["status"] == "complete"
+
+
+async def _a_tool_by_text(site: Serving) -> None:
+    text = f"Let me see.\n{action('workflow:greeting', name=' Grace ')}\nThat was it."
+    done = await site.post("/api/tools/execute", {"text": text})
+
+    assert [(r["toolId"], r["status"], r["structured"]) for r in done["results"]] == [
+        ("workflow:greeting", "done", "Hello, Grace")
+    ]
+    assert "Let me see." in done["parsed"]["text"] and "REQUEST_TOOL" not in done["parsed"]["text"]
+
+
+async def _an_agent(site: Serving, page: Listener, model: OpenAiServer) -> None:
+    reply = await site.post("/api/agents/keeper/run", {"message": "Please greet Ada."})
+
+    assert (reply["outcome"], reply["text"], reply["steps"]) == ("reply", "Ada was greeted.", 2), reply
+    assert [result["structured"] for result in reply["toolResults"]] == ["Good evening, Ada"]
+    assert model.hits() == {"asks": 1, "replies": 1}
+    await page.until("AGENT_TRACE", kind="reply", agentRunId=reply["agentRunId"])
+    traces = [m["payload"] for m in page.messages if m["type"] == "AGENT_TRACE"]
+    assert [(trace["step"], trace["kind"]) for trace in traces] == [
+        (0, "started"),
+        (1, "deliberating"),
+        (1, "thought"),
+        (1, "tool_call"),
+        (1, "observation"),
+        (2, "deliberating"),
+        (2, "reply"),
+    ]
+    assert traces[2]["text"] == "I will use the tool."
+    assert "Good evening, Ada" in traces[4]["text"]
+
+
+async def _an_interrupt(site: Serving, page: Listener) -> None:
+    over_socket = (await site.post("/api/prompt", WAIT_PROMPT))["promptId"]
+    await page.until("NODE_EXECUTING", promptId=over_socket, nodeId="w")
+    assert [run["promptId"] for run in (await site.get("/api/executions"))["running"]] == [over_socket]
+    await page.socket.send_json({"type": "INTERRUPT_REQUEST", "payload": {"promptId": over_socket}})
+    await page.until("EXECUTION_STATUS_UPDATE", promptId=over_socket, status="interrupted")
+
+    over_http = (await site.post("/api/prompt", WAIT_PROMPT))["promptId"]
+    await page.until("NODE_EXECUTING", promptId=over_http, nodeId="w")
+    assert (await site.delete(f"/api/interrupt/{over_http}"))["success"] is True
+    await page.until("EXECUTION_STATUS_UPDATE", promptId=over_http, status="interrupted")
+    assert (await site.get(f"/api/prompt/{over_http}"))["status"] == "interrupted"
+    assert await site.get("/api/executions") == {"running": [], "pending": []}
+
+
+async def _what_a_client_missed(site: Serving, page: Listener) -> None:
+    seen = [m for m in page.messages if "seq" in m]
+    async with site.session.ws_connect(f"{site.base}/ws?since={seen[0]['seq']}") as socket:
+        again = [await socket.receive_json(timeout=20) for _ in seen[1:]]
+    assert again == seen[1:]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+async def test_a_signal_ends_all_that_is_under_way(project: Path, how: signal.Signals) -> None:
+    async with serving(project) as site, listening(site) as page:
+        asked = asyncio.create_task(site.post("/api/tools/execute", {"toolId": "workflow:waiting"}))
+        await page.until("NODE_EXECUTING", nodeId="w")
+        children = _children(site.process.pid)
+        began = time.monotonic()
+        code, err = await site.stop(how)
+        with pytest.raises(Exception):  # noqa: B017  # it may be answered with an error or cut off
+            await asked
+
+    assert (code, err) == (0, "")
+    assert time.monotonic() - began < 15
+    assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def test_two_servers_cannot_have_one_port(project: Path) -> None:
+    async with serving(project) as site:
+        port = site.base.rpartition(":")[2]
+        ran = await asyncio.to_thread(tavern, "--project", project, "serve", "--port", port)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.error == f"Error: port {port} cannot be used (Address already in use); give another with --port"
+
+
+async def test_a_grant_from_the_command_line_reaches_a_running_server(project: Path) -> None:
+    from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_plugin
+
+    code = GREETS_IN_ITS_OWN_WAY.replace('"greeting": "Ahoy"', '"words": "Ahoy"')
+    write_plugin(project / "plugins" / "ahoy", {"__init__.py": code}, **INTERCEPTING)
+
+    async with serving(project) as site, listening(site) as page:
+
+        async def greet() -> Any:
+            done = await site.post("/api/tools/execute", {"toolId": "workflow:greeting", "arguments": {"name": "Ada"}})
+            return done["results"][0]["structured"]
+
+        assert await greet() == "Hello, Ada"
+        assert (await asyncio.to_thread(tavern, "--project", project, "plugins", "grant", "ahoy")).code == 0
+        await page.until("PLUGINS_CHANGED", name="ahoy", state="started")
+        assert await greet() == "Ahoy, Ada"
+        assert (await asyncio.to_thread(tavern, "--project", project, "plugins", "revoke", "ahoy")).code == 0
+        await page.until("PLUGINS_CHANGED", name="ahoy", state="needs-review")
+        assert await greet() == "Hello, Ada"
+
+
+async def test_a_project_cannot_bring_a_model_that_reaches_the_network(project: Path, model: OpenAiServer) -> None:
+    models = {"local": {"adapter": "openai", "base_url": model.base_url, "model": "gpt-4o-mini"}}
+    (project / "tavern.yaml").write_text(yaml.safe_dump({"settings": {MODELS: models}}))
+    before = model.hits()
+
+    ran = await asyncio.to_thread(tavern, "--project", project, "agent", "run", "keeper", "--message", "Greet Ada.")
+
+    assert ran.code == 1
+    assert "operator" in ran.error
+    assert model.hits() == before
+
+
+async def test_the_model_may_be_set_up_in_the_environment(project: Path, model: OpenAiServer) -> None:
+    models = {"local": {"adapter": "openai", "base_url": model.base_url, "model": "gpt-4o-mini"}}
+
+    ran = await asyncio.to_thread(
+        tavern,
+        "--project",
+        project,
+        "agent",
+        "run",
+        "keeper",
+        "--message",
+        "Please greet Ada.",
+        TAVERN_SETTINGS=json.dumps({MODELS: models}),
+    )
+
+    assert (ran.code, ran.out) == (0, "Ada was greeted.\n"), ran.err
+
+
+async def test_the_token_may_be_the_operators_own(project: Path) -> None:
+    async with serving(project, {"TAVERN_TOKEN": "open sesame&c"}) as site:
+        assert site.url.endswith("/?token=open%20sesame%26c")
+        address = URL(site.url, encoded=True)
+        async with site.session.get(address, headers={"Accept": "text/html"}) as page:
+            assert (page.status, str(page.url)) == (200, f"{site.base}/")
+            assert "tavern-host" in await page.text()
+
+
+def test_the_tests_run_with_no_settings_of_this_machine() -> None:
+    assert "TAVERN_SETTINGS" not in os.environ and "TAVERN_PROJECT" not in os.environ
