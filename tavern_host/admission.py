@@ -55,7 +55,7 @@ async def admit(
     problems += registrations.route_problems(
         manifest.name, active.declarations.routes, first_party=active.record.first_party
     )
-    problems += registrations.command_problems(active.declarations.commands, RESERVED_COMMANDS)
+    problems += registrations.command_problems(manifest.name, active.declarations.commands, RESERVED_COMMANDS)
     problems += _handler_problems(active)
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
@@ -124,14 +124,17 @@ def _answer_problem(info: HookImplInfo, answer: Any, types: tuple[type, ...]) ->
     names = " or ".join(t.__name__ for t in types)
     if not isinstance(answer, list | tuple):
         return _at(info, f"{info.hook} returned {type(answer).__name__}, expected a list of {names}")
-    wrong = next((item for item in answer if not isinstance(item, types)), None)
-    if wrong is not None:
-        return _at(info, f"{info.hook} returned a list with {type(wrong).__name__}, expected {names}")
-    return None
+    wrong = [type(item).__name__ for item in answer if not isinstance(item, types)]
+    return _at(info, f"{info.hook} returned a list with {wrong[0]}, expected {names}") if wrong else None
 
 
 def _service_problems(services: ServiceRegistry, active: LoadedPlugin) -> list[Problem]:
-    problems = []
+    offered = [info.service for info in (*active.declarations.services, *active.declarations.overrides)]
+    problems = [
+        Problem(message=f"{active.record.name} registers {service} {offered.count(service)} times")
+        for service in dict.fromkeys(offered)
+        if offered.count(service) > 1
+    ]
     for info in active.declarations.services:
         taken = services.provider_of(info.service)
         if taken is not None:

@@ -259,9 +259,7 @@ async def _go_on(coroutine: Coroutine[Any, Any, Any], suspended_on: Any, deadlin
 
 
 @types.coroutine
-def _resume(
-    coroutine: Coroutine[Any, Any, Any], suspended_on: Any, timer: asyncio.Timeout
-) -> Generator[Any, Any, Any]:
+def _resume(coroutine: Coroutine[Any, Any, Any], suspended_on: Any, timer: asyncio.Timeout) -> Generator[Any, Any, Any]:
     """Go on with a coroutine that was stepped once by hand; it stays in the task that stepped it.
 
     One that goes on although its time is over has `GRACE` seconds more, then it is left where it is.

@@ -340,8 +340,9 @@ class Manager:
             return "it is first-party"
         if self._is_trusted(record):
             return "it is loaded with --dev" if record.is_dev else "it is trusted"
-        only_adds = record.permissions and all(p.level == "add" for p in record.permissions)
-        return "it only adds things" if only_adds else None
+        if record.state is PluginState.INVALID:
+            return None
+        return "it only adds things" if all(p.level == "add" for p in record.permissions) else None
 
     async def follow_grants(self) -> None:
         """Take over what was granted or taken back in the grants file by somebody else, such as

@@ -16,6 +16,8 @@ from tavern_host.contracts.plugins import Problem
 
 I = TypeVar("I")  # noqa: E741
 _PART = re.compile(r"\{(\w+)\}")
+_WORD = "[a-z][a-z0-9-]*"
+_HOST_OPTIONS = frozenset({"json", "help"})
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Registrations:
     def route_problems(self, plugin: str, infos: list[RouteInfo | MessageInfo], *, first_party: bool) -> list[Problem]:
         """Return why routes or messages cannot be registered: taken, or outside of the plugin's own space."""
         problems = []
+        seen: set[str] = set()
         taken: Registered[Any] | None
         for info in infos:
             if isinstance(info, MessageInfo):
@@ -83,21 +86,58 @@ class Registrations:
                 own = f"/api/x/{plugin}/"
                 if not first_party and not info.path.startswith(own):
                     problems.append(Problem(message=f"the route {what} must begin with {own}"))
-            if taken is not None:
-                problems.append(Problem(message=f"{what} is registered by {taken.plugin} already"))
+                problems += [Problem(message=f"the route {what}: {wrong}") for wrong in _path_problems(info.path)]
+            owner = taken.plugin if taken is not None else plugin if what in seen else None
+            seen.add(what)
+            if owner is not None:
+                problems.append(Problem(message=f"{what} is registered by {owner} already"))
         return problems
 
-    def command_problems(self, infos: list[CommandInfo], reserved: frozenset[str]) -> list[Problem]:
-        """Return why commands cannot be registered."""
+    def command_problems(self, plugin: str, infos: list[CommandInfo], reserved: frozenset[str]) -> list[Problem]:
+        """Return why commands cannot be registered; one that could not be read would spoil all others."""
         problems = []
+        owners = {name: taken.plugin for name, taken in self.commands.items()}
         for info in infos:
-            taken = self.commands.get(info.name)
-            owner = taken.plugin if taken else "the host" if info.name.split()[0] in reserved else None
-            if not re.fullmatch(r"[a-z][a-z0-9-]*( [a-z][a-z0-9-]*)?", info.name):
+            if not re.fullmatch(rf"{_WORD}( {_WORD})?", info.name):
                 problems.append(Problem(message=f"the command name {info.name!r} must be one or two lower-case words"))
-            elif owner is not None:
+                continue
+            word = info.name.split()[0]
+            owner = "the host" if word in reserved else owners.get(info.name)
+            beside = next((n for n in owners if n.split()[0] == word and (n == word) != (info.name == word)), None)
+            if owner is not None:
                 problems.append(Problem(message=f"the command {info.name!r} belongs to {owner}"))
+            elif beside is not None:
+                message = f"the command {info.name!r} stands beside {beside!r}; {word!r} is one command or several"
+                problems.append(Problem(message=message))
+            problems += [Problem(message=f"the command {info.name!r}: {wrong}") for wrong in _parameter_problems(info)]
+            owners.setdefault(info.name, plugin)
         return problems
+
+
+def _path_problems(path: str) -> list[str]:
+    names = _PART.findall(path)
+    problems = [f"{name!r} cannot be the name of a part" for name in names if not name.isidentifier()]
+    problems += [f"{name!r} names two parts" for name in dict.fromkeys(names) if names.count(name) > 1]
+    if re.search("[{}]", _PART.sub("", path)):
+        problems.append("braces stand around a name, such as {id}")
+    return problems
+
+
+def _parameter_problems(info: CommandInfo) -> list[str]:
+    problems = []
+    keys: set[str] = set()
+    for parameter in info.parameters:
+        if not re.fullmatch(r"(--)?[a-z][a-z0-9_-]*", parameter.name):
+            what = f"the parameter name {parameter.name!r}"
+            problems.append(f"{what} must be a lower-case word, with -- before it for an option")
+            continue
+        key = parameter.name.lstrip("-").replace("-", "_")
+        if key in _HOST_OPTIONS:
+            problems.append(f"the parameter {parameter.name} belongs to the host")
+        elif key in keys:
+            problems.append(f"two parameters are called {key}")
+        keys.add(key)
+    return problems
 
 
 def _pattern(path: str) -> re.Pattern[str]:

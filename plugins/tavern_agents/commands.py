@@ -27,6 +27,9 @@ async def list_agents(arguments: dict[str, JsonValue], context: PluginContext) -
     yield CommandOutput(kind="result", data=data)
 
 
+_TOLD_AT_THE_END = ("reply", "error")
+
+
 async def run_agent(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show the agent's work as it happens, then its reply; fail where there is none."""
     request = _request(arguments)
@@ -74,5 +77,5 @@ async def _lines(events: AsyncIterator[Event | Gap], profile_id: str) -> AsyncIt
         trace = event.payload
         if agent_run_id is None and trace.get("profileId") == profile_id and trace.get("kind") == "started":
             agent_run_id = trace.get("agentRunId")
-        if trace.get("agentRunId") == agent_run_id and trace.get("kind") != "reply":
+        if trace.get("agentRunId") == agent_run_id and trace.get("kind") not in _TOLD_AT_THE_END:
             yield f"[{trace.get('step')}] {trace.get('kind')}: {trace.get('text')}"

@@ -21,6 +21,9 @@ from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.nodes import NodeRunner, SlotDefinition
 from tavern_host.contracts.workflows import GROUP_INPUT, GROUP_OUTPUT, Workflow, WorkflowEdge, WorkflowNode
 
+CARRIER = "__interface_outputs__"
+"""The id of the node that carries the outputs which a client mapped to an interface by itself."""
+
 
 class Role(Enum):
     """What a node is to the engine."""
@@ -62,6 +65,11 @@ class PlanNode:
     inputs: tuple[Input, ...]
     node_type: NodeType | None
     runner: NodeRunner | None
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the engine itself put the node in, to carry outputs that a client mapped."""
+        return self.role is Role.OUTPUT and self.id.startswith(CARRIER)
 
     @property
     def plugin(self) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field, JsonValue, ValidationError
 
+from tavern_engine.plan import CARRIER
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import RunRequest
@@ -123,7 +124,7 @@ def _with_outputs(workflow: Workflow, mappings: dict[str, OutputMapping]) -> Wor
     nodes = list(workflow.nodes)
     carrier = next((node.id for node in nodes if node.id in carriers), None)
     if carrier is None:
-        carrier = _free("interface-outputs", taken)
+        carrier = _free(CARRIER, taken)
         nodes.append(WorkflowNode(id=carrier, type=GROUP_OUTPUT))
     edges = [
         WorkflowEdge(

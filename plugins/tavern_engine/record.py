@@ -42,14 +42,18 @@ class RunRecord:
         """A node begins."""
         self._statuses[index] = RunStatus.RUNNING
         self._started[index] = self._now()
-        self._tell("NODE_EXECUTING", nodeId=self._plan.nodes[index].id)
+        node = self._plan.nodes[index]
+        if not node.is_hidden:
+            self._tell("NODE_EXECUTING", nodeId=node.id)
 
     def completed(self, index: int, outputs: dict[str, Any]) -> None:
         """A node gave its outputs."""
         shown = {str(key): json_form(value) for key, value in outputs.items()}
         self._settle(index, RunStatus.COMPLETE)
         self._outputs[index] = shown
-        self._tell("NODE_COMPLETE", nodeId=self._plan.nodes[index].id, output=shown)
+        node = self._plan.nodes[index]
+        if not node.is_hidden:
+            self._tell("NODE_COMPLETE", nodeId=node.id, output=shown)
 
     def failed(self, index: int, error: ErrorInfo) -> None:
         """A node failed; the first failure is the run's."""
@@ -120,7 +124,7 @@ class RunRecord:
             submitted_at=self._submitted_at,
             finished_at=datetime.now(UTC) if status.is_final else None,
             outputs=outputs or {},
-            nodes={node.id: self._node_state(index) for index, node in enumerate(self._plan.nodes)},
+            nodes={n.id: self._node_state(i) for i, n in enumerate(self._plan.nodes) if not n.is_hidden},
             error=self.error,
         )
 

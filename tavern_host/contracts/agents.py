@@ -90,7 +90,7 @@ class AgentRuntime(ServiceInterface, name="agentRuntime"):
     async def get(self, profile_id: str) -> AgentProfile:
         """Return a profile. Raises `NotFound` with near names."""
 
-    @acts("agentRuntime:run")
+    @acts("agentRuntime:run", "Give agents messages to work on.")
     async def run(self, request: AgentRequest, *, call: CallContext | None = None) -> AgentReply:
         """Give an agent a message and return when it is done; cancelling stops it and its runs."""
 

@@ -35,8 +35,7 @@ def service_permissions() -> dict[str, tuple[Level, str]]:
     """Return each `services.use` permission with its level and one sentence of what it allows."""
     found: dict[str, tuple[Level, str]] = {}
     for interface in INTERFACES:
-        for name, info in interface_methods(interface).items():
+        for info in interface_methods(interface).values():
             if info.permission is not None:
-                sentence = (getattr(interface, name).__doc__ or "").strip().split("\n")[0]
-                found.setdefault(info.permission, (info.level, sentence))
+                found.setdefault(info.permission, (info.level, info.allows))
     return found

@@ -77,14 +77,14 @@ class RunQueue(Model):
 class ExecutionEngine(ServiceInterface, name="executionEngine"):
     """Runs workflows."""
 
-    @acts("executionEngine:execute")
+    @acts("executionEngine:execute", "Run workflows.")
     async def submit(self, request: RunRequest, *, call: CallContext | None = None) -> str:
         """Check a run, accept it and return its id at once.
 
         Raises `InvalidInput` with every problem of the workflow or the inputs, `NotFound`, `Vetoed`.
         """
 
-    @acts("executionEngine:execute")
+    @acts("executionEngine:execute", "Run workflows.")
     async def run(self, request: RunRequest, *, call: CallContext | None = None) -> Run:
         """Submit a run and return it when it is finished, whatever its end; cancelling interrupts it."""
 
@@ -100,7 +100,7 @@ class ExecutionEngine(ServiceInterface, name="executionEngine"):
     async def queue(self) -> RunQueue:
         """Return the runs that are running and waiting."""
 
-    @acts("executionEngine:interrupt")
+    @acts("executionEngine:interrupt", "Interrupt runs of workflows.")
     async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> bool:
         """Interrupt a run, in the middle of a node if need be; False if it had finished. Raises `NotFound`."""
 

@@ -95,7 +95,7 @@ class Llm(ServiceInterface, name="llm"):
     async def models(self) -> list[LlmModelInfo]:
         """Return the models that are set up."""
 
-    @acts("llm:complete")
+    @acts("llm:complete", "Send prompts to the language models that are set up.")
     async def complete(self, request: LlmRequest, *, call: CallContext | None = None) -> LlmResponse:
         """Send a request to a language model and return its whole answer.
 
@@ -103,7 +103,7 @@ class Llm(ServiceInterface, name="llm"):
         model cannot be reached or answers with an error.
         """
 
-    @acts("llm:complete")
+    @acts("llm:complete", "Send prompts to the language models that are set up.")
     def stream(self, request: LlmRequest, *, call: CallContext | None = None) -> AsyncIterator[LlmChunk]:
         """Yield a model's answer piece by piece; errors as in `complete`."""
 

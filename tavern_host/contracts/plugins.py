@@ -142,11 +142,11 @@ class Plugins(ServiceInterface, name="plugins"):
     async def service_stack(self, service: str) -> list[ServiceLayer]:
         """Return the providers of a service, lowest first. Raises `NotFound`."""
 
-    @acts("plugins:grant", level="override")
+    @acts("plugins:grant", "Grant other plugins what they ask for, and take it back.", level="override")
     async def grant(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
         """Grant a plugin exactly what its manifest asks for now, and load it."""
 
-    @acts("plugins:grant", level="override")
+    @acts("plugins:grant", "Grant other plugins what they ask for, and take it back.", level="override")
     async def revoke(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
         """Take a plugin's grant back; all that it registered is gone when this returns."""
 

@@ -23,11 +23,13 @@ S = TypeVar("S", bound="ServiceInterface")
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """What marks a method of an interface: the permission it needs (None for reading) and its history."""
+    """What marks a method of an interface: the permission it needs (None for reading), what that lets a
+    plugin do, and the interface version that introduced the method."""
 
     permission: str | None
     level: Level = "add"
     since: int = 1
+    allows: str = ""
 
 
 def reads(method: F) -> F:
@@ -35,14 +37,15 @@ def reads(method: F) -> F:
     return _mark(method, MethodInfo(permission=None))
 
 
-def acts(permission: str, *, level: Level = "intercept", since: int = 1) -> Callable[[F], F]:
-    """Mark an interface method that acts, with the `services.use` permission that it needs.
+def acts(permission: str, allows: str, *, level: Level = "intercept", since: int = 1) -> Callable[[F], F]:
+    """Mark an interface method that acts, with the `services.use` permission that it needs and one plain
+    sentence of what that permission lets a plugin do.
 
     An acting method takes `call: CallContext | None = None` by keyword: who acts, and until when.
     `since` is the interface version that introduced it: an override of an older version lets it fall
     through to the provider beneath.
     """
-    return lambda method: _mark(method, MethodInfo(permission=permission, level=level, since=since))
+    return lambda method: _mark(method, MethodInfo(permission, level, since, allows))
 
 
 def _mark(method: F, info: MethodInfo) -> F:

@@ -163,11 +163,11 @@ class ToolManager(ServiceInterface, name="toolManager"):
     async def parse_text(self, text: str, *, protocols: list[str] | None = None) -> ParsedText:
         """Return the calls in `text`, by all registered protocols or the given ones. Never raises on bad text."""
 
-    @acts("toolManager:execute")
+    @acts("toolManager:execute", "Call tools.")
     async def call(self, request: ToolCallRequest, *, call: CallContext | None = None) -> ToolResult:
         """Validate and carry out one call."""
 
-    @acts("toolManager:execute")
+    @acts("toolManager:execute", "Call tools.")
     async def call_text(
         self, text: str, *, allowed: list[str] | None = None, call: CallContext | None = None
     ) -> TextResult:

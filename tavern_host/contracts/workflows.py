@@ -122,7 +122,7 @@ class WorkflowManager(ServiceInterface, name="workflowManager"):
     async def check(self, document: dict[str, JsonValue]) -> list[WorkflowProblem]:
         """Return every problem of a document: shape, node types, slots, edges, cycles. Never raises."""
 
-    @acts("workflowManager:save")
+    @acts("workflowManager:save", "Write workflows into the project.")
     async def save(
         self,
         workflow_id: str,

@@ -1,0 +1,372 @@
+"""Calling hooks: policies, order, whose task it is, deadlines, and what one implementation may do to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, problems_of
+
+from tavern_host import Host, dispatch
+from tavern_host.contracts.calls import CallContext, system_call
+from tavern_host.contracts.errors import Forbidden, TavernError, Vetoed
+from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.nodes import NodeDefinition
+from tavern_host.dispatch import Dispatcher
+
+BEFORE = "tavern_before_execute"
+NODE = "tavern_before_register_node"
+HEAD = """
+import asyncio, contextvars, sys, threading
+from tavern_host import Veto, hookimpl
+SEEN = []
+"""
+
+
+def dispatcher(host: Host) -> Dispatcher:
+    """Return the kernel's own part that calls hooks; plugins reach it through `context.hooks` only."""
+    return host._manager.dispatcher
+
+
+def implementing(parent: Path, name: str, body: str, *, hook: str = BEFORE, mark: str = "", kind: str = "def") -> Path:
+    """Write a plugin with one hook; in its body `value` is what it was given first."""
+    first = "request" if hook == BEFORE else "node"
+    lines = "\n    ".join(body.splitlines())
+    code = f"{HEAD}\n@hookimpl{mark}\n{kind} {hook}({first}):\n    value = {first}\n    {lines}\n"
+    return make_plugin(parent, name, code, hooked=[hook])
+
+
+def saying(parent: Path, name: str, **options: str) -> Path:
+    """Write a plugin that adds its name to the list `said` in the inputs of a run."""
+    body = f"return value.model_copy(update={{'inputs': {{'said': [*value.inputs.get('said', []), {name!r}]}}}})"
+    return implementing(parent, name, body, **options)
+
+
+async def run_through(host: Host, request: RunRequest | None = None, call: CallContext | None = None) -> RunRequest:
+    """Pass a request through all implementations of `tavern_before_execute`."""
+    return await dispatcher(host).filter(BEFORE, request or RunRequest(), {"call": call or system_call()})
+
+
+async def said(host: Host) -> Any:
+    return (await run_through(host)).inputs.get("said")
+
+
+# --- order -------------------------------------------------------------------------------------------
+
+
+async def test_the_last_loaded_comes_first_so_that_third_parties_come_before_the_core(tmp_path: Path) -> None:
+    folders = [saying(tmp_path, name) for name in ("a", "b", "c")]
+    async with host_with(tmp_path / "p", *folders) as host:
+        assert await said(host) == ["c", "b", "a"]
+        order = [i.info.plugin for i in dispatcher(host).implementations("tavern_register_services")]
+        assert order == [p.name for p in reversed(host.plugins()) if p.name in order]
+
+
+async def test_tryfirst_and_trylast_move_an_implementation(tmp_path: Path) -> None:
+    folders = [
+        saying(tmp_path, "a", mark="(tryfirst=True)"),
+        saying(tmp_path, "b"),
+        saying(tmp_path, "c", mark="(trylast=True)"),
+        saying(tmp_path, "d", mark="(tryfirst=True)"),
+    ]
+    async with host_with(tmp_path / "p", *folders) as host:
+        assert await said(host) == ["d", "a", "b", "c"]
+
+
+async def test_order_is_the_same_after_a_plugin_went_and_came(tmp_path: Path) -> None:
+    folders = [saying(tmp_path, name) for name in ("a", "b", "c")]
+    async with host_with(tmp_path / "p", *folders, trust=["b", "c"]) as host:
+        assert await said(host) == ["c", "b"]
+        await host.grant("a")
+        assert await said(host) == ["c", "b", "a"]
+        await host.revoke("a")
+        assert await said(host) == ["c", "b"]
+
+
+async def test_a_hook_that_nobody_implements_costs_one_look(tmp_path: Path) -> None:
+    async with host_with(tmp_path / "p", saying(tmp_path, "a"), trust=[]) as host:
+        request = RunRequest()
+        assert not dispatcher(host).implemented(BEFORE)
+        assert await run_through(host, request) is request
+        before = dispatcher(host).revision
+        await host.grant("a")
+        assert dispatcher(host).implemented(BEFORE)
+        assert dispatcher(host).revision > before
+
+
+# --- filters and vetoes ------------------------------------------------------------------------------
+
+
+async def test_sync_and_async_implementations_stand_in_one_line(tmp_path: Path) -> None:
+    folders = [saying(tmp_path, "a"), saying(tmp_path, "b", kind="async def"), saying(tmp_path, "c")]
+    async with host_with(tmp_path / "p", *folders) as host:
+        assert await said(host) == ["c", "b", "a"]
+
+
+async def test_none_leaves_the_value_as_it_is(tmp_path: Path) -> None:
+    async with host_with(tmp_path / "p", implementing(tmp_path, "a", "return None")) as host:
+        request = RunRequest(workflow_id="x", inputs={"a": [1]})
+        assert await run_through(host, request) == request
+
+
+async def test_a_veto_ends_it_with_plugin_and_reason(tmp_path: Path) -> None:
+    folders = [saying(tmp_path, "a"), implementing(tmp_path, "b", "return Veto(reason='not on Sundays')")]
+    async with host_with(tmp_path / "p", *folders) as host:
+        with pytest.raises(Vetoed, match="^b refused: not on Sundays$") as caught:
+            await run_through(host)
+        assert caught.value.info.plugin == "b"
+        assert caught.value.info.details["reason"] == "not on Sundays"
+        assert problems_of(host, "b") == []
+
+
+FAILURES = [
+    ("raise RuntimeError('no')", "RuntimeError: no"),
+    ("raise KeyError('x')", "KeyError: 'x'"),
+    ("sys.exit(1)", "tried to end the program"),
+    ("return 'text'", "returned str, expected RunRequest, Veto or None"),
+    ("return {}", "returned dict, expected RunRequest, Veto or None"),
+    ("return True", "returned bool, expected RunRequest, Veto or None"),
+    ("return object()", "returned object, expected RunRequest, Veto or None"),
+    ("return asyncio.sleep", "returned builtin_function_or_method|returned function"),
+    ("return value.model_copy(update={'inputs': 5})", "returned a RunRequest that is none: inputs"),
+    ("return value.model_copy(update={'nonsense': 5})", "returned a RunRequest that is none: nonsense"),
+]
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize(("statement", "complaint"), FAILURES)
+async def test_an_error_in_a_veto_hook_denies(tmp_path: Path, kind: str, statement: str, complaint: str) -> None:
+    async with host_with(
+        tmp_path / "p", implementing(tmp_path, "a", statement, kind=kind), saying(tmp_path, "b")
+    ) as host:
+        with pytest.raises(Vetoed, match=rf"^a failed in {BEFORE}, so this is refused: .*({complaint})") as caught:
+            await run_through(host)
+        assert caught.value.info.plugin == "a"
+        assert len(problems_of(host, "a")) == 1
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize(("statement", "complaint"), FAILURES[:4])
+async def test_an_error_in_a_filter_is_skipped_and_recorded(
+    tmp_path: Path, kind: str, statement: str, complaint: str
+) -> None:
+    changed = "return value.model_copy(update={'category': 'changed'})"
+    folders = [
+        implementing(tmp_path, "a", changed, hook=NODE),
+        implementing(tmp_path, "b", statement, hook=NODE, kind=kind),
+    ]
+    async with host_with(tmp_path / "p", *folders) as host:
+        node = NodeDefinition(type="X", namespace="acme", category="", display_name="X", description="")
+        assert (await dispatcher(host).filter(NODE, node, {})).category == "changed"
+        assert len(problems_of(host, "b")) == 1
+
+
+async def test_what_an_implementation_does_to_what_it_was_given_reaches_nobody(tmp_path: Path) -> None:
+    folders = [
+        implementing(tmp_path, "a", "SEEN.append(dict(value.inputs))"),
+        implementing(tmp_path, "b", "value.inputs['list'].append('b')\nvalue.inputs['new'] = 1"),
+    ]
+    async with host_with(tmp_path / "p", *folders) as host:
+        request = RunRequest(inputs={"list": [1]})
+        assert (await run_through(host, request)).inputs == {"list": [1]}
+        assert request.inputs == {"list": [1]}
+        assert module_of("a").SEEN == [{"list": [1]}]
+
+
+async def test_what_an_implementation_keeps_of_its_answer_is_not_what_others_get(tmp_path: Path) -> None:
+    body = "SEEN.append(value.model_copy(update={'inputs': {'list': [1]}}))\nreturn SEEN[-1]"
+    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body)) as host:
+        result = await run_through(host)
+        module_of("a").SEEN[-1].inputs["list"].append("later")
+        assert result.inputs == {"list": [1]}
+
+
+async def test_other_arguments_are_copies_too(tmp_path: Path) -> None:
+    code = HEAD + f"""
+@hookimpl
+def {BEFORE}(request, call, context):
+    SEEN.append((call, context.plugin))
+"""
+    async with host_with(tmp_path / "p", make_plugin(tmp_path, "a", code, hooked=[BEFORE])) as host:
+        call = system_call()
+        await run_through(host, call=call)
+        ((seen, plugin),) = module_of("a").SEEN
+        assert seen == call
+        assert plugin == "a"
+
+
+# --- whose task it is, and for how long --------------------------------------------------------------
+
+
+async def test_an_async_implementation_runs_in_the_callers_task(tmp_path: Path) -> None:
+    body = (
+        "SEEN.append(asyncio.current_task())\nawait asyncio.sleep(0)\nSEEN.append(asyncio.current_task())\n"
+        "async with asyncio.TaskGroup() as group:\n    group.create_task(asyncio.sleep(0))\n"
+        "SEEN.append(asyncio.current_task())"
+    )
+    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
+        await run_through(host)
+        assert set(module_of("a").SEEN) == {asyncio.current_task()}
+
+
+async def test_a_plugins_own_time_limit_works_as_anywhere(tmp_path: Path) -> None:
+    body = (
+        "try:\n    async with asyncio.timeout(0.01):\n        await asyncio.sleep(60)\n"
+        "except TimeoutError:\n    SEEN.append('mine')\n"
+        "async with asyncio.timeout(60):\n    await asyncio.sleep(0)"
+    )
+    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
+        await run_through(host)
+        assert module_of("a").SEEN == ["mine"]
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+
+async def test_a_plugins_own_timeout_error_is_not_taken_for_the_hosts(tmp_path: Path) -> None:
+    body = "await asyncio.sleep(0)\nraise TimeoutError('its own')"
+    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
+        with pytest.raises(Vetoed, match="TimeoutError: its own"):
+            await run_through(host)
+
+
+async def test_cancelling_the_caller_reaches_the_implementation(tmp_path: Path) -> None:
+    body = "try:\n    await asyncio.sleep(60)\nexcept asyncio.CancelledError:\n    SEEN.append('cancelled')\n    raise"
+    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
+        task = asyncio.create_task(run_through(host))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert module_of("a").SEEN == ["cancelled"]
+        assert problems_of(host, "a") == []
+
+
+async def test_a_time_limit_of_the_caller_reaches_the_implementation(tmp_path: Path) -> None:
+    async with host_with(tmp_path / "p", implementing(tmp_path, "a", "await asyncio.sleep(60)", kind="async def")) as host:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await run_through(host)
+        assert problems_of(host, "a") == []
+
+
+async def test_something_cancelled_that_an_implementation_waits_for_is_its_own_failure(tmp_path: Path) -> None:
+    body = "other = asyncio.create_task(asyncio.sleep(60))\nother.cancel()\nawait other"
+    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
+        with pytest.raises(Vetoed, match="waited for something that was cancelled"):
+            await run_through(host)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "await asyncio.sleep(60)",
+        "await asyncio.get_running_loop().create_future()",
+        "while True:\n    await asyncio.sleep(0)",
+        "try:\n    await asyncio.sleep(60)\nfinally:\n    await asyncio.sleep(0.01)",
+        "while True:\n    try:\n        await asyncio.sleep(60)\n    except asyncio.CancelledError:\n        pass",
+        "while True:\n    try:\n        await asyncio.sleep(0.001)\n    except asyncio.CancelledError:\n        pass",
+    ],
+)
+async def test_one_that_does_not_end_is_given_up_at_its_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    monkeypatch.setattr(dispatch, "DEADLINE", 0.05)
+    monkeypatch.setattr(dispatch, "GRACE", 0.1)
+    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
+        began = time.monotonic()
+        with pytest.raises(Vetoed, match=rf"{BEFORE} of a did not end within 0\.05 s"):
+            await run_through(host)
+        assert time.monotonic() - began < 2
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+        await asyncio.sleep(0.15)  # nothing is left that would cancel this task later
+
+
+async def test_one_that_answers_within_the_grace_is_still_too_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "DEADLINE", 0.05)
+    body = "try:\n    await asyncio.sleep(60)\nexcept asyncio.CancelledError:\n    await asyncio.sleep(0.01)\n    return None"
+    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
+        with pytest.raises(TavernError):
+            await run_through(host)
+        await asyncio.sleep(0)
+
+
+# --- collecting, through a plugin's own context ------------------------------------------------------
+
+COLLECTS = HEAD + """
+from tavern_host import NodeDefinition
+
+@hookimpl
+{kind} tavern_register_nodes(context):
+    {body}
+"""
+
+
+def registering(parent: Path, name: str, body: str, kind: str = "def") -> Path:
+    return make_plugin(parent, name, COLLECTS.format(kind=kind, body=body), hooked=["tavern_register_nodes"])
+
+
+async def test_collect_gives_each_answer_with_its_plugin_and_goes_on_after_an_error(tmp_path: Path) -> None:
+    folders = [
+        registering(tmp_path, "a", "return ['from a']"),
+        registering(tmp_path, "b", "raise RuntimeError('no')"),
+        registering(tmp_path, "c", "return None"),
+        registering(tmp_path, "d", "await asyncio.sleep(0); return [context.plugin]", "async def"),
+        registering(tmp_path, "e", "sys.exit(1)"),
+    ]
+    async with host_with(tmp_path / "p", *folders) as host:
+        answers = await dispatcher(host).collect("tavern_register_nodes", {})
+        assert [(a.plugin, a.value) for a in answers] == [("d", ["d"]), ("a", ["from a"])]
+        assert "RuntimeError: no" in problems_of(host, "b")[0]
+        assert "tried to end the program" in problems_of(host, "e")[0]
+
+
+async def test_first_gives_the_first_answer_and_passes_over_errors(tmp_path: Path) -> None:
+    folders = [
+        registering(tmp_path, "a", "return ['never asked']"),
+        registering(tmp_path, "b", "return ['b']"),
+        registering(tmp_path, "c", "await asyncio.sleep(0); return None", "async def"),
+        registering(tmp_path, "d", "raise RuntimeError('no')"),
+        registering(tmp_path, "e", "sys.exit(1)"),
+    ]
+    async with host_with(tmp_path / "p", *folders) as host:
+        answer = await dispatcher(host).first("tavern_register_nodes", {})
+        assert answer is not None
+        assert (answer.plugin, answer.value) == ("b", ["b"])
+        assert len(problems_of(host, "d")) == len(problems_of(host, "e")) == 1
+        assert await dispatcher(host).first(BEFORE, {}) is None
+
+
+async def test_a_declaration_runs_on_a_thread_and_a_filter_does_not(tmp_path: Path) -> None:
+    import threading
+
+    folders = [
+        registering(tmp_path, "a", "SEEN.append(threading.get_ident())"),
+        implementing(tmp_path, "b", "SEEN.append(threading.get_ident())"),
+    ]
+    async with host_with(tmp_path / "p", *folders) as host:
+        await dispatcher(host).collect("tavern_register_nodes", {})
+        await run_through(host)
+        assert module_of("a").SEEN[0] != threading.get_ident()
+        assert module_of("b").SEEN == [threading.get_ident()]
+
+
+@pytest.mark.parametrize("hook", [BEFORE, "tavern_register_nodes", "tavern_startup", "tavern_nonsense"])
+async def test_a_plugin_cannot_call_a_hook_of_a_service_that_it_does_not_provide(tmp_path: Path, hook: str) -> None:
+    async with host_with(tmp_path / "p", contextual(tmp_path)):
+        hooks = context_of().hooks
+        for calling in (hooks.collect(hook), hooks.first(hook), hooks.filter(hook, RunRequest())):
+            with pytest.raises(Forbidden, match=f"acme may not call {hook}: only .* may"):
+                await calling
+
+
+async def test_every_plugin_may_ask_whether_a_hook_is_implemented(tmp_path: Path) -> None:
+    async with host_with(tmp_path / "p", contextual(tmp_path), saying(tmp_path, "a")) as host:
+        hooks = context_of().hooks
+        assert hooks.implemented(BEFORE)
+        before = hooks.revision
+        await host.grant("a")
+        assert hooks.revision > before
