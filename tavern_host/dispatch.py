@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any, TypeVar
 
 import pluggy
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from tavern_host import hookspecs
 from tavern_host.context import PluginContext
@@ -190,9 +190,8 @@ class Dispatcher:
             try:
                 given = {spec.arguments[0]: _copy(value), **{k: _copy(v) for k, v in arguments.items()}}
                 answer = await self.call_one(implementation, given)
-                if not (answer is None or isinstance(answer, Veto | type(value))):
-                    expected = f"{type(value).__name__}, Veto or None"
-                    raise PluginFailure(f"{hook} of {plugin} returned {type(answer).__name__}, expected {expected}")
+                if answer is not None and not isinstance(answer, Veto):
+                    answer = _checked(answer, type(value), f"{hook} of {plugin}")
             except Exception as error:
                 self._report(plugin, hook, error)
                 if spec.policy == "veto":
@@ -296,6 +295,25 @@ def _spec(hook: str) -> HookInfo:
         return hooks()[hook]
     except KeyError:
         raise NotFound(f"there is no hook {hook!r}") from None
+
+
+def _checked(answer: Any, wanted: type[T], what: str) -> T:
+    """Return a copy of an answer that the plugin cannot change any more.
+
+    Raises `PluginFailure` for one of another type, or one that `model_copy(update=…)`, which checks nothing,
+    made into something that the type does not allow.
+    """
+    if not isinstance(answer, wanted):
+        expected = f"{wanted.__name__}, Veto or None"
+        raise PluginFailure(f"{what} returned {type(answer).__name__}, expected {expected}")
+    if isinstance(answer, BaseModel):
+        try:
+            type(answer).model_validate({**vars(answer), **(answer.model_extra or {})})
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise PluginFailure(f"{what} returned a {wanted.__name__} that is none: {wrong}") from None
+    copied: T = _copy(answer)
+    return copied
 
 
 def _copy(value: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -166,7 +166,7 @@ class ServiceRegistry:
             )
         handle = self._handles.get((owner, key.name))
         if handle is None:
-            handle = ViewHandle(key.interface, self._completer(principal))
+            handle = ViewHandle(key.interface, self._completer(principal, key.name))
             self._handles[owner, key.name] = handle
             self._bind(handle, owner, key.name)
         return handle.view
@@ -175,7 +175,7 @@ class ServiceRegistry:
         """Return an override's view of what it replaces; always the layers beneath it."""
         interface = interfaces()[provider.service]
         principal = Principal(kind="plugin", id=provider.plugin)
-        provider.original = ViewHandle(interface, self._completer(principal))
+        provider.original = ViewHandle(interface, self._completer(principal, provider.service))
         self._bind_original(provider)
         return provider.original.view
 
@@ -191,7 +191,7 @@ class ServiceRegistry:
             if provider.original is not None:
                 provider.original.refuse(refusal(provider.service))
 
-    def _completer(self, principal: Principal) -> Callable[[str, MethodInfo], Complete]:
+    def _completer(self, principal: Principal, service: str) -> Callable[[str, MethodInfo], Complete]:
         """Return, per method, what fills in the caller and refuses a caller that lacks the permission.
 
         The rights of a call are those of the view's owner (bound into the view) and of the principal on
@@ -204,7 +204,7 @@ class ServiceRegistry:
                     return CallContext(principal=principal)
                 asking = call.principal
                 if asking.kind == "plugin" and asking != principal and not self.may_use(asking.id, info):
-                    raise _denied(asking.id, "", name, _needs(info))
+                    raise _denied(asking.id, service, name, _needs(info))
                 return call
 
             return complete
@@ -266,14 +266,14 @@ class ServiceRegistry:
         methods = interface_methods(interface)
         if method not in methods:
             raise _not_found(f"method of {service}", method, methods)
+        if not inspect.iscoroutinefunction(getattr(interface, method)):
+            raise InvalidInput(f"{service}.{method} is a stream and cannot be called by name")
         view = self.view(plugin, ServiceKey(interface))
         given = _typed_arguments(interface, method, arguments)
         if methods[method].permission is not None:
             given["call"] = call
-        result = getattr(view, method)(**given)
-        if inspect.isawaitable(result):
-            return _result_adapter(interface, method).dump_python(await result, mode="json", by_alias=True)
-        raise InvalidInput(f"{service}.{method} is a stream and cannot be called by name")
+        result = await getattr(view, method)(**given)
+        return _result_adapter(interface, method).dump_python(result, mode="json", by_alias=True)
 
 
 def _guarded(provider: Provider, method: str) -> Callable[..., Any]:
@@ -294,13 +294,18 @@ def _guarded(provider: Provider, method: str) -> Callable[..., Any]:
             raise failure(error) from None
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        items: AsyncIterator[Any] | None = None
         try:
-            async for item in function(*args, **kwargs):
+            items = function(*args, **kwargs)
+            async for item in items:
                 yield item
         except TavernError:
             raise
         except Exception as error:
             raise failure(error) from None
+        finally:
+            if isinstance(items, AsyncGenerator):  # the reader may leave before the end
+                await items.aclose()
 
     return call if inspect.iscoroutinefunction(function) else stream
 
@@ -368,10 +373,8 @@ def _needs(info: MethodInfo) -> str:
 
 
 def _denied(plugin: str, service: str, method: str, missing: str) -> PermissionDenied:
-    what = f"{service}.{method}" if service else method
-    return PermissionDenied(
-        f"{plugin} may not call {what}: {missing}", plugin=plugin, service=service, method=method, permission=missing
-    )
+    message = f"{plugin} may not call {service}.{method}: {missing}"
+    return PermissionDenied(message, plugin=plugin, service=service, method=method, permission=missing)
 
 
 def _not_found(what: str, name: str, known: Iterable[str]) -> TavernError:

@@ -1,7 +1,9 @@
-"""Every test gets operator folders of its own, so that none sees this machine's grants or settings."""
+"""Every test gets operator folders and a log of its own, so that none sees this machine or another test."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,3 +18,15 @@ def operator_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("TAVERN_PROJECT", raising=False)
     monkeypatch.delenv("TAVERN_SETTINGS", raising=False)
     return root
+
+
+@pytest.fixture(autouse=True)
+def plain_log() -> Iterator[None]:
+    """Undo what `tavern`, run in this process by a test, does to the log."""
+    logger = logging.getLogger("tavern")
+    before = logger.propagate, logger.handlers, logger.level
+    logger.propagate, logger.handlers = True, []
+    logger.setLevel(logging.NOTSET)
+    yield
+    logger.propagate, logger.handlers = before[:2]
+    logger.setLevel(before[2])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,6 @@ import pytest
 from engine_bench import PLUGINS, Bench, OpenHost
 
 from tavern_host import Host
-
-
-@pytest.fixture(autouse=True)
-def plain_log() -> Iterator[None]:
-    """Undo what `tavern`, run in this process by a test, does to the log."""
-    logger = logging.getLogger("tavern")
-    before = logger.propagate, logger.handlers, logger.level
-    logger.propagate, logger.handlers = True, []
-    logger.setLevel(logging.NOTSET)
-    yield
-    logger.propagate, logger.handlers = before[:2]
-    logger.setLevel(before[2])
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ async def test_files_that_cannot_be_read_are_left_out_and_reported(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.write("good.json")
-    bench.write("comma.json", '{"nodes": [],}')
+    bench.write("comma.json", '{"nodes": [] 1}')
     bench.write("list.json", "[]")
     bench.write("latin.json", b'{"name": "\xe9"}')
     bench.write("huge.json", b" " * (16 * 1024 * 1024 + 1))
