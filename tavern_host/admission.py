@@ -140,18 +140,19 @@ def _service_problems(services: ServiceRegistry, active: LoadedPlugin) -> list[P
         if taken is not None:
             hint = "override it with tavern_override_services"
             problems.append(Problem(message=f"{info.service} is provided by {taken.plugin} already", hint=hint))
-        problems += _provider_problems(active, info)
+        problems += _provider_problems(active, info, is_override=False)
     for info in active.declarations.overrides:
         if info.service not in active.manifest.permissions.services.override:
             hint = "add it to permissions.services.override in plugin.yaml"
             problems.append(Problem(message=f"the override of {info.service} is not declared", hint=hint))
         elif services.provider_of(info.service) is None:
             problems.append(Problem(message=f"nobody provides {info.service}, so it cannot be overridden"))
-        problems += _provider_problems(active, info)
+        problems += _provider_problems(active, info, is_override=True)
     return problems
 
 
-def _provider_problems(active: LoadedPlugin, info: ServiceInfo) -> list[Problem]:
+def _provider_problems(active: LoadedPlugin, info: ServiceInfo, *, is_override: bool) -> list[Problem]:
+    """Return what is wrong with a provider; only an override may be of an older version of the interface."""
     if info.service not in interfaces():
         hint = suggest(info.service, interfaces())
         return [Problem(message=f"there is no service {info.service!r}", hint=hint)]
@@ -161,7 +162,8 @@ def _provider_problems(active: LoadedPlugin, info: ServiceInfo) -> list[Problem]
         return [Problem(message=error.message)]
     if not isinstance(provider, type):
         return [Problem(message=f"{info.handler} must be a class")]
-    return interface_problems(info.service, provider, info.version)
+    version = info.version if is_override else interfaces()[info.service].service_version
+    return interface_problems(info.service, provider, version)
 
 
 def _handler_problems(active: LoadedPlugin) -> list[Problem]:

@@ -9,21 +9,26 @@ from __future__ import annotations
 import hashlib
 import importlib.machinery
 import importlib.util
+import logging
 import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import importlib_metadata
 
+from tavern_host.contracts.errors import describe
 from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
 from tavern_host.manifest import MANIFEST, Manifest, read_manifest
 from tavern_host.yamlfile import InvalidFile
 
 GROUP = "tavern_host.plugins"
 DISTRIBUTION = "tavern-host"
+
+_log = logging.getLogger("tavern.plugins")
 
 _CODE = tuple(importlib.machinery.all_suffixes())
 
@@ -77,8 +82,19 @@ def discover(
 
 
 def _entry_points() -> list[importlib_metadata.EntryPoint]:
-    found = importlib_metadata.entry_points(group=GROUP)
+    try:
+        found = list(importlib_metadata.entry_points(group=GROUP))
+    except Exception:  # the files of one installed distribution, any one, are damaged: go without that one
+        found = [e for d in importlib_metadata.distributions() for e in _entry_points_of(d)]
     return sorted(found, key=lambda e: (e.name, e.value))
+
+
+def _entry_points_of(distribution: Any) -> list[importlib_metadata.EntryPoint]:
+    try:
+        return [entry for entry in distribution.entry_points if entry.group == GROUP]
+    except Exception as error:
+        _log.warning("an installed distribution cannot be read and is left out: %s", describe(error))
+        return []
 
 
 def _from_entry_point(entry: importlib_metadata.EntryPoint) -> Record:
@@ -104,7 +120,7 @@ def _from_entry_point(entry: importlib_metadata.EntryPoint) -> Record:
 def _distribution_of(entry: importlib_metadata.EntryPoint) -> str:
     try:
         return entry.dist.name if entry.dist is not None else "unknown"
-    except (importlib_metadata.MetadataNotFound, KeyError):  # an installation that was broken off
+    except Exception:  # an installation that was broken off, or is damaged
         return "unknown"
 
 

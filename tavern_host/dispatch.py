@@ -7,6 +7,7 @@ itself in pluggy's order (last registered first). Policies: collect, first, filt
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import types
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
@@ -22,7 +23,7 @@ from tavern_host.contracts.hooks import HookInfo, Veto
 from tavern_host.contracts.plugins import HookImplInfo
 from tavern_host.hookspecs import hooks
 from tavern_host.runtime import PluginRuntime
-from tavern_host.threads import is_being_cancelled, run_in_thread
+from tavern_host.threads import ended, is_being_cancelled, run_in_thread
 
 T = TypeVar("T")
 
@@ -101,7 +102,7 @@ class Answer:
 
     async def call(self, handler: str, *arguments: Any) -> Any:
         """Call the plugin's function `handler`, with its context last."""
-        result = self._runtime.function(handler)(*arguments, self._context)
+        result = self._runtime.call(handler, *arguments, self._context)
         return await result if isinstance(result, Coroutine) else result
 
     def node_runner(self, definition: Any) -> Any:
@@ -238,7 +239,7 @@ def _answer(implementation: Implementation, value: Any) -> Answer:
 def _ended(info: HookImplInfo, error: BaseException) -> PluginFailure:
     """Return what is told of a plugin that raised what ends more than itself; re-raises a true cancellation."""
     if not isinstance(error, asyncio.CancelledError):
-        return PluginFailure(f"{info.hook} of {info.plugin} tried to end the program ({describe(error)})")
+        return ended(f"{info.hook} of {info.plugin}", error)
     if is_being_cancelled():
         raise error
     return PluginFailure(f"{info.hook} of {info.plugin} waited for something that was cancelled")
@@ -272,7 +273,8 @@ def _resume(coroutine: Coroutine[Any, Any, Any], suspended_on: Any, timer: async
             except BaseException as error:  # cancellation and errors go to the coroutine, as with `await`
                 if given_up is not None and _has_fired(given_up):
                     asyncio.current_task().uncancel()  # type: ignore[union-attr]  # that of `given_up`
-                    coroutine.close()
+                    with contextlib.suppress(RuntimeError):  # it would not even be closed
+                        coroutine.close()
                     raise
                 raised = error
             try:

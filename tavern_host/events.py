@@ -6,12 +6,17 @@ Publishing never blocks and may happen on any thread; subscribers live on the ho
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import JsonValue
+
+from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.events import Event, Gap
 
 KEPT = 4096
@@ -25,6 +30,8 @@ class EventBus:
         self._lock = threading.Lock()
         self._seq = 0
         self._kept: deque[Event] = deque(maxlen=KEPT)
+        self._undelivered: deque[Event] = deque()
+        self._is_closed = False
         self._subscriptions: set[BusSubscription] = set()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -35,26 +42,40 @@ class EventBus:
         return self._seq
 
     def publish(self, type: str, payload: Mapping[str, Any], *, plugin: str | None = None) -> Event:
-        """Number an event, keep it, and hand it to the subscribers."""
+        """Number an event, keep it, and hand it to the subscribers.
+
+        The payload is copied. Raises `InvalidInput` where it is not JSON.
+        """
+        try:
+            copied = {key: _json(value) for key, value in payload.items()}
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"the payload of {type} is not JSON: {error}", plugin=plugin) from None
         with self._lock:
             self._seq += 1
             event = Event.model_construct(
-                seq=self._seq, type=type, payload=dict(payload), plugin=plugin, time=datetime.now(UTC)
+                seq=self._seq, type=type, payload=copied, plugin=plugin, time=datetime.now(UTC)
             )
             self._kept.append(event)
+            self._undelivered.append(event)
         if threading.get_ident() == self._thread:
-            self._deliver(event)
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._deliver, event)
+            self._deliver()
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                self._loop.call_soon_threadsafe(self._deliver)
         return event
 
-    def _deliver(self, event: Event) -> None:
-        for subscription in tuple(self._subscriptions):
-            subscription._offer(event)
+    def _deliver(self) -> None:
+        """Hand over what was published, on this thread or another, in the order of its numbers."""
+        while self._undelivered:
+            event = self._undelivered.popleft()
+            for subscription in tuple(self._subscriptions):
+                subscription._offer(event)
 
     def subscribe(self, *types: str, since: int | None = None, limit: int = 1024) -> BusSubscription:
         """Subscribe to types (all, where none is named); with `since`, begin after that event."""
         subscription = BusSubscription(self, frozenset(types), limit)
+        if threading.get_ident() == self._thread:
+            self._deliver()  # what is on its way from other threads is older than this subscription
         if since is not None:
             with self._lock:
                 kept = [e for e in self._kept if e.seq > since]
@@ -63,11 +84,15 @@ class EventBus:
                 subscription._gap = Gap(first=since + 1, last=oldest - 1)
             for event in kept:
                 subscription._offer(event)
-        self._subscriptions.add(subscription)
+        if self._is_closed:
+            subscription._end()
+        else:
+            self._subscriptions.add(subscription)
         return subscription
 
     async def close(self) -> None:
-        """End every subscription."""
+        """End every subscription, and at once those that come later."""
+        self._is_closed = True
         for subscription in tuple(self._subscriptions):
             await subscription.close()
 
@@ -115,8 +140,29 @@ class BusSubscription:
 
     async def close(self) -> None:
         """End the subscription: what waits is still read, then the iteration ends."""
-        self._closed = True
+        self._end()
         self._bus._subscriptions.discard(self)
-        self._ready.set()
         for callback in self._callbacks:
             callback()
+
+    def _end(self) -> None:
+        self._closed = True
+        self._ready.set()
+
+
+def _json(value: Any) -> JsonValue:
+    """Return a copy of a JSON value. Raises `TypeError` or `ValueError` for any other."""
+    if value is None or isinstance(value, bool | str | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is not finite")
+        return value
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"the key {key!r} is not a text")
+        return {key: _json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(item) for item in value]
+    raise TypeError(f"it has a {type(value).__name__}")

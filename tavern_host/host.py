@@ -167,7 +167,11 @@ class Host:
         return active.record.root / folder if folder is not None else None
 
     async def load(self) -> None:
-        """Import, admit and register plugins, without starting them (enough to know all commands). Writes nothing."""
+        """Import, admit and register plugins, without starting them (enough to know all commands). Writes nothing.
+
+        Raises `RuntimeError` for a host that was loaded before.
+        """
+        self._check_unused()
         self._bus = EventBus()
         self.link()
         self._provide_plugins()
@@ -196,6 +200,7 @@ class Host:
             await self._bus.close()
 
     async def __aenter__(self) -> Self:
+        self._check_unused()
         try:
             await self.load()
             await self.start()
@@ -208,6 +213,10 @@ class Host:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+    def _check_unused(self) -> None:
+        if self._bus is not None:
+            raise RuntimeError("a host runs once; make another one")
 
     def _provide_plugins(self) -> None:
         provider = Provider("tavern-host", "tavern_host.host:HostPlugins", PLUGINS.name, PLUGINS.version)

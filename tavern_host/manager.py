@@ -28,6 +28,7 @@ from tavern_host.events import EventBus
 from tavern_host.facilities import Lease, log_failure, make_context
 from tavern_host.ledger import Ledger
 from tavern_host.loaded import LoadedPlugin
+from tavern_host.manifest import Entry
 from tavern_host.ordering import dependency_problems, load_order
 from tavern_host.permissions import Grant, GrantStore, asked, decide
 from tavern_host.projects import OperatorFile
@@ -116,7 +117,7 @@ class Manager:
         record.permissions = decide(wanted, grant, record.source, trusted=trusted)
         if problems:
             record.refuse(PluginState.INVALID, *problems)
-        elif Version(__version__) not in SpecifierSet(manifest.api_version):
+        elif not SpecifierSet(manifest.api_version).contains(Version(__version__), prereleases=True):
             hint = f"install a version of {manifest.name} for tavern-host {__version__}"
             message = f"it is made for tavern-host {manifest.api_version}; this is {__version__}"
             record.refuse(PluginState.INCOMPATIBLE, Problem(message=message, hint=hint))
@@ -183,6 +184,10 @@ class Manager:
             lease.end()
             active.runtime.unload()
             await self._drop_dependents()
+        except asyncio.CancelledError:
+            if record.name not in self.active:  # else stopping the host unloads it
+                active.runtime.unload()
+            raise
         else:
             record.state = PluginState.LOADED
             record.problems.extend(self._settings.problems(record.manifest))
@@ -219,7 +224,7 @@ class Manager:
 
     def _caller(self, active: LoadedPlugin, handler: str) -> Callable[..., Any]:
         def call(argument: Any) -> Any:
-            return active.runtime.function(handler)(argument, active.context)
+            return active.runtime.call(handler, argument, active.context)
 
         return call
 
@@ -260,6 +265,8 @@ class Manager:
             await self._drop_dependents()
             self._rebuild()
         else:
+            if self.active.get(record.name) is not active:
+                return  # it had itself taken out
             active.started = True
             record.state = PluginState.STARTED
             record.timings["start"] = (time.perf_counter() - began) * 1000
@@ -433,7 +440,7 @@ class Manager:
         for name, active in self.active.items():
             manifest, root = active.record.manifest, active.record.root
             entry = getattr(manifest, kind, None)
-            if root is None or entry is None:
+            if root is None or not isinstance(entry, Entry):
                 continue
             folder = (root / entry.entry).resolve()
             if folder.is_relative_to(root.resolve()):

@@ -53,7 +53,9 @@ def dependency_problems(records: dict[str, Record]) -> Iterator[tuple[str, Probl
             elif order.index(needed) >= index:
                 message = f"it requires {needed}, which in turn requires {name}"
                 problem = Problem(message=message, hint="remove one of the two requirements")
-            elif other.manifest is not None and Version(other.manifest.version) not in SpecifierSet(versions):
+            elif other.manifest is not None and not SpecifierSet(versions).contains(
+                Version(other.manifest.version), prereleases=True
+            ):
                 message = f"it requires {needed} {versions}; {other.manifest.version} is installed"
                 problem = Problem(message=message, hint=f"install a version of {needed} that fits")
             if problem is not None:

@@ -161,11 +161,11 @@ def _copy_sample(source: Path, root: Path) -> None:
 def environment_settings() -> dict[str, Any]:
     """Return the settings in `TAVERN_SETTINGS`, a JSON object by full key. Raises `InvalidInput`."""
     text = os.environ.get("TAVERN_SETTINGS")
-    if not text:
+    if not text or not text.strip():
         return {}
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"TAVERN_SETTINGS is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidInput('TAVERN_SETTINGS must be a JSON object, such as {"extensions.acme.key": 1}')

@@ -10,7 +10,7 @@ import importlib.util
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.discovery import Record
 from tavern_host.noderunner import InProcessNodeRunner
+from tavern_host.threads import contained, ended
 
 
 class PluginRuntime(Protocol):
@@ -44,6 +45,10 @@ class PluginRuntime(Protocol):
 
     def function(self, handler: str) -> Callable[..., Any]:
         """Return the function `handler`. Raises `NotFound`."""
+
+    def call(self, handler: str, *arguments: Any) -> Any:
+        """Call the function `handler`; what it returns may be awaitable. Raises `NotFound`, `PluginFailure`
+        where the code tries to end the program, else what it raises."""
 
     def node_runner(self, definition: NodeDefinition) -> NodeRunner:
         """Return the runner of a node type of this plugin. Raises `NotFound`."""
@@ -127,6 +132,15 @@ class InProcessRuntime:
         offered = {"context": self._context, **named}
         return target(*arguments, **{k: v for k, v in offered.items() if k in accepted})
 
+    def call(self, handler: str, *arguments: Any) -> Any:
+        """Return `function(*arguments)`."""
+        function, what = self.function(handler), f"{handler} of {self._record.name}"
+        try:
+            result = function(*arguments)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise ended(what, error) from error
+        return contained(result, what) if isinstance(result, Coroutine) else result
+
     def handler_problem(self, handler: str) -> str | None:
         """Return why a handler cannot be reached, without importing its module; its name is looked up
         when it is first called."""
@@ -156,6 +170,8 @@ class InProcessRuntime:
                 target = getattr(target, part)
         except (ImportError, AttributeError) as error:
             raise NotFound(f"{self._record.name}: there is no handler {handler!r} ({error})") from error
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise ended(f"importing {module_name} of {self._record.name}", error) from error
         return target
 
     def _is_inside(self, module_name: str) -> bool:

@@ -166,7 +166,8 @@ class ServiceRegistry:
             )
         handle = self._handles.get((owner, key.name))
         if handle is None:
-            handle = ViewHandle(key.interface, self._completer(principal, key.name))
+            interface = interfaces()[key.name]  # whatever the key says that it is
+            handle = ViewHandle(interface, self._completer(principal, key.name))
             self._handles[owner, key.name] = handle
             self._bind(handle, owner, key.name)
         return handle.view
@@ -218,7 +219,7 @@ class ServiceRegistry:
         return self._allowed(plugin, f"services.use:{info.permission}") or self._allowed(plugin, ALL_SERVICES)
 
     def _rebind(self, service: str) -> None:
-        for (owner, name), handle in self._handles.items():
+        for (owner, name), handle in list(self._handles.items()):
             if name == service:
                 self._bind(handle, owner, service)
         for provider in self._overrides.get(service, []):
@@ -280,7 +281,7 @@ def _guarded(provider: Provider, method: str) -> Callable[..., Any]:
     """Return a provider's method whose foreign exceptions become `plugin_error`, and are reported."""
     function, where = getattr(provider.instance, method), f"{provider.service}.{method}"
 
-    def failure(error: Exception) -> PluginFailure:
+    def failure(error: BaseException) -> PluginFailure:
         assert provider.report is not None
         provider.report(provider.plugin, where, error)
         return PluginFailure(f"{provider.plugin} failed in {where}: {describe(error)}", plugin=provider.plugin)
@@ -290,7 +291,7 @@ def _guarded(provider: Provider, method: str) -> Callable[..., Any]:
             return await function(*args, **kwargs)
         except TavernError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             raise failure(error) from None
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
@@ -301,7 +302,7 @@ def _guarded(provider: Provider, method: str) -> Callable[..., Any]:
                 yield item
         except TavernError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             raise failure(error) from None
         finally:
             if isinstance(items, AsyncGenerator):  # the reader may leave before the end

@@ -5,12 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from tavern_host.contracts.errors import DeadlineExceeded, PluginFailure, describe
 
 T = TypeVar("T")
+
+
+def ended(what: str, error: BaseException) -> PluginFailure:
+    """Return what is told of plugin code that raised what would end the program; `error` is its cause."""
+    failure = PluginFailure(f"{what} tried to end the program ({describe(error)})")
+    failure.__cause__ = error
+    return failure
+
+
+async def contained(coroutine: Coroutine[Any, Any, T], what: str) -> T:
+    """Return what a coroutine of a plugin returns. `SystemExit` and its like become `PluginFailure`."""
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise ended(what, error) from error
 
 
 def is_being_cancelled() -> bool:
@@ -37,9 +52,7 @@ async def run_in_thread(function: Callable[[], T], *, what: str, deadline: float
         elif isinstance(error, Exception):
             outcome.set_exception(error)
         else:
-            failure = PluginFailure(f"{what} tried to end the program ({describe(error)})")
-            failure.__cause__ = error
-            outcome.set_exception(failure)
+            outcome.set_exception(ended(what, error))
 
     def body() -> None:
         value: T | None = None

@@ -1,4 +1,4 @@
-"""The rules of the contracts (DESIGN §3): wire types, async methods, marks and descriptions, for every hook and service."""
+"""The rules of the contracts (DESIGN §3): wire types, async methods, marks, descriptions of each hook and service."""
 
 from __future__ import annotations
 

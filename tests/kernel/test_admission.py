@@ -1,4 +1,4 @@
-"""Admission: everything that is wrong with what a plugin wants to register is told at once, and none of it is registered."""
+"""Admission: all that is wrong with what a plugin wants to register is told at once, and none of it is registered."""
 
 from __future__ import annotations
 
@@ -216,6 +216,21 @@ async def test_a_provider_that_is_none_is_refused(tmp_path: Path, handler: str, 
         permissions={"services": {"override": ["llm"]}},
     )
     assert (await refused(folder, tmp_path))[0].startswith(complaint)
+
+
+@pytest.mark.parametrize("version", [0, 1, 99])
+async def test_what_provides_a_service_alone_must_provide_all_of_it(
+    tmp_path: Path, operator_folders: Path, version: int
+) -> None:
+    write(operator_folders / "config" / "host.yaml", "disabled: [tavern-llm]\n")
+    answer = f"ServiceInfo(service='llm', handler=f'{{__name__}}:C', version={version})"
+    folder = declaring(tmp_path, SERVICES, answer, code="class C: pass\n")
+    async with host_with(tmp_path / "p", folder) as host:
+        assert [p.removeprefix(f"{folder}/") for p in problems_of(host)] == [
+            "C lacks the method models of llm",
+            "C lacks the method complete of llm",
+            "C lacks the method stream of llm",
+        ]
 
 
 async def test_the_same_override_twice_is_refused(tmp_path: Path) -> None:

@@ -117,6 +117,27 @@ def test_an_entry_point_that_makes_no_sense_costs_that_plugin_alone(tmp_path: Pa
     assert [p.state for p in named(host, "acme")] in ([], [PluginState.INVALID])
 
 
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("entry_points.txt", b"[tavern_host.plugins]\nno equals sign\n"),
+        ("entry_points.txt", b"[tavern_host.plugins]\n\xff = acme_pack\n"),
+        ("entry_points.txt", b"[console_scripts]\n\xff\n"),
+        ("METADATA", b"Metadata-Version: 2.1\nName: \xff\n"),
+        ("METADATA", b""),
+    ],
+)
+def test_a_damaged_distribution_costs_nobody_else(tmp_path: Path, site: Path, file: str, content: bytes) -> None:
+    install(site, "acme_pack", entry="acme")
+    install(site, "other_pack", entry="other")
+    (site / "acme_pack-1.0.0.dist-info" / file).write_bytes(content)
+    host = linked(tmp_path / "p")
+    assert host.plugin("tavern-engine").state is PluginState.DISCOVERED
+    assert host.plugin("tavern-engine").first_party
+    assert host.plugin("other").state is PluginState.DISCOVERED
+    assert len([p for p in host.plugins() if p.first_party]) == len({p.name for p in host.plugins() if p.first_party})
+
+
 def test_a_distribution_without_metadata_costs_nobody_else(tmp_path: Path, site: Path) -> None:
     install(site, "acme_pack", entry="acme")
     (site / "acme_pack-1.0.0.dist-info" / "METADATA").unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,7 @@ async def test_none_leaves_the_value_as_it_is(tmp_path: Path) -> None:
 async def test_a_veto_ends_it_with_plugin_and_reason(tmp_path: Path) -> None:
     folders = [saying(tmp_path, "a"), implementing(tmp_path, "b", "return Veto(reason='not on Sundays')")]
     async with host_with(tmp_path / "p", *folders) as host:
-        with pytest.raises(Vetoed, match="^b refused: not on Sundays$") as caught:
+        with pytest.raises(Vetoed, match=r"^b refused: not on Sundays$") as caught:
             await run_through(host)
         assert caught.value.info.plugin == "b"
         assert caught.value.info.details["reason"] == "not on Sundays"
@@ -185,11 +186,14 @@ async def test_what_an_implementation_keeps_of_its_answer_is_not_what_others_get
 
 
 async def test_other_arguments_are_copies_too(tmp_path: Path) -> None:
-    code = HEAD + f"""
+    code = (
+        HEAD
+        + f"""
 @hookimpl
 def {BEFORE}(request, call, context):
     SEEN.append((call, context.plugin))
 """
+    )
     async with host_with(tmp_path / "p", make_plugin(tmp_path, "a", code, hooked=[BEFORE])) as host:
         call = system_call()
         await run_through(host, call=call)
@@ -244,7 +248,8 @@ async def test_cancelling_the_caller_reaches_the_implementation(tmp_path: Path) 
 
 
 async def test_a_time_limit_of_the_caller_reaches_the_implementation(tmp_path: Path) -> None:
-    async with host_with(tmp_path / "p", implementing(tmp_path, "a", "await asyncio.sleep(60)", kind="async def")) as host:
+    folder = implementing(tmp_path, "a", "await asyncio.sleep(60)", kind="async def")
+    async with host_with(tmp_path / "p", folder) as host:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await run_through(host)
@@ -297,13 +302,16 @@ async def test_one_that_answers_within_the_grace_is_heard(tmp_path: Path, monkey
 
 # --- collecting, through a plugin's own context ------------------------------------------------------
 
-COLLECTS = HEAD + """
+COLLECTS = (
+    HEAD
+    + """
 from tavern_host import NodeDefinition
 
 @hookimpl
 {kind} tavern_register_nodes(context):
     {body}
 """
+)
 
 
 def registering(parent: Path, name: str, body: str, kind: str = "def") -> Path:
@@ -342,8 +350,6 @@ async def test_first_gives_the_first_answer_and_passes_over_errors(tmp_path: Pat
 
 
 async def test_a_declaration_runs_on_a_thread_and_a_filter_does_not(tmp_path: Path) -> None:
-    import threading
-
     folders = [
         registering(tmp_path, "a", "SEEN.append(threading.get_ident())"),
         implementing(tmp_path, "b", "SEEN.append(threading.get_ident())"),
@@ -351,8 +357,9 @@ async def test_a_declaration_runs_on_a_thread_and_a_filter_does_not(tmp_path: Pa
     async with host_with(tmp_path / "p", *folders) as host:
         await dispatcher(host).collect("tavern_register_nodes", {})
         await run_through(host)
-        assert module_of("a").SEEN[0] != threading.get_ident()
-        assert module_of("b").SEEN == [threading.get_ident()]
+        (declared,), (filtered,) = module_of("a").SEEN, module_of("b").SEEN
+        assert declared != threading.get_ident()
+        assert filtered == threading.get_ident()
 
 
 @pytest.mark.parametrize("hook", [BEFORE, "tavern_register_nodes", "tavern_startup", "tavern_nonsense"])

@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from plugin_maker import host_with, make_plugin, problems_of
 
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginState
+from tavern_host.discovery import Record
+from tavern_host.manifest import Manifest, Requires
+from tavern_host.ordering import dependency_problems, load_order
 
 
 def requiring(parent: Path, name: str, *others: str, **manifest: object) -> Path:
@@ -32,6 +37,31 @@ def test_first_party_plugins_come_first_then_what_is_required_then_by_name(tmp_p
     first_party = [p.first_party for p in plugins]
     assert first_party == sorted(first_party, reverse=True)
     assert names(host, "alpha", "beta", "omega") == ["beta", "omega", "alpha"]
+
+
+GRAPHS = st.dictionaries(
+    st.sampled_from("abcdefgh"), st.tuples(st.booleans(), st.sets(st.sampled_from("abcdefghz"), max_size=3)), max_size=8
+)
+
+
+@settings(deadline=None)
+@given(GRAPHS)
+def test_whatever_requires_whatever_each_is_placed_once_and_after_what_it_requires(
+    graph: dict[str, tuple[bool, set[str]]],
+) -> None:
+    records = []
+    for name, (first_party, wanted) in graph.items():
+        requires = Requires(plugins=dict.fromkeys(sorted(wanted), ""))
+        manifest = Manifest(name=name, display_name=name, version="1", requires=requires)
+        records.append(Record(name, "here", first_party=first_party, manifest=manifest))
+    ordered = {record.name: record for record in load_order(records)}
+    assert sorted(ordered) == sorted(graph)
+    for name, problem in dependency_problems(ordered):
+        assert problem.message.startswith("it requires ")
+        ordered[name].refuse(PluginState.INCOMPATIBLE, problem)
+    usable = [name for name, record in ordered.items() if record.state is PluginState.DISCOVERED]
+    for place, name in enumerate(usable):
+        assert graph[name][1] <= set(usable[:place])
 
 
 @pytest.mark.parametrize(
@@ -82,6 +112,14 @@ def test_plugins_that_require_each_other_are_not_loaded_and_the_rest_is(tmp_path
     assert [host.plugin(n).state.value for n in ("a", "b", "c")] == ["incompatible"] * 3
     assert any("requires" in p and "in turn" in p for n in "abc" for p in problems_of(host, n))
     assert host.plugin("free").state is PluginState.DISCOVERED
+
+
+def test_a_preview_of_a_version_counts_as_within_its_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tavern_host.manager.__version__", "0.1.1.dev3")
+    folders = [requiring(tmp_path, "acme", "omega=>=1,<3"), requiring(tmp_path, "omega", version="2.0.0rc1")]
+    host = host_with(tmp_path / "p", *folders)
+    host.link()
+    assert {p.state for p in host.plugins()} == {PluginState.DISCOVERED}
 
 
 def test_a_plugin_for_another_version_of_the_host_is_incompatible(tmp_path: Path) -> None:

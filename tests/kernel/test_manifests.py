@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from plugin_maker import make_plugin
 
 from tavern_host import Host
@@ -101,7 +103,8 @@ def test_a_manifest_is_frozen(tmp_path: Path) -> None:
         (
             MINIMAL + "runtime: {placement: moon}\n",
             [
-                "acme/plugin.yaml:4:11: runtime.placement: input should be 'any', 'in-process' or 'process', found 'moon'"
+                "acme/plugin.yaml:4:11: runtime.placement: input should be 'any', 'in-process' or 'process', "
+                "found 'moon'"
             ],
         ),
         (
@@ -171,6 +174,47 @@ def test_hostile_yaml_is_one_more_mistake(tmp_path: Path, text: str) -> None:
     for problem in problems(tmp_path, text):
         assert problem.file == "acme/plugin.yaml"
         assert problem.line is not None
+
+
+YAML_PIECES = st.sampled_from(
+    [
+        *("name: acme\n", "version: 1.0.0\n", "displayName: A\n", "permissions:\n", "  hooks: "),
+        *(
+            "[",
+            "]",
+            "{",
+            "}",
+            ": ",
+            "- ",
+            "&a ",
+            "*a",
+            "? ",
+            "<<: ",
+            "|\n",
+            "'",
+            '"',
+            "\n",
+            "  ",
+            "---\n",
+            "\t",
+            "#",
+            "~",
+        ),
+        *("!!int ", "!!timestamp ", "!!binary ", "!!set ", "%YAML 1.1\n", "\x00", "\ud800", "\u2028"),
+        *("1e999", "0x_", "0b", "1:2:3", "2024-13-01", ".nan"),
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(YAML_PIECES | st.text(max_size=5), max_size=25).map("".join) | st.binary(max_size=60))
+def test_whatever_a_file_says_it_is_a_manifest_or_a_list_of_mistakes(tmp_path: Path, text: str | bytes) -> None:
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    try:
+        read(tmp_path, data)
+    except InvalidFile as error:
+        assert error.problems
+        assert all(p.message and p.file == "acme/plugin.yaml" for p in error.problems)
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:

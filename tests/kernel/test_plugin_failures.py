@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, problems_of, write
 
-from tavern_host import PLUGINS, Host, dispatch, manager
+from tavern_host import LLM, PLUGINS, Host, dispatch, manager
+from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import AdmissionError, PluginState
 
 LIFE = ["tavern_startup", "tavern_shutdown"]
@@ -365,6 +366,51 @@ async def test_a_provider_that_cannot_be_closed_does_not_keep_the_host(
     assert "closing its instance llm" in problems_of(host)[0]
 
 
+# --- handlers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("web", "complaint"),
+    [
+        ("async def answer(request, context): sys.exit(2)", "tried to end the program"),
+        ("def answer(request, context): sys.exit(2)", "tried to end the program"),
+        ("async def answer(request, context): raise KeyboardInterrupt", "tried to end the program"),
+        ("sys.exit(2)", "importing tavern_plugins.acme.web of acme tried to end the program"),
+        ("import not_there", "there is no handler 'tavern_plugins.acme.web:answer'"),
+        ("", "there is no handler 'tavern_plugins.acme.web:answer'"),
+        ("answer = 5", "the handler 'tavern_plugins.acme.web:answer' is not callable"),
+    ],
+)
+async def test_a_handler_that_is_broken_fails_its_request_alone(tmp_path: Path, web: str, complaint: str) -> None:
+    code = (
+        HEAD
+        + """
+from tavern_host import RouteInfo
+
+@hookimpl
+def tavern_register_routes():
+    return [RouteInfo(method="GET", path="/api/x/acme/a", handler=f"{__name__}.web:answer")]
+"""
+    )
+    folder = make_plugin(tmp_path, "acme", code, hooked=["tavern_register_routes"])
+    write(folder / "web.py", f"import sys\n{web}\n")
+    async with host_with(tmp_path / "p", folder) as host:
+        found = host.registrations.find("GET", "/api/x/acme/a")[0]
+        assert found is not None
+        with pytest.raises(TavernError, match=complaint):
+            result = found.call(None)
+            await result
+        await the_rest_works(host)
+
+
+async def test_a_third_partys_provider_that_ends_the_program_fails_its_call_alone(tmp_path: Path) -> None:
+    code = PROVIDER.format(construct="pass", close="pass").replace("return []", "sys.exit(1)")
+    folder = make_plugin(tmp_path, "acme", code, permissions={"services": {"override": ["llm"]}})
+    async with host_with(tmp_path / "p", folder) as host:
+        with pytest.raises(TavernError, match=r"acme failed in llm\.models: SystemExit: 1"):
+            await host.services.get(LLM).models()
+
+
 # --- tasks and the log -------------------------------------------------------------------------------
 
 
@@ -412,7 +458,7 @@ async def test_what_a_plugin_says_of_itself_is_always_json(tmp_path: Path, caplo
 async def test_strict_makes_a_host_of_it_that_does_not_start(tmp_path: Path) -> None:
     folder = make_plugin(tmp_path, "acme", "raise RuntimeError('no luck')")
     host = host_with(tmp_path / "p", folder, strict=True)
-    with pytest.raises(AdmissionError, match="not all plugins are in order:\n  acme is failed: .*no luck"):
+    with pytest.raises(AdmissionError, match=r"not all plugins are in order:\n  acme is failed: .*no luck"):
         async with host:
             raise AssertionError("it started")
     assert {p.state for p in host.plugins() if p.name != "acme"} == {PluginState.STOPPED}

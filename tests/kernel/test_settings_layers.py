@@ -63,7 +63,9 @@ async def test_what_nobody_set_is_what_the_caller_says(tmp_path: Path) -> None:
         assert settings.layers("size") == {}
 
 
-async def test_settings_of_the_embedding_program_stand_above_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_settings_of_the_embedding_program_stand_above_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TAVERN_SETTINGS", json.dumps(full({"size": 4})))
     folder = contextual(tmp_path, configOptions=OPTIONS)
     async with host_with(tmp_path / "p", folder, settings=full({"size": 7})):
@@ -81,9 +83,7 @@ async def test_a_value_is_a_copy(tmp_path: Path, operator_folders: Path) -> None
 
 async def test_a_plugin_sees_its_own_settings_only(tmp_path: Path, operator_folders: Path) -> None:
     write_layers(tmp_path / "p", operator_folders, {"colour": "secret"})
-    async with host_with(
-        tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS), contextual(tmp_path, "other")
-    ):
+    async with host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS), contextual(tmp_path, "other")):
         settings = context_of("other").settings
         for key in ("colour", "extensions.acme.colour", "../acme.colour", ""):
             assert settings.get(key) is None
@@ -117,10 +117,11 @@ async def test_a_wrong_value_is_told_and_left_out(
 async def test_a_setting_that_the_plugin_does_not_declare_is_told(tmp_path: Path, operator_folders: Path) -> None:
     write_layers(tmp_path / "p", operator_folders, {"color": "blue"})
     async with host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS)) as host:
-        assert problems_of(host) == [
+        (problem,) = problems_of(host)
+        assert problem.startswith(
             "the project's settings have 'extensions.acme.color', which the plugin does not declare "
-            "(did you mean extensions.acme.colour?)"
-        ]
+            "(did you mean extensions.acme.colour"
+        )
 
 
 @pytest.mark.parametrize(

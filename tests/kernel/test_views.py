@@ -87,9 +87,7 @@ async def test_every_acting_method_of_every_service_is_refused_without_permissio
         for name, info in interface_methods(interface).items():
             if info.permission is None:
                 continue
-            wanted = [
-                p for p in inspect.signature(getattr(view, name)).parameters.values() if p.default is p.empty
-            ]
+            wanted = [p for p in inspect.signature(getattr(view, name)).parameters.values() if p.default is p.empty]
             with pytest.raises(PermissionDenied, match=f"acme may not call {interface.service_name}.{name}: "):
                 result = getattr(view, name)(*[None for p in wanted if p.kind is p.POSITIONAL_OR_KEYWORD])
                 await (anext(aiter(result)) if hasattr(result, "__aiter__") else result)
@@ -188,6 +186,25 @@ async def test_what_is_done_to_a_result_reaches_nobody(project: Path, tmp_path: 
         assert (await host.services.get(PLUGINS).list_plugins())[0].permissions
 
 
+async def test_a_key_of_a_plugins_own_making_gives_no_other_view(project: Path, tmp_path: Path) -> None:
+    class Sly(ServiceInterface, name="workflowManager"):
+        @reads
+        async def save(self, workflow_id: str, workflow: Workflow) -> None:
+            """Pretend that this only reads."""
+
+        @reads
+        async def _path(self, workflow_id: str) -> str:
+            """Reach for what is private."""
+
+    async with host_with(project, contextual(tmp_path)):
+        services = context_of().services
+        view = services.get(ServiceKey(Sly))
+        assert not hasattr(view, "_path")
+        with pytest.raises(PermissionDenied, match=r"workflowManager\.save"):
+            await view.save("new", Workflow(name="New"))
+        assert await services.get(WORKFLOW_MANAGER).list_workflows()
+
+
 # --- for whom ----------------------------------------------------------------------------------------
 
 PROVIDER = """
@@ -246,14 +263,16 @@ async def test_a_call_that_is_passed_on_stays_what_it_is(project: Path, tmp_path
     async with host_with(project, provider(tmp_path), contextual(tmp_path, permissions=USES_LLM)):
         call = by("agent", "assistant").child(run_id="run_1")
         await context_of().services.get(LLM).complete(asking(), call=call)
-        assert module_of("provider").SEEN == [call]
+        (seen,) = module_of("provider").SEEN
+        assert seen == call
 
 
 async def test_a_plugin_lends_its_permission_to_no_other_plugin(project: Path, tmp_path: Path) -> None:
     able = contextual(tmp_path, "able", permissions=USES_LLM)
     async with host_with(project, provider(tmp_path), able, contextual(tmp_path, "unable")):
         llm = context_of("able").services.get(LLM)
-        with pytest.raises(PermissionDenied, match=r"unable may not call llm\.complete: it needs .*llm:complete") as caught:
+        refusal = r"unable may not call llm\.complete: it needs .*llm:complete"
+        with pytest.raises(PermissionDenied, match=refusal) as caught:
             await llm.complete(asking(), call=by("plugin", "unable"))
         assert caught.value.info.plugin == "unable"
         with pytest.raises(PermissionDenied):
@@ -277,10 +296,10 @@ async def test_saying_that_it_acts_for_somebody_gives_a_plugin_nothing(project: 
 async def test_what_a_third_partys_provider_raises_is_a_plugin_error_in_its_name(project: Path, tmp_path: Path) -> None:
     async with host_with(project, provider(tmp_path), contextual(tmp_path, permissions=USES_LLM)) as host:
         llm = context_of().services.get(LLM)
-        with pytest.raises(PluginFailure, match="provider failed in llm.complete: KeyError: 'mine'") as caught:
+        with pytest.raises(PluginFailure, match=r"provider failed in llm\.complete: KeyError: 'mine'") as caught:
             await llm.complete(asking("broken"))
         assert caught.value.info.plugin == "provider"
-        with pytest.raises(PluginFailure, match="provider failed in llm.stream"):
+        with pytest.raises(PluginFailure, match=r"provider failed in llm\.stream"):
             await anext(aiter(llm.stream(asking("broken"))))
         assert len(problems_of(host, "provider")) == 2
         assert problems_of(host, "acme") == []
@@ -326,16 +345,18 @@ async def test_a_revoked_plugin_starts_nothing_through_its_context(project: Path
         await host.revoke("acme")
         for start in (
             lambda: context.tasks.spawn(asyncio.sleep(60), name="late"),
-            lambda: context.events.subscribe(),
+            context.events.subscribe,
             lambda: context.events.publish("LATE", {}),
-            lambda: context.http.session(),
+            context.http.session,
         ):
             with pytest.raises(PermissionDenied, match="acme is not loaded any more"):
                 start()
 
 
 async def test_what_a_plugin_gets_while_it_is_closed_is_gone_with_it(project: Path, tmp_path: Path) -> None:
-    code = KEEP_CONTEXT + """
+    code = (
+        KEEP_CONTEXT
+        + """
 import asyncio
 from tavern_host import WORKFLOW_MANAGER
 
@@ -353,9 +374,8 @@ async def tavern_shutdown(context):
     context.tasks.spawn(cling(context), name="cling")
     await asyncio.sleep(0)
 """
-    folder = make_plugin(
-        tmp_path, "acme", code, hooked=["tavern_startup", "tavern_shutdown"], permissions=ALLOWED
     )
+    folder = make_plugin(tmp_path, "acme", code, hooked=["tavern_startup", "tavern_shutdown"], permissions=ALLOWED)
     async with host_with(project, folder, trust=[]) as host:
         await host.grant("acme")
         got = module_of().GOT
@@ -370,7 +390,8 @@ async def tavern_shutdown(context):
 async def test_views_of_a_provider_that_goes_say_so_and_work_again_when_it_comes_back(
     project: Path, tmp_path: Path
 ) -> None:
-    async with host_with(project, provider(tmp_path), contextual(tmp_path, permissions=USES_LLM), trust=["acme"]) as host:
+    folders = [provider(tmp_path), contextual(tmp_path, permissions=USES_LLM)]
+    async with host_with(project, *folders, trust=["acme"]) as host:
         await host.grant("provider")
         complete = context_of().services.get(LLM).complete
         assert (await complete(asking())).text == "hello"
@@ -444,13 +465,9 @@ async def test_a_call_by_name_has_the_rights_of_plugin_and_principal(project: Pa
     arguments = {"workflowId": "new", "workflow": {"name": "New"}}
     async with host_with(project, able, contextual(tmp_path, "unable")):
         with pytest.raises(PermissionDenied, match="unable may not call"):
-            await context_of("able").services.invoke(
-                "workflowManager", "save", arguments, call=by("plugin", "unable")
-            )
+            await context_of("able").services.invoke("workflowManager", "save", arguments, call=by("plugin", "unable"))
         with pytest.raises(PermissionDenied, match="unable may not call"):
-            await context_of("unable").services.invoke(
-                "workflowManager", "save", arguments, call=by("plugin", "able")
-            )
+            await context_of("unable").services.invoke("workflowManager", "save", arguments, call=by("plugin", "able"))
     assert not (project / "workflows" / "new.json").exists()
 
 
@@ -481,6 +498,29 @@ async def test_a_plugin_may_have_itself_taken_out(project: Path, tmp_path: Path)
         assert host.plugin("acme").contributions == {}
         await host.grant("acme")
         assert host.plugin("acme").state.value == "started"
+
+
+async def test_a_plugin_may_have_itself_taken_out_at_startup(project: Path, tmp_path: Path) -> None:
+    code = """
+from tavern_host import PLUGINS, hookimpl
+
+@hookimpl
+async def tavern_startup(context):
+    await context.services.get(PLUGINS).revoke("acme")
+"""
+    make_plugin(
+        project / "plugins",
+        "acme",
+        code,
+        hooked=["tavern_startup"],
+        permissions={"services": {"use": ["plugins:grant"]}},
+    )
+    first = Host(project)
+    first.link()
+    await first.grant("acme")
+    async with asyncio.timeout(10), Host(project) as host:
+        assert host.plugin("acme").state.value == "needs-review"
+        assert host.plugin("acme").contributions == {}
 
 
 async def test_tools_of_a_revoked_plugin_are_gone_on_the_next_call(project: Path, tmp_path: Path) -> None:

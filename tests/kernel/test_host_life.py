@@ -1,0 +1,384 @@
+"""A host from start to stop: what it makes, what it leaves, and that nothing of a plugin outlives it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, write
+
+from tavern_host import PLUGINS, Host, manager
+from tavern_host.contracts.errors import NotFound, TavernError
+from tavern_host.contracts.plugins import AdmissionError, PluginState
+from tavern_host.ledger import Ledger
+
+
+def others() -> set[asyncio.Task[Any]]:
+    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+
+
+# --- start and stop ----------------------------------------------------------------------------------
+
+
+async def test_a_host_starts_and_stops_everything_and_leaves_no_task(tmp_path: Path) -> None:
+    async with Host(tmp_path / "p") as host:
+        assert {p.state for p in host.plugins()} == {PluginState.STARTED}
+        assert all(p.timings["load"] > 0 for p in host.plugins())
+    assert {p.state for p in host.plugins()} == {PluginState.STOPPED}
+    assert others() == set()
+    assert all(p.contributions == {} for p in host.plugins())
+
+
+async def test_whatever_plugins_left_open_is_closed(tmp_path: Path) -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("task")
+
+    async with host_with(tmp_path / "p", contextual(tmp_path)) as host:
+        context = context_of()
+        context.tasks.spawn(work(), name="work")
+        subscription = context.events.subscribe()
+        session = context.http.session()
+        assert context.http.session() is session
+        await asyncio.sleep(0)
+        owned = host.plugin("acme").contributions
+        assert (owned["task"], owned["subscription"], owned["http-session"]) == (["work"], ["*"], ["client"])
+    assert ended == ["task"]
+    assert session.closed
+    assert [e async for e in subscription] == []
+    assert others() == set()
+
+
+async def test_a_task_that_will_not_end_is_told_and_does_not_keep_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager, "SHUTDOWN_DEADLINE", 0.05)
+    let_go = asyncio.Event()
+
+    async def cling() -> None:
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with host_with(tmp_path / "p", contextual(tmp_path)) as host:
+        task = context_of().tasks.spawn(cling(), name="cling")
+        await asyncio.sleep(0)
+    let_go.set()
+    await task
+    assert [p.message for p in host.plugin("acme").problems] == ["closing its task cling: TimeoutError"]
+
+
+async def test_the_body_of_a_host_that_fails_stops_it(tmp_path: Path) -> None:
+    host = host_with(tmp_path / "p", contextual(tmp_path))
+    with pytest.raises(ZeroDivisionError):
+        async with host:
+            1 / 0  # noqa: B018
+    assert host.plugin("acme").state is PluginState.STOPPED
+    assert others() == set()
+
+
+@pytest.mark.parametrize("seconds", [0, 0.01, 0.03, 0.06, 0.1])
+async def test_a_start_that_is_cancelled_cleans_up(tmp_path: Path, seconds: float) -> None:
+    code = """
+import asyncio
+from tavern_host import hookimpl
+
+@hookimpl
+async def tavern_startup(context):
+    context.tasks.spawn(asyncio.sleep(3600), name="long")
+    await asyncio.sleep(3600)
+"""
+    host = host_with(tmp_path / "p", make_plugin(tmp_path, "acme", code, hooked=["tavern_startup"]))
+
+    async def run() -> None:
+        async with host:
+            raise AssertionError("it started")
+
+    task = asyncio.create_task(run())
+    await asyncio.sleep(seconds)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(0)
+    assert others() == set()
+    assert all(p.contributions == {} for p in host.plugins())
+
+
+async def test_a_start_that_is_cancelled_while_a_plugin_is_imported_leaves_no_module(tmp_path: Path) -> None:
+    release = threading.Event()
+    sys.release = release  # type: ignore[attr-defined]  # where the plugin's module reaches it
+    folder = make_plugin(tmp_path, "acme", "import sys\nsys.release.wait()\n")
+    task = asyncio.create_task(host_with(tmp_path / "p", folder).__aenter__())
+    while "tavern_plugins.acme" not in sys.modules:
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert "tavern_plugins.acme" not in sys.modules
+    release.set()
+    del sys.release  # type: ignore[attr-defined]
+
+
+async def test_a_strict_host_that_does_not_start_cleans_up(tmp_path: Path) -> None:
+    host = host_with(tmp_path / "p", contextual(tmp_path), strict=True, settings={"extensions.acme.x": 1})
+    with pytest.raises(AdmissionError, match=r"acme is started: the environment's settings have 'extensions\.acme\.x'"):
+        await host.__aenter__()
+    assert others() == set()
+    assert host.plugin("acme").state is PluginState.STOPPED
+
+
+async def test_a_strict_host_that_is_in_order_starts(tmp_path: Path) -> None:
+    async with host_with(tmp_path / "p", contextual(tmp_path), strict=True) as host:
+        assert host.plugin("acme").state is PluginState.STARTED
+
+
+async def test_a_host_runs_once(tmp_path: Path) -> None:
+    host = Host(tmp_path / "p")
+    async with host:
+        pass
+    with pytest.raises(RuntimeError, match="a host runs once; make another one"):
+        async with host:
+            raise AssertionError("it started")
+
+
+async def test_hosts_follow_each_other_without_leaving_anything_behind(tmp_path: Path) -> None:
+    folder = contextual(tmp_path)
+    for _ in range(3):
+        async with host_with(tmp_path / "p", folder) as host:
+            assert host.plugin("acme").state is PluginState.STARTED
+            context_of().tasks.spawn(asyncio.sleep(3600), name="long")
+        gc.collect()
+        assert others() == set()
+    assert not [t for t in threading.enumerate() if t is not threading.main_thread() and "acme" in t.name]
+
+
+def test_a_host_that_does_not_run_has_no_events(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="the host is not running"):
+        _ = Host(tmp_path / "p").events
+
+
+async def test_loading_writes_nothing(tmp_path: Path) -> None:
+    host = Host(tmp_path / "p")
+    await host.load()
+    assert host.registrations.commands
+    assert not (tmp_path / "p").exists()
+    await host.stop()
+    assert not (tmp_path / "p").exists()
+
+
+# --- a plugin's own folder, state and log -------------------------------------------------------------
+
+
+async def test_a_plugin_has_a_folder_of_its_own_that_stays(tmp_path: Path) -> None:
+    folder = contextual(tmp_path)
+    async with host_with(tmp_path / "p", folder):
+        mine = context_of().data_dir
+        assert mine == tmp_path / "p" / ".tavern" / "plugins" / "acme"
+        (mine / "kept").write_text("yes")
+    async with host_with(tmp_path / "p", folder):
+        assert (context_of().data_dir / "kept").read_text() == "yes"
+
+
+async def test_state_is_shared_within_a_plugin_and_made_anew_with_it(tmp_path: Path) -> None:
+    code = """
+from tavern_host import hookimpl
+STATES = []
+
+@hookimpl
+def tavern_startup(context):
+    context.state["n"] = 1
+
+@hookimpl(specname="tavern_startup")
+def again(context):
+    STATES.append(dict(context.state))
+    context.state["n"] = 1
+"""
+    folder = make_plugin(tmp_path, "acme", code, hooked=["tavern_startup"])
+    async with host_with(tmp_path / "p", folder, contextual(tmp_path, "other")):
+        assert module_of().STATES in ([{"n": 1}], [{}])
+        assert context_of("other").state == {}
+
+
+async def test_a_plugin_knows_its_name_its_project_and_its_log(tmp_path: Path) -> None:
+    async with host_with(tmp_path / "p", contextual(tmp_path)) as host:
+        context = context_of()
+        assert context.plugin == "acme"
+        assert context.project == host.project
+        assert context.log.name == "tavern.plugin.acme"
+        with pytest.raises(AttributeError):
+            context.plugin = "other"  # type: ignore[misc]
+
+
+async def test_an_unknown_plugin_is_not_found(tmp_path: Path) -> None:
+    async with Host(tmp_path / "p") as host:
+        with pytest.raises(NotFound, match="there is no plugin 'tavern-enginee'; did you mean tavern-engine"):
+            host.plugin("tavern-enginee")
+
+
+async def test_the_front_end_of_a_loaded_plugin_is_found(tmp_path: Path) -> None:
+    folder = make_plugin(tmp_path, "acme", frontend={"vanilla": {"entry": "web/main.js", "styles": ["web/a.css"]}})
+    write(folder / "web" / "main.js", "")
+    async with host_with(tmp_path / "p", folder) as host:
+        assert host.frontend_folder("acme") == folder / "web"
+        frontend = host.plugin("acme").frontend
+        assert frontend is not None
+        assert frontend.entry_url == "/plugins/acme/main.js"
+        assert frontend.style_urls == ["/plugins/acme/a.css"]
+        assert host.frontend_folder("tavern-engine") is None
+        assert host.frontend_folder("nope") is None
+    assert host.frontend_folder("acme") is None
+
+
+async def test_assets_are_the_folders_that_loaded_plugins_declare(tmp_path: Path) -> None:
+    folder = make_plugin(tmp_path, "acme", workflows={"entry": "./flows"}, tools={"entry": "tools"})
+    waiting = make_plugin(tmp_path, "waiting", workflows={"entry": "./flows"}, hooked=["tavern_before_execute"])
+    async with host_with(tmp_path / "p", folder, waiting, trust=[]) as host:
+        plugins = host.services.get(PLUGINS)
+        assert [a.path for a in await plugins.assets("workflows") if a.plugin in ("acme", "waiting")] == [
+            str(folder / "flows")
+        ]
+        for kind in ("permissions", "name", "version", "__class__", ""):
+            assert await plugins.assets(kind) == []
+
+
+# --- the ledger --------------------------------------------------------------------------------------
+
+
+async def test_the_ledger_takes_back_newest_first_and_goes_on_after_a_failure() -> None:
+    ledger, done = Ledger(), []
+
+    async def later(name: str) -> None:
+        await asyncio.sleep(0)
+        done.append(name)
+
+    ledger.add("acme", "thing", "a", lambda: done.append("a"))
+    ledger.add("acme", "thing", "b", lambda: later("b"))
+    ledger.add("acme", "other", "c", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    ledger.add("other", "thing", "d", lambda: done.append("d"))
+    assert ledger.owned("acme") == {"thing": ["a", "b"], "other": ["c"]}
+    ((entry, error),) = await ledger.remove("acme", deadline=1)
+    assert (entry.kind, entry.name, type(error)) == ("other", "c", ZeroDivisionError)
+    assert done == ["b", "a"]
+    assert ledger.owned("acme") == {}
+    assert ledger.owned("other") == {"thing": ["d"]}
+    assert await ledger.remove("acme", deadline=1) == []
+
+
+async def test_what_ended_by_itself_is_forgotten() -> None:
+    ledger, done = Ledger(), []
+    forget = ledger.add("acme", "thing", "a", lambda: done.append("a"))
+    forget()
+    forget()
+    await ledger.remove("acme", deadline=1)
+    assert done == []
+    assert ledger.owned("acme") == {}
+
+
+async def test_what_is_added_while_things_are_taken_back_is_taken_back_too() -> None:
+    ledger, done = Ledger(), []
+
+    def undo() -> None:
+        ledger.add("acme", "thing", "late", lambda: done.append("late"))
+
+    ledger.add("acme", "thing", "a", undo)
+    await ledger.remove("acme", deadline=1)
+    assert done == ["late"]
+
+
+async def test_taking_back_has_a_deadline_for_each_thing() -> None:
+    ledger, done = Ledger(), []
+
+    async def hang() -> None:
+        await asyncio.sleep(3600)
+
+    ledger.add("acme", "thing", "a", lambda: done.append("a"))
+    ledger.add("acme", "thing", "b", hang)
+    ((entry, error),) = await ledger.remove("acme", deadline=0.01)
+    assert (entry.name, type(error), done) == ("b", TimeoutError, ["a"])
+
+
+# --- projects ----------------------------------------------------------------------------------------
+
+
+async def test_a_new_project_is_made_when_the_host_starts(tmp_path: Path) -> None:
+    root = tmp_path / "new" / "tales"
+    async with Host(root) as host:
+        assert (root / "tavern.yaml").read_text() == 'name: "tales"\n'
+        parts = {p.name for p in root.iterdir() if p.is_dir()}
+        assert parts == {"workflows", "agents", "tools", "plugins", "files", ".tavern"}
+        assert list((root / "workflows").iterdir()) == []
+        assert (host.project.name, host.project.root) == ("tales", root)
+
+
+async def test_a_sample_fills_a_new_project_and_never_an_old_one(tmp_path: Path) -> None:
+    folder = make_plugin(tmp_path, "acme", sample={"entry": "./sample"})
+    write(folder / "sample" / "files" / "hello.txt", "from the sample")
+    root = tmp_path / "p"
+    write(root / "files" / "hello.txt", "mine")
+    async with host_with(root, folder, sample=True):
+        assert (root / "files" / "hello.txt").read_text() == "mine"
+        assert list((root / "workflows").iterdir())  # from the first-party sample
+    (root / "files" / "hello.txt").unlink()
+    async with host_with(root, folder, sample=True):
+        assert not (root / "files" / "hello.txt").exists()
+
+
+async def test_the_default_project_begins_with_the_sample(
+    tmp_path: Path, operator_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with Host() as host:
+        assert host.project.root == operator_folders / "data" / "default"
+        assert list(host.project.workflows.iterdir())
+
+
+async def test_which_project_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("here", "named", "said"):
+        write(tmp_path / name / "tavern.yaml", f"name: {name}\n")
+    monkeypatch.chdir(tmp_path / "here")
+    assert Host().project.name == "here"
+    monkeypatch.setenv("TAVERN_PROJECT", str(tmp_path / "named"))
+    assert Host().project.name == "named"
+    assert Host("../said").project.name == "said"
+    assert Host("../said").project.id == Host(tmp_path / "said").project.id
+    assert Host().project.id != Host("../said").project.id
+
+
+def test_a_folder_that_is_no_project_is_told_where_none_may_be_made(tmp_path: Path) -> None:
+    with pytest.raises(TavernError, match=r"is not a project: it has no tavern.yaml \(make one with `tavern init"):
+        Host(tmp_path / "nope", create=False)
+
+
+async def test_a_project_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises((TavernError, OSError)):
+        async with Host(tmp_path / "file" / "p"):
+            raise AssertionError("it started")
+    assert others() == set()
+
+
+@pytest.mark.parametrize("key", ["trust", "disabled", "overrides"])
+def test_what_the_operator_decides_has_no_place_in_a_project(tmp_path: Path, key: str) -> None:
+    write(tmp_path / "p" / "tavern.yaml", f"name: p\n{key}: []\n")
+    with pytest.raises(TavernError) as caught:
+        Host(tmp_path / "p")
+    assert f"tavern.yaml:2:1: unknown key '{key}'" in str(caught.value)
+    assert "this is the operator's to decide: write it in host.yaml, not in a project" in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["grants", "permissions", "secrets", "users"])
+def test_what_nobody_decides_there_has_none_either(tmp_path: Path, key: str) -> None:
+    write(tmp_path / "p" / "tavern.yaml", f"name: p\n{key}: []\n")
+    with pytest.raises(TavernError, match=rf"tavern\.yaml:2:1: unknown key '{key}'"):
+        Host(tmp_path / "p")
