@@ -30,7 +30,7 @@ from tavern_host.ledger import Ledger
 from tavern_host.loaded import LoadedPlugin
 from tavern_host.manifest import Entry
 from tavern_host.ordering import dependency_problems, load_order
-from tavern_host.permissions import Grant, GrantStore, asked, decide
+from tavern_host.permissions import Grant, GrantStore, Trust, asked, decide
 from tavern_host.projects import OperatorFile
 from tavern_host.routes import Registered, Registrations
 from tavern_host.runtime import InProcessRuntime
@@ -66,7 +66,7 @@ class Manager:
         self._settings = settings
         self._embedded = embedded
         self._dev = dev
-        self._trusted = {*operator.trust, *trust}
+        self._trust = frozenset(trust)
         self._bus = bus
         self._running = False
         self._deciding = asyncio.Lock()
@@ -113,8 +113,7 @@ class Manager:
             if not (record.first_party and namespace == "core"):
                 hint = f"leave it out; it is {manifest.name!r} then"
                 problems.append(Problem(message=f"nodes.namespace: {namespace!r} is not the plugin's own", hint=hint))
-        trusted = self._is_trusted(record)
-        record.permissions = decide(wanted, grant, record.source, trusted=trusted)
+        record.permissions = decide(wanted, grant, record.source, trust=self._trust_in(record))
         if problems:
             record.refuse(PluginState.INVALID, *problems)
         elif not SpecifierSet(manifest.api_version).contains(Version(__version__), prereleases=True):
@@ -345,11 +344,13 @@ class Manager:
     def _why_no_grant(self, record: Record) -> str | None:
         if record.first_party:
             return "it is first-party"
-        if self._is_trusted(record):
-            return "it is loaded with --dev" if record.is_dev else "it is trusted"
         if record.state is PluginState.INVALID:
             return None
-        return "it only adds things" if all(p.level == "add" for p in record.permissions) else None
+        if all(p.level == "add" for p in record.permissions):
+            return "it only adds things"
+        if all(p.granted for p in decide(record.permissions, None, record.source, trust=self._trust_in(record))):
+            return "it is loaded with --dev" if record.is_dev else "it is trusted"
+        return None
 
     async def follow_grants(self) -> None:
         """Take over what was granted or taken back in the grants file by somebody else, such as
@@ -357,13 +358,15 @@ class Manager:
         async with self._deciding:
             grants = self._grants.read()
             for record in self.records.values():
-                trusted = self._is_trusted(record)
-                now = decide(record.permissions, grants.get(record.name), record.source, trusted=trusted)
+                trust = self._trust_in(record)
+                now = decide(record.permissions, grants.get(record.name), record.source, trust=trust)
                 if [p.granted for p in record.permissions] != [p.granted for p in now]:
                     await self._review_again(record)
 
-    def _is_trusted(self, record: Record) -> bool:
-        return record.first_party or record.is_dev or record.name in self._trusted
+    def _trust_in(self, record: Record) -> Trust:
+        if record.first_party or record.is_dev or record.name in self._trust:
+            return "everything"
+        return "permissions" if record.name in self._operator.trust else "nothing"
 
     async def _review_again(self, record: Record) -> None:
         """Decide anew on a plugin and on those that require it; in a running host, unload and load them."""

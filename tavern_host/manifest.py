@@ -18,12 +18,16 @@ from tavern_host.contracts.wire import Model
 from tavern_host.yamlfile import read_yaml
 
 MANIFEST = "plugin.yaml"
+RESERVED = "tavern-host"
+"""The name under which the host provides services of its own."""
 _KEBAB = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def _name(value: str) -> str:
     if not _KEBAB.fullmatch(value):
         raise ValueError("must be kebab-case: lower-case letters and digits, words joined by '-'")
+    if value == RESERVED:
+        raise ValueError(f"must be another name; {RESERVED!r} is the host itself")
     return value
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
@@ -32,6 +33,8 @@ CLIENT_HOOKS: dict[str, str] = {
 """Hooks that a plugin's front end implements (`spec/000` §21.4)."""
 
 ALL_SERVICES = "services.use:*"
+CODE = "code:"
+"""Begins the permission to run the code of a folder as it is now."""
 
 
 def _hook_permissions() -> dict[str, tuple[Level, str]]:
@@ -96,7 +99,7 @@ def asked(manifest: Manifest, *, code_hash: str | None = None) -> tuple[list[Per
                 Problem(message=f"permissions.services.use: there is no permission {use!r}", hint=suggest(use, uses))
             )
     if code_hash is not None:
-        want(f"code:{code_hash}", "intercept", "Run the Python code that is in its folder now.")
+        want(f"{CODE}{code_hash}", "intercept", "Run the Python code that is in its folder now.")
     return wanted, problems
 
 
@@ -152,11 +155,22 @@ class GrantStore:
         write_atomic(self._path, data.encode(), mode=0o600)
 
 
-def decide(wanted: list[PermissionInfo], grant: Grant | None, source: str, *, trusted: bool) -> list[PermissionInfo]:
+Trust = Literal["nothing", "permissions", "everything"]
+"""What needs no grant. `permissions` is the operator's trust in a name: it does not cover the code of a
+folder in a project, which anyone who made the project may have given that name."""
+
+
+def decide(wanted: list[PermissionInfo], grant: Grant | None, source: str, *, trust: Trust) -> list[PermissionInfo]:
     """Return the permissions with `granted` filled in.
 
-    `add` needs no grant; with `trusted` (first-party, `trust:` of the operator) nothing does. A grant
-    counts only for the source that it was given for.
+    `add` needs no grant, nor does what `trust` covers. A grant counts only for the source that it was
+    given for.
     """
     names = set(grant.permissions) if grant is not None and grant.source == source else set()
-    return [p.model_copy(update={"granted": trusted or p.level == "add" or p.name in names}) for p in wanted]
+
+    def is_granted(permission: PermissionInfo) -> bool:
+        is_code = permission.name.startswith(CODE)
+        trusted = trust == "everything" or (trust == "permissions" and not is_code)
+        return trusted or permission.level == "add" or permission.name in names
+
+    return [p.model_copy(update={"granted": is_granted(p)}) for p in wanted]

@@ -40,8 +40,8 @@ class ProjectFile(Model):
 class OperatorFile(Model):
     """`host.yaml`: what the operator decides, for every project of this user.
 
-    `trust` names plugins that need no review, `disabled` those that are not loaded, `overrides` orders
-    the plugins that override one service (the last is on top).
+    `trust` names plugins that need no review (but for the code of a folder in a project), `disabled` those
+    that are not loaded, `overrides` orders the plugins that override one service (the last is on top).
     """
 
     trust: list[str] = Field(default_factory=list)

@@ -125,13 +125,15 @@ def test_a_grant_is_for_one_project(project: Path, tmp_path: Path) -> None:
     assert states(tavern("--project", tmp_path / "copy", "plugins", "list", "--json"))["ahoy"] == "needs-review"
 
 
-@pytest.mark.parametrize(("name", "why"), [("tavern-engine", "first-party"), ("ahoy", "trust"), ("adds", "only adds")])
+@pytest.mark.parametrize(("name", "why"), [("tavern-engine", "first-party"), ("looks", "trust"), ("adds", "only adds")])
 def test_taking_back_a_grant_that_nobody_needs_says_so(
     project: Path, operator_folders: Path, name: str, why: str
 ) -> None:
     write_plugin(project / "plugins" / "adds", {"tools/none.txt": ""}, tools={"entry": "./tools"})
     (operator_folders / "config").mkdir(parents=True)
-    (operator_folders / "config" / "host.yaml").write_text("trust: [ahoy]\n")
+    (operator_folders / "config" / "host.yaml").write_text("trust: [looks]\n")
+    asks = {"hooks": ["hook:client:node:render:after"]}
+    write_plugin(project / "plugins" / "looks", {"tools/none.txt": ""}, tools={"entry": "./tools"}, permissions=asks)
 
     ran = tavern("--project", project, "plugins", "revoke", name)
 

@@ -272,10 +272,24 @@ async def test_the_operator_trusts_and_disables_by_name(project: Path, operator_
     (operator_folders / "config").mkdir(parents=True)
     (operator_folders / "config" / "host.yaml").write_text("trust: [acme]\ndisabled: [other, tavern-studio]\n")
     async with Host(project) as host:
+        await host.grant("acme")
         assert host.plugin("acme").state is PluginState.STARTED
         assert host.plugin("other").state is PluginState.DISABLED
         assert host.plugin("tavern-studio").state is PluginState.DISABLED
         assert not host.plugin("other").is_enabled
+
+
+def test_the_operators_trust_in_a_name_does_not_cover_the_code_of_a_folder(
+    project: Path, operator_folders: Path
+) -> None:
+    interceptor(project)
+    (operator_folders / "config").mkdir(parents=True)
+    (operator_folders / "config" / "host.yaml").write_text("trust: [acme]\n")
+    host = Host(project)
+    host.link()
+    acme = host.plugin("acme")
+    assert acme.state is PluginState.NEEDS_REVIEW
+    assert [p.name.partition(":")[0] for p in acme.permissions if not p.granted] == ["code"]
 
 
 # --- in a running host -------------------------------------------------------------------------------

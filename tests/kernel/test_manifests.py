@@ -244,3 +244,9 @@ def test_an_odd_manifest_costs_that_plugin_alone(tmp_path: Path, kind: str) -> N
     assert host.plugin("acme").state is PluginState.INVALID
     assert "plugin.yaml" in str(host.plugin("acme").problems[0])
     assert host.plugin("good").state is PluginState.DISCOVERED
+
+
+def test_the_name_of_the_host_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "plugin.yaml").write_text("name: tavern-host\ndisplayName: x\nversion: 1.0.0\n")
+    with pytest.raises(InvalidFile, match="must be another name; 'tavern-host' is the host itself"):
+        read_manifest(tmp_path)
