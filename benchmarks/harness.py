@@ -25,6 +25,13 @@ class Result:
     runs: int
     limit: float | None = None
 
+    @property
+    def verdict(self) -> str:
+        """Whether the ratio is within its limit, in words; empty where there is none."""
+        if self.limit is None:
+            return ""
+        return f"at most {self.limit:g}: {'holds' if self.ratio <= self.limit else 'EXCEEDED'}"
+
 
 @dataclass(frozen=True)
 class Report:
@@ -37,6 +44,25 @@ class Report:
     def to_json(self) -> dict[str, object]:
         """Return the report as JSON-ready data."""
         return asdict(self)
+
+    def to_text(self) -> str:
+        """Return the report as a table."""
+        rows = [
+            (r.name, f"{r.value:.3f} {r.unit}", f"{r.floor:.3f} {r.unit}", f"{r.ratio:.3f}", r.floor_name, r.verdict)
+            for r in self.results
+        ]
+        table = [("figure", "value", "floor", "ratio", "to", "limit"), *rows]
+        widths = [max(len(row[column]) for row in table) for column in range(6)]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if column in (1, 2, 3) else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in table
+        ]
+        return "\n".join(
+            [f"{self.benchmark}, Python {self.python}; ratios are medians of interleaved runs", "", *lines]
+        )
 
 
 Timed = Callable[[int], float]

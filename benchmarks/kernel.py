@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import compileall
-import os
-import subprocess
-import sys
-import tempfile
 import time
+import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pluggy
 
 import tavern_host
-from benchmarks.harness import Result, compare, compare_awaited, compare_once, compare_to_sync
+from benchmarks.harness import Result, compare, compare_awaited, compare_to_sync
+from benchmarks.startup import ready, version
 from tavern_host import hookspecs
+from tavern_host.catalogue import Catalogue, Published
 from tavern_host.context import PluginContext
-from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.errors import PermissionDenied
 from tavern_host.contracts.plugins import HookImplInfo
 from tavern_host.contracts.services import ServiceInterface, reads
 from tavern_host.dispatch import Dispatcher, Implementation
-from tavern_host.proxies import ViewHandle
+from tavern_host.lease import Lease
+from tavern_host.services import Provider, ServiceRegistry
 
 HOOK = "tavern_before_execute"
-
-
-def run() -> list[Result]:
-    """Return all figures."""
-    return [*asyncio.run(_views()), *asyncio.run(_dispatch()), *_start_up()]
 
 
 class _Echo(ServiceInterface, name="benchmarkEcho"):
@@ -45,20 +38,36 @@ class _Provider(_Echo):
         return text
 
 
-async def _views() -> list[Result]:
-    provider = _Provider()
-    handle = ViewHandle(_Echo, lambda name, info: lambda call: call or _call())
-    handle.bind({"echo": provider.echo})
-    view = handle.view
-    return [
-        await compare_awaited(
-            "a method through a view, awaited",
-            lambda: view.echo("x"),
-            lambda: provider.echo("x"),
-            floor_name="the direct call",
-            limit=1.6,
-        )
-    ]
+def view() -> list[Result]:
+    """Return what a service method costs that a plugin calls through its view."""
+    return asyncio.run(_view())
+
+
+async def _view() -> list[Result]:
+    catalogue, instance = Catalogue(), _Provider()
+    catalogue.publish("benchmark", Published(interfaces={"benchmarkEcho": _Echo}))
+    registry = ServiceRegistry(catalogue, lambda plugin, permission: True, order={})
+    registry.add(Provider("benchmark", "benchmark:Provider", "benchmarkEcho", version=1, instance=instance))
+    views = registry.views("caller", lambda permission: True)
+    through_view, direct = views.get("benchmarkEcho").echo, instance.echo
+    result = await compare_awaited(
+        "a method through a view, awaited",
+        lambda: through_view("x"),
+        lambda: direct("x"),
+        floor_name="the direct call",
+        limit=1.6,
+    )
+    views.revoke()
+    try:
+        await through_view("x")
+    except PermissionDenied:
+        return [result]
+    raise AssertionError("a view that is not revoked at once is not what is to be measured")
+
+
+def dispatch() -> list[Result]:
+    """Return what a hook call costs, with implementations and without."""
+    return asyncio.run(_dispatch())
 
 
 async def _dispatch() -> list[Result]:
@@ -108,7 +117,7 @@ async def _async(request: Any, call: Any) -> None:
 
 
 def _dispatcher(count: int, *, is_async: bool) -> Dispatcher:
-    dispatcher = Dispatcher(lambda plugin, where, error: None)
+    dispatcher = Dispatcher(Catalogue(), lambda plugin, where, error: None)
     context: PluginContext = None  # type: ignore[assignment]
     plugins = []
     for number in range(count):
@@ -116,7 +125,8 @@ def _dispatcher(count: int, *, is_async: bool) -> Dispatcher:
         info = HookImplInfo(
             plugin=f"p{number}", hook=HOOK, function=HOOK, arguments=["request", "call"], is_async=is_async
         )
-        plugins.append((f"p{number}", [Implementation(info, function, context, None)]))  # type: ignore[arg-type]
+        implementation = Implementation(info, function, context, None, Lease(f"p{number}"))  # type: ignore[arg-type]
+        plugins.append((f"p{number}", [implementation]))
     dispatcher.rebuild(plugins)
     return dispatcher
 
@@ -131,48 +141,13 @@ def _plain_pluggy(count: int) -> pluggy.PluginManager:
 
 
 def _copy_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    import types
-
     copy = types.FunctionType(function.__code__, function.__globals__, HOOK)
     return tavern_host.hookimpl(copy)
 
 
-def _call() -> CallContext:
-    return CallContext(principal=Principal(kind="system", id="benchmark"))
-
-
-# --- whole processes --------------------------------------------------------------------------------
-
-
-def _start_up() -> list[Result]:
-    for folder in _package_folders():
-        compileall.compile_dir(folder, quiet=2)
-    return [
-        compare_once(
-            "tavern --version",
-            _process(["-m", "tavern_host.cli", "--version"]),
-            _process(["-c", "pass"]),
-            floor_name="python -c pass",
-            limit=4.0,
-        )
-    ]
-
-
-def _package_folders() -> list[str]:
-    root = Path(tavern_host.__file__).parent
-    return [str(root)]
-
-
-def _process(arguments: list[str]) -> Callable[[int], float]:
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-
-    def timed(times: int) -> float:
-        with tempfile.TemporaryDirectory() as folder:
-            began = time.perf_counter()
-            for _ in range(times):
-                subprocess.run(
-                    [sys.executable, *arguments], check=True, capture_output=True, cwd=folder, env=environment
-                )
-            return time.perf_counter() - began
-
-    return timed
+FIGURES: dict[str, Callable[[], list[Result]]] = {
+    "view": view,
+    "dispatch": dispatch,
+    "version": version,
+    "ready": ready,
+}

@@ -15,16 +15,18 @@ if TYPE_CHECKING:
     from tavern_host.authoring import Config, Slot, hookimpl, node, nodes_of
     from tavern_host.context import NodeContext, PluginContext
     from tavern_host.contracts.agents import AGENT_RUNTIME
+    from tavern_host.contracts.audit import AUDIT
     from tavern_host.contracts.calls import CallContext, Principal
     from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
     from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
     from tavern_host.contracts.executions import EXECUTION_ENGINE
-    from tavern_host.contracts.hooks import Veto
+    from tavern_host.contracts.hooks import Veto, hookspec
     from tavern_host.contracts.http import HttpRequest, HttpResponse, MessageInfo, RouteInfo
     from tavern_host.contracts.llm import LLM
     from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
     from tavern_host.contracts.plugins import PLUGINS
-    from tavern_host.contracts.services import ServiceInfo, service_info
+    from tavern_host.contracts.services import ServiceInfo, ServiceInterface, ServiceKey, acts, reads, service_info
+    from tavern_host.contracts.settings import SETTINGS
     from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolImplementation
     from tavern_host.contracts.ui import UiDeclaration
     from tavern_host.contracts.workflows import WORKFLOW_MANAGER
@@ -34,16 +36,18 @@ _HOMES = {
     "authoring": ("Config", "Slot", "hookimpl", "node", "nodes_of"),
     "context": ("NodeContext", "PluginContext"),
     "contracts.agents": ("AGENT_RUNTIME",),
+    "contracts.audit": ("AUDIT",),
     "contracts.calls": ("CallContext", "Principal"),
     "contracts.commands": ("CommandInfo", "CommandOutput", "CommandParameter"),
     "contracts.errors": ("InvalidInput", "NotFound", "TavernError"),
     "contracts.executions": ("EXECUTION_ENGINE",),
-    "contracts.hooks": ("Veto",),
+    "contracts.hooks": ("Veto", "hookspec"),
     "contracts.http": ("HttpRequest", "HttpResponse", "MessageInfo", "RouteInfo"),
     "contracts.llm": ("LLM",),
     "contracts.nodes": ("NODE_MANAGER", "NodeDefinition"),
     "contracts.plugins": ("PLUGINS",),
-    "contracts.services": ("ServiceInfo", "service_info"),
+    "contracts.services": ("ServiceInfo", "ServiceInterface", "ServiceKey", "acts", "reads", "service_info"),
+    "contracts.settings": ("SETTINGS",),
     "contracts.tools": ("TOOL_MANAGER", "ToolDefinition", "ToolImplementation"),
     "contracts.ui": ("UiDeclaration",),
     "contracts.workflows": ("WORKFLOW_MANAGER",),
@@ -53,10 +57,12 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AGENT_RUNTIME",
+    "AUDIT",
     "EXECUTION_ENGINE",
     "LLM",
     "NODE_MANAGER",
     "PLUGINS",
+    "SETTINGS",
     "TOOL_MANAGER",
     "WORKFLOW_MANAGER",
     "CallContext",
@@ -76,6 +82,8 @@ __all__ = [
     "Principal",
     "RouteInfo",
     "ServiceInfo",
+    "ServiceInterface",
+    "ServiceKey",
     "Slot",
     "TavernError",
     "ToolDefinition",
@@ -83,9 +91,12 @@ __all__ = [
     "UiDeclaration",
     "Veto",
     "__version__",
+    "acts",
     "hookimpl",
+    "hookspec",
     "node",
     "nodes_of",
+    "reads",
     "service_info",
 ]
 

@@ -3,9 +3,10 @@ that is wrong with it in one error (DESIGN §3, *Admission*)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from tavern_host.contracts.catalogue import interfaces
+from tavern_host.catalogue import Catalogue, Published, owner
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.hooks import HookInfo
@@ -15,14 +16,14 @@ from tavern_host.contracts.plugins import AdmissionError, HookImplInfo, Problem
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.ui import UiDeclaration
 from tavern_host.dispatch import Dispatcher, Implementation
-from tavern_host.hookspecs import hooks
 from tavern_host.loaded import LoadedPlugin
 from tavern_host.manifest import Manifest
+from tavern_host.published import read_published
 from tavern_host.routes import Registrations
 from tavern_host.services import ServiceRegistry, interface_problems
 from tavern_host.ui import declaration_problems
 
-RESERVED_COMMANDS = frozenset({"plugins", "serve", "init", "why", "config"})
+RESERVED_COMMANDS = frozenset({"plugins", "serve", "init", "why", "config", "settings", "audit"})
 """First words of commands that only the host registers."""
 
 
@@ -38,16 +39,25 @@ _DECLARATION_HOOKS: dict[str, tuple[str, tuple[type, ...]]] = {
 async def admit(
     active: LoadedPlugin, dispatcher: Dispatcher, services: ServiceRegistry, registrations: Registrations
 ) -> None:
-    """Fill in `active.implementations` and `active.declarations`. Raises `AdmissionError` with every problem."""
+    """Fill in `active.implementations` and `active.declarations`. Raises `AdmissionError` with every problem.
+
+    Registers nothing. What the same plugin registered, when it is about to be reloaded, is in nobody's way.
+    """
     manifest = active.manifest
-    infos, problems = active.runtime.hookimpls()
+    published, problems = read_published(manifest, active.runtime.published)
+    problems += _taken_problems(manifest.name, published, dispatcher.catalogue)
+    active.declarations.published = published
+    hooks = dispatcher.catalogue.hooks_with(manifest.name, published)
+    infos, wrong = active.runtime.hookimpls()
+    problems += wrong
     for info in infos:
-        found = _hook_problems(manifest, info)
+        found = _hook_problems(manifest, info, hooks)
         problems += found
         if not found:
-            admitted = info.model_copy(update={"permission": hooks()[info.hook].permission})
+            admitted = info.model_copy(update={"permission": hooks[info.hook].permission})
             function = active.runtime.hook_function(admitted)
-            active.implementations.append(Implementation(admitted, function, active.context, active.runtime))
+            implementation = Implementation(admitted, function, active.context, active.runtime, active.lease)
+            active.implementations.append(implementation)
     for implementation in active.implementations:
         problems += await _ask(dispatcher, active, implementation)
     problems += _service_problems(services, active)
@@ -64,6 +74,16 @@ async def admit(
             problems,
             plugin=manifest.name,
         )
+
+
+def _taken_problems(plugin: str, published: Published, catalogue: Catalogue) -> list[Problem]:
+    """Return which hooks a plugin publishes under a name that somebody else's hook has."""
+    infos = (catalogue.hooks.get(name) for name in published.hooks)
+    return [
+        Problem(message=f"the hook {info.name} is there already, called by {info.caller}")
+        for info in infos
+        if info is not None and info.caller != owner(plugin)
+    ]
 
 
 async def _ask(dispatcher: Dispatcher, active: LoadedPlugin, implementation: Implementation) -> list[Problem]:
@@ -85,10 +105,10 @@ async def _ask(dispatcher: Dispatcher, active: LoadedPlugin, implementation: Imp
     return []
 
 
-def _hook_problems(manifest: Manifest, info: HookImplInfo) -> list[Problem]:
-    spec = hooks().get(info.hook)
+def _hook_problems(manifest: Manifest, info: HookImplInfo, hooks: Mapping[str, HookInfo]) -> list[Problem]:
+    spec = hooks.get(info.hook)
     if spec is None:
-        return [_at(info, f"there is no hook {info.hook!r}", suggest(info.hook, hooks()))]
+        return [_at(info, f"there is no hook {info.hook!r}", suggest(info.hook, hooks))]
     problems = []
     for argument in info.arguments:
         known = [*spec.arguments, "context"]
@@ -137,33 +157,38 @@ def _service_problems(services: ServiceRegistry, active: LoadedPlugin) -> list[P
     ]
     for info in active.declarations.services:
         taken = services.provider_of(info.service)
-        if taken is not None:
+        if taken is not None and taken.plugin != active.record.name:
             hint = "override it with tavern_override_services"
             problems.append(Problem(message=f"{info.service} is provided by {taken.plugin} already", hint=hint))
-        problems += _provider_problems(active, info, is_override=False)
+        problems += _provider_problems(services, active, info, is_override=False)
     for info in active.declarations.overrides:
         if info.service not in active.manifest.permissions.services.override:
             hint = "add it to permissions.services.override in plugin.yaml"
             problems.append(Problem(message=f"the override of {info.service} is not declared", hint=hint))
         elif services.provider_of(info.service) is None:
             problems.append(Problem(message=f"nobody provides {info.service}, so it cannot be overridden"))
-        problems += _provider_problems(active, info, is_override=True)
+        problems += _provider_problems(services, active, info, is_override=True)
     return problems
 
 
-def _provider_problems(active: LoadedPlugin, info: ServiceInfo, *, is_override: bool) -> list[Problem]:
+def _provider_problems(
+    services: ServiceRegistry, active: LoadedPlugin, info: ServiceInfo, *, is_override: bool
+) -> list[Problem]:
     """Return what is wrong with a provider; only an override may be of an older version of the interface."""
-    if info.service not in interfaces():
-        hint = suggest(info.service, interfaces())
-        return [Problem(message=f"there is no service {info.service!r}", hint=hint)]
+    interfaces = {**services.catalogue.interfaces, **active.declarations.published.interfaces}
+    interface = interfaces.get(info.service)
+    if interface is None:
+        return [Problem(message=f"there is no service {info.service!r}", hint=suggest(info.service, interfaces))]
     try:
         provider = active.runtime.function(info.handler)
     except TavernError as error:
         return [Problem(message=error.message)]
     if not isinstance(provider, type):
         return [Problem(message=f"{info.handler} must be a class")]
-    version = info.version if is_override else interfaces()[info.service].service_version
-    return interface_problems(info.service, provider, version)
+    newest = interface.service_version
+    if is_override and info.version > newest:
+        return [Problem(message=f"{info.handler} is for version {info.version} of {info.service}; this is {newest}")]
+    return interface_problems(interface, provider, info.version if is_override else newest)
 
 
 def _handler_problems(active: LoadedPlugin) -> list[Problem]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.services import ServiceKey
@@ -70,10 +71,19 @@ class Project:
 class Services(Protocol):
     """Reaches services; never hands out the object, only a permission-checked view of it."""
 
-    def get(self, key: ServiceKey[S]) -> S:
-        """Return this plugin's view of a service. Raises `ServiceUnavailable` where nobody provides it."""
+    @overload
+    def get(self, key: ServiceKey[S]) -> S: ...
 
-    def has(self, key: ServiceKey[Any]) -> bool:
+    @overload
+    def get(self, key: str) -> Any: ...
+
+    def get(self, key: ServiceKey[Any] | str) -> Any:
+        """Return this plugin's view of a service. Raises `ServiceUnavailable` where nobody provides it.
+
+        A service that another folder plugin publishes is named by its name, since its interface cannot be imported.
+        """
+
+    def has(self, key: ServiceKey[Any] | str) -> bool:
         """Return whether somebody provides the service."""
 
     async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext) -> Any:
@@ -85,7 +95,7 @@ class Services(Protocol):
 
 
 class Settings(Protocol):
-    """A snapshot of the plugin's settings; keys without the `extensions.{plugin}.` prefix."""
+    """The plugin's settings, always as they are now; keys without the `extensions.{plugin}.` prefix."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, or its declared default. The value is a copy."""
@@ -95,6 +105,10 @@ class Settings(Protocol):
 
     def layers(self, key: str) -> dict[str, Any]:
         """Return the value of each layer that has one, lowest first."""
+
+    def changes(self) -> AsyncIterator[list[str]]:
+        """Return an iterator that yields the keys of this plugin's settings that changed, each time some did;
+        it ends with the plugin."""
 
 
 class Subscription(Protocol):
@@ -110,17 +124,29 @@ class Events(Protocol):
     """The event bus, attributed to the plugin."""
 
     def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
-        """Publish an event; `payload` is JSON. Every connected page receives it. Never blocks."""
+        """Publish an event; `payload` is JSON. Every connected page receives it. Never blocks.
+
+        A plugin's own types begin with its name and a dot (`acme.indexed`); others must stand under
+        `permissions.events.publish`. Raises `PermissionDenied`.
+        """
 
     def subscribe(self, *types: str, since: int | None = None, limit: int = 1024) -> Subscription:
-        """Subscribe to event types (all, where none is named), from `since` if it is still kept."""
+        """Subscribe to event types (all, where none is named), from `since` if it is still kept.
+
+        A type may be a pattern with a `*` at its end (`NODE_*`). Own types apart, each must be covered by a
+        pattern under `permissions.events.subscribe`. Raises `PermissionDenied`.
+        """
 
 
 class Tasks(Protocol):
     """Background tasks, owned by the plugin and cancelled with it."""
 
-    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
-        """Start a task. An exception in it is logged and shown with the plugin."""
+    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str, finish: bool = False) -> asyncio.Task[T]:
+        """Start a task. An exception in it is logged and shown with the plugin.
+
+        With `finish`, whoever disables or reloads the plugin lets the task go on up to a deadline before it is
+        cancelled.
+        """
 
 
 class Http(Protocol):
@@ -150,6 +176,13 @@ class Contribution(Protocol, Generic[T_co]):
 
     def node_runner(self, definition: NodeDefinition) -> NodeRunner:
         """Return the runner of a node type that the answer defines."""
+
+    def in_use(self, cancel: Callable[[], object] | None = None) -> AbstractContextManager[None]:
+        """Return what keeps the plugin from being unloaded while the `with` block runs.
+
+        Whoever disables or reloads the plugin waits for it up to a deadline, then calls `cancel`; what is revoked
+        is not waited for.
+        """
 
 
 class Hooks(Protocol):

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import importlib_metadata
+from packaging.requirements import Requirement
 
 from tavern_host.contracts.errors import describe
 from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
@@ -35,16 +36,22 @@ _CODE = tuple(importlib.machinery.all_suffixes())
 
 @dataclass
 class Record:
-    """What the host knows of one plugin. `module` is None for a folder plugin, which is imported by path."""
+    """What the host knows of one plugin. `module` is None for a folder plugin, which is imported by path.
+
+    `notes` is what is wrong with its files and costs it no more than a part; `read_at` is when they were read.
+    """
 
     name: str
     source: str
     root: Path | None = None
     module: str | None = None
     first_party: bool = False
+    pending_restart: bool = False
     is_dev: bool = False
+    read_at: float = field(default_factory=time.time)
     manifest: Manifest | None = None
     state: PluginState = PluginState.DISCOVERED
+    notes: list[Problem] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     permissions: list[PermissionInfo] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
@@ -171,7 +178,8 @@ def _link_out(root: Path) -> Path | None:
 def _read(record: Record, *, expected_name: str | None = None) -> Record:
     began = time.perf_counter()
     try:
-        manifest = read_manifest(record.root) if record.root is not None else None
+        manifest, problems = read_manifest(record.root) if record.root is not None else (None, [])
+        record.notes = problems
     except InvalidFile as error:
         record.refuse(PluginState.INVALID, *error.problems)
         return record
@@ -223,3 +231,37 @@ def content_hash(root: Path) -> str:
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:32]
+
+
+def changed_since(root: Path, when: float) -> bool:
+    """Return whether anything in a plugin's folder was written, added or removed since a time in seconds."""
+    before = when - 0.02  # file systems keep coarser times than the clock
+    paths = (path for path in (root, *root.rglob("*")) if "__pycache__" not in path.parts)
+    try:
+        return any(path.lstat().st_ctime > before for path in paths)
+    except OSError:
+        return True
+
+
+def upgraded_since(record: Record) -> list[str]:
+    """Return the distributions that a plugin's own requires and that were installed anew since it was read.
+
+    What the process imported of them is the old version; no reload changes that.
+    """
+    if not record.source.startswith("entry-point:"):
+        return []
+    try:
+        requires = importlib_metadata.requires(record.source.partition(":")[2]) or []
+    except importlib_metadata.PackageNotFoundError:
+        return []
+    names = dict.fromkeys(Requirement(text).name for text in requires if "extra ==" not in text)
+    return [name for name in names if _installed_at(name) > record.read_at]
+
+
+def _installed_at(distribution: str) -> float:
+    try:
+        files = importlib_metadata.distribution(distribution).files or ()
+        written = [Path(str(f.locate())).lstat().st_ctime for f in files if Path(str(f)).name == "METADATA"]
+    except (importlib_metadata.PackageNotFoundError, OSError):
+        return 0.0
+    return max(written, default=0.0)

@@ -17,11 +17,12 @@ import pluggy
 from pydantic import BaseModel, ValidationError
 
 from tavern_host import hookspecs
+from tavern_host.catalogue import Catalogue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, Vetoed, describe
 from tavern_host.contracts.hooks import HookInfo, Veto
 from tavern_host.contracts.plugins import HookImplInfo
-from tavern_host.hookspecs import hooks
+from tavern_host.lease import Lease, expire
 from tavern_host.runtime import PluginRuntime
 from tavern_host.threads import ended, is_being_cancelled, run_in_thread
 
@@ -44,15 +45,21 @@ class Implementation:
     be a coroutine.
     """
 
-    __slots__ = ("context", "function", "info", "invoke", "runtime")
+    __slots__ = ("context", "function", "info", "invoke", "lease", "runtime")
 
     def __init__(
-        self, info: HookImplInfo, function: Callable[..., Any], context: PluginContext, runtime: PluginRuntime
+        self,
+        info: HookImplInfo,
+        function: Callable[..., Any],
+        context: PluginContext,
+        runtime: PluginRuntime,
+        lease: Lease,
     ) -> None:
         self.info = info
         self.function = function
         self.context = context
         self.runtime = runtime
+        self.lease = lease
         self.invoke = _invoker(function, info.arguments, context)
 
 
@@ -88,13 +95,14 @@ class _Registered:
 class Answer:
     """One plugin's answer to a hook, and a way to reach the handlers it names (`context.Contribution`)."""
 
-    __slots__ = ("_context", "_runtime", "plugin", "value")
+    __slots__ = ("_context", "_lease", "_runtime", "plugin", "value")
 
-    def __init__(self, plugin: str, value: Any, runtime: PluginRuntime, context: PluginContext) -> None:
-        self.plugin = plugin
+    def __init__(self, value: Any, runtime: PluginRuntime, context: PluginContext, lease: Lease) -> None:
+        self.plugin = lease.plugin
         self.value = value
         self._runtime = runtime
         self._context = context
+        self._lease = lease
 
     def open(self, handler: str, *arguments: Any) -> Any:
         """Return a new object of the plugin's class `handler`."""
@@ -103,11 +111,18 @@ class Answer:
     async def call(self, handler: str, *arguments: Any) -> Any:
         """Call the plugin's function `handler`, with its context last."""
         result = self._runtime.call(handler, *arguments, self._context)
-        return await result if isinstance(result, Coroutine) else result
+        if not isinstance(result, Coroutine):
+            return result
+        async with self._lease.use_for_call(handler):
+            return await result
 
     def node_runner(self, definition: Any) -> Any:
         """Return the runner of one of the plugin's node types."""
         return self._runtime.node_runner(definition)
+
+    def in_use(self, cancel: Callable[[], object] | None = None) -> contextlib.AbstractContextManager[None]:
+        """Return what keeps the plugin from being unloaded."""
+        return self._lease.use_elsewhere(cancel)
 
 
 class Dispatcher:
@@ -116,7 +131,8 @@ class Dispatcher:
     `report` is told of each failure: plugin, hook, exception.
     """
 
-    def __init__(self, report: Callable[[str, str, BaseException], None]) -> None:
+    def __init__(self, catalogue: Catalogue, report: Callable[[str, str, BaseException], None]) -> None:
+        self.catalogue = catalogue
         self._report = report
         self._prepared: dict[str, tuple[Implementation, ...]] = {}
         self.revision = 0
@@ -125,12 +141,16 @@ class Dispatcher:
         """Take over the implementations of these plugins, in registration order."""
         manager = pluggy.PluginManager("tavern")
         manager.add_hookspecs(hookspecs)
+        if self.catalogue.published_specs:
+            manager.add_hookspecs(
+                type("published", (), {k: staticmethod(f) for k, f in self.catalogue.published_specs.items()})
+            )
         known: dict[tuple[str, int], Implementation] = {}
         for plugin, implementations in plugins:
             manager.register(_Registered({i.info.function: i.function for i in implementations}), plugin)
             known.update({(plugin, id(i.function)): i for i in implementations})
         self._prepared = {}
-        for name in hooks():
+        for name in self.catalogue.hooks:
             hookimpls = reversed(getattr(manager.hook, name).get_hookimpls())
             called = [known[impl.plugin_name, id(impl.function)] for impl in hookimpls]
             if called:
@@ -169,7 +189,7 @@ class Dispatcher:
                     except StopIteration as finished:
                         value = finished.value
                     else:
-                        value = await _go_on(value, suspended_on, DEADLINE, implementation.info)
+                        value = await _go_on(value, suspended_on, DEADLINE, implementation)
             except Exception as error:
                 self._report(implementation.info.plugin, hook, error)
                 continue
@@ -185,7 +205,7 @@ class Dispatcher:
 
         With the policy `veto` a failure denies: fail closed. Each plugin gets a copy of its own.
         """
-        spec = _spec(hook)
+        spec = self._spec(hook)
         for implementation in self.implementations(hook):
             plugin = implementation.info.plugin
             try:
@@ -216,9 +236,10 @@ class Dispatcher:
         info = implementation.info
         deadline = DEADLINE if deadline is None else deadline
         try:
-            if not info.is_async and _spec(info.hook).policy in _ON_THREAD:
+            if not info.is_async and self._spec(info.hook).policy in _ON_THREAD:
                 what = f"{info.hook} of {info.plugin}"
-                value = await run_in_thread(lambda: implementation.invoke(arguments), deadline=deadline, what=what)
+                with implementation.lease.use():
+                    value = await run_in_thread(lambda: implementation.invoke(arguments), deadline=deadline, what=what)
             else:
                 value = implementation.invoke(arguments)
             if not isinstance(value, Coroutine):
@@ -227,13 +248,19 @@ class Dispatcher:
                 suspended_on = value.send(None)
             except StopIteration as finished:
                 return finished.value
-            return await _go_on(value, suspended_on, deadline, info)
+            return await _go_on(value, suspended_on, deadline, implementation)
         except (SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
             raise _ended(info, error) from error
 
+    def _spec(self, hook: str) -> HookInfo:
+        try:
+            return self.catalogue.hooks[hook]
+        except KeyError:
+            raise NotFound(f"there is no hook {hook!r}") from None
+
 
 def _answer(implementation: Implementation, value: Any) -> Answer:
-    return Answer(implementation.info.plugin, value, implementation.runtime, implementation.context)
+    return Answer(value, implementation.runtime, implementation.context, implementation.lease)
 
 
 def _ended(info: HookImplInfo, error: BaseException) -> PluginFailure:
@@ -245,15 +272,18 @@ def _ended(info: HookImplInfo, error: BaseException) -> PluginFailure:
     return PluginFailure(f"{info.hook} of {info.plugin} waited for something that was cancelled")
 
 
-async def _go_on(coroutine: Coroutine[Any, Any, Any], suspended_on: Any, deadline: float, info: HookImplInfo) -> Any:
+async def _go_on(
+    coroutine: Coroutine[Any, Any, Any], suspended_on: Any, deadline: float, implementation: Implementation
+) -> Any:
     """Run a coroutine that was stepped once and suspended to its end: in this task, under a timer."""
     timer = asyncio.timeout(deadline)
     try:
         async with timer:
-            return await _resume(coroutine, suspended_on, timer)
+            with implementation.lease.use(lambda: expire(timer)):
+                return await _resume(coroutine, suspended_on, timer)
     except TimeoutError:
         if timer.expired():
-            what = f"{info.hook} of {info.plugin}"
+            what = f"{implementation.info.hook} of {implementation.info.plugin}"
             raise DeadlineExceeded(f"{what} did not end within {deadline:g} s") from None
         raise
 
@@ -290,13 +320,6 @@ def _resume(coroutine: Coroutine[Any, Any, Any], suspended_on: Any, timer: async
 
 def _has_fired(timer: asyncio.TimerHandle) -> bool:
     return timer.when() <= asyncio.get_running_loop().time()
-
-
-def _spec(hook: str) -> HookInfo:
-    try:
-        return hooks()[hook]
-    except KeyError:
-        raise NotFound(f"there is no hook {hook!r}") from None
 
 
 def _checked(answer: Any, wanted: type[T], what: str) -> T:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tavern_host.catalogue import owner
 from tavern_host.context import Contribution, PluginContext, Project
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Forbidden, PermissionDenied, describe
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.dispatch import Answer, Dispatcher
-from tavern_host.events import BusSubscription, EventBus
-from tavern_host.hookspecs import hooks
+from tavern_host.events import BusSubscription, EventBus, covers, is_own
+from tavern_host.lease import Lease
 from tavern_host.ledger import Ledger
-from tavern_host.services import ServiceRegistry
+from tavern_host.manifest import EventPermissions
+from tavern_host.services import ServiceRegistry, Views
 from tavern_host.settings import PluginSettings
 
 if TYPE_CHECKING:
@@ -27,107 +31,90 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Lease:
-    """Whether a plugin may still use what it was given; ended when it is unloaded, for good.
-
-    A plugin may keep its context; with the lease every facility in it stops. One that is loaded again
-    gets a new context. While what it has is being closed, it can publish events and nothing else.
-    """
-
-    def __init__(self, plugin: str) -> None:
-        self._plugin = plugin
-        self._is_closing = False
-        self._is_over = False
-
-    def close(self) -> None:
-        """Let nothing be had any more but events published, which say how things ended."""
-        self._is_closing = True
-
-    def end(self) -> None:
-        """End it."""
-        self._is_closing = self._is_over = True
-
-    def check(self, *, while_closing: bool = False) -> None:
-        """Raise `PermissionDenied` once it has ended, or is closed unless `while_closing` is allowed."""
-        if self._is_over or (self._is_closing and not while_closing):
-            raise PermissionDenied(f"{self._plugin} is not loaded any more", plugin=self._plugin)
-
-
 class PluginServices:
     """Views of services; see `context.Services`."""
 
-    def __init__(self, plugin: str, registry: ServiceRegistry, lease: Lease) -> None:
-        self._plugin = plugin
-        self._registry = registry
+    def __init__(self, views: Views, lease: Lease) -> None:
+        self._views = views
         self._lease = lease
 
-    def get(self, key: ServiceKey[Any]) -> Any:
+    def get(self, key: ServiceKey[Any] | str) -> Any:
         """Return this plugin's view of a service."""
         self._lease.check()
-        return self._registry.view(self._plugin, key)
+        return self._views.get(key if isinstance(key, str) else key.name)
 
-    def has(self, key: ServiceKey[Any]) -> bool:
+    def has(self, key: ServiceKey[Any] | str) -> bool:
         """Return whether somebody provides the service."""
-        return self._registry.provider_of(key.name) is not None
+        return self._views.has(key if isinstance(key, str) else key.name)
 
     async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext) -> Any:
         """Call a method by name with JSON arguments."""
         self._lease.check()
-        return await self._registry.invoke(self._plugin, service, method, arguments, call)
+        return await self._views.invoke(service, method, arguments, call)
 
 
 class PluginEvents:
-    """The event bus; see `context.Events`."""
+    """The event bus; see `context.Events`. `permissions` are the event patterns that the plugin was granted."""
 
-    def __init__(self, plugin: str, bus: EventBus, ledger: Ledger, lease: Lease) -> None:
-        self._plugin = plugin
+    def __init__(self, bus: EventBus, ledger: Ledger, lease: Lease, permissions: EventPermissions) -> None:
+        self._plugin = lease.plugin
         self._bus = bus
         self._ledger = ledger
         self._lease = lease
+        self._permissions = permissions
 
     def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
         """Publish an event in the plugin's name."""
         self._lease.check(while_closing=True)
+        if not (is_own(self._plugin, type) or covers(self._permissions.publish, type)):
+            raise self._denied("publish", type)
         return self._bus.publish(type, payload, plugin=self._plugin)
 
     def subscribe(self, *types: str, since: int | None = None, limit: int = 1024) -> BusSubscription:
         """Subscribe; the subscription ends with the plugin."""
         self._lease.check()
-        subscription = self._bus.subscribe(*types, since=since, limit=limit)
-        forget = self._ledger.add(self._plugin, "subscription", ", ".join(types) or "*", subscription.close)
+        for wanted in types or ("*",):
+            if not (is_own(self._plugin, wanted) or covers(self._permissions.subscribe, wanted)):
+                raise self._denied("subscribe", wanted)
+        subscription = self._bus.subscribe(*types, since=since, limit=limit, copy=True)
+        forget = self._ledger.add("subscription", ", ".join(types) or "*", subscription.close)
         subscription.on_close(forget)
         return subscription
+
+    def _denied(self, what: str, type: str) -> PermissionDenied:
+        permission = f"events.{what}:{type}"
+        own = f"its own types begin with {self._plugin!r} and a dot"
+        message = f"{self._plugin} may not {what} {type} events: add {type!r} to permissions.events.{what} ({own})"
+        return PermissionDenied(message, plugin=self._plugin, permission=permission)
 
 
 class PluginTasks:
     """Background tasks; see `context.Tasks`."""
 
-    def __init__(
-        self, plugin: str, ledger: Ledger, lease: Lease, report: Callable[[str, str, BaseException], None]
-    ) -> None:
-        self._plugin = plugin
+    def __init__(self, ledger: Ledger, lease: Lease, report: Callable[[str, str, BaseException], None]) -> None:
+        self._plugin = lease.plugin
         self._ledger = ledger
         self._lease = lease
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
-    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str, finish: bool = False) -> asyncio.Task[T]:
         """Start a task that is cancelled with the plugin; on any thread, such as that of a `def` hook."""
         if threading.get_ident() == self._thread:
-            return self._spawn(coroutine, name)
+            return self._spawn(coroutine, name, finish)
         started: Future[asyncio.Task[T]] = Future()
 
         def start() -> None:
             try:
-                started.set_result(self._spawn(coroutine, name))
+                started.set_result(self._spawn(coroutine, name, finish))
             except Exception as error:
                 started.set_exception(error)
 
         self._loop.call_soon_threadsafe(start)
         return started.result()
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+    def _spawn(self, coroutine: Coroutine[Any, Any, T], name: str, finish: bool) -> asyncio.Task[T]:
         try:
             self._lease.check()
         except PermissionDenied:
@@ -141,10 +128,14 @@ class PluginTasks:
             task.cancel()
             await asyncio.wait([task])
 
-        forget = self._ledger.add(self._plugin, "task", name, cancel)
+        forget = self._ledger.add("task", name, cancel)
+        uses = contextlib.ExitStack()
+        if finish:
+            uses.enter_context(self._lease.use_elsewhere(task.cancel))
 
         def done(finished: asyncio.Task[T]) -> None:
             forget()
+            uses.close()
             if not finished.cancelled() and finished.exception() is not None:
                 self._report(self._plugin, f"task {name}", finished.exception())  # type: ignore[arg-type]
 
@@ -155,8 +146,7 @@ class PluginTasks:
 class PluginHttp:
     """Outgoing HTTP; see `context.Http`."""
 
-    def __init__(self, plugin: str, ledger: Ledger, lease: Lease) -> None:
-        self._plugin = plugin
+    def __init__(self, ledger: Ledger, lease: Lease) -> None:
         self._ledger = ledger
         self._lease = lease
         self._session: aiohttp.ClientSession | None = None
@@ -168,7 +158,7 @@ class PluginHttp:
             import aiohttp
 
             self._session = aiohttp.ClientSession()
-            self._ledger.add(self._plugin, "http-session", "client", self._session.close)
+            self._ledger.add("http-session", "client", self._session.close)
         return self._session
 
 
@@ -177,13 +167,12 @@ class PluginHooks:
 
     def __init__(
         self,
-        plugin: str,
+        lease: Lease,
         dispatcher: Dispatcher,
         registry: ServiceRegistry,
-        lease: Lease,
         declared: Callable[[str], list[Answer]],
     ) -> None:
-        self._plugin = plugin
+        self._plugin = lease.plugin
         self._lease = lease
         self._dispatcher = dispatcher
         self._registry = registry
@@ -215,37 +204,41 @@ class PluginHooks:
 
     def _check(self, hook: str) -> None:
         self._lease.check()
-        spec = hooks().get(hook)
-        if spec is None or not self._registry.provides(self._plugin, spec.caller):
-            who = f"the provider of {spec.caller}" if spec is not None else "nobody"
+        spec = self._dispatcher.catalogue.hooks.get(hook)
+        caller = spec.caller if spec is not None else None
+        if caller is None or not (caller == owner(self._plugin) or self._registry.provides(self._plugin, caller)):
+            who = f"the provider of {caller}" if caller is not None else "nobody"
             raise Forbidden(f"{self._plugin} may not call {hook}: only {who} may")
 
 
+@dataclass(frozen=True)
+class Kernel:
+    """The parts of the kernel that plugins' facilities stand on."""
+
+    project: Project
+    services: ServiceRegistry
+    dispatcher: Dispatcher
+    bus: Callable[[], EventBus]
+    declared: Callable[[str], list[Answer]]
+    report: Callable[[str, str, BaseException], None]
+
+
 def make_context(
-    *,
-    plugin: str,
-    project: Project,
-    registry: ServiceRegistry,
-    settings: PluginSettings,
-    bus: EventBus,
-    ledger: Ledger,
-    dispatcher: Dispatcher,
-    lease: Lease,
-    declared: Callable[[str], list[Answer]],
-    report: Callable[[str, str, BaseException], None],
+    kernel: Kernel, *, lease: Lease, ledger: Ledger, views: Views, settings: PluginSettings, events: EventPermissions
 ) -> PluginContext:
     """Return a plugin's context. Its data folder is made when the plugin is started."""
+    plugin = lease.plugin
     return PluginContext(
         plugin=plugin,
-        project=project,
-        services=PluginServices(plugin, registry, lease),
+        project=kernel.project,
+        services=PluginServices(views, lease),
         settings=settings,
         log=logging.getLogger(f"tavern.plugin.{plugin}"),
-        data_dir=project.private / "plugins" / plugin,
-        events=PluginEvents(plugin, bus, ledger, lease),
-        tasks=PluginTasks(plugin, ledger, lease, report),
-        http=PluginHttp(plugin, ledger, lease),
-        hooks=PluginHooks(plugin, dispatcher, registry, lease, declared),
+        data_dir=kernel.project.private / "plugins" / plugin,
+        events=PluginEvents(kernel.bus(), ledger, lease, events),
+        tasks=PluginTasks(ledger, lease, kernel.report),
+        http=PluginHttp(ledger, lease),
+        hooks=PluginHooks(lease, kernel.dispatcher, kernel.services, kernel.declared),
     )
 
 

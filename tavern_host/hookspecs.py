@@ -23,6 +23,7 @@ from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.protocols import ActionProtocolInfo
 from tavern_host.contracts.services import ServiceInfo
+from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.tools import ToolCallRequest, ToolDefinition, ToolResult
 from tavern_host.contracts.ui import UiDeclaration
 
@@ -264,6 +265,21 @@ def tavern_after_llm_response(
     response: LlmResponse, request: LlmRequest, call: CallContext, context: PluginContext
 ) -> LlmResponse | Veto | None:
     """Return a changed answer, `Veto` to withhold it, or None. A streamed answer is seen when it is whole."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:settings:before-save",
+    level="intercept",
+    policy="veto",
+    caller="settings",
+    description="See every change of settings before it is saved, change it or refuse it.",
+    example="return Veto(reason='only on Mondays')",
+)
+def tavern_before_save_settings(
+    change: SettingsChange, call: CallContext, context: PluginContext
+) -> SettingsChange | Veto | None:
+    """Return a changed change (its values count), `Veto` to refuse it, or None. An error refuses it too."""
     raise NotImplementedError
 
 

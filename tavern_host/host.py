@@ -8,33 +8,52 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
+from tavern_host.audit import AuditLog, HostAudit
+from tavern_host.boundary import Boundary, InProcess, Observed, ObservedBus, Observer
+from tavern_host.catalogue import Catalogue
 from tavern_host.context import Project
+from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.plugins import (
     PLUGINS,
     AdmissionError,
+    Explanation,
+    PermissionInfo,
     PluginAsset,
     PluginInfo,
     Plugins,
     PluginState,
+    Problem,
     ServiceLayer,
 )
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
+from tavern_host.contracts.settings import SETTINGS
 from tavern_host.events import EventBus
-from tavern_host.manager import Manager
-from tavern_host.permissions import GrantStore
+from tavern_host.grants import GrantStore, SwitchStore
+from tavern_host.manager import OPERATOR as OPERATOR_NAME
+from tavern_host.manager import Manager, Sources
+from tavern_host.permissions import all_permissions
 from tavern_host.projects import Folders, environment_settings, find_project, make_project, read_project_file
+from tavern_host.review import Review
 from tavern_host.routes import Registrations
+from tavern_host.secrets import SecretBox
 from tavern_host.services import Provider
 from tavern_host.settings import SettingsStore
+from tavern_host.settingsfile import SettingsFile
+from tavern_host.settingsservice import HostSettings
+from tavern_host.watchdog import Blocked, Watchdog
+from tavern_host.why import explain
 
 S = TypeVar("S", bound=ServiceInterface)
+
+Placement = Literal["in-process", "loopback"]
 
 _log = logging.getLogger("tavern.plugins")
 
@@ -58,10 +77,13 @@ class Host:
 
     `project` is a folder (made if it does not exist), else found as `tavern` finds it. `plugins` are
     folders or imported modules beside the installed ones; `trust` names plugins that need no grant;
-    `dev` are folders of plugins being written, loaded with all that they ask for. `settings` are full
+    `dev` are folders of plugins being written, loaded with all that they ask for. `without` names plugins
+    to leave out, `third_party=False` leaves out all that are not first-party. `settings` are full
     keys with values, above all other layers. With `strict`, a plugin that is not in order fails the start.
     `create` makes a project that does not exist when the host starts, `sample` fills it with the plugins'
     samples (the default project always is). `folders` are the operator's, by default this user's.
+    `placement` is `in-process`, or for tests `loopback`: everything that crosses a plugin's boundary is encoded and
+    decoded; by default what `TAVERN_PLACEMENT` says. `observer` looks on at calls and events.
     """
 
     def __init__(
@@ -71,10 +93,14 @@ class Host:
         plugins: Sequence[Path | ModuleType] = (),
         trust: Iterable[str] = (),
         dev: Sequence[Path] = (),
+        without: Iterable[str] = (),
+        third_party: bool = True,
         settings: Mapping[str, Any] | None = None,
         strict: bool = False,
         create: bool = True,
         sample: bool = False,
+        placement: Placement | None = None,
+        observer: Observer | None = None,
         folders: Folders | None = None,
     ) -> None:
         folders = folders or Folders.of_user()
@@ -86,22 +112,38 @@ class Host:
         self._with_sample = sample or opened.is_default
         self._strict = strict
         self._bus: EventBus | None = None
-        self._settings = SettingsStore(
+        self._observer = observer
+        catalogue = Catalogue()
+        state = folders.project_state(self.project)
+        self.audit = AuditLog(self.project.private / "audit" / "audit.jsonl", anchor=state / "audit.json")
+        self._store = SettingsStore(
             project=dict(opened.file.settings),
             operator=dict(operator.settings),
             environment={**environment_settings(), **(settings or {})},
+            file=SettingsFile(state / "settings.json", SecretBox(folders.state)),
         )
-        self._grants = GrantStore(folders.project_state(self.project) / "grants.json")
+        self._grants = GrantStore(state / "grants.json")
+        self._switches = SwitchStore(state / "plugins.json")
         self._manager = Manager(
             project=self.project,
-            operator=operator,
+            sources=Sources(folders=[self.project.plugins], dev=dev, embedded=plugins),
+            review=Review(operator, frozenset(trust), frozenset(without), third_party),
             grants=self._grants,
-            settings=self._settings,
-            embedded=plugins,
-            dev=dev,
-            trust=trust,
+            switches=self._switches,
+            settings=self._store,
+            catalogue=catalogue,
+            boundary=_boundary(placement, catalogue, observer),
             bus=lambda: self.events,
+            record=self.audit.record,
         )
+        self.settings = HostSettings(
+            self._store,
+            self._manager.manifests,
+            filter=self._filter,
+            publish=self._publish,
+            record=self.audit.record,
+        )
+        self._watchdog = Watchdog(self._manager.locate, self._say_blocked)
         self.services = HostServices(self._manager)
 
     @property
@@ -131,27 +173,69 @@ class Host:
         """Return one plugin. Raises `NotFound`."""
         return self._manager.info(self._manager.get(name))
 
-    async def grant(self, name: str) -> PluginInfo:
+    async def grant(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
         """Grant a plugin exactly what it asks for now, and load it if the host runs."""
-        await self._manager.grant(name)
+        await self._manager.grant(name, actor=actor)
         return self.plugin(name)
 
-    async def revoke(self, name: str) -> PluginInfo:
+    async def revoke(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
         """Take a plugin's grant back; what it registered is gone when this returns."""
-        await self._manager.revoke(name)
+        await self._manager.revoke(name, actor=actor)
         return self.plugin(name)
 
-    async def watch_grants(self, *, every: float = 0.5) -> None:
-        """Follow what other processes of the operator grant and take back, until cancelled."""
-        seen = self._grants.changed()
+    async def enable(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
+        """Let a plugin be loaded again that was disabled, and load it if the host runs."""
+        await self._manager.enable(name, actor=actor)
+        return self.plugin(name)
+
+    async def disable(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
+        """Take a plugin out until it is enabled again; returns when what was under way in it has ended."""
+        await self._manager.disable(name, actor=actor)
+        return self.plugin(name)
+
+    async def reload(self, name: str | None = None, *, actor: str = OPERATOR_NAME) -> list[PluginInfo]:
+        """Read one plugin anew, or look for all that are new, changed or gone; return those that are there."""
+        names = await self._manager.reload(name, actor=actor)
+        return [self.plugin(one) for one in names if one in self._manager.records]
+
+    def ask_to_reload(self, name: str | None = None) -> None:
+        """Let the running hosts of this project reload a plugin, or look for all."""
+        self._manager.ask_to_reload(name)
+
+    def permissions(self) -> list[tuple[PermissionInfo, dict[str, bool]]]:
+        """Return every permission that there is with the plugins that ask for it, and whether each has it."""
+        known = {p.name: p for p in all_permissions()}
+        asking: dict[str, dict[str, bool]] = {}
+        for record in self._manager.records.values():
+            for permission in record.permissions:
+                known.setdefault(permission.name, permission)
+                asking.setdefault(permission.name, {})[record.name] = permission.granted
+        return [(permission, asking.get(name, {})) for name, permission in known.items()]
+
+    def why(self, subject: str) -> Explanation:
+        """Explain `service:NAME`, `hook:NAME`, `permission:NAME` or `plugin:NAME`; see `Plugins.why`."""
+        return explain(self._manager, subject)
+
+    def owned(self, name: str) -> dict[str, list[str]]:
+        """Return the names of all that a plugin owns at this moment, by kind."""
+        return self._manager.owned(name)
+
+    def unknown_settings(self) -> list[Problem]:
+        """Return the settings that belong to no plugin, and what is wrong with the file of saved ones."""
+        return self._store.unknown(self._manager.records)
+
+    async def watch_decisions(self, *, every: float = 0.5) -> None:
+        """Follow what other processes of the operator decide (grants, switches, settings), until cancelled."""
+        seen = None
         while True:
             await asyncio.sleep(every)
-            if (changed := self._grants.changed()) != seen:
-                seen = changed
-                try:
-                    await self._manager.follow_grants()
-                except (TavernError, OSError) as error:  # a damaged file: what holds now holds until it is mended
-                    _log.error("grants cannot be followed: %s", describe(error))
+            try:
+                self.settings.follow()
+                if (changed := (self._grants.changed(), self._switches.changed())) != seen:
+                    seen = changed
+                    await self._manager.follow()
+            except (TavernError, OSError) as error:  # a damaged file: what holds now holds until it is mended
+                _log.error("the operator's files cannot be followed: %s", describe(error))
 
     def call(self) -> CallContext:
         """Return the context of a call that the operator makes."""
@@ -172,21 +256,24 @@ class Host:
         Raises `RuntimeError` for a host that was loaded before.
         """
         self._check_unused()
-        self._bus = EventBus()
+        self._bus = EventBus() if self._observer is None else ObservedBus(self._observer)
         self.link()
-        self._provide_plugins()
+        self._provide_services()
+        self._watchdog.start()
         await self._manager.load_all()
 
     async def start(self) -> None:
         """Start all loaded plugins. Raises `AdmissionError` with `strict` where one is not in order."""
         if self._is_new:
             make_project(self.project.root, self._manager.samples() if self._with_sample else ())
-            self._settings.set_project(dict(read_project_file(self.project.root).settings))
+            self._store.set_project(dict(read_project_file(self.project.root).settings))
             self._is_new = False
         await self._manager.start_all()
         if self._strict:
             bad = [
-                p for p in self.plugins() if p.state not in (PluginState.STARTED, PluginState.DISABLED) or p.problems
+                p
+                for p in self.plugins()
+                if p.state is not PluginState.DISABLED and (p.state is not PluginState.STARTED or p.problems)
             ]
             if bad:
                 lines = [f"  {p.name} is {p.state.value}: {problem}" for p in bad for problem in p.problems]
@@ -195,9 +282,13 @@ class Host:
 
     async def stop(self) -> None:
         """Stop all plugins, newest first, and end every subscription."""
-        await self._manager.stop_all()
-        if self._bus is not None:
-            await self._bus.close()
+        try:
+            await self._manager.stop_all()
+        finally:
+            self._watchdog.stop()
+            await self.audit.close()
+            if self._bus is not None:
+                await self._bus.close()
 
     async def __aenter__(self) -> Self:
         self._check_unused()
@@ -218,10 +309,40 @@ class Host:
         if self._bus is not None:
             raise RuntimeError("a host runs once; make another one")
 
-    def _provide_plugins(self) -> None:
-        provider = Provider("tavern-host", "tavern_host.host:HostPlugins", PLUGINS.name, PLUGINS.version)
-        provider.instance = HostPlugins(self, self._manager)
-        self._manager.services.add(provider)
+    def _provide_services(self) -> None:
+        for key, instance in (
+            (PLUGINS, HostPlugins(self, self._manager)),
+            (SETTINGS, self.settings),
+            (AUDIT, HostAudit(self.audit)),
+        ):
+            handler = f"{type(instance).__module__}:{type(instance).__name__}"
+            provider = Provider("tavern-host", handler, key.name, key.version)
+            provider.instance = instance
+            self._manager.services.add(provider)
+
+    def _publish(self, type: str, payload: Mapping[str, Any]) -> None:
+        if self._bus is not None:
+            self._bus.publish(type, payload)
+
+    async def _filter(self, hook: str, value: Any, /, **arguments: Any) -> Any:
+        return await self._manager.dispatcher.filter(hook, value, arguments)
+
+    def _say_blocked(self, blocked: Blocked) -> None:
+        """Say with a plugin that it kept everything else waiting."""
+        self._manager.say_blocked(blocked)
+
+
+def _boundary(placement: str | None, catalogue: Catalogue, observer: Observer | None) -> Boundary:
+    """Return the boundary of a placement. Raises `InvalidInput` for an unknown one."""
+    placement = placement or os.environ.get("TAVERN_PLACEMENT") or "in-process"
+    boundary: Boundary = InProcess()
+    if placement == "loopback":
+        from tavern_host.loopback import Loopback
+
+        boundary = Loopback(catalogue)
+    elif placement != "in-process":
+        raise InvalidInput(f"the placement is in-process or loopback, not {placement!r}")
+    return boundary if observer is None else Observed(boundary, observer)
 
 
 class HostPlugins(Plugins):
@@ -247,10 +368,30 @@ class HostPlugins(Plugins):
         """Return the providers of a service."""
         return self._manager.services.layers(service)
 
+    async def why(self, subject: str) -> Explanation:
+        """Explain a subject."""
+        return self._host.why(subject)
+
     async def grant(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
         """Grant a plugin what it asks for."""
-        return await self._host.grant(name)
+        return await self._host.grant(name, actor=_actor(call))
 
     async def revoke(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
         """Take a plugin's grant back."""
-        return await self._host.revoke(name)
+        return await self._host.revoke(name, actor=_actor(call))
+
+    async def enable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
+        """Let a plugin be loaded again."""
+        return await self._host.enable(name, actor=_actor(call))
+
+    async def disable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
+        """Take a plugin out."""
+        return await self._host.disable(name, actor=_actor(call))
+
+    async def reload(self, name: str | None = None, *, call: CallContext | None = None) -> list[PluginInfo]:
+        """Read plugins anew."""
+        return await self._host.reload(name, actor=_actor(call))
+
+
+def _actor(call: CallContext | None) -> str:
+    return str(call.principal) if call is not None else OPERATOR_NAME

@@ -1,4 +1,4 @@
-"""The host's own commands: `serve`, `init` and `plugins …`. All other commands belong to plugins.
+"""The host's own commands: `serve`, `init`, `plugins …`, `why`, `settings …`. All other commands belong to plugins.
 
 Each takes a function that makes the host, since `init` is there before any project is."""
 
@@ -8,15 +8,18 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from tavern_host.auditcommands import COMMANDS as AUDIT_COMMANDS
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.host import Host
 from tavern_host.projects import PROJECT_FILE, make_project
+from tavern_host.settingscommands import COMMANDS as SETTINGS_COMMANDS
 
 MakeHost = Callable[[], Host]
 Command = Callable[[MakeHost, dict[str, Any]], AsyncIterator[CommandOutput]]
 
+_IN_ORDER = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.STARTED, PluginState.DISABLED})
 _NAME = CommandParameter(name="name", help="The plugin's name.", required=True)
 
 
@@ -50,13 +53,22 @@ def _new_project(folder: str) -> Path:
 
 
 async def _list(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    plugins = make_host().link()
+    plugins = await _checked(make_host()) if arguments["check"] else make_host().link()
     rows = [[p.name, p.version, p.state.value, p.source, _reason(p)] for p in plugins]
     yield CommandOutput(kind="table", columns=["name", "version", "state", "source", "what to know"], rows=rows)
     yield CommandOutput(kind="result", data=[p.to_json() for p in plugins])
-    bad = [p.name for p in plugins if p.state not in (PluginState.DISCOVERED, PluginState.DISABLED) or p.problems]
+    bad = [p.name for p in plugins if p.state not in _IN_ORDER or (p.problems and p.state is not PluginState.DISABLED)]
     if arguments["strict"] and bad:
         yield CommandOutput(kind="failure", text=f"not in order: {', '.join(bad)}", exit_code=1)
+
+
+async def _checked(host: Host) -> list[PluginInfo]:
+    """Return what is known of the plugins once they were loaded; none is started."""
+    try:
+        await host.load()
+        return host.plugins()
+    finally:
+        await host.stop()
 
 
 async def _show(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
@@ -67,6 +79,8 @@ async def _show(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
         if line:
             yield CommandOutput(kind="text", text=f"  {line}")
     yield _review(plugin)
+    for problem in host.settings.problems(plugin.name) if plugin.config_options else []:
+        yield CommandOutput(kind="text", text=f"  {problem}")
     yield CommandOutput(kind="result", data=plugin.to_json())
 
 
@@ -85,6 +99,45 @@ async def _revoke(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterat
     text = f"The grant of {plugin.name} is taken back; it is {plugin.state.value}."
     yield CommandOutput(kind="text", text=text)
     yield CommandOutput(kind="result", data=plugin.to_json())
+
+
+async def _enable(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = _linked(make_host)
+    plugin = await host.enable(arguments["name"])
+    yield CommandOutput(kind="text", text=f"{plugin.name} is enabled; it is {plugin.state.value}. {_FOLLOWED}")
+    yield CommandOutput(kind="result", data=plugin.to_json())
+
+
+async def _disable(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = _linked(make_host)
+    plugin = await host.disable(arguments["name"])
+    yield CommandOutput(kind="text", text=f"{plugin.name} is disabled. {_FOLLOWED}")
+    yield CommandOutput(kind="result", data=plugin.to_json())
+
+
+async def _reload(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = _linked(make_host)
+    name = arguments.get("name")
+    host.ask_to_reload(name)
+    what = f"read {name} anew" if name else "look for plugins that are new, changed or gone"
+    yield CommandOutput(kind="text", text=f"A host that is running will {what}.")
+    yield CommandOutput(kind="result", data={"asked": name})
+
+
+async def _why(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = make_host()
+    try:
+        await host.load()
+        explanation = host.why(arguments["subject"])
+    finally:
+        await host.stop()
+    yield CommandOutput(kind="text", text=explanation.answer)
+    for fact in explanation.facts:
+        yield CommandOutput(kind="text", text=f"  {fact}")
+    yield CommandOutput(kind="result", data=explanation.to_json())
+
+
+_FOLLOWED = "A host that is running follows."
 
 
 _ALL: tuple[tuple[CommandInfo, Command], ...] = (
@@ -108,7 +161,17 @@ _ALL: tuple[tuple[CommandInfo, Command], ...] = (
         ),
         _init,
     ),
-    (CommandInfo(name="plugins list", help="List all plugins; imports none of them.", handler=""), _list),
+    (
+        CommandInfo(
+            name="plugins list",
+            help="List all plugins; imports none of them.",
+            handler="",
+            parameters=[
+                CommandParameter(name="--check", type="flag", help="Load them, and say what is wrong with their code.")
+            ],
+        ),
+        _list,
+    ),
     (
         CommandInfo(name="plugins show", help="Show a plugin and what it asks for.", handler="", parameters=[_NAME]),
         _show,
@@ -118,6 +181,40 @@ _ALL: tuple[tuple[CommandInfo, Command], ...] = (
         _grant,
     ),
     (CommandInfo(name="plugins revoke", help="Take a plugin's grant back.", handler="", parameters=[_NAME]), _revoke),
+    (
+        CommandInfo(name="plugins enable", help="Let a disabled plugin be loaded.", handler="", parameters=[_NAME]),
+        _enable,
+    ),
+    (
+        CommandInfo(
+            name="plugins disable", help="Take a plugin out until it is enabled.", handler="", parameters=[_NAME]
+        ),
+        _disable,
+    ),
+    (
+        CommandInfo(
+            name="plugins reload",
+            help="Let a running host read a plugin anew.",
+            handler="",
+            parameters=[CommandParameter(name="name", help="The plugin; all that changed, where none is named.")],
+        ),
+        _reload,
+    ),
+    (
+        CommandInfo(
+            name="why",
+            help="Explain why something is as it is.",
+            handler="",
+            parameters=[
+                CommandParameter(
+                    name="subject", help="service:NAME, hook:NAME, permission:NAME or plugin:NAME.", required=True
+                )
+            ],
+        ),
+        _why,
+    ),
+    *SETTINGS_COMMANDS,
+    *AUDIT_COMMANDS,
 )
 HOST_COMMANDS: dict[str, tuple[CommandInfo, Command]] = {info.name: (info, run) for info, run in _ALL}
 
@@ -147,4 +244,4 @@ def _reason(plugin: PluginInfo) -> str:
 
 
 def _out_of_order(plugins: list[PluginInfo]) -> list[PluginInfo]:
-    return [p for p in plugins if p.state not in (PluginState.STARTED, PluginState.DISABLED) or p.problems]
+    return [p for p in plugins if p.state is not PluginState.DISABLED and (p.state not in _IN_ORDER or p.problems)]

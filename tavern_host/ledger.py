@@ -1,4 +1,4 @@
-"""The ownership ledger: everything that a plugin registered, under its name, with how to take it back."""
+"""The ownership ledger of one loaded plugin: everything that it registered, with how to take it back."""
 
 from __future__ import annotations
 
@@ -15,46 +15,58 @@ Undo = Callable[[], Awaitable[None] | None]
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing that a plugin registered."""
+    """One thing that a plugin registered. An `offer` reaches others at once and is taken back at once, without
+    an await: a route, a hook, a service."""
 
     kind: str
     name: str
     undo: Undo
+    offer: bool = False
 
 
 class Ledger:
-    """Who owns what. Taking a plugin out walks its entries backwards, so that nothing of it survives."""
+    """What one loaded plugin owns. Taking it out walks the entries backwards, so that nothing of it survives."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, dict[int, Entry]] = {}
+        self._entries: dict[int, Entry] = {}
         self._numbers = itertools.count()
 
-    def add(self, plugin: str, kind: str, name: str, undo: Undo) -> Callable[[], None]:
+    def add(self, kind: str, name: str, undo: Undo, *, offer: bool = False) -> Callable[[], None]:
         """Record an entry; return what forgets it where it ended by itself."""
         number = next(self._numbers)
-        self._entries.setdefault(plugin, {})[number] = Entry(kind, name, undo)
+        self._entries[number] = Entry(kind, name, undo, offer)
 
         def forget() -> None:
-            self._entries.get(plugin, {}).pop(number, None)
+            self._entries.pop(number, None)
 
         return forget
 
-    def owned(self, plugin: str) -> dict[str, list[str]]:
-        """Return the names of what a plugin owns, by kind."""
+    def owned(self) -> dict[str, list[str]]:
+        """Return the names of what is owned, by kind."""
         owned: dict[str, list[str]] = {}
-        for entry in self._entries.get(plugin, {}).values():
+        for entry in self._entries.values():
             owned.setdefault(entry.kind, []).append(entry.name)
         return owned
 
-    async def remove(self, plugin: str, *, deadline: float) -> list[tuple[Entry, BaseException]]:
-        """Take back everything of a plugin, newest first; return what could not be taken back cleanly.
+    def withdraw(self) -> list[tuple[Entry, BaseException]]:
+        """Take back all offers now, newest first; return what could not be taken back cleanly."""
+        failures: list[tuple[Entry, BaseException]] = []
+        for number in sorted((n for n, entry in self._entries.items() if entry.offer), reverse=True):
+            entry = self._entries.pop(number)
+            try:
+                entry.undo()
+            except Exception as error:
+                failures.append((entry, error))
+        return failures
+
+    async def remove(self, *, deadline: float) -> list[tuple[Entry, BaseException]]:
+        """Take back everything, newest first; return what could not be taken back cleanly.
 
         Each entry has `deadline` seconds, after which it is given up.
         """
         failures: list[tuple[Entry, BaseException]] = []
-        while entries := self._entries.get(plugin):
-            number = max(entries)
-            entry = entries.pop(number)
+        while self._entries:
+            entry = self._entries.pop(max(self._entries))
             try:
                 result = entry.undo()
                 if inspect.isawaitable(result):
@@ -66,5 +78,4 @@ class Ledger:
                 if is_being_cancelled():
                     raise
                 failures.append((entry, error))
-        self._entries.pop(plugin, None)
         return failures

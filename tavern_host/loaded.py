@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tavern_host.catalogue import Published
 from tavern_host.context import PluginContext
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.http import MessageInfo, RouteInfo
@@ -11,15 +12,19 @@ from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.ui import UiDeclaration
 from tavern_host.discovery import Record
 from tavern_host.dispatch import Implementation
-from tavern_host.facilities import Lease
+from tavern_host.lease import Lease
+from tavern_host.ledger import Ledger
 from tavern_host.manifest import Manifest
-from tavern_host.runtime import InProcessRuntime
+from tavern_host.runtime import PluginRuntime
+from tavern_host.services import Views
+from tavern_host.settings import PluginSettings
 
 
 @dataclass
 class Declarations:
-    """What a plugin's declaration hooks returned."""
+    """What a plugin publishes, and what its declaration hooks returned."""
 
+    published: Published = field(default_factory=Published)
     services: list[ServiceInfo] = field(default_factory=list)
     overrides: list[ServiceInfo] = field(default_factory=list)
     routes: list[RouteInfo | MessageInfo] = field(default_factory=list)
@@ -27,15 +32,26 @@ class Declarations:
     ui: list[UiDeclaration] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(eq=False)
 class LoadedPlugin:
-    """A plugin's record, runtime and context, with what was admitted of it."""
+    """One load of a plugin: its record, its code, what it was given and what it owns.
+
+    While a plugin is reloaded there are two of them, of which the older one finishes what it began.
+    """
 
     record: Record
     manifest: Manifest
-    runtime: InProcessRuntime
+    runtime: PluginRuntime
     context: PluginContext
     lease: Lease
+    ledger: Ledger
+    views: Views
+    settings: PluginSettings
+    granted: frozenset[str]
     implementations: list[Implementation] = field(default_factory=list)
     declarations: Declarations = field(default_factory=Declarations)
     started: bool = False
+
+    def holds(self, permission: str) -> bool:
+        """Return whether this load was granted a permission."""
+        return permission in self.granted

@@ -11,16 +11,20 @@ from typing import Annotated, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from tavern_host.contracts.plugins import FrontendInfo
+from tavern_host.contracts.plugins import FrontendInfo, Problem
+from tavern_host.contracts.services import Level
+from tavern_host.contracts.settings import SettingItem
 from tavern_host.contracts.wire import Model
-from tavern_host.yamlfile import read_yaml
+from tavern_host.hooknames import canonical
+from tavern_host.yamlfile import read_partly
 
 MANIFEST = "plugin.yaml"
 RESERVED = "tavern-host"
 """The name under which the host provides services of its own."""
 _KEBAB = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_EVENT_PATTERN = re.compile(r"[A-Za-z][\w.-]*\*?|\*")
 
 
 def _name(value: str) -> str:
@@ -96,6 +100,34 @@ class Frontend(Model):
     build: FrontendBuild | None = None
     vanilla: FrontendVanilla | None = None
 
+    def problems(self, root: Path) -> list[Problem]:
+        """Return why a browser could not load this front end from the plugin folder `root`."""
+        wanted = self.type or ("vanilla" if self.vanilla is not None else "vite")
+        part = self.vanilla if wanted == "vanilla" else self.build
+        if part is None:
+            key = "vanilla" if wanted == "vanilla" else "build"
+            hint = f"say under frontend.{key} which files a browser loads"
+            return [_frontend_problem(root, f"frontend: a {wanted} front end needs {key!r}", hint)]
+        if part.entry is None and not part.styles:
+            hint = "give an entry, or styles for a theme"
+            return [_frontend_problem(root, "frontend.vanilla: there is nothing to load", hint)]
+        folder = root / (self.folder() or ".")
+        problems = []
+        for path in [*([part.entry] if part.entry else []), *part.styles]:
+            file = self._file(root, path)
+            if not file.is_file():
+                hint = "build the front end first" if wanted == "vite" else "name a file that is there"
+                problems.append(_frontend_problem(root, f"frontend: there is no file {path!r}", hint))
+            elif not file.resolve().is_relative_to(folder.resolve()):
+                hint = f"only what is in {folder.name} is served"
+                problems.append(_frontend_problem(root, f"frontend: {path!r} is not in {self.folder()!r}", hint))
+        return problems
+
+    def _file(self, root: Path, path: str) -> Path:
+        """Return the file that a path means: relative to the plugin's folder, or to the folder that is served."""
+        inside = root / (self.folder() or ".") / path
+        return inside if inside.is_file() else root / path
+
     def folder(self) -> str | None:
         """Return the folder whose files are served under `/plugins/{name}/`, or None."""
         if self.vanilla is not None and self.type != "vite":
@@ -121,6 +153,10 @@ class Frontend(Model):
         )
 
 
+def _frontend_problem(root: Path, message: str, hint: str) -> Problem:
+    return Problem(message=message, hint=f"{hint}; the rest of the plugin works", file=f"{root.name}/{MANIFEST}")
+
+
 class UiPermissions(Model):
     """What of the user interface a plugin touches."""
 
@@ -136,12 +172,65 @@ class ServicePermissions(Model):
     use: list[str] = Field(default_factory=list)
 
 
+def _pattern(value: str) -> str:
+    if not _EVENT_PATTERN.fullmatch(value):
+        raise ValueError("must be an event type such as NODE_ERROR, or begin one and end with '*': NODE_*")
+    return value
+
+
+HookName = Annotated[str, AfterValidator(canonical)]
+EventPattern = Annotated[str, AfterValidator(_pattern)]
+
+
+class EventPermissions(Model):
+    """Which events of others a plugin reads, and which types that are not its own it publishes; patterns may
+    end with `*`. Types that begin with the plugin's name and a dot are its own and need no permission."""
+
+    subscribe: list[EventPattern] = Field(default_factory=list)
+    publish: list[EventPattern] = Field(default_factory=list)
+
+
 class Permissions(Model):
     """What a plugin asks for (DESIGN §3, *Permissions*)."""
 
-    hooks: list[str] = Field(default_factory=list)
+    hooks: list[HookName] = Field(default_factory=list)
     ui: UiPermissions = Field(default_factory=UiPermissions)
     services: ServicePermissions = Field(default_factory=ServicePermissions)
+    events: EventPermissions = Field(default_factory=EventPermissions)
+
+
+class PublishedPermission(Model):
+    """A permission to act on a published service: its name (`{service}:{verb}`), level, and what it allows."""
+
+    name: str
+    level: Level = "intercept"
+    allows: str
+
+
+class PublishedService(Model):
+    """A service interface of the plugin's own. `name` begins with the plugin's name and a dot; `interface` is
+    `module:Class` inside the plugin's package. Whoever uses or overrides it names the plugin in `requires`."""
+
+    name: str
+    interface: str
+    permissions: list[PublishedPermission] = Field(default_factory=list)
+
+
+class PublishedHook(Model):
+    """A hook of the plugin's own. `spec` is `module:function` inside its package; the function's name begins with
+    the plugin's name in snake_case, `permission` with `hook:plugin:{name}:`."""
+
+    spec: str
+    permission: str
+    level: Level = "intercept"
+    allows: str
+
+
+class Publishes(Model):
+    """What a plugin offers other plugins to build on, said here so that it can be reviewed without an import."""
+
+    services: list[PublishedService] = Field(default_factory=list)
+    hooks: list[PublishedHook] = Field(default_factory=list)
 
 
 class Requires(Model):
@@ -172,20 +261,49 @@ class Manifest(Model):
     workflows: Entry | None = None
     sample: Entry | None = None
     frontend: Frontend | None = None
-    config_options: list[dict[str, JsonValue]] = Field(default_factory=list)
+    config_options: list[SettingItem] = Field(default_factory=list)
     permissions: Permissions = Field(default_factory=Permissions)
+    publishes: Publishes = Field(default_factory=Publishes)
 
     @model_validator(mode="after")
     def _options_are_its_own(self) -> Manifest:
         prefix = f"extensions.{self.name}."
-        for option in self.config_options:
-            key = option.get("key")
-            if not isinstance(key, str) or not key.startswith(prefix) or key == prefix:
+        keys = [option.key for option in self.config_options]
+        for key in keys:
+            if not key.startswith(prefix) or key == prefix:
                 raise ValueError(f"configOptions: the key {key!r} must begin with '{prefix}'")
+            if keys.count(key) > 1:
+                raise ValueError(f"configOptions: the key {key!r} stands there twice")
+        return self
+
+    @model_validator(mode="after")
+    def _publishes_its_own(self) -> Manifest:
+        for service in self.publishes.services:
+            if not re.fullmatch(rf"{self.name}\.[a-z][A-Za-z0-9]*", service.name):
+                raise ValueError(f"publishes.services: {service.name!r} must be '{self.name}.' and a camelCase word")
+            for permission in service.permissions:
+                if not re.fullmatch(rf"{re.escape(service.name)}:[a-z][a-z-]*", permission.name):
+                    raise ValueError(f"publishes.services: {permission.name!r} must be '{service.name}:' and a word")
+        for hook in self.publishes.hooks:
+            snake = self.name.replace("-", "_")
+            if not re.fullmatch(rf"[\w.]+:{snake}_[a-z][a-z0-9_]*", hook.spec):
+                raise ValueError(f"publishes.hooks: {hook.spec!r} must be 'module:{snake}_…'")
+            if not re.fullmatch(rf"hook:plugin:{self.name}:[a-z][a-z-]*", hook.permission):
+                raise ValueError(f"publishes.hooks: {hook.permission!r} must be 'hook:plugin:{self.name}:' and a word")
         return self
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a plugin folder. Raises `InvalidFile`, `FileNotFoundError`."""
+def read_manifest(folder: Path) -> tuple[Manifest, list[Problem]]:
+    """Return the manifest of a plugin folder, and what is wrong with its front end, which costs no more than that.
+
+    Raises `InvalidFile`, `FileNotFoundError`.
+    """
     path = folder / MANIFEST
-    return read_yaml(path, Manifest, label=f"{folder.name}/{MANIFEST}")
+    manifest, problems = read_partly(
+        path, Manifest, label=f"{folder.name}/{MANIFEST}", dispensable=frozenset({"frontend"})
+    )
+    if manifest.frontend is not None and not problems:
+        problems = manifest.frontend.problems(folder)
+        if problems:
+            manifest = manifest.model_copy(update={"frontend": Frontend()})
+    return manifest, problems

@@ -1,4 +1,4 @@
-"""Which permissions there are, what a plugin asks for, and what the operator granted.
+"""Which permissions there are, what a plugin asks for, and what of it is granted.
 
 A grant is bound to the plugin's name, its source and the exact set that was reviewed. A plugin runs
 only while everything that it asks for is granted: `add` by declaring it, the rest by the operator.
@@ -6,153 +6,180 @@ only while everything that it asks for is granted: `add` by declaring it, the re
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Literal
-
-from pydantic import Field, ValidationError
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from tavern_host.contracts.catalogue import interfaces, service_permissions
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import PermissionInfo, Problem
 from tavern_host.contracts.services import Level
-from tavern_host.contracts.wire import Model
-from tavern_host.files import write_atomic
+from tavern_host.events import is_own
+from tavern_host.grants import Grant
+from tavern_host.hooknames import ALIASES as ALIASES
+from tavern_host.hooknames import CLIENT_HOOKS as CLIENT_HOOKS
 from tavern_host.hookspecs import hooks
 from tavern_host.manifest import Manifest
 from tavern_host.ui import COMPONENTS, OUTLETS, outlet_base, unknown_target
-from tavern_host.yamlfile import InvalidFile
-
-CLIENT_HOOKS: dict[str, str] = {
-    "hook:client:workflow:before-execute": "Change a workflow's inputs in the browser before it is run.",
-    "hook:client:node:render:after": "Change how a node looks after it was drawn.",
-    "hook:client:settings:before-save": "Check or change settings before they are saved.",
-    "hook:client:auth:login": "Do something in the browser after somebody logged in.",
-}
-"""Hooks that a plugin's front end implements (`spec/000` §21.4)."""
 
 ALL_SERVICES = "services.use:*"
 CODE = "code:"
 """Begins the permission to run the code of a folder as it is now."""
 
 
-def _hook_permissions() -> dict[str, tuple[Level, str]]:
+UI_LEVELS: tuple[tuple[str, Level, str], ...] = (
+    ("inject", "add", "Put its own content at {}."),
+    ("wrap", "intercept", "Change the look and behaviour of {}."),
+    ("override", "override", "Replace {}."),
+)
+"""What a plugin may do with the user interface: the key under `permissions.ui`, its level, what it allows."""
+
+Known = dict[str, tuple[Level, str]]
+"""Permissions by name, each with its level and one sentence of what it allows."""
+
+
+def hook_permissions() -> Known:
+    """Return the permission of every hook of the host, in the server and in front ends."""
     return {
         **{i.permission: (i.level, i.description) for i in hooks().values() if i.permission.startswith("hook:")},
         **{name: ("intercept", text) for name, text in CLIENT_HOOKS.items()},
     }
 
 
-def asked(manifest: Manifest, *, code_hash: str | None = None) -> tuple[list[PermissionInfo], list[Problem]]:
+def all_permissions() -> list[PermissionInfo]:
+    """Return every permission of the host that a manifest can name; event patterns and code are not listed."""
+    known: Known = {**hook_permissions()}
+    for kind, level, sentence in UI_LEVELS:
+        parts = OUTLETS if kind == "inject" else COMPONENTS
+        known |= {f"ui.{kind}:{name}": (level, sentence.format(text)) for name, text in parts.items()}
+    known |= {f"services.override:{name}": _override(name) for name in interfaces()}
+    known |= {f"services.use:{name}": found for name, found in service_permissions().items()}
+    known[ALL_SERVICES] = _EVERYTHING
+    return [PermissionInfo(name=name, level=level, description=text) for name, (level, text) in known.items()]
+
+
+def asked(
+    manifest: Manifest, *, code_hash: str | None = None, others: Mapping[str, Manifest] | None = None
+) -> tuple[list[PermissionInfo], list[Problem]]:
     """Return what a plugin asks for, and every permission in its manifest that does not exist.
 
     `code_hash` is given for a folder plugin with Python code: its content is part of what is reviewed.
+    `others` are the manifests of all plugins by name: what they publish can be asked for as well.
     """
-    wanted: list[PermissionInfo] = []
-    problems: list[Problem] = []
+    return _Asking(manifest, others or {}).everything(code_hash)
 
-    def want(name: str, level: Level, description: str) -> None:
-        wanted.append(PermissionInfo(name=name, level=level, description=description))
 
-    known = _hook_permissions()
-    declared_by_field = [i.permission for i in hooks().values() if i.field and getattr(manifest, i.field) is not None]
-    for name in dict.fromkeys([*declared_by_field, *manifest.permissions.hooks]):
-        if name in known:
-            want(name, *known[name])
-        else:
-            problems.append(
-                Problem(message=f"permissions.hooks: there is no permission {name!r}", hint=suggest(name, known))
-            )
-    ui = manifest.permissions.ui
-    levels: tuple[tuple[str, Level, str], ...] = (
-        ("inject", "add", "Put its own content at {}."),
-        ("wrap", "intercept", "Change the look and behaviour of {}."),
-        ("override", "override", "Replace {}."),
-    )
-    for kind, level, sentence in levels:
-        for target in getattr(ui, kind):
-            problem = unknown_target(kind, target)
-            if problem is not None:
-                problems.append(problem)
+_EVERYTHING: tuple[Level, str] = ("override", "Do anything with any service.")
+
+
+def _override(service: str) -> tuple[Level, str]:
+    return "override", f"Replace the service {service} for everybody."
+
+
+class _Asking:
+    """Reads one manifest; what it asks for is looked up among the host's permissions and those published."""
+
+    def __init__(self, manifest: Manifest, others: Mapping[str, Manifest]) -> None:
+        self._manifest = manifest
+        self._others = {**others, manifest.name: manifest}
+        self._wanted: list[PermissionInfo] = []
+        self._problems: list[Problem] = []
+
+    def everything(self, code_hash: str | None) -> tuple[list[PermissionInfo], list[Problem]]:
+        """Return all permissions and problems of the manifest."""
+        self._hooks()
+        self._ui()
+        self._services()
+        self._events()
+        if code_hash is not None:
+            self._want(f"{CODE}{code_hash}", "intercept", "Run the Python code that is in its folder now.")
+        return self._wanted, self._problems
+
+    def _want(self, name: str, level: Level, description: str) -> None:
+        self._wanted.append(PermissionInfo(name=name, level=level, description=description))
+
+    def _refuse(self, key: str, what: str, name: str, known: Known) -> None:
+        self._problems.append(Problem(message=f"{key}: there is no {what} {name!r}", hint=suggest(name, known)))
+
+    def _hooks(self) -> None:
+        manifest, known = self._manifest, hook_permissions()
+        by_field = [i.permission for i in hooks().values() if i.field and getattr(manifest, i.field) is not None]
+        for name in dict.fromkeys([*by_field, *manifest.permissions.hooks]):
+            if name.startswith("hook:plugin:"):
+                publisher = name.split(":")[2]
+                published = {h.permission: (h.level, h.allows) for h in self._published(publisher, "hooks")}
+                self._foreign("permissions.hooks", "permission", name, name, publisher, published)
+            elif name in known:
+                self._want(name, *known[name])
             else:
-                part = OUTLETS[outlet_base(target)] if kind == "inject" else COMPONENTS[target]
-                want(f"ui.{kind}:{target}", level, sentence.format(part))
-    for service in manifest.permissions.services.override:
-        if service in interfaces():
-            want(f"services.override:{service}", "override", f"Replace the service {service} for everybody.")
-        else:
-            problems.append(
-                Problem(
-                    message=f"permissions.services.override: there is no service {service!r}",
-                    hint=suggest(service, interfaces()),
-                )
-            )
-    uses = service_permissions()
-    for use in manifest.permissions.services.use:
-        if use == "*":
-            want(ALL_SERVICES, "override", "Do anything with any service.")
-        elif use in uses:
-            want(f"services.use:{use}", *uses[use])
-        else:
-            problems.append(
-                Problem(message=f"permissions.services.use: there is no permission {use!r}", hint=suggest(use, uses))
-            )
-    if code_hash is not None:
-        want(f"{CODE}{code_hash}", "intercept", "Run the Python code that is in its folder now.")
-    return wanted, problems
+                self._refuse("permissions.hooks", "permission", name, known)
+
+    def _ui(self) -> None:
+        for kind, level, sentence in UI_LEVELS:
+            for target in dict.fromkeys(getattr(self._manifest.permissions.ui, kind)):
+                problem = unknown_target(kind, target)
+                if problem is not None:
+                    self._problems.append(problem)
+                else:
+                    part = OUTLETS[outlet_base(target)] if kind == "inject" else COMPONENTS[target]
+                    self._want(f"ui.{kind}:{target}", level, sentence.format(part))
+
+    def _services(self) -> None:
+        asked_for = self._manifest.permissions.services
+        overridable = {name: _override(name) for name in interfaces()}
+        for service in dict.fromkeys(asked_for.override):
+            name = f"services.override:{service}"
+            if "." in service:
+                publisher = service.partition(".")[0]
+                published = {s.name: _override(s.name) for s in self._published(publisher, "services")}
+                self._foreign("permissions.services.override", "service", service, name, publisher, published)
+            elif service in overridable:
+                self._want(name, *overridable[service])
+            else:
+                self._refuse("permissions.services.override", "service", service, overridable)
+        uses = service_permissions()
+        for use in dict.fromkeys(asked_for.use):
+            if use == "*":
+                self._want(ALL_SERVICES, *_EVERYTHING)
+            elif "." in use:
+                publisher = use.partition(".")[0]
+                services = self._published(publisher, "services")
+                acting = {p.name: (p.level, p.allows) for s in services for p in s.permissions}
+                self._foreign("permissions.services.use", "permission", use, f"services.use:{use}", publisher, acting)
+            elif use in uses:
+                self._want(f"services.use:{use}", *uses[use])
+            else:
+                self._refuse("permissions.services.use", "permission", use, uses)
+
+    def _published(self, publisher: str, kind: str) -> list[Any]:
+        manifest = self._others.get(publisher)
+        return list(getattr(manifest.publishes, kind)) if manifest is not None else []
+
+    def _foreign(self, key: str, what: str, name: str, permission: str, publisher: str, known: Known) -> None:
+        """Ask for something that a plugin publishes; one that uses another's things says that it requires it."""
+        required = self._manifest.requires.plugins
+        if publisher != self._manifest.name and publisher not in required:
+            hint = f'add {publisher}: ">=…" to requires.plugins'
+            self._problems.append(Problem(message=f"{key}: {name!r} is of a plugin that is not required", hint=hint))
+        elif name in known:
+            self._want(permission, *known[name])
+        elif publisher in self._others:
+            self._refuse(key, what, name, known)
+
+    def _events(self) -> None:
+        events = self._manifest.permissions.events
+        for pattern in dict.fromkeys(events.subscribe):
+            if not is_own(self._manifest.name, pattern):
+                self._want(f"events.subscribe:{pattern}", "intercept", f"Read every event {_described(pattern)}.")
+        for pattern in dict.fromkeys(events.publish):
+            if not is_own(self._manifest.name, pattern):
+                text = f"Publish events {_described(pattern)}, which others take for the host's or another plugin's."
+                self._want(f"events.publish:{pattern}", "intercept", text)
 
 
-class Grant(Model):
-    """What the operator granted to one plugin, and when."""
-
-    source: str
-    permissions: list[str]
-    granted_at: datetime
-
-
-class _GrantFile(Model):
-    grants: dict[str, Grant] = Field(default_factory=dict)
-
-
-class GrantStore:
-    """The operator's grants for one project, in a file that only the operator can write."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def read(self) -> dict[str, Grant]:
-        """Return the grants by plugin. Raises `InvalidFile` where the file was damaged."""
-        try:
-            return _GrantFile.model_validate_json(self._path.read_bytes()).grants
-        except FileNotFoundError:
-            return {}
-        except ValidationError as error:
-            message = f"not a list of grants ({error.error_count()} mistakes)"
-            hint = "remove the file and grant again with `tavern plugins grant`"
-            raise InvalidFile(self._path, [Problem(message=message, hint=hint, file=str(self._path))]) from None
-
-    def changed(self) -> float:
-        """Return when the file was last written, 0.0 where there is none."""
-        try:
-            return self._path.stat().st_mtime
-        except FileNotFoundError:
-            return 0.0
-
-    def grant(self, plugin: str, source: str, permissions: list[PermissionInfo]) -> None:
-        """Record that exactly these permissions were granted to this plugin from this source."""
-        names = sorted(p.name for p in permissions)
-        grant = Grant(source=source, permissions=names, granted_at=datetime.now(UTC))
-        self._write({**self.read(), plugin: grant})
-
-    def revoke(self, plugin: str) -> None:
-        """Forget a plugin's grant."""
-        self._write({name: grant for name, grant in self.read().items() if name != plugin})
-
-    def _write(self, grants: dict[str, Grant]) -> None:
-        data = json.dumps(_GrantFile(grants=grants).to_json(), indent=2)
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomic(self._path, data.encode(), mode=0o600)
+def _described(pattern: str) -> str:
+    if pattern == "*":
+        return "of any type"
+    return f"whose type begins with {pattern[:-1]}" if pattern.endswith("*") else f"of the type {pattern}"
 
 
 Trust = Literal["nothing", "permissions", "everything"]

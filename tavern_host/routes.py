@@ -45,19 +45,20 @@ class Registrations:
         self._patterns[key] = _pattern(item.info.path)
 
         def remove() -> None:
-            del self.routes[key], self._patterns[key]
+            if self.routes.get(key) is item:
+                del self.routes[key], self._patterns[key]
 
         return remove
 
     def add_message(self, item: Registered[MessageInfo]) -> Callable[[], None]:
         """Register a socket message type."""
         self.messages[item.info.type] = item
-        return lambda: self.messages.__delitem__(item.info.type)
+        return lambda: _remove(self.messages, item.info.type, item)
 
     def add_command(self, item: Registered[CommandInfo]) -> Callable[[], None]:
         """Register a command."""
         self.commands[item.info.name] = item
-        return lambda: self.commands.__delitem__(item.info.name)
+        return lambda: _remove(self.commands, item.info.name, item)
 
     def find(self, method: str, path: str) -> tuple[Registered[RouteInfo] | None, dict[str, str], list[str]]:
         """Return the route for a request with its path's parameters, and the methods that the path allows."""
@@ -87,7 +88,8 @@ class Registrations:
                 if not first_party and not info.path.startswith(own):
                     problems.append(Problem(message=f"the route {what} must begin with {own}"))
                 problems += [Problem(message=f"the route {what}: {wrong}") for wrong in _path_problems(info.path)]
-            owner = taken.plugin if taken is not None else plugin if what in seen else None
+            is_foreign = taken is not None and taken.plugin != plugin  # its own goes when it is reloaded
+            owner = taken.plugin if taken is not None and is_foreign else plugin if what in seen else None
             seen.add(what)
             if owner is not None:
                 problems.append(Problem(message=f"{what} is registered by {owner} already"))
@@ -96,7 +98,7 @@ class Registrations:
     def command_problems(self, plugin: str, infos: list[CommandInfo], reserved: frozenset[str]) -> list[Problem]:
         """Return why commands cannot be registered; one that could not be read would spoil all others."""
         problems = []
-        owners = {name: taken.plugin for name, taken in self.commands.items()}
+        owners = {name: taken.plugin for name, taken in self.commands.items() if taken.plugin != plugin}
         for info in infos:
             if not re.fullmatch(rf"{_WORD}( {_WORD})?", info.name):
                 problems.append(Problem(message=f"the command name {info.name!r} must be one or two lower-case words"))
@@ -112,6 +114,11 @@ class Registrations:
             problems += [Problem(message=f"the command {info.name!r}: {wrong}") for wrong in _parameter_problems(info)]
             owners.setdefault(info.name, plugin)
         return problems
+
+
+def _remove(registered: dict[str, Any], key: str, item: object) -> None:
+    if registered.get(key) is item:
+        del registered[key]
 
 
 def _path_problems(path: str) -> list[str]:

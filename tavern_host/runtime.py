@@ -34,6 +34,9 @@ class PluginRuntime(Protocol):
     def hookimpls(self) -> tuple[list[HookImplInfo], list[Problem]]:
         """Return the hook implementations found, and those that can never be used."""
 
+    def published(self, name: str) -> Any:
+        """Return what `module:name`, counted from the plugin's package, names. Raises `NotFound`."""
+
     def nodes(self) -> list[NodeDefinition]:
         """Return the node types under the manifest's `nodes.entry`."""
 
@@ -50,8 +53,14 @@ class PluginRuntime(Protocol):
         """Call the function `handler`; what it returns may be awaitable. Raises `NotFound`, `PluginFailure`
         where the code tries to end the program, else what it raises."""
 
+    def handler_problem(self, handler: str) -> str | None:
+        """Return why a handler cannot be reached, or None; imports nothing."""
+
     def node_runner(self, definition: NodeDefinition) -> NodeRunner:
         """Return the runner of a node type of this plugin. Raises `NotFound`."""
+
+    def forget_modules(self) -> Callable[[], None]:
+        """Let the next import of the plugin's package read its files anew; return what takes that back."""
 
     def unload(self) -> None:
         """Forget the plugin's modules, where that is safe."""
@@ -118,6 +127,10 @@ class InProcessRuntime:
         """Return the function that was marked."""
         return getattr(self._module, info.function)  # type: ignore[no-any-return]
 
+    def published(self, name: str) -> Any:
+        """Return an interface or hookspec of the plugin."""
+        return self._resolve(f"{self._package}.{name}")
+
     def function(self, handler: str) -> Callable[..., Any]:
         """Return what `module:name` names inside the plugin's package."""
         target = self._resolve(handler)
@@ -180,11 +193,16 @@ class InProcessRuntime:
     def _wrong_form(self, handler: str) -> str:
         return f"the handler {handler!r} must be 'module:name' inside {self._package!r}"
 
+    def forget_modules(self) -> Callable[[], None]:
+        """Take the package's modules out of `sys.modules`, and out of their parent; what uses them keeps them."""
+        removed = {name: sys.modules.pop(name) for name in list(sys.modules) if self._is_inside(name)}
+        importlib.invalidate_caches()
+        return lambda: sys.modules.update(removed)
+
     def unload(self) -> None:
         """Forget the modules of a folder plugin; those of installed packages stay imported."""
         if self._record.module is None:
-            for name in [n for n in sys.modules if n == self._package or n.startswith(f"{self._package}.")]:
-                del sys.modules[name]
+            self.forget_modules()
             _reserved.discard(self._package)
         self._module = None
 

@@ -38,7 +38,7 @@ async def serve(host: Host, *, port: int) -> AsyncIterator[CommandOutput]:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    watch = asyncio.create_task(host.watch_grants(), name="follow grants")
+    watch = asyncio.create_task(host.watch_decisions(), name="follow decisions")
     try:
         await runner.setup()
         await web.SockSite(runner, listener).start()

@@ -17,10 +17,13 @@ from urllib.parse import unquote
 
 from aiohttp import WSMsgType, web
 
-from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.http import HttpRequest, HttpResponse, SocketMessage, SocketReply
+from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.host import Host
+from tavern_host.serverkeys import HOST
+from tavern_host.settingsroutes import ROUTES as SETTINGS_ROUTES
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -29,7 +32,6 @@ HEARTBEAT = 30.0
 SEND_DEADLINE = 20.0
 """The largest body or message in bytes, and seconds between pings and for one send to a client."""
 
-_HOST: web.AppKey[Host] = web.AppKey("host", Host)
 _GATE: web.AppKey[Gate] = web.AppKey("gate")
 
 _STATUS = {
@@ -90,29 +92,39 @@ class Gate:
 def make_app(host: Host, *, token: str, port: int) -> web.Application:
     """Return the application that serves a started host."""
     app = web.Application(middlewares=[_errors, _guard], client_max_size=MAX_BODY)
-    app[_HOST] = host
+    app[HOST] = host
     app[_GATE] = Gate(token, port)
+    handlers: dict[str, dict[str, Handler]] = {}
     for method, path, handler in (
         ("GET", "/ws", _socket),
         ("GET", "/api/plugins", _list_plugins),
+        ("POST", "/api/plugins/reload", _reload_plugins),
         ("GET", "/api/plugins/{name}", _show_plugin),
+        ("PUT", "/api/plugins/{name}/state", _switch_plugin),
         ("POST", "/api/plugins/{name}/grant", _grant_plugin),
         ("POST", "/api/plugins/{name}/revoke", _revoke_plugin),
+        ("POST", "/api/plugins/{name}/reload", _reload_plugin),
+        ("GET", "/api/permissions", _list_permissions),
+        ("GET", "/api/why/{subject}", _why),
+        *SETTINGS_ROUTES,
         ("GET", "/plugins/{name}/{path:.+}", _plugin_file),
     ):
+        handlers.setdefault(path, {})[method] = handler
+    for path, by_method in handlers.items():
         resource = app.router.add_resource(path)
-        resource.add_route(method, handler)
-        if method == "GET" and handler is not _socket:
-            resource.add_route("HEAD", handler)
-        resource.add_route("*", _refuse_other_methods(method))
+        for method, handler in by_method.items():
+            resource.add_route(method, handler)
+        if "GET" in by_method and path != "/ws":
+            resource.add_route("HEAD", by_method["GET"])
+        resource.add_route("*", _refuse_other_methods(sorted(by_method)))
     app.router.add_route("*", "/{path:.*}", _plugin_route)
     app.on_response_prepare.append(_add_headers)
     return app
 
 
-def _refuse_other_methods(method: str) -> Handler:
+def _refuse_other_methods(allowed: list[str]) -> Handler:
     async def refuse(request: web.Request) -> web.StreamResponse:
-        raise _wrong_method(request, [method])
+        raise _wrong_method(request, allowed)
 
     return refuse
 
@@ -172,25 +184,81 @@ def _error(status: int, code: str, message: str, details: Any = None) -> web.Res
 
 
 async def _list_plugins(request: web.Request) -> web.Response:
-    return web.json_response([plugin.to_json() for plugin in request.app[_HOST].plugins()])
+    return web.json_response([plugin.to_json() for plugin in request.app[HOST].plugins()])
 
 
 async def _show_plugin(request: web.Request) -> web.Response:
-    return web.json_response(request.app[_HOST].plugin(request.match_info["name"]).to_json())
+    return web.json_response(request.app[HOST].plugin(request.match_info["name"]).to_json())
 
 
 async def _grant_plugin(request: web.Request) -> web.Response:
-    return web.json_response((await request.app[_HOST].grant(request.match_info["name"])).to_json())
+    return web.json_response((await request.app[HOST].grant(request.match_info["name"])).to_json())
 
 
 async def _revoke_plugin(request: web.Request) -> web.Response:
-    return web.json_response((await request.app[_HOST].revoke(request.match_info["name"])).to_json())
+    return web.json_response((await request.app[HOST].revoke(request.match_info["name"])).to_json())
+
+
+async def _switch_plugin(request: web.Request) -> web.Response:
+    """Enable or disable a plugin: `{"enabled": true}` (the platform's shape)."""
+    host, name = request.app[HOST], request.match_info["name"]
+    body = await _object(request)
+    enabled = body.get("enabled")
+    if not isinstance(enabled, bool) or set(body) != {"enabled"}:
+        raise InvalidInput('the body must be {"enabled": true} or {"enabled": false}')
+    plugin = await (host.enable(name) if enabled else host.disable(name))
+    return _done(f"{name} is {plugin.state.value}", [plugin])
+
+
+async def _reload_plugins(request: web.Request) -> web.Response:
+    """Look for plugins that are new, changed or gone, and take them over."""
+    plugins = await request.app[HOST].reload()
+    changed = ", ".join(f"{p.name} is {p.state.value}" for p in plugins)
+    return _done(changed or "no plugin is new, changed or gone", plugins)
+
+
+async def _reload_plugin(request: web.Request) -> web.Response:
+    plugins = await request.app[HOST].reload(request.match_info["name"])
+    return _done(", ".join(f"{p.name} is {p.state.value}" for p in plugins), plugins)
+
+
+def _done(message: str, plugins: list[PluginInfo]) -> web.Response:
+    body = {"success": True, "message": message, "plugins": [plugin.to_json() for plugin in plugins]}
+    return web.json_response(body)
+
+
+async def _object(request: web.Request) -> dict[str, Any]:
+    try:
+        body = await request.json()
+    except (ValueError, RecursionError):
+        raise InvalidInput("the body must be a JSON object") from None
+    if not isinstance(body, dict):
+        raise InvalidInput("the body must be a JSON object")
+    return body
+
+
+async def _list_permissions(request: web.Request) -> web.Response:
+    """Answer with every permission that there is, and the plugins that ask for it."""
+    permissions = [
+        {
+            "name": permission.name,
+            "level": permission.level,
+            "description": permission.description,
+            "plugins": [{"name": name, "granted": granted} for name, granted in asking.items()],
+        }
+        for permission, asking in request.app[HOST].permissions()
+    ]
+    return web.json_response(permissions)
+
+
+async def _why(request: web.Request) -> web.Response:
+    return web.json_response(request.app[HOST].why(request.match_info["subject"]).to_json())
 
 
 async def _plugin_file(request: web.Request) -> web.StreamResponse:
     """Serve a file of a loaded plugin's front end; nothing outside of that folder, nothing hidden."""
     name, path = request.match_info["name"], request.match_info["path"]
-    folder = request.app[_HOST].frontend_folder(name)
+    folder = request.app[HOST].frontend_folder(name)
     missing = web.HTTPNotFound(text=f"the plugin {name!r} serves no file {path!r}")
     if folder is None or "\0" in path or any(part.startswith(".") for part in path.split("/")):
         raise missing
@@ -210,7 +278,7 @@ _finite = functools.partial(json.dumps, allow_nan=False)
 
 async def _plugin_route(request: web.Request) -> web.StreamResponse:
     """Hand a request to the plugin that registered its route."""
-    host = request.app[_HOST]
+    host = request.app[HOST]
     # An encoded slash belongs to the parameter that it stands in.
     registered, parameters, allowed = host.registrations.find(request.method, request.rel_url.path_safe)
     if registered is None:
@@ -248,7 +316,7 @@ async def _plugin_route(request: web.Request) -> web.StreamResponse:
 
 async def _socket(request: web.Request) -> web.WebSocketResponse:
     """Speak the platform's wire: `{"type", "payload", "seq"}`; `?since=SEQ` replays what was missed."""
-    host = request.app[_HOST]
+    host = request.app[HOST]
     since = _since(request, host.events.last_seq)
     socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_BODY)
     subscription = host.events.subscribe(since=since)  # before the client knows that it is connected
@@ -308,8 +376,6 @@ async def _answer(host: Host, socket: web.WebSocketResponse, text: str) -> None:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    from tavern_host.contracts.errors import InvalidInput
-
     try:
         message = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -6,9 +6,11 @@ reaches that only through the view that it was given.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import typing
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -16,13 +18,15 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from tavern_host.boundary import Boundary
+from tavern_host.catalogue import Catalogue
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.errors import (
     InvalidInput,
     NotFound,
     PermissionDenied,
     PluginFailure,
+    Recursion,
     ServiceUnavailable,
     TavernError,
     describe,
@@ -32,9 +36,6 @@ from tavern_host.contracts.plugins import Problem, ServiceLayer
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, ServiceKey, interface_methods
 from tavern_host.permissions import ALL_SERVICES
 from tavern_host.proxies import Complete, ViewHandle
-
-_OPERATOR = "#"
-"""Marks the owner of a view that belongs to no plugin; no plugin's name can begin with it."""
 
 Allowed = Callable[[str, str], bool]
 """Whether a plugin (by name) holds a permission (by name) now."""
@@ -63,15 +64,112 @@ class Provider:
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
-class ServiceRegistry:
-    """All services of one host. `order` is the operator's order of overrides per service."""
+class Views:
+    """The views that one owner holds: a loaded plugin, or the operator.
 
-    def __init__(self, allowed: Allowed, order: Mapping[str, list[str]]) -> None:
+    `allowed` says whether the owner holds a permission; the operator's is None, and everything is allowed.
+    The view of a service is made once and is the same one each time.
+    """
+
+    def __init__(
+        self, registry: ServiceRegistry, owner: str, principal: Principal, allowed: Callable[[str], bool] | None
+    ) -> None:
+        self._registry = registry
+        self._owner = owner
+        self._principal = principal
+        self._allowed = allowed
+        self._handles: dict[str, ViewHandle] = {}
+        self._originals: list[Provider] = []
+
+    def has(self, service: str) -> bool:
+        """Return whether somebody provides a service."""
+        return self._registry.provider_of(service) is not None
+
+    def get(self, service: str) -> Any:
+        """Return the view of a service. Raises `ServiceUnavailable`."""
+        if not self.has(service):
+            raise ServiceUnavailable(f"{self._owner} needs the service {service}, which no plugin provides")
+        handle = self._handles.get(service)
+        if handle is None:
+            handle = self._handles[service] = self._registry.new_handle(service, self._principal)
+            self.bind(service)
+        return handle.view
+
+    def original(self, provider: Provider) -> Any:
+        """Return the view of what an override of this owner replaces; always the layers beneath it."""
+        provider.original = self._registry.new_handle(provider.service, self._principal)
+        self._originals.append(provider)
+        self._registry.bind_original(provider)
+        return provider.original.view
+
+    def bind(self, service: str) -> None:
+        """Let the view of a service, where there is one, reach its stack as it is now."""
+        handle = self._handles.get(service)
+        if handle is None:
+            return
+        targets = self._registry.targets(service)
+        if targets is None:
+            handle.refuse(lambda name: ServiceUnavailable(f"no plugin provides the service {service} any more"))
+            return
+        if targets.keys() != handle.methods:  # another version of what a plugin publishes: a view of its own
+            handle.refuse(lambda name: ServiceUnavailable(f"{service} was replaced; get it again"))
+            del self._handles[service]
+            return
+        handle.bind(targets)
+        if self._allowed is None:
+            return
+        methods = self._registry.methods(service)
+        denied = frozenset(name for name, info in methods.items() if not _may_use(self._allowed, info))
+        handle.refuse(lambda name: _denied(self._owner, service, name, _needs(methods[name])), only=denied)
+
+    def revoke(self) -> None:
+        """Refuse every method of every view, including those that were taken out of a view; forget them."""
+
+        def refusal(service: str) -> Callable[[str], TavernError]:
+            return lambda name: _denied(self._owner, service, name, "its grant was taken back")
+
+        for service, handle in self._handles.items():
+            handle.refuse(refusal(service))
+        for provider in self._originals:
+            if provider.original is not None:
+                provider.original.refuse(refusal(provider.service))
+        self._handles.clear()
+        self._originals.clear()
+        self._registry.forget(self)
+
+    async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], call: CallContext) -> Any:
+        """Call a method by name with JSON arguments; see `context.Services.invoke`."""
+        interface = self._registry.catalogue.interfaces.get(service)
+        if interface is None:
+            raise _not_found("service", service, self._registry.catalogue.interfaces)
+        methods = interface_methods(interface)
+        if method not in methods:
+            raise _not_found(f"method of {service}", method, methods)
+        if not inspect.iscoroutinefunction(getattr(interface, method)):
+            raise InvalidInput(f"{service}.{method} is a stream and cannot be called by name")
+        view = self.get(service)
+        given = _typed_arguments(interface, method, arguments)
+        if methods[method].permission is not None:
+            given["call"] = call
+        result = await getattr(view, method)(**given)
+        return _result_adapter(interface, method).dump_python(result, mode="json", by_alias=True)
+
+
+class ServiceRegistry:
+    """All services of one host. `allowed` says whether a plugin holds a permission now; `order` is the operator's
+    order of overrides per service."""
+
+    def __init__(
+        self, catalogue: Catalogue, boundary: Boundary, allowed: Allowed, order: Mapping[str, list[str]]
+    ) -> None:
+        self.catalogue = catalogue
+        self._boundary = boundary
         self._allowed = allowed
         self._order = order
         self._base: dict[str, Provider] = {}
         self._overrides: dict[str, list[Provider]] = {}
-        self._handles: dict[tuple[str, str], ViewHandle] = {}
+        self._views: dict[Views, None] = {}
+        self._operator: dict[Principal, Views] = {}
 
     # --- the stack --------------------------------------------------------------------------------
 
@@ -137,60 +235,79 @@ class ServiceRegistry:
         """Return the stack as data. Raises `NotFound`."""
         stack = self.stack(service)
         if not stack:
-            raise NotFound(f"there is no service {service!r}", service=service)
+            raise _not_found("service", service, self._base)
         return [
             ServiceLayer(
                 plugin=p.plugin,
                 handler=p.handler,
                 override=p.override,
+                version=p.version,
                 since=p.since,
                 permission=f"services.override:{service}" if p.override else None,
             )
             for p in stack
         ]
 
+    def methods(self, service: str) -> dict[str, MethodInfo]:
+        """Return the methods of a service that somebody provides or provided, as its interface marks them."""
+        interface = self.catalogue.interfaces.get(service)
+        return interface_methods(interface) if interface is not None else {}
+
+    def targets(self, service: str, beneath: Provider | None = None) -> dict[str, Callable[..., Any]] | None:
+        """Return each method's implementation, that of the topmost provider whose version has it; with `beneath`,
+        of those under that one. None where nobody provides the service."""
+        stack = self.stack(service)
+        if beneath is not None:
+            stack = stack[: stack.index(beneath)] if beneath in stack else stack[:1]
+        if not stack or service not in self.catalogue.interfaces:
+            return None
+        interface, found = self.catalogue.interfaces[service], {}
+        for name, info in self.methods(service).items():
+            provider = next(p for p in reversed(stack) if not p.override or p.version >= info.since)
+            function = _guarded(provider, name) if provider.report else getattr(provider.instance, name)
+            found[name] = self._boundary.method(provider.plugin, interface, name, function)
+        return found
+
     # --- views ------------------------------------------------------------------------------------
 
-    def view(self, plugin: str, key: ServiceKey[Any]) -> Any:
-        """Return a plugin's view of a service, the same one each time. Raises `ServiceUnavailable`."""
-        return self._view(plugin, key, Principal(kind="plugin", id=plugin))
+    def views(self, plugin: str, allowed: Callable[[str], bool]) -> Views:
+        """Return the views of one load of a plugin, none yet."""
+        return self._remember(Views(self, plugin, Principal(kind="plugin", id=plugin), allowed))
 
     def operator_view(self, key: ServiceKey[Any], principal: Principal) -> Any:
         """Return a view with all permissions, for the operator and the host's own parts."""
-        return self._view(f"{_OPERATOR}{principal}", key, principal)
+        views = self._operator.get(principal)
+        if views is None:
+            views = self._operator[principal] = self._remember(Views(self, str(principal), principal, None))
+        return views.get(key.name)
 
-    def _view(self, owner: str, key: ServiceKey[Any], principal: Principal) -> Any:
-        if key.name not in self._base:
-            raise ServiceUnavailable(
-                f"{owner.lstrip(_OPERATOR)} needs the service {key.name}, which no plugin provides"
-            )
-        handle = self._handles.get((owner, key.name))
-        if handle is None:
-            interface = interfaces()[key.name]  # whatever the key says that it is
-            handle = ViewHandle(interface, self._completer(principal, key.name))
-            self._handles[owner, key.name] = handle
-            self._bind(handle, owner, key.name)
-        return handle.view
+    def _remember(self, views: Views) -> Views:
+        self._views[views] = None
+        return views
 
-    def original_view(self, provider: Provider) -> Any:
-        """Return an override's view of what it replaces; always the layers beneath it."""
-        interface = interfaces()[provider.service]
-        principal = Principal(kind="plugin", id=provider.plugin)
-        provider.original = ViewHandle(interface, self._completer(principal, provider.service))
-        self._bind_original(provider)
-        return provider.original.view
+    def forget(self, views: Views) -> None:
+        """Bind these views no more."""
+        self._views.pop(views, None)
 
-    def revoke(self, plugin: str) -> None:
-        """Refuse every method of every view that a plugin holds, including those it took out of a view."""
+    def new_handle(self, service: str, principal: Principal) -> ViewHandle:
+        """Return the handle of a new view, which is not bound yet."""
+        return ViewHandle(self.catalogue.interfaces[service], self._completer(principal, service))
 
-        def refusal(service: str) -> Callable[[str], TavernError]:
-            return lambda name: _denied(plugin, service, name, "its grant was taken back")
+    def bind_original(self, provider: Provider) -> None:
+        """Let an override's view of what it replaces reach what is beneath it now."""
+        assert provider.original is not None
+        targets = self.targets(provider.service, beneath=provider)
+        if targets is not None and targets.keys() == provider.original.methods:
+            provider.original.bind(targets)
+        else:
+            provider.original.refuse(lambda name: ServiceUnavailable(f"{provider.service} has no provider beneath"))
 
-        for owner, service in [key for key in self._handles if key[0] == plugin]:
-            self._handles.pop((owner, service)).refuse(refusal(service))
-        for provider in [p for stack in self._overrides.values() for p in stack if p.plugin == plugin]:
+    def _rebind(self, service: str) -> None:
+        for views in list(self._views):
+            views.bind(service)
+        for provider in self._overrides.get(service, []):
             if provider.original is not None:
-                provider.original.refuse(refusal(provider.service))
+                self.bind_original(provider)
 
     def _completer(self, principal: Principal, service: str) -> Callable[[str, MethodInfo], Complete]:
         """Return, per method, what fills in the caller and refuses a caller that lacks the permission.
@@ -214,67 +331,34 @@ class ServiceRegistry:
 
     def may_use(self, plugin: str, info: MethodInfo) -> bool:
         """Return whether a plugin may call a method of this kind now."""
-        if info.permission is None or info.level == "add":
-            return True
-        return self._allowed(plugin, f"services.use:{info.permission}") or self._allowed(plugin, ALL_SERVICES)
+        return _may_use(lambda permission: self._allowed(plugin, permission), info)
 
-    def _rebind(self, service: str) -> None:
-        for (owner, name), handle in list(self._handles.items()):
-            if name == service:
-                self._bind(handle, owner, service)
-        for provider in self._overrides.get(service, []):
-            if provider.original is not None:
-                self._bind_original(provider)
 
-    def _bind(self, handle: ViewHandle, owner: str, service: str) -> None:
-        stack = self.stack(service)
-        if not stack:
-            handle.refuse(lambda name: ServiceUnavailable(f"no plugin provides the service {service} any more"))
-            return
-        handle.bind(self._targets(service, stack))
-        if owner.startswith(_OPERATOR):
-            return
-        methods = interface_methods(interfaces()[service])
-        denied = frozenset(name for name, info in methods.items() if not self.may_use(owner, info))
-        handle.refuse(lambda name: _denied(owner, service, name, _needs(methods[name])), only=denied)
+def _may_use(allowed: Callable[[str], bool], info: MethodInfo) -> bool:
+    if info.permission is None or info.level == "add":
+        return True
+    return allowed(f"services.use:{info.permission}") or allowed(ALL_SERVICES)
 
-    def _bind_original(self, provider: Provider) -> None:
-        assert provider.original is not None
-        stack = self.stack(provider.service)
-        beneath = stack[: stack.index(provider)] if provider in stack else stack[:1]
-        if beneath:
-            provider.original.bind(self._targets(provider.service, beneath))
-        else:
-            provider.original.refuse(lambda name: ServiceUnavailable(f"{provider.service} has no provider beneath"))
 
-    def _targets(self, service: str, stack: list[Provider]) -> dict[str, Callable[..., Any]]:
-        """Return each method's implementation: the topmost provider whose interface version has it."""
-        targets = {}
-        for name, info in interface_methods(interfaces()[service]).items():
-            provider = next(p for p in reversed(stack) if not p.override or p.version >= info.since)
-            targets[name] = _guarded(provider, name) if provider.report else getattr(provider.instance, name)
-        return targets
+MAX_NESTED = 16
+"""How often an override may be called within a call of itself."""
 
-    # --- calls by name ----------------------------------------------------------------------------
+_nested: ContextVar[dict[Provider, int]] = ContextVar("nested calls of overrides", default={})  # noqa: B039  # replaced, never changed
 
-    async def invoke(
-        self, plugin: str, service: str, method: str, arguments: Mapping[str, Any], call: CallContext
-    ) -> Any:
-        """Call a method by name with JSON arguments; see `context.Services.invoke`."""
-        interface = interfaces().get(service)
-        if interface is None:
-            raise _not_found("service", service, interfaces())
-        methods = interface_methods(interface)
-        if method not in methods:
-            raise _not_found(f"method of {service}", method, methods)
-        if not inspect.iscoroutinefunction(getattr(interface, method)):
-            raise InvalidInput(f"{service}.{method} is a stream and cannot be called by name")
-        view = self.view(plugin, ServiceKey(interface))
-        given = _typed_arguments(interface, method, arguments)
-        if methods[method].permission is not None:
-            given["call"] = call
-        result = await getattr(view, method)(**given)
-        return _result_adapter(interface, method).dump_python(result, mode="json", by_alias=True)
+
+@contextlib.contextmanager
+def _no_recursion(provider: Provider, where: str) -> Iterator[None]:
+    """Stop an override that calls the service that it stands on top of, and so itself, without end."""
+    depths = _nested.get()
+    depth = depths.get(provider, 0) + 1
+    if depth > MAX_NESTED:
+        hint = "an override reaches what it replaces through `original`, not through context.services"
+        raise Recursion(f"{provider.plugin} calls itself without end in {where}: {hint}", plugin=provider.plugin)
+    token = _nested.set({**depths, provider: depth})
+    try:
+        yield
+    finally:
+        _nested.reset(token)
 
 
 def _guarded(provider: Provider, method: str) -> Callable[..., Any]:
@@ -294,7 +378,7 @@ def _guarded(provider: Provider, method: str) -> Callable[..., Any]:
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             raise failure(error) from None
 
-    async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+    async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
         items: AsyncIterator[Any] | None = None
         try:
             items = function(*args, **kwargs)
@@ -308,13 +392,32 @@ def _guarded(provider: Provider, method: str) -> Callable[..., Any]:
             if isinstance(items, AsyncGenerator):  # the reader may leave before the end
                 await items.aclose()
 
-    return call if inspect.iscoroutinefunction(function) else stream
+    async def override(*args: Any, **kwargs: Any) -> Any:
+        with _no_recursion(provider, where):
+            return await call(*args, **kwargs)
+
+    async def override_stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        items = stream(*args, **kwargs)
+        try:
+            while True:
+                with _no_recursion(provider, where):
+                    try:
+                        item = await anext(items)
+                    except StopAsyncIteration:
+                        return
+                yield item
+        finally:
+            await items.aclose()
+
+    if inspect.iscoroutinefunction(function):
+        return override if provider.override else call
+    return override_stream if provider.override else stream
 
 
-def interface_problems(service: str, provider: type, version: int) -> list[Problem]:
+def interface_problems(interface: type[ServiceInterface], provider: type, version: int) -> list[Problem]:
     """Return how a class fails to satisfy a service's interface: methods missing, of another shape, not async."""
     problems = []
-    interface = interfaces()[service]
+    service = interface.service_name
     for name, info in interface_methods(interface).items():
         if info.since > version:
             continue

@@ -39,6 +39,8 @@ _STEERING = {
 _GLOBAL = [
     click.Option(["--project"], metavar="DIR", help="The project to work on."),
     click.Option(["--dev"], metavar="DIR", multiple=True, help="Load a plugin folder that is being written."),
+    click.Option(["--no-plugins"], is_flag=True, help="Load first-party plugins only."),
+    click.Option(["--no-plugin"], metavar="NAME", multiple=True, help="Leave a plugin out."),
     click.Option(["--strict"], is_flag=True, help="Fail where a plugin is not in order."),
     click.Option(["--verbose", "-v"], is_flag=True, help="Show the log, with tracebacks."),
     click.Option(["--version", "-V"], is_flag=True, help="Show the version."),
@@ -86,7 +88,14 @@ def run(arguments: list[str]) -> int:
 async def _run(options: dict[str, Any], rest: list[str]) -> int:
     def make_host() -> Host:
         dev = [Path(path) for path in options["dev"]]
-        return Host(options["project"], create=False, dev=dev, strict=options["strict"])
+        return Host(
+            options["project"],
+            create=False,
+            dev=dev,
+            without=options["no_plugin"],
+            third_party=not options["no_plugins"],
+            strict=options["strict"],
+        )
 
     if rest[0] in {name.split()[0] for name in HOST_COMMANDS}:
         invocation = _parse([info for info, _ in HOST_COMMANDS.values()], rest)

@@ -43,19 +43,47 @@ def read_yaml(path: Path, model: type[M], *, label: str | None = None) -> M:
 
     Raises `InvalidFile` with every problem; `FileNotFoundError` where there is none.
     """
-    name = label or str(path)
-    reader = _Reader(name)
+    return read_partly(path, model, label=label)[0]
+
+
+def read_partly(
+    path: Path, model: type[M], *, label: str | None = None, dispensable: frozenset[str] = frozenset()
+) -> tuple[M, list[Problem]]:
+    """Return the file as a `model`, and the mistakes under its `dispensable` keys, which are read as empty then.
+
+    Keys that begin with `x-` are left out wherever they stand. Raises as `read_yaml` for all other mistakes.
+    """
+    reader = _Reader(label or str(path))
     problems = reader.read(path)
     if problems:
         raise InvalidFile(path, problems)
     data = reader.data if reader.data is not None else {}
     if not isinstance(data, dict):
         raise InvalidFile(path, [reader.problem((), f"expected keys and values, found {_kind(data)}")])
-    data = {key: value for key, value in data.items() if not str(key).startswith("x-")}
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        raise InvalidFile(path, [reader.from_pydantic(e, model) for e in error.errors()]) from None
+    given_up: list[Problem] = []
+    while True:
+        try:
+            return model.model_validate(data), given_up
+        except ValidationError as error:
+            errors = error.errors()
+        extensions = [e["loc"] for e in errors if _is_extension(e)]
+        mistakes = [(e["loc"], reader.from_pydantic(e, model)) for e in errors if not _is_extension(e)]
+        if any(not location or location[0] not in dispensable for location, _ in mistakes):
+            raise InvalidFile(path, [problem for _, problem in mistakes])
+        given_up += [problem for _, problem in mistakes]
+        for location in extensions:
+            _remove(data, location)
+        data.update({str(location[0]): {} for location, _ in mistakes})
+
+
+def _is_extension(error: Any) -> bool:
+    return error["type"] == "extra_forbidden" and str(error["loc"][-1]).startswith("x-")
+
+
+def _remove(data: Any, location: Location) -> None:
+    for part in location[:-1]:
+        data = data[part]
+    del data[location[-1]]
 
 
 class _Reader:

@@ -4,6 +4,7 @@ became of them. How one run is carried out is the business of `execution.py`."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,6 +49,7 @@ class _Active:
     turn: Turn | None
     interrupted: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    uses: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     task: asyncio.Task[None] | None = None
     result: Run | None = None
 
@@ -157,7 +159,9 @@ class Engine(ExecutionEngine):
         turn = None if call.run_id in self._active else self._turns.enter()
         active = _Active(record, execution, call, turn)
         self._active[run_id] = active
-        active.task = self._context.tasks.spawn(self._drive(active), name=run_id)
+        for contribution in plan.contributions:  # their code stays while the run goes on
+            active.uses.enter_context(contribution.in_use(active.interrupt))
+        active.task = self._context.tasks.spawn(self._drive(active), name=run_id, finish=True)
         active.task.add_done_callback(lambda _: self._never_begun(active))
         return active
 
@@ -249,6 +253,7 @@ class Engine(ExecutionEngine):
             del self._finished[self._order.popleft()]
         if active.turn is not None:
             self._turns.leave(active.turn)
+        active.uses.close()
         active.result = run
         active.record.announce_end(run)
         active.ended.set()

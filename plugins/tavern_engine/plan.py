@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tavern_engine.registry import NodeType
+from tavern_host.context import Contribution
 from tavern_host.contracts.dataflow import (
     OPEN_SLOT,
     Converter,
@@ -18,7 +19,7 @@ from tavern_host.contracts.dataflow import (
     slots_of,
 )
 from tavern_host.contracts.errors import InvalidInput, TavernError
-from tavern_host.contracts.nodes import NodeRunner, SlotDefinition
+from tavern_host.contracts.nodes import NodeDefinition, NodeRunner, SlotDefinition
 from tavern_host.contracts.workflows import GROUP_INPUT, GROUP_OUTPUT, Workflow, WorkflowEdge, WorkflowNode
 
 CARRIER = "__interface_outputs__"
@@ -80,12 +81,14 @@ class PlanNode:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A workflow's structure. `waiting_for[i]` counts the nodes before node `i`, `followers[i]` names those
-    after it; `outputs` are the inputs of the nodes that carry the interface's outputs."""
+    after it; `outputs` are the inputs of the nodes that carry the interface's outputs, `contributions` what the
+    nodes' code belongs to, each once."""
 
     nodes: tuple[PlanNode, ...]
     waiting_for: tuple[int, ...]
     followers: tuple[tuple[int, ...], ...]
     outputs: tuple[tuple[int, Input], ...]
+    contributions: tuple[Contribution[list[NodeDefinition]], ...]
 
 
 Types = Mapping[str, NodeType]
@@ -125,7 +128,9 @@ class _Compiler:
         if not _can_finish(waiting_for, followers):
             self.problems.append("some nodes wait for one another")
         outputs = tuple((i, item) for i, node in enumerate(nodes) if node.role is Role.OUTPUT for item in node.inputs)
-        return Plan(nodes, tuple(waiting_for), followers, outputs)
+        types = {id(node.node_type): node.node_type for node in nodes if node.node_type is not None}
+        contributions = {id(t.contribution): t.contribution for t in types.values()}
+        return Plan(nodes, tuple(waiting_for), followers, outputs, tuple(contributions.values()))
 
     def _edges(self) -> tuple[dict[int, dict[str, list[tuple[Feed, int | None, int]]]], list[set[int]]]:
         """Return by target and input key what feeds it, and for each node those that follow."""

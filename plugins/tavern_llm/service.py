@@ -47,11 +47,16 @@ class _OpenModel:
 
     setup: ModelSetup
     info: LlmAdapterInfo
-    plugin: str
+    provider: Contribution[Any]
     revision: int
     adapter: LlmAdapter
     users: int = 0
     retired: bool = False
+
+    @property
+    def plugin(self) -> str:
+        """Whose adapter it is."""
+        return self.provider.plugin
 
 
 class LlmService(Llm):
@@ -189,7 +194,8 @@ class LlmService(Llm):
         model = await self._opened(self._setup(name))
         model.users += 1
         try:
-            yield model
+            with model.provider.in_use():
+                yield model
         finally:
             model.users -= 1
             if model.retired and not model.users:
@@ -228,7 +234,7 @@ class LlmService(Llm):
         except Exception as error:
             raise self._failure(error, setup, provider.plugin) from None
         assert self._revision is not None
-        self._open[setup.name] = _OpenModel(setup, info, provider.plugin, self._revision, adapter)
+        self._open[setup.name] = _OpenModel(setup, info, provider, self._revision, adapter)
         if model is not None:
             model.retired = True
             if not model.users:

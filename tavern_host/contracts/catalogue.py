@@ -5,16 +5,20 @@ from __future__ import annotations
 from functools import cache
 
 from tavern_host.contracts.agents import AgentRuntime
+from tavern_host.contracts.audit import Audit
 from tavern_host.contracts.executions import ExecutionEngine
 from tavern_host.contracts.llm import Llm
 from tavern_host.contracts.nodes import NodeManager
 from tavern_host.contracts.plugins import Plugins
 from tavern_host.contracts.services import Level, ServiceInterface, interface_methods
+from tavern_host.contracts.settings import Settings
 from tavern_host.contracts.tools import ToolManager
 from tavern_host.contracts.workflows import WorkflowManager
 
 INTERFACES: tuple[type[ServiceInterface], ...] = (
     Plugins,
+    Settings,
+    Audit,
     NodeManager,
     WorkflowManager,
     ExecutionEngine,

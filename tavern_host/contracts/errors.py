@@ -99,6 +99,12 @@ class PluginFailure(TavernError):
     code = "plugin_error"
 
 
+class Recursion(PluginFailure):
+    """A plugin's override of a service called itself without end."""
+
+    code = "recursion"
+
+
 class DeadlineExceeded(TavernError):
     """The call was not answered before its deadline."""
 

@@ -26,7 +26,8 @@ class Veto(Model):
 class HookInfo:
     """A hook: its arguments (without `context`), the permission that an implementation needs, and who calls it.
 
-    `caller` is the service whose provider may call the hook, or `host`. `field` is the manifest key that
+    `caller` is the service whose provider may call the hook, `host`, or `plugin:NAME` for one that a plugin
+    publishes. `field` is the manifest key that
     declares the hook as well as the permission does (`nodes`, `tools` …).
     """
 
@@ -46,12 +47,15 @@ def hookspec(
     permission: str,
     level: Level,
     policy: Policy,
-    caller: str,
+    caller: str = "",
     description: str,
-    example: str,
+    example: str = "",
     field: str | None = None,
 ) -> Callable[[F], F]:
-    """Mark a function as a hook of the host; see `HookInfo` for the arguments."""
+    """Mark a function as a hook; see `HookInfo` for the arguments.
+
+    A plugin that publishes a hook gives no `caller`: it calls the hook itself.
+    """
 
     def mark(function: F) -> F:
         names = function.__code__.co_varnames[: function.__code__.co_argcount]

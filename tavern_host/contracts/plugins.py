@@ -72,8 +72,8 @@ class PluginInfo(Model):
     """A plugin as `GET /api/plugins` and `tavern plugins list` show it.
 
     The first six fields are the platform's `ExtensionInfo` (`spec/000` §15.1.1); the rest are ours.
-    `timings` are milliseconds per stage. `source` is `entry-point:DIST`, `folder:PATH`, `dev:PATH` or
-    `embedded:MODULE`.
+    `timings` are milliseconds per stage; with `pending_restart` the version that is loaded goes on until the host
+    is restarted. `source` is `entry-point:DIST`, `folder:PATH`, `dev:PATH` or `embedded:MODULE`.
     """
 
     name: str
@@ -86,6 +86,7 @@ class PluginInfo(Model):
     state: PluginState = PluginState.DISCOVERED
     source: str = ""
     first_party: bool = False
+    pending_restart: bool = False
     problems: list[Problem] = Field(default_factory=list)
     permissions: list[PermissionInfo] = Field(default_factory=list)
     timings: dict[str, float] = Field(default_factory=dict)
@@ -119,8 +120,18 @@ class ServiceLayer(Model):
     plugin: str
     handler: str
     override: bool = False
+    version: int = 1
     since: datetime
     permission: str | None = None
+
+
+class Explanation(Model):
+    """Why something is as it is: `subject` as it was asked for (`service:toolManager`), one line that answers,
+    and the facts behind it, each with its reason."""
+
+    subject: str
+    answer: str
+    facts: list[str] = Field(default_factory=list)
 
 
 class Plugins(ServiceInterface, name="plugins"):
@@ -142,6 +153,13 @@ class Plugins(ServiceInterface, name="plugins"):
     async def service_stack(self, service: str) -> list[ServiceLayer]:
         """Return the providers of a service, lowest first. Raises `NotFound`."""
 
+    @reads
+    async def why(self, subject: str) -> Explanation:
+        """Explain `service:NAME`, `hook:NAME`, `permission:NAME` or `plugin:NAME`.
+
+        Raises `NotFound` for an unknown name, `InvalidInput` for another kind of subject.
+        """
+
     @acts("plugins:grant", "Grant other plugins what they ask for, and take it back.", level="override")
     async def grant(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
         """Grant a plugin exactly what its manifest asks for now, and load it."""
@@ -149,6 +167,18 @@ class Plugins(ServiceInterface, name="plugins"):
     @acts("plugins:grant", "Grant other plugins what they ask for, and take it back.", level="override")
     async def revoke(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
         """Take a plugin's grant back; all that it registered is gone when this returns."""
+
+    @acts("plugins:manage", "Enable, disable and reload other plugins.", level="override")
+    async def enable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
+        """Let a plugin be loaded again that was disabled, and load it if it may be."""
+
+    @acts("plugins:manage", "Enable, disable and reload other plugins.", level="override")
+    async def disable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
+        """Take a plugin out until it is enabled again; what is under way finishes within a deadline."""
+
+    @acts("plugins:manage", "Enable, disable and reload other plugins.", level="override")
+    async def reload(self, name: str | None = None, *, call: CallContext | None = None) -> list[PluginInfo]:
+        """Read one plugin (or, without a name, look for all) anew and load what is new; return what changed."""
 
 
 PLUGINS = ServiceKey(Plugins)

@@ -139,7 +139,7 @@ def test_taking_back_a_grant_that_nobody_needs_says_so(
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"Error: {name} needs no grant: ")
-    assert why in ran.err and "name it under `disabled` in host.yaml" in ran.err
+    assert why in ran.err and "`tavern plugins disable" in ran.err
 
 
 def test_a_broken_plugin_cannot_be_granted_anything(project: Path) -> None:

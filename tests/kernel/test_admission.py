@@ -244,6 +244,10 @@ class C(Plugins):
     async def service_stack(self, service): return []
     async def grant(self, name, *, call=None): ...
     async def revoke(self, name, *, call=None): ...
+    async def why(self, subject): ...
+    async def enable(self, name, *, call=None): ...
+    async def disable(self, name, *, call=None): ...
+    async def reload(self, name=None, *, call=None): return []
 """
     folder = declaring(
         tmp_path, OVERRIDES, answer, answer, code=code, permissions={"services": {"override": ["plugins"]}}
@@ -439,16 +443,16 @@ def tavern_register_routes():
         write(folder / "web.py", f"def who(request, context): return {number!r}, context.project.name\n")
         hosts.append(host_with(tmp_path / f"project-{number}", folder))
 
-    def who(host: Host) -> Any:
+    async def who(host: Host) -> Any:
         found = host.registrations.find("GET", "/api/x/acme/who")[0]
         assert found is not None
-        return found.call(None)
+        return await found.call(None)
 
     async with hosts[0]:
         async with hosts[1]:
-            assert who(hosts[0]) == ("one", "project-one")
-            assert who(hosts[1]) == ("two", "project-two")
-        assert who(hosts[0]) == ("one", "project-one")
+            assert await who(hosts[0]) == ("one", "project-one")
+            assert await who(hosts[1]) == ("two", "project-two")
+        assert await who(hosts[0]) == ("one", "project-one")
 
 
 async def test_a_service_stack_names_the_host_as_provider_of_plugins(tmp_path: Path) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import threading
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from plugin_maker import context_of, contextual, host_with
 
 from tavern_host import events
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.events import Event, Gap
-from tavern_host.events import BusSubscription, EventBus
+from tavern_host.events import BusSubscription, EventBus, covers, is_own
 
 
 @pytest.fixture
@@ -53,6 +57,54 @@ async def test_a_subscriber_gets_the_types_that_it_names(bus: EventBus) -> None:
     assert await ready(every) == [1, 2, 3, 4]
 
 
+async def test_a_pattern_stands_for_every_type_that_begins_so(bus: EventBus) -> None:
+    nodes, all_of_them, mixed = bus.subscribe("NODE_*"), bus.subscribe("*"), bus.subscribe("NODE_E*", "A")
+    for kind in ("NODE_ERROR", "NODE_", "A", "node_x", "XNODE_", "NODE_END", "NODE"):
+        bus.publish(kind, {})
+    assert await ready(nodes) == [1, 2, 6]
+    assert await ready(all_of_them) == [1, 2, 3, 4, 5, 6, 7]
+    assert await ready(mixed) == [1, 3, 6]
+
+
+async def test_a_pattern_counts_for_what_is_replayed_too(bus: EventBus) -> None:
+    for kind in ("NODE_A", "B", "NODE_C"):
+        bus.publish(kind, {})
+    replayed = bus.subscribe("NODE_*", since=0)
+    bus.publish("NODE_D", {})
+    assert await ready(replayed) == [1, 3, 4]
+
+
+async def test_one_that_comes_or_goes_between_two_events_of_a_type_is_counted_in_or_out(bus: EventBus) -> None:
+    early = bus.subscribe("A*")
+    bus.publish("A", {})
+    late = bus.subscribe("A")
+    bus.publish("A", {})
+    await early.close()
+    bus.publish("A", {})
+    assert await ready(early) == [1, 2]
+    assert await ready(late) == [2, 3]
+
+
+async def test_types_without_number_are_told_apart(bus: EventBus) -> None:
+    some = bus.subscribe("job.7*")
+    for number in range(3000):
+        bus.publish(f"job.{number}", {})
+    assert len(await ready(some)) == 1 + 10 + 100
+
+
+@pytest.mark.parametrize("wanted", ["", "A*B", "**", "*A", "x" * 201], ids=str)
+async def test_a_pattern_that_nothing_can_match_is_refused(bus: EventBus, wanted: str) -> None:
+    with pytest.raises(InvalidInput, match="event type or pattern"):
+        bus.subscribe("A", wanted)
+
+
+@pytest.mark.parametrize("type", ["", "A*", "*", "x" * 201, 7, None, ["A"]], ids=repr)
+async def test_what_is_no_type_cannot_be_published(bus: EventBus, type: Any) -> None:
+    with pytest.raises(InvalidInput, match="event type"):
+        bus.publish(type, {})
+    assert bus.last_seq == 0
+
+
 async def test_a_reader_waits_for_what_comes(bus: EventBus) -> None:
     subscription = bus.subscribe()
     waiting = asyncio.create_task(anext(subscription))
@@ -81,6 +133,49 @@ async def test_one_that_comes_too_late_is_told_what_is_lost(bus: EventBus, monke
     assert await ready(bus.subscribe(since=6)) == [(7, 7), 8, 9, 10]
     assert await ready(bus.subscribe(since=7)) == [8, 9, 10]
     assert await ready(bus.subscribe(since=10)) == []
+
+
+@pytest.mark.parametrize("since", [5, 10**30, -1])
+async def test_one_from_before_a_restart_of_the_host_gets_everything(bus: EventBus, since: int) -> None:
+    for _ in range(3):
+        bus.publish("A", {})
+    replayed = bus.subscribe(since=since)
+    bus.publish("A", {})
+    assert await ready(replayed) == [1, 2, 3, 4]
+
+
+async def test_large_events_are_not_kept_for_long(bus: EventBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "KEPT_BYTES", 250_000)
+    for _ in range(10):
+        bus.publish("A", {"text": "x" * 100_000})
+    assert await ready(bus.subscribe(since=0)) == [(1, 8), 9, 10]
+    bus.publish("A", {"deep": [["x" * 999_999]]})
+    assert await ready(bus.subscribe(since=0)) == [(1, 10), 11]
+
+
+@pytest.mark.parametrize("payload", [{"x": ["é" * 20_000]}, {"x": [1] * 10_000}, {"k" * 100_000: 1}], ids=list)
+async def test_it_counts_whatever_makes_an_event_large(
+    bus: EventBus, payload: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "KEPT_BYTES", 50_000)
+    for _ in range(20):
+        bus.publish("A", payload)
+    assert len(await ready(bus.subscribe(since=0))) < 5
+
+
+async def test_a_slow_reader_holds_no_more_of_large_events_than_it_may(
+    bus: EventBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "WAITING_BYTES", 250_000)
+    slow, other = bus.subscribe(), bus.subscribe("B")
+    for _ in range(10):
+        bus.publish("A", {"text": "x" * 100_000})
+    bus.publish("B", {})
+    assert await anext(slow) == Gap(first=1, last=8)
+    assert [(await anext(slow)).seq for _ in range(2)] == [9, 10]  # type: ignore[union-attr]
+    bus.publish("A", {"text": "x" * 900_000})
+    assert await ready(slow) == [(11, 11), 12]
+    assert await ready(other) == [11]
 
 
 async def test_a_slow_reader_loses_the_oldest_and_is_told(bus: EventBus) -> None:
@@ -143,10 +238,92 @@ async def test_what_the_publisher_does_to_its_payload_later_reaches_nobody(bus: 
     assert seen.payload == {"list": [1], "deep": {"a": 1}, "pair": [True, None]}
 
 
+async def test_what_one_reader_does_to_an_event_reaches_no_other(bus: EventBus) -> None:
+    mine, its = bus.subscribe(copy=True), bus.subscribe(copy=True)
+    page = bus.subscribe()
+    bus.publish("A", {"list": [1, {"a": 1}]})
+    changed = await anext(mine)
+    assert isinstance(changed, Event)
+    changed.payload["list"][1]["a"] = 2  # type: ignore[index,call-overload]
+    changed.payload["list"].append("x")  # type: ignore[union-attr]
+    changed.payload.clear()
+    for other in (its, page, bus.subscribe(since=0)):
+        seen = await anext(other)
+        assert isinstance(seen, Event)
+        assert (seen.seq, seen.payload) == (1, {"list": [1, {"a": 1}]})
+
+
+async def test_what_the_publisher_does_to_a_copy_that_it_got_reaches_nobody(bus: EventBus) -> None:
+    subscription = bus.subscribe()
+    published = bus.publish("A", {"list": [1]}, copy=True)
+    published.payload["list"] = "changed"
+    seen = await anext(subscription)
+    assert isinstance(seen, Event)
+    assert (seen.seq, seen.payload) == (published.seq, {"list": [1]})
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Sly(str):
+    def __len__(self) -> int:
+        raise RuntimeError("you shall not measure me")
+
+
+async def test_what_is_derived_from_a_json_type_becomes_plain(bus: EventBus) -> None:
+    values = [Colour.RED, Sly("sly"), enum.IntEnum("N", "ONE").ONE, OrderedDict(a=Colour.RED)]  # type: ignore[attr-defined]
+    event = bus.publish("A", {"values": values, Colour.RED: 1})
+    assert event.payload == {"values": ["red", "sly", 1, {"a": "red"}], "red": 1}
+    assert [type(value) for value in event.payload["values"]] == [str, str, int, dict]  # type: ignore[union-attr]
+
+
+class Trap(dict[str, Any]):
+    def items(self) -> Any:
+        raise KeyError("gone")
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def endless() -> Any:
+    value: dict[str, Any] = {}
+    value["self"] = value
+    return value
+
+
 @pytest.mark.parametrize(
     "payload",
-    [{"x": x} for x in (object(), {1}, float("nan"), [float("inf")], b"b", [Path("a")], {1: 1})],
-    ids=["object", "set", "nan", "inf", "bytes", "path", "int key"],
+    [
+        *({"x": x} for x in (object(), {1}, float("nan"), [float("inf")], b"b", [Path("a")], {1: 1})),
+        {"x": nested(250)},
+        endless(),
+        {"x": 1 << 99_999},
+        {"x": Trap(a=1)},
+        Trap(a=1),
+        ["x"],
+        None,
+    ],
+    ids=[
+        "object",
+        "set",
+        "nan",
+        "inf",
+        "bytes",
+        "path",
+        "int-key",
+        "deep",
+        "endless",
+        "huge",
+        "trap",
+        "trapped",
+        "list",
+        "none",
+    ],
 )
 async def test_what_is_no_json_is_refused_where_it_is_published(bus: EventBus, payload: dict[str, Any]) -> None:
     subscription = bus.subscribe()
@@ -184,6 +361,51 @@ async def test_events_from_threads_arrive_in_the_order_of_their_numbers(bus: Eve
     assert got == list(range(1, bus.last_seq + 1))
 
 
+async def test_a_blocked_loop_does_not_let_the_memory_grow_and_all_are_told_what_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "KEPT", 5)
+    bus = EventBus()
+    every, one = bus.subscribe(), bus.subscribe("B")
+    bus.publish("A", {})
+    in_threads(1, lambda _: [bus.publish("A", {}) for _ in range(20)])
+    bus.publish("B", {})
+    assert await ready(every) == [1, (2, 17), 18, 19, 20, 21, 22]
+    assert await ready(one) == [(2, 17), 22]
+
+
+async def test_one_that_comes_while_events_are_on_their_way_gets_none_of_them_twice(bus: EventBus) -> None:
+    bus.publish("A", {})
+    in_threads(1, lambda _: bus.publish("A", {}))
+    replayed, fresh = bus.subscribe(since=1), bus.subscribe()
+    bus.publish("A", {})
+    in_threads(1, lambda _: bus.publish("A", {}))
+    await asyncio.sleep(0)
+    assert await ready(replayed) == [2, 3, 4]
+    assert await ready(fresh) == [3, 4]
+
+
+async def test_many_threads_that_subscribe_while_others_publish_miss_nothing_after_it(bus: EventBus) -> None:
+    made: list[tuple[int, BusSubscription]] = []
+
+    def publish(_: int) -> None:
+        for _ in range(300):
+            bus.publish("A", {})
+
+    def subscribe(_: int) -> None:
+        for _ in range(30):
+            made.append((bus.last_seq, bus.subscribe("A*", since=0, limit=10_000)))
+
+    work = asyncio.create_task(asyncio.to_thread(in_threads, 4, lambda n: (subscribe if n % 2 else publish)(n)))
+    while not work.done():
+        bus.publish("A", {})
+        await asyncio.sleep(0)
+    await work
+    await asyncio.sleep(0)
+    for _, subscription in made:
+        assert await ready(subscription) == list(range(1, bus.last_seq + 1))
+
+
 async def test_an_event_of_this_thread_does_not_overtake_one_of_another(bus: EventBus) -> None:
     subscription = bus.subscribe()
     in_threads(1, lambda _: bus.publish("A", {}))
@@ -213,11 +435,92 @@ async def test_a_thread_that_outlives_the_loop_may_still_publish() -> None:
     assert made[0].publish("A", {}).seq == 1
 
 
+# --- what a permission covers ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("granted", "wanted"),
+    [
+        (["A"], "A"),
+        (["X", "NODE_*"], "NODE_ERROR"),
+        (["NODE_*"], "NODE_*"),
+        (["NODE_*"], "NODE_E*"),
+        (["NODE_*"], "NODE_"),
+        (["*"], "*"),
+        (["*"], "NODE_*"),
+        (["*"], "anything"),
+        (["acme.*"], "acme.a.b"),
+    ],
+)
+def test_a_granted_pattern_covers_what_it_matches(granted: list[str], wanted: str) -> None:
+    assert covers(granted, wanted)
+
+
+@pytest.mark.parametrize(
+    ("granted", "wanted"),
+    [
+        ([], "A"),
+        ([], "*"),
+        (["A"], "A*"),
+        (["A", "AB"], "A*"),
+        (["NODE_*"], "NODE*"),
+        (["NODE_*"], "*"),
+        (["NODE_*"], "NODE"),
+        (["NODE_*"], "node_error"),
+        (["A"], "AB"),
+        (["AB"], "A"),
+        (["A*", "B*"], "*"),
+    ],
+)
+def test_a_granted_pattern_covers_nothing_wider(granted: list[str], wanted: str) -> None:
+    assert not covers(granted, wanted)
+
+
+@given(
+    granted=st.lists(st.text("AB*", max_size=3), max_size=3),
+    wanted=st.text("AB", max_size=3),
+    more=st.text("AB", max_size=3),
+)
+def test_what_is_covered_is_matched_by_a_granted_pattern(granted: list[str], wanted: str, more: str) -> None:
+    patterns = [g for g in granted if "*" not in g[:-1]]
+
+    def matches(pattern: str, type: str) -> bool:
+        return type.startswith(pattern[:-1]) if pattern.endswith("*") else type == pattern
+
+    assert covers(patterns, wanted) == any(matches(p, wanted) for p in patterns)
+    if covers(patterns, f"{wanted}*"):
+        assert any(matches(p, wanted + more) for p in patterns)
+
+
+def test_a_plugins_own_types_begin_with_its_name_and_a_dot() -> None:
+    assert is_own("acme", "acme.done")
+    assert is_own("acme", "acme.*")
+    for foreign in ("acme", "acme*", "acme-two.done", "*", "ACME.done", "x.acme.done"):
+        assert not is_own("acme", foreign)
+
+
+class Liar(str):
+    def startswith(self, *_: Any) -> bool:
+        return True
+
+    def __eq__(self, _: object) -> bool:
+        return True
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("wanted", [Liar("NODE_ERROR"), 7, None, ["acme.x"]], ids=repr)
+def test_a_type_that_lies_about_itself_or_is_none_is_nobodys(wanted: Any) -> None:
+    assert not is_own("acme", wanted)
+    assert not covers(["AGENT_*", "HELLO"], wanted)
+
+
 # --- through a plugin's context ----------------------------------------------------------------------
 
 
 async def test_a_plugin_publishes_in_its_own_name_and_its_subscriptions_are_its_own(tmp_path: Path) -> None:
-    async with host_with(tmp_path / "p", contextual(tmp_path), trust=[]) as host:
+    events = {"publish": ["HELLO"], "subscribe": ["HELLO", "BYE"]}
+    async with host_with(tmp_path / "p", contextual(tmp_path, permissions={"events": events}), trust=[]) as host:
         await host.grant("acme")
         context = context_of()
         listening = host.events.subscribe("HELLO")
@@ -233,6 +536,6 @@ async def test_a_plugin_publishes_in_its_own_name_and_its_subscriptions_are_its_
 
 async def test_a_subscription_that_a_plugin_closed_is_not_its_any_more(tmp_path: Path) -> None:
     async with host_with(tmp_path / "p", contextual(tmp_path)) as host:
-        subscription = context_of().events.subscribe()
+        subscription = context_of().events.subscribe("acme.*")
         await subscription.close()
         assert "subscription" not in host.plugin("acme").contributions

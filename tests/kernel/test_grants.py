@@ -194,7 +194,7 @@ async def test_an_upgrade_that_asks_for_more_asks_again_and_one_that_asks_for_le
     host = Host(project)
     host.link()
     assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
-    assert problems_of(host)[0].startswith("it asks for hook:server:tool:before-call, which nobody has granted")
+    assert problems_of(host)[0].startswith("it asks for hook:server:tool:before-call now, which the grant of ")
 
 
 async def test_a_revoked_grant_is_gone(project: Path) -> None:
@@ -328,7 +328,7 @@ async def test_a_running_host_follows_what_another_process_decides(project: Path
                 await asyncio.sleep(0.01)
 
     async with Host(project) as host:
-        watch = asyncio.create_task(host.watch_grants(every=0.01))
+        watch = asyncio.create_task(host.watch_decisions(every=0.01))
         await asyncio.sleep(0.02)
         await grant(project)
         await until(PluginState.STARTED)
@@ -346,7 +346,7 @@ async def test_a_damaged_grants_file_does_not_end_the_following(project: Path, o
     (file,) = (operator_folders / "state").rglob("grants.json")
     good = file.read_text()
     async with Host(project) as host:
-        watch = asyncio.create_task(host.watch_grants(every=0.01))
+        watch = asyncio.create_task(host.watch_decisions(every=0.01))
         await asyncio.sleep(0.02)
         file.write_text("{")
         await asyncio.sleep(0.1)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, write
 
-from tavern_host import PLUGINS, Host, manager
+from tavern_host import PLUGINS, Host, lifecycle
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.plugins import AdmissionError, PluginState
 from tavern_host.ledger import Ledger
@@ -34,6 +34,9 @@ async def test_a_host_starts_and_stops_everything_and_leaves_no_task(tmp_path: P
     assert all(p.contributions == {} for p in host.plugins())
 
 
+READS_ALL = {"events": {"subscribe": ["*"]}}
+
+
 async def test_whatever_plugins_left_open_is_closed(tmp_path: Path) -> None:
     ended: list[str] = []
 
@@ -43,7 +46,7 @@ async def test_whatever_plugins_left_open_is_closed(tmp_path: Path) -> None:
         finally:
             ended.append("task")
 
-    async with host_with(tmp_path / "p", contextual(tmp_path)) as host:
+    async with host_with(tmp_path / "p", contextual(tmp_path, permissions=READS_ALL)) as host:
         context = context_of()
         context.tasks.spawn(work(), name="work")
         subscription = context.events.subscribe()
@@ -61,7 +64,7 @@ async def test_whatever_plugins_left_open_is_closed(tmp_path: Path) -> None:
 async def test_a_task_that_will_not_end_is_told_and_does_not_keep_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manager, "SHUTDOWN_DEADLINE", 0.05)
+    monkeypatch.setattr(lifecycle, "SHUTDOWN_DEADLINE", 0.05)
     let_go = asyncio.Event()
 
     async def cling() -> None:
@@ -229,6 +232,7 @@ async def test_an_unknown_plugin_is_not_found(tmp_path: Path) -> None:
 async def test_the_front_end_of_a_loaded_plugin_is_found(tmp_path: Path) -> None:
     folder = make_plugin(tmp_path, "acme", frontend={"vanilla": {"entry": "web/main.js", "styles": ["web/a.css"]}})
     write(folder / "web" / "main.js", "")
+    write(folder / "web" / "a.css", "")
     async with host_with(tmp_path / "p", folder) as host:
         assert host.frontend_folder("acme") == folder / "web"
         frontend = host.plugin("acme").frontend
@@ -262,37 +266,35 @@ async def test_the_ledger_takes_back_newest_first_and_goes_on_after_a_failure() 
         await asyncio.sleep(0)
         done.append(name)
 
-    ledger.add("acme", "thing", "a", lambda: done.append("a"))
-    ledger.add("acme", "thing", "b", lambda: later("b"))
-    ledger.add("acme", "other", "c", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
-    ledger.add("other", "thing", "d", lambda: done.append("d"))
-    assert ledger.owned("acme") == {"thing": ["a", "b"], "other": ["c"]}
-    ((entry, error),) = await ledger.remove("acme", deadline=1)
+    ledger.add("thing", "a", lambda: done.append("a"))
+    ledger.add("thing", "b", lambda: later("b"))
+    ledger.add("other", "c", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    assert ledger.owned() == {"thing": ["a", "b"], "other": ["c"]}
+    ((entry, error),) = await ledger.remove(deadline=1)
     assert (entry.kind, entry.name, type(error)) == ("other", "c", ZeroDivisionError)
     assert done == ["b", "a"]
-    assert ledger.owned("acme") == {}
-    assert ledger.owned("other") == {"thing": ["d"]}
-    assert await ledger.remove("acme", deadline=1) == []
+    assert ledger.owned() == {}
+    assert await ledger.remove(deadline=1) == []
 
 
 async def test_what_ended_by_itself_is_forgotten() -> None:
     ledger, done = Ledger(), []
-    forget = ledger.add("acme", "thing", "a", lambda: done.append("a"))
+    forget = ledger.add("thing", "a", lambda: done.append("a"))
     forget()
     forget()
-    await ledger.remove("acme", deadline=1)
+    await ledger.remove(deadline=1)
     assert done == []
-    assert ledger.owned("acme") == {}
+    assert ledger.owned() == {}
 
 
 async def test_what_is_added_while_things_are_taken_back_is_taken_back_too() -> None:
     ledger, done = Ledger(), []
 
     def undo() -> None:
-        ledger.add("acme", "thing", "late", lambda: done.append("late"))
+        ledger.add("thing", "late", lambda: done.append("late"))
 
-    ledger.add("acme", "thing", "a", undo)
-    await ledger.remove("acme", deadline=1)
+    ledger.add("thing", "a", undo)
+    await ledger.remove(deadline=1)
     assert done == ["late"]
 
 
@@ -302,9 +304,9 @@ async def test_taking_back_has_a_deadline_for_each_thing() -> None:
     async def hang() -> None:
         await asyncio.sleep(3600)
 
-    ledger.add("acme", "thing", "a", lambda: done.append("a"))
-    ledger.add("acme", "thing", "b", hang)
-    ((entry, error),) = await ledger.remove("acme", deadline=0.01)
+    ledger.add("thing", "a", lambda: done.append("a"))
+    ledger.add("thing", "b", hang)
+    ((entry, error),) = await ledger.remove(deadline=0.01)
     assert (entry.name, type(error), done) == ("b", TimeoutError, ["a"])
 
 

@@ -115,7 +115,7 @@ def test_plugins_that_require_each_other_are_not_loaded_and_the_rest_is(tmp_path
 
 
 def test_a_preview_of_a_version_counts_as_within_its_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tavern_host.manager.__version__", "0.1.1.dev3")
+    monkeypatch.setattr("tavern_host.review.__version__", "0.1.1.dev3")
     folders = [requiring(tmp_path, "acme", "omega=>=1,<3"), requiring(tmp_path, "omega", version="2.0.0rc1")]
     host = host_with(tmp_path / "p", *folders)
     host.link()

@@ -23,7 +23,8 @@ def read(folder: Path, text: str | bytes) -> Manifest:
     root = folder / "acme"
     root.mkdir(exist_ok=True)
     (root / "plugin.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-    return read_manifest(root)
+    manifest, _ = read_manifest(root)
+    return manifest
 
 
 def problems(folder: Path, text: str | bytes) -> list[Problem]:
@@ -93,12 +94,8 @@ def test_a_manifest_is_frozen(tmp_path: Path) -> None:
             ["acme/plugin.yaml:4:9: tools.entry: must be a path inside the plugin's folder, found '/etc'"],
         ),
         (
-            MINIMAL + "frontend: {build: {entry: '', outputDir: a/../../b}}\n",
-            [
-                "acme/plugin.yaml:4:20: frontend.build.entry: must be a path inside the plugin's folder, found ''",
-                "acme/plugin.yaml:4:31: frontend.build.outputDir: must be a path inside the plugin's folder, "
-                "found 'a/../../b'",
-            ],
+            MINIMAL + "tools: {entry: ''}\n",
+            ["acme/plugin.yaml:4:9: tools.entry: must be a path inside the plugin's folder, found ''"],
         ),
         (
             MINIMAL + "runtime: {placement: moon}\n",
@@ -108,7 +105,7 @@ def test_a_manifest_is_frozen(tmp_path: Path) -> None:
             ],
         ),
         (
-            MINIMAL + "configOptions:\n  - key: extensions.other.size\n",
+            MINIMAL + "configOptions:\n  - {key: extensions.other.size, type: number, label: Size}\n",
             ["acme/plugin.yaml:1:1: configOptions: the key 'extensions.other.size' must begin with 'extensions.acme.'"],
         ),
         ("name: acme\nname: acme2\n", ["acme/plugin.yaml:2:1: the key 'name' stands here twice (keep one of them)"]),
@@ -146,8 +143,69 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     assert [(p.line, p.column) for p in problems(tmp_path, text)] == [(1, 1), (1, 1), (2, 1), (4, 1), (3, 1)]
 
 
-def test_keys_that_begin_with_x_are_anybodys(tmp_path: Path) -> None:
-    assert read(tmp_path, MINIMAL + "x-generator: {by: me}\n").name == "acme"
+def test_keys_that_begin_with_x_are_anybodys_wherever_they_stand(tmp_path: Path) -> None:
+    text = MINIMAL + "x-generator: {by: me}\npermissions: {x-why: because, services: {x-note: 1, use: []}}\n"
+    assert read(tmp_path, text).permissions.services.use == []
+
+
+def test_all_else_is_still_told_beside_them(tmp_path: Path) -> None:
+    told = problems(tmp_path, MINIMAL + "x-generator: {by: me}\nhoks: 1\n")
+    assert [(p.message, p.line) for p in told] == [("unknown key 'hoks'", 5)]
+
+
+@pytest.mark.parametrize(
+    ("frontend", "told"),
+    [
+        (
+            "{build: {entry: '', outputDir: a/../../b}}",
+            [
+                "acme/plugin.yaml:4:20: frontend.build.entry: must be a path inside the plugin's folder, found ''",
+                "acme/plugin.yaml:4:31: frontend.build.outputDir: must be a path inside the plugin's folder, "
+                "found 'a/../../b'",
+            ],
+        ),
+        ("{typ: vite}", ["acme/plugin.yaml:4:12: unknown key 'frontend.typ' (did you mean type?)"]),
+        ("[web]", ["acme/plugin.yaml:4:1: frontend: input should be"]),
+        (
+            "{type: vite, dev: {entry: web/index.ts}}",
+            [
+                "acme/plugin.yaml: frontend: a vite front end needs 'build' (say under frontend.build which files a "
+                "browser loads; the rest of the plugin works)"
+            ],
+        ),
+        (
+            "{type: vanilla, vanilla: {}}",
+            ["acme/plugin.yaml: frontend.vanilla: there is nothing to load (give an entry, or styles for a theme"],
+        ),
+        (
+            "{build: {entry: dist/index.js}}",
+            ["acme/plugin.yaml: frontend: there is no file 'dist/index.js' (build the front end first"],
+        ),
+    ],
+)
+def test_a_mistake_in_the_front_end_costs_the_front_end(tmp_path: Path, frontend: str, told: list[str]) -> None:
+    root = tmp_path / "acme"
+    root.mkdir()
+    (root / "plugin.yaml").write_text(MINIMAL + f"frontend: {frontend}\n")
+    manifest, found = read_manifest(root)
+    assert manifest.name == "acme"
+    assert manifest.frontend is not None
+    assert manifest.frontend.info("acme") is None
+    assert len(found) == len(told)
+    for problem, expected in zip(found, told, strict=True):
+        assert str(problem).startswith(expected)
+
+
+def test_a_theme_has_styles_and_no_entry(tmp_path: Path) -> None:
+    root = tmp_path / "acme"
+    (root / "web").mkdir(parents=True)
+    (root / "web" / "theme.css").write_text("")
+    (root / "plugin.yaml").write_text(MINIMAL + "frontend: {type: vanilla, vanilla: {styles: [theme.css]}}\n")
+    manifest, found = read_manifest(root)
+    assert found == []
+    info = manifest.frontend.info("acme") if manifest.frontend else None
+    assert info is not None
+    assert (info.entry_url, info.style_urls) == (None, ["/plugins/acme/theme.css"])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, problems_of, write
 
-from tavern_host import LLM, PLUGINS, Host, dispatch, manager
+from tavern_host import LLM, PLUGINS, Host, dispatch, lifecycle
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import AdmissionError, PluginState
 
@@ -92,7 +92,7 @@ async def test_the_file_named_is_the_plugins_own_even_where_a_library_failed(tmp
 async def test_a_plugin_that_hangs_at_import_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: threading.Event
 ) -> None:
-    monkeypatch.setattr(manager, "IMPORT_DEADLINE", 0.1)
+    monkeypatch.setattr(lifecycle, "IMPORT_DEADLINE", 0.1)
     folder = make_plugin(tmp_path, "acme", "import sys\nsys.release.wait()\n")
     async with asyncio.timeout(10), host_with(tmp_path / "p", folder) as host:
         await the_rest_works(host)
@@ -273,7 +273,7 @@ def tavern_startup(context):
 async def test_a_plugin_that_fails_at_shutdown_does_not_keep_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    monkeypatch.setattr(manager, "SHUTDOWN_DEADLINE", 0.1)
+    monkeypatch.setattr(lifecycle, "SHUTDOWN_DEADLINE", 0.1)
     code = HEAD + f"@hookimpl\nasync def tavern_shutdown(context):\n    {statement}\n"
     folder = make_plugin(tmp_path, "acme", code, hooked=LIFE)
     async with asyncio.timeout(10):
@@ -286,7 +286,7 @@ async def test_a_plugin_that_fails_at_shutdown_does_not_keep_the_host(
 async def test_a_shutdown_that_hangs_on_its_thread_does_not_keep_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: threading.Event
 ) -> None:
-    monkeypatch.setattr(manager, "SHUTDOWN_DEADLINE", 0.1)
+    monkeypatch.setattr(lifecycle, "SHUTDOWN_DEADLINE", 0.1)
     code = HEAD + "@hookimpl\ndef tavern_shutdown(context):\n    sys.release.wait()\n"
     async with asyncio.timeout(10):
         async with host_with(tmp_path / "p", make_plugin(tmp_path, "acme", code, hooked=LIFE)) as host:
@@ -356,7 +356,7 @@ async def test_a_provider_that_cannot_be_made_costs_its_plugin_alone(tmp_path: P
 async def test_a_provider_that_cannot_be_closed_does_not_keep_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    monkeypatch.setattr(manager, "SHUTDOWN_DEADLINE", 0.1)
+    monkeypatch.setattr(lifecycle, "SHUTDOWN_DEADLINE", 0.1)
     code = PROVIDER.format(construct="pass", close=statement)
     folder = make_plugin(tmp_path, "acme", code, permissions={"services": {"override": ["llm"]}})
     async with asyncio.timeout(10):

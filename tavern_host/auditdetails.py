@@ -1,0 +1,162 @@
+"""What of an action's details goes into the audit log: JSON, bounded, and without what stands under a secret's name.
+
+It judges by names alone: a secret in the middle of a text, or under a harmless name, is not seen.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from datetime import date
+from functools import lru_cache
+from pathlib import PurePath
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_json
+
+from tavern_host.contracts.settings import MASK
+
+MAX_TEXT = 1000
+"""How many characters of one text are kept."""
+MAX_TEXTS = 20_000
+"""How many characters of all texts of one entry are kept."""
+MAX_VALUES = 500
+"""How many values of one entry are kept."""
+MAX_NESTED = 8
+"""How deeply lists and objects may be nested."""
+
+_SHORT = 100
+_WORD = 2**63 - 1
+_ANYWHERE = re.compile(
+    "passw|passphrase|passcode|pwd|secret|token|apikey|accesskey|privatekey|signingkey|encryptionkey|authorization"
+    "|credential|cookie|sessionid|sessionkey|bearer|jwt|密码|密钥|令牌|口令"
+)
+_WHOLE = frozenset({"pass", "pw", "pin", "otp", "auth", "sid"})
+_COUNT = re.compile(r"tokens|token(s?)(count|limit|usage|budget)")
+
+
+def encoded(fields: dict[str, str], details: Mapping[str, Any] | None) -> bytes:
+    """Return an object in JSON: `fields`, texts that are cut where they are too long, and `details`.
+
+    Takes details of any kind and any size, and never raises for them.
+    """
+    entry: dict[str, Any] = {
+        key: _cut(value, MAX_TEXT) if isinstance(value, str) else _described(value) for key, value in fields.items()
+    }
+    try:
+        entry["details"] = _Details().object(details, 0) if details else {}
+    except Exception as error:  # what others hand over may do anything when it is looked at
+        entry["details"] = {"unreadable": f"{_described(details)}: {type(error).__name__}"}
+    try:
+        return to_json(entry)
+    except PydanticSerializationError:  # half a surrogate pair
+        return json.dumps(entry, ensure_ascii=False).encode("utf-8", "replace")
+
+
+class _Details:
+    """Copies the details of one entry, within what there is room for."""
+
+    __slots__ = ("_characters", "_values")
+
+    def __init__(self) -> None:
+        self._values = MAX_VALUES
+        self._characters = MAX_TEXTS
+
+    def object(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        """Return an object without its secrets."""
+        copied: dict[str, Any] = {}
+        named = _is_secret_pair(value) if "value" in value else False
+        for key, item in value.items():
+            if self._values <= 0:
+                copied["…"] = f"{len(value) - len(copied)} more"
+                break
+            self._values -= 1
+            name = key if type(key) is str and len(key) <= _SHORT else _name(key)
+            secrecy = _secrecy(name)
+            if (secrecy or (named and name == "value")) and _is_hidden(item, secrecy):
+                copied[name] = MASK
+                continue
+            kind = type(item)
+            if kind is bool or item is None or (kind is int and -_WORD <= item <= _WORD):
+                copied[name] = item  # what most values are, without a call
+            elif kind is str and len(item) <= _SHORT <= self._characters:
+                self._characters -= len(item)
+                copied[name] = item
+            else:
+                copied[name] = self._value(item, depth + 1)
+        return copied
+
+    def _list(self, items: Iterable[Any], depth: int, count: int) -> list[Any]:
+        copied: list[Any] = []
+        for item in items:
+            if self._values <= 0:
+                copied.append(f"… {count - len(copied)} more")
+                break
+            self._values -= 1
+            copied.append(self._value(item, depth))
+        return copied
+
+    def _value(self, value: Any, depth: int) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return self._text(str.__str__(value))
+        if isinstance(value, int):
+            return int.__int__(value) if -_WORD <= value <= _WORD else f"<whole number of {value.bit_length()} bits>"
+        if isinstance(value, float):
+            return float.__float__(value) if abs(value) < float("inf") else f"<{float.__float__(value)}>"
+        if isinstance(value, dict | list | tuple | set | frozenset | Mapping):
+            if depth > MAX_NESTED:
+                return f"{_described(value)} nested too deeply"
+            if isinstance(value, list | tuple | set | frozenset):
+                return self._list(value, depth + 1, len(value))
+            return self.object(value, depth)
+        if isinstance(value, PurePath):
+            return self._text(str(value))
+        if isinstance(value, date):
+            return value.isoformat()
+        if isinstance(value, bytes | bytearray):
+            return f"<{len(value)} bytes>"
+        return _described(value)
+
+    def _text(self, text: str) -> str:
+        text = _cut(text, min(MAX_TEXT, self._characters))
+        self._characters = max(0, self._characters - len(text))
+        return text
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}… ({len(text)} characters)"
+
+
+def _described(value: object) -> str:
+    return f"<{type(value).__name__[:_SHORT]}>"
+
+
+def _name(key: Any) -> str:
+    if isinstance(key, str):
+        return _cut(str.__str__(key), _SHORT)
+    return str(key) if isinstance(key, int) and abs(key) <= _WORD else _described(key)
+
+
+def _is_hidden(item: Any, secrecy: int) -> bool:
+    """Return whether a value under a secret's name is hidden: not where it says that there is none, or counts."""
+    if item is None or item is True or item is False or (isinstance(item, str) and not item):
+        return False
+    return secrecy != 2 or not isinstance(item, int | float)
+
+
+def _is_secret_pair(value: Mapping[Any, Any]) -> bool:
+    """Return whether an object is a secret's name and its value: `{"key": "apiKey", "value": …}`."""
+    return any(isinstance(name := value.get(key), str) and _secrecy(_name(name)) for key in ("key", "name"))
+
+
+@lru_cache(maxsize=4096)
+def _secrecy(name: str) -> int:
+    """Return 1 where a secret stands under a name, 2 where it may also be how many there are, else 0."""
+    plain = re.sub(r"[\W_]", "", unicodedata.normalize("NFKC", name).lower())
+    if plain not in _WHOLE and not _ANYWHERE.search(plain):
+        return 0
+    return 2 if _COUNT.search(plain) else 1

@@ -1,0 +1,65 @@
+"""The hooks and service interfaces of one host: its own, and those that its loaded plugins publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from tavern_host.contracts.catalogue import interfaces
+from tavern_host.contracts.hooks import HookInfo
+from tavern_host.contracts.services import ServiceInterface
+from tavern_host.hookspecs import hooks
+
+
+@dataclass
+class Published:
+    """What one plugin publishes: hookspec functions and interfaces, by name."""
+
+    hooks: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    interfaces: dict[str, type[ServiceInterface]] = field(default_factory=dict)
+
+
+class Catalogue:
+    """What can be implemented and provided in one host at this moment."""
+
+    def __init__(self) -> None:
+        self._hooks = dict(hooks())
+        self._interfaces = dict(interfaces())
+        self._specs: dict[str, Callable[..., Any]] = {}
+        self.hooks: Mapping[str, HookInfo] = MappingProxyType(self._hooks)
+        self.interfaces: Mapping[str, type[ServiceInterface]] = MappingProxyType(self._interfaces)
+        self.published_specs: Mapping[str, Callable[..., Any]] = MappingProxyType(self._specs)
+
+    def hooks_with(self, plugin: str, published: Published) -> dict[str, HookInfo]:
+        """Return all hooks, those that a plugin is about to publish included."""
+        own = {name: _info(plugin, function) for name, function in published.hooks.items()}
+        return {**{name: info for name, info in self._hooks.items() if info.caller != owner(plugin)}, **own}
+
+    def publish(self, plugin: str, published: Published) -> Callable[[], None]:
+        """Add what a plugin publishes, in the place of what it published before; return what takes it back."""
+        infos = {name: _info(plugin, function) for name, function in published.hooks.items()}
+        self._hooks.update(infos)
+        self._specs.update(published.hooks)
+        self._interfaces.update(published.interfaces)
+
+        def remove() -> None:
+            for name, info in infos.items():
+                if self._hooks.get(name) is info:
+                    del self._hooks[name], self._specs[name]
+            for name, interface in published.interfaces.items():
+                if self._interfaces.get(name) is interface:
+                    del self._interfaces[name]
+
+        return remove
+
+
+def owner(plugin: str) -> str:
+    """Return how `HookInfo.caller` names a plugin that calls a hook of its own."""
+    return f"plugin:{plugin}"
+
+
+def _info(plugin: str, function: Callable[..., Any]) -> HookInfo:
+    info: HookInfo = function.__tavern_hook__  # type: ignore[attr-defined]  # set by `hookspec`
+    return HookInfo(**{**vars(info), "caller": owner(plugin)})

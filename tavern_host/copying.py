@@ -1,0 +1,82 @@
+"""Copies values that cross a plugin boundary, so that neither side can change what the other one holds.
+
+Made for wire values (`contracts.wire`); anything else is copied as `copy.deepcopy` does.
+"""
+
+from __future__ import annotations
+
+import copy
+import enum
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel
+
+_SHARED = frozenset({type(None), bool, int, float, str, bytes, datetime})
+"""Types whose values cannot be changed."""
+
+_PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    (bytes, bytes.__bytes__),
+)
+"""What makes a plain value of one whose type somebody derived; its own methods are not asked."""
+
+
+def duplicate(value: Any) -> Any:
+    """Return a deep copy of a wire value, however deep it is, with the same parts shared as in the value.
+
+    Values of types derived from dict, list, tuple, str, int, float or bytes become plain ones; a model stays
+    of its class and is not validated again. Raises what `copy.deepcopy` raises of a value that is none of these.
+    """
+    return _duplicate(value, {})
+
+
+def _duplicate(value: Any, made: dict[int, Any]) -> Any:
+    """Copy a value; `made` are the copies so far by the identity of what they are copies of."""
+    root = [value]
+    waiting: list[Any] = [root]
+    while waiting:
+        part = waiting.pop()
+        for key, item in part.items() if type(part) is dict else enumerate(part):
+            if type(item) in _SHARED:
+                continue
+            copied = made.get(id(item))
+            if copied is None:
+                copied = made[id(item)] = _shallow(item, waiting, made)
+            part[key] = copied
+    return root[0]
+
+
+def _shallow(item: Any, waiting: list[Any], made: dict[int, Any]) -> Any:
+    """Return a copy of one value; of its parts, those that can hold others go to `waiting`."""
+    kind = type(item)
+    if kind is dict or kind is list:
+        parts: Any = item.copy()
+    elif isinstance(item, BaseModel):
+        copied = BaseModel.__copy__(item)  # its own class may say otherwise
+        waiting.append(copied.__dict__)
+        if copied.__pydantic_extra__:
+            waiting.append(copied.__pydantic_extra__)
+        return copied
+    elif isinstance(item, dict):
+        parts = {_plain(key): value for key, value in dict.items(item)}
+    elif isinstance(item, list):
+        parts = list(list.__iter__(item))
+    elif isinstance(item, tuple):
+        return tuple(_duplicate(value, made) for value in tuple.__iter__(item))
+    else:
+        return _plain(item)
+    waiting.append(parts)
+    return parts
+
+
+def _plain(value: Any) -> Any:
+    if type(value) in _SHARED or isinstance(value, enum.Enum):
+        return value
+    for base, plain in _PLAIN:
+        if isinstance(value, base):
+            return plain(value)
+    return copy.deepcopy(value)

@@ -1,0 +1,27 @@
+"""Hooks that front ends implement, and the names that the platform's documents use for one and the same hook."""
+
+from __future__ import annotations
+
+CLIENT_HOOKS: dict[str, str] = {
+    "hook:client:workflow:before-execute": "Change a workflow's inputs in the browser before it is run.",
+    "hook:client:node:render:after": "Change how a node looks after it was drawn.",
+    "hook:client:settings:before-save": "Check or change settings before they are saved.",
+    "hook:client:auth:login": "Do something in the browser after somebody logged in.",
+}
+"""Hooks that a plugin's front end implements (`spec/000` §21.4), each with what it allows."""
+
+ALIASES: dict[str, str] = {
+    "workflow:before-execute": "hook:client:workflow:before-execute",
+    "node:render:after": "hook:client:node:render:after",
+    "settings:save:before": "hook:client:settings:before-save",
+    "settings:before-save": "hook:client:settings:before-save",
+    "auth:login": "hook:client:auth:login",
+    "hook:client:settings:save:before": "hook:client:settings:before-save",
+    "hook:server:settings:save:before": "hook:server:settings:before-save",
+}
+"""Other names that the documents use (`spec/000` §6.2, §20.2, §21.4), each with the name that the host uses."""
+
+
+def canonical(name: str) -> str:
+    """Return the name that the host uses for a hook's permission."""
+    return ALIASES.get(name, name)

@@ -1,0 +1,244 @@
+"""Loads, registers, starts and takes out single plugins. Which ones and when is the manager's to say.
+
+A plugin that is taken out first stops being offered, then finishes what is under way, then is shut down and
+everything that it owns is taken back; meanwhile another load of it may be in its place already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tavern_host.admission import admit
+from tavern_host.boundary import Boundary
+from tavern_host.contracts.http import RouteInfo
+from tavern_host.contracts.services import ServiceInfo
+from tavern_host.discovery import Record
+from tavern_host.dispatch import Answer
+from tavern_host.facilities import Kernel, make_context
+from tavern_host.lease import Lease, expire
+from tavern_host.ledger import Ledger
+from tavern_host.loaded import LoadedPlugin
+from tavern_host.routes import Registered, Registrations
+from tavern_host.services import Provider
+from tavern_host.settings import SettingsStore
+from tavern_host.threads import run_in_thread
+
+IMPORT_DEADLINE = 30.0
+SHUTDOWN_DEADLINE = 5.0
+DRAIN_DEADLINE = 10.0
+CANCEL_GRACE = 1.0
+"""Seconds for importing a plugin, for its shutdown, to finish what is under way, and to end what was cancelled."""
+
+_log = logging.getLogger("tavern.plugins")
+
+
+class Lifecycle:
+    """All loads of plugins in one host: those in use, by name, and those that are on their way out."""
+
+    def __init__(
+        self, kernel: Kernel, boundary: Boundary, settings: SettingsStore, registrations: Registrations
+    ) -> None:
+        self._kernel = kernel
+        self._boundary = boundary
+        self._settings = settings
+        self._registrations = registrations
+        self._draining: dict[asyncio.Task[None], LoadedPlugin] = {}
+        self._drain_timers: set[asyncio.Timeout] = set()
+        self.active: dict[str, LoadedPlugin] = {}
+
+    def loads_of(self, name: str) -> list[LoadedPlugin]:
+        """Return all loads of a plugin, that in use first."""
+        on_their_way_out = [loaded for loaded in self._draining.values() if loaded.record.name == name]
+        return [*([self.active[name]] if name in self.active else []), *on_their_way_out]
+
+    # --- coming -----------------------------------------------------------------------------------
+
+    async def load(self, record: Record, *, fresh: bool = False) -> LoadedPlugin:
+        """Import a plugin and look at all that it wants to register; nothing of it is offered yet.
+
+        `fresh` reads the code of an installed package anew. Raises `AdmissionError`, `DeadlineExceeded`, or what
+        importing raised.
+        """
+        manifest = record.manifest
+        assert manifest is not None
+        lease, ledger = Lease(record.name), Ledger()
+        granted = frozenset(p.name for p in record.permissions if p.granted)
+        views = self._kernel.services.views(record.name, granted.__contains__)
+        settings = self._settings.of(manifest)
+        context = make_context(
+            self._kernel,
+            lease=lease,
+            ledger=ledger,
+            views=views,
+            settings=settings,
+            events=manifest.permissions.events,
+        )
+        runtime = self._boundary.runtime(record, context)
+        loaded = LoadedPlugin(record, manifest, runtime, context, lease, ledger, views, settings, granted)
+        restore = runtime.forget_modules() if fresh and record.module is not None else None
+        began = time.perf_counter()
+        try:
+            await run_in_thread(runtime.load, deadline=IMPORT_DEADLINE, what=f"importing {record.name}")
+            record.timings["import"] = (time.perf_counter() - began) * 1000
+            await admit(loaded, self._kernel.dispatcher, self._kernel.services, self._registrations)
+        except BaseException:
+            await self._take_back(loaded)
+            if restore is not None:
+                restore()
+            raise
+        finally:
+            record.timings["load"] = (time.perf_counter() - began) * 1000
+        return loaded
+
+    def put_in(self, loaded: LoadedPlugin) -> None:
+        """Offer everything that was admitted, in the place of the load that was offered before.
+
+        Nobody sees a moment without either. The caller rebuilds the hooks. Raises what a provider's constructor raises.
+        """
+        before = self.active.get(loaded.record.name)
+        if before is not None:
+            self.withdraw(before)
+        self.active[loaded.record.name] = loaded
+        self._register(loaded)
+
+    def _register(self, loaded: LoadedPlugin) -> None:
+        """Register what was admitted, each entry with its undo in the ledger."""
+        declarations, ledger = loaded.declarations, loaded.ledger
+        name = loaded.record.name
+        if declarations.published.hooks or declarations.published.interfaces:
+            undo = self._kernel.dispatcher.catalogue.publish(name, declarations.published)
+            published = ", ".join([*declarations.published.interfaces, *declarations.published.hooks])
+            ledger.add("published", published, undo, offer=True)
+        for info in declarations.services:
+            self._provide(loaded, info, override=False)
+        for info in declarations.overrides:
+            self._provide(loaded, info, override=True)
+        for route in declarations.routes:
+            call = _caller(loaded, route.handler)
+            if isinstance(route, RouteInfo):
+                undo = self._registrations.add_route(Registered(name, route, call))
+                ledger.add("route", f"{route.method} {route.path}", undo, offer=True)
+            else:
+                undo = self._registrations.add_message(Registered(name, route, call))
+                ledger.add("message", route.type, undo, offer=True)
+        for command in declarations.commands:
+            undo = self._registrations.add_command(Registered(name, command, _starter(loaded, command.handler)))
+            ledger.add("command", command.name, undo, offer=True)
+        for declaration in declarations.ui:
+            ledger.add(f"ui {declaration.kind}", declaration.target, lambda: None, offer=True)
+
+    def _provide(self, loaded: LoadedPlugin, info: ServiceInfo, *, override: bool) -> None:
+        provider = Provider(loaded.record.name, info.handler, info.service, info.version, override=override)
+        original = {"original": loaded.views.original(provider)} if override else {}
+        provider.instance = loaded.runtime.open(info.handler, **original)
+        provider.report = None if loaded.record.first_party else self._kernel.report
+        close = getattr(provider.instance, "close", None)
+        if close is not None:
+            loaded.ledger.add("instance", info.service, close)
+        kind = "override" if override else "service"
+        loaded.ledger.add(kind, info.service, self._kernel.services.add(provider), offer=True)
+
+    async def start(self, loaded: LoadedPlugin) -> None:
+        """Make a plugin's data folder and call its `tavern_startup`. Raises what that raises."""
+        began = time.perf_counter()
+        loaded.context.data_dir.mkdir(parents=True, exist_ok=True)
+        for implementation in loaded.implementations:
+            if implementation.info.hook == "tavern_startup":
+                await self._kernel.dispatcher.call_one(implementation, {})
+        loaded.started = True
+        loaded.record.timings["start"] = (time.perf_counter() - began) * 1000
+
+    # --- going --------------------------------------------------------------------------------------
+
+    def withdraw(self, loaded: LoadedPlugin) -> None:
+        """Offer nothing of a load any more, from now on. The caller rebuilds the hooks."""
+        if self.active.get(loaded.record.name) is loaded:
+            del self.active[loaded.record.name]
+        for entry, failure in loaded.ledger.withdraw():
+            self._kernel.report(loaded.record.name, f"taking back its {entry.kind} {entry.name}", failure)
+
+    def retire(self, loaded: LoadedPlugin) -> asyncio.Task[None]:
+        """Let a load that was withdrawn finish what is under way, up to a deadline, then take it out; the task
+        that does so is the host's to wait for."""
+        task = asyncio.create_task(self._drain(loaded, asyncio.current_task()), name=f"taking out {loaded.record.name}")
+        self._draining[task] = loaded
+        task.add_done_callback(self._drained)
+        return task
+
+    def _drained(self, task: asyncio.Task[None]) -> None:
+        loaded = self._draining.pop(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._kernel.report(loaded.record.name, "being taken out", error)
+
+    async def _drain(self, loaded: LoadedPlugin, asked_by: asyncio.Task[Any] | None) -> None:
+        if not await self._idle(loaded, DRAIN_DEADLINE, asked_by):
+            loaded.lease.cancel_uses()
+            await self._idle(loaded, CANCEL_GRACE, asked_by)
+        await self.take_out(loaded)
+
+    async def _idle(self, loaded: LoadedPlugin, deadline: float, asked_by: asyncio.Task[Any] | None) -> bool:
+        """Wait until nothing of a load is under way, the asking itself apart; return whether that came in time."""
+        timer = asyncio.timeout(deadline)
+        self._drain_timers.add(timer)
+        try:
+            async with timer:
+                await loaded.lease.idle(apart_from=asked_by)
+        except TimeoutError:
+            return False
+        finally:
+            self._drain_timers.discard(timer)
+        return True
+
+    async def take_out(self, loaded: LoadedPlugin) -> None:
+        """Shut a load down within its deadline, then take back everything that it owns; nothing is waited for."""
+        self.withdraw(loaded)
+        if loaded.started:
+            loaded.started = False
+            for implementation in loaded.implementations:
+                if implementation.info.hook == "tavern_shutdown":
+                    try:
+                        await self._kernel.dispatcher.call_one(implementation, {}, deadline=SHUTDOWN_DEADLINE)
+                    except Exception as error:
+                        self._kernel.report(loaded.record.name, "tavern_shutdown", error)
+        await self._take_back(loaded)
+
+    async def _take_back(self, loaded: LoadedPlugin) -> None:
+        loaded.lease.close()
+        loaded.views.revoke()
+        loaded.settings.close()
+        for entry, failure in await loaded.ledger.remove(deadline=SHUTDOWN_DEADLINE):
+            self._kernel.report(loaded.record.name, f"closing its {entry.kind} {entry.name}", failure)
+        loaded.lease.end()
+        loaded.runtime.unload()
+
+    async def drained(self, name: str | None = None) -> None:
+        """Wait for the loads of a plugin, or of all, that are on their way out."""
+        tasks = [t for t, loaded in self._draining.items() if name is None or loaded.record.name == name]
+        me = asyncio.current_task()
+        if waiting := [task for task in tasks if task is not me]:
+            await asyncio.wait(waiting)
+
+    def hurry(self) -> None:
+        """Let the time of everything that is on its way out be over now."""
+        for timer in tuple(self._drain_timers):
+            expire(timer)
+
+
+def _caller(loaded: LoadedPlugin, handler: str) -> Callable[[Any], Coroutine[Any, Any, Any]]:
+    answer = Answer(None, loaded.runtime, loaded.context, loaded.lease)
+
+    async def call(argument: Any) -> Any:
+        return await answer.call(handler, argument)
+
+    return call
+
+
+def _starter(loaded: LoadedPlugin, handler: str) -> Callable[[Any], Any]:
+    def start(arguments: Any) -> Any:
+        return loaded.runtime.call(handler, arguments, loaded.context)
+
+    return start

@@ -1,0 +1,135 @@
+"""Decides from manifests, grants and the operator's words which plugins may be loaded; imports none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from tavern_host import __version__
+from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
+from tavern_host.discovery import Record, content_hash
+from tavern_host.grants import Grant
+from tavern_host.manifest import Manifest
+from tavern_host.permissions import Trust, asked, decide
+from tavern_host.projects import OperatorFile
+
+
+@dataclass(frozen=True)
+class Review:
+    """What an operator said beforehand, and for this run, about which plugins may be loaded.
+
+    `trust` names plugins that need no grant, `without` plugins to leave out; without `third_party` every one
+    is left out that is not first-party.
+    """
+
+    operator: OperatorFile
+    trust: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()
+    third_party: bool = True
+
+    def decide(self, record: Record, grant: Grant | None, *, disabled: bool, others: Mapping[str, Manifest]) -> None:
+        """Set a record's permissions, its state, and why it may not be loaded where it may not."""
+        manifest = record.manifest
+        if manifest is None or record.state is PluginState.INVALID:
+            return
+        record.state, record.problems = PluginState.DISCOVERED, list(record.notes)
+        try:
+            code_hash = self._code_hash(record)
+        except OSError as error:
+            message = f"{error.filename} cannot be read: {error.strerror}"
+            record.refuse(PluginState.INVALID, Problem(message=message, hint="all of a plugin's code is reviewed"))
+            return
+        wanted, problems = asked(manifest, code_hash=code_hash, others=others)
+        problems += _namespace_problems(record, manifest)
+        record.permissions = decide(wanted, grant, record.source, trust=self.trust_in(record))
+        if problems:
+            record.refuse(PluginState.INVALID, *problems)
+        elif (incompatible := _incompatibility(manifest)) is not None:
+            record.refuse(PluginState.INCOMPATIBLE, incompatible)
+        elif (out := self.left_out(record, disabled=disabled)) is not None:
+            record.refuse(PluginState.DISABLED, out)
+        elif missing := [p for p in record.permissions if not p.granted]:
+            record.refuse(PluginState.NEEDS_REVIEW, _review_problem(record, manifest, missing, grant))
+
+    def _code_hash(self, record: Record) -> str | None:
+        if record.module is not None or record.root is None or not record.has_code:
+            return None
+        return f"sha256:{content_hash(record.root)}"
+
+    def trust_in(self, record: Record) -> Trust:
+        """Return what of a plugin needs no grant."""
+        if record.first_party or record.is_dev or record.name in self.trust:
+            return "everything"
+        return "permissions" if record.name in self.operator.trust else "nothing"
+
+    def left_out(self, record: Record, *, disabled: bool) -> Problem | None:
+        """Return why the operator does not want a plugin, or None."""
+        if record.name in self.without:
+            return Problem(message="it is left out of this run", hint="start without --no-plugin for it")
+        if not self.third_party and not record.first_party:
+            return Problem(message="only first-party plugins are loaded in this run", hint="start without --no-plugins")
+        if record.name in self.operator.disabled:
+            hint = "take it out of `disabled` in host.yaml"
+            return Problem(message="the operator has disabled it", hint=hint)
+        if disabled:
+            return Problem(message="the operator has disabled it", hint=f"`tavern plugins enable {record.name}`")
+        return None
+
+    def why_no_grant(self, record: Record) -> str | None:
+        """Return why a plugin needs no grant, or None where it needs one."""
+        if record.first_party:
+            return "it is first-party"
+        if record.state is PluginState.INVALID:
+            return None
+        if all(p.level == "add" for p in record.permissions):
+            return "it only adds things"
+        if all(p.granted for p in decide(record.permissions, None, record.source, trust=self.trust_in(record))):
+            return "it is loaded with --dev" if record.is_dev else "it is trusted"
+        return None
+
+    def why_granted(self, record: Record, permission: PermissionInfo, grant: Grant | None) -> str:
+        """Return by what a plugin has a permission, or that it has not."""
+        if not permission.granted:
+            return "not granted"
+        if permission.level == "add":
+            return "granted by declaring it"
+        if record.first_party:
+            return "granted since it is first-party"
+        if record.is_dev:
+            return "granted since it is loaded with --dev"
+        if grant is not None and grant.source == record.source and permission.name in grant.permissions:
+            return f"granted by the operator at {grant.granted_at:%Y-%m-%d %H:%M} UTC"
+        return "granted since the operator trusts the plugin"
+
+
+def _namespace_problems(record: Record, manifest: Manifest) -> list[Problem]:
+    if manifest.nodes is None or manifest.nodes.namespace in (None, manifest.name):
+        return []
+    namespace = manifest.nodes.namespace
+    if record.first_party and namespace == "core":
+        return []
+    hint = f"leave it out; it is {manifest.name!r} then"
+    return [Problem(message=f"nodes.namespace: {namespace!r} is not the plugin's own", hint=hint)]
+
+
+def _incompatibility(manifest: Manifest) -> Problem | None:
+    if not SpecifierSet(manifest.api_version).contains(Version(__version__), prereleases=True):
+        hint = f"install a version of {manifest.name} for tavern-host {__version__}"
+        return Problem(message=f"it is made for tavern-host {manifest.api_version}; this is {__version__}", hint=hint)
+    if manifest.runtime.placement == "process" or manifest.runtime.wire != 1:
+        message = "it asks to run in a process of its own, or for another wire version"
+        return Problem(message=message, hint="this host runs wire 1, in process")
+    return None
+
+
+def _review_problem(record: Record, manifest: Manifest, missing: list[PermissionInfo], grant: Grant | None) -> Problem:
+    names = ", ".join(p.name for p in missing)
+    hint = f"look at `tavern plugins show {record.name}`, then `tavern plugins grant {record.name}`"
+    if grant is None or grant.source != record.source:
+        return Problem(message=f"it asks for {names}, which nobody has granted", hint=hint)
+    version = f" of version {grant.version}" if grant.version and grant.version != manifest.version else ""
+    message = f"it asks for {names} now, which the grant{version} of {grant.granted_at:%Y-%m-%d} does not cover"
+    return Problem(message=message, hint=hint)

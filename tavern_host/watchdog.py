@@ -1,0 +1,211 @@
+"""Sees that the event loop is blocked, and says which plugin's code it is in.
+
+It looks from a thread of its own, and only looks: it stops nothing, and measures nobody who gives the loop its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import FrameType
+
+from tavern_host.contracts.errors import describe
+
+_log = logging.getLogger("tavern.watchdog")
+
+_STOP_DEADLINE = 1.0
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """What blocked the event loop: a place in a plugin's code, or with `plugin` None the innermost that there was.
+
+    `seconds` is for how long the loop had not come to its turn, when it was seen or, with `over`, altogether.
+    """
+
+    plugin: str | None
+    file: str
+    line: int
+    function: str
+    seconds: float
+    over: bool
+
+    def __str__(self) -> str:
+        who = self.plugin or "code that is no plugin's"
+        was = f"blocked the event loop for {self.seconds:.1f} s" if self.over else "blocks the event loop"
+        since = "" if self.over else f", for {self.seconds:.1f} s now"
+        return f"{who} {was} in {self.function} ({self.file}:{self.line}){since}"
+
+
+class Watchdog:
+    """Watches one event loop.
+
+    `locate` says for a file of code which plugin it belongs to; it is called on the watchdog's thread. `report` is
+    called on the loop's thread when the loop runs again: for each blockage of more than `limit` seconds with what
+    was seen, and again with how long it was. A warning is logged at once, since a blockage may never end.
+    """
+
+    def __init__(
+        self, locate: Callable[[str], str | None], report: Callable[[Blocked], None], limit: float = 1.0
+    ) -> None:
+        if not (limit > 0 and math.isfinite(limit)):
+            raise ValueError(f"the watchdog's limit is a number of seconds above 0, not {limit!r}")
+        self._locate = locate
+        self._report = report
+        self._limit = limit
+        self._watch: _Watch | None = None
+
+    def start(self) -> None:
+        """Begin to watch the running loop. Raises `RuntimeError` where it watches already, or no loop runs."""
+        if self._watch is not None:
+            raise RuntimeError("the watchdog has been started already")
+        self._watch = _Watch(self._locate, self._report, self._limit)
+        self._watch.start()
+
+    def stop(self) -> None:
+        """End the thread. A blockage that was seen is reported now; the watchdog may be started again."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.stop()
+
+
+class _Watch:
+    """One watch, from a start to a stop.
+
+    The thread asks the loop for an answer and looks, half a limit later, whether it is there.
+    """
+
+    def __init__(self, locate: Callable[[str], str | None], report: Callable[[Blocked], None], limit: float) -> None:
+        self._locate = locate
+        self._report = report
+        self._limit = limit
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._clock = _Clock(self._loop_thread)
+        self._lock = threading.Lock()
+        self._asked_at = 0.0
+        self._is_answered = True
+        self._found: Blocked | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_STOP_DEADLINE)
+        self._answer()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set() and not self._loop.is_closed():
+            if self._is_answered:
+                with self._lock:
+                    self._is_answered, self._asked_at = False, time.monotonic()
+                try:
+                    self._loop.call_soon_threadsafe(self._answer)
+                except RuntimeError:  # the loop was closed in this moment
+                    return
+            idle = self._clock.wait(self._stopped, self._limit / 2)
+            with self._lock:
+                self._asked_at += idle
+                if not self._loop.is_running():
+                    self._asked_at = time.monotonic()
+                seconds = time.monotonic() - self._asked_at
+                is_blocked = not self._is_answered and self._found is None and seconds >= self._limit
+            if is_blocked and not self._stopped.is_set():
+                self._look(seconds)
+
+    def _look(self, seconds: float) -> None:
+        seen = self._seen(seconds)
+        if seen is None:
+            return
+        with self._lock:
+            if self._is_answered:
+                return
+            self._found = seen
+        _log.warning("%s", seen)
+
+    def _seen(self, seconds: float) -> Blocked | None:
+        """Return where the loop's thread is; None where it waits for something to do."""
+        innermost = frame = sys._current_frames().get(self._loop_thread)
+        if innermost is None or frame is None or _is_waiting(innermost):
+            return None
+        while frame is not None:
+            plugin = self._plugin_of(frame.f_code.co_filename)
+            if plugin is not None:
+                return _blocked(plugin, frame, seconds)
+            frame = frame.f_back
+        return _blocked(None, innermost, seconds)
+
+    def _plugin_of(self, file: str) -> str | None:
+        try:
+            return self._locate(file)
+        except Exception as error:  # whatever it is, what blocks the loop is to be told
+            _log.error("whose code %s is cannot be found out: %s", file, describe(error))
+            return None
+
+    def _answer(self) -> None:
+        """The loop comes to its turn."""
+        with self._lock:
+            found, self._found = self._found, None
+            seconds = time.monotonic() - self._asked_at
+            self._is_answered = True
+        if found is None:
+            return
+        over = replace(found, seconds=max(seconds, found.seconds), over=True)
+        for blocked in (found, over):
+            try:
+                self._report(blocked)
+            except Exception as error:
+                _log.error("what blocked the event loop could not be reported: %s", describe(error), exc_info=error)
+
+
+class _Clock:
+    """Waits, and says how much of that time the process was stopped or had no processor to run on."""
+
+    def __init__(self, thread: int) -> None:
+        self._cpu: Callable[[], float] = time.process_time
+        if hasattr(time, "pthread_getcpuclockid"):
+            clock = time.pthread_getcpuclockid(thread)
+            self._cpu = lambda: time.clock_gettime(clock)
+
+    def wait(self, stopped: threading.Event, seconds: float) -> float:
+        """Wait for `seconds`; return by how much it took longer without the watched thread running.
+
+        A thread that wakes too late was stopped with the process, or kept off by code that holds the
+        interpreter's lock all the time: that one is running, and blocks the loop.
+        """
+        began, cpu = time.monotonic(), self._cpu_time()
+        stopped.wait(seconds)
+        late = time.monotonic() - began - seconds
+        return max(0.0, late - (self._cpu_time() - cpu))
+
+    def _cpu_time(self) -> float:
+        try:
+            return self._cpu()
+        except OSError:  # the watched thread has ended
+            return 0.0
+
+
+def _is_waiting(frame: FrameType) -> bool:
+    """Return whether the loop itself waits, for input or a time; code in it may wait in the same way."""
+    caller = frame.f_back
+    return (
+        caller is not None
+        and caller.f_code.co_name == "_run_once"
+        and caller.f_globals.get("__name__") == "asyncio.base_events"
+        and frame.f_globals.get("__name__") == "selectors"
+    )
+
+
+def _blocked(plugin: str | None, frame: FrameType, seconds: float) -> Blocked:
+    code = frame.f_code
+    return Blocked(plugin, code.co_filename, frame.f_lineno or 0, code.co_qualname, seconds, over=False)

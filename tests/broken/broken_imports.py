@@ -1,0 +1,148 @@
+"""Broken plugins whose code cannot be imported, or does harm while it is."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from broken_plugins import Corpus, Says
+from inn import HEAD, HERE, TELLS
+
+from tavern_host import Host
+from tavern_host.contracts.plugins import PluginState
+
+CORPUS = Corpus()
+FAILED, STARTED = PluginState.FAILED, PluginState.STARTED
+
+
+def code(name: str, text: str, reason: str, mend: str = "", *, threads: tuple[str, ...] = (), **plugin: Any) -> None:
+    """Add a plugin whose code fails; what every such plugin is told is how to do without it."""
+    mend = mend or f"tavern plugins disable {name}"
+    file = plugin.pop("file", "__init__.py")
+    says = Says(name, FAILED, reason, mend, file)
+    CORPUS.add(name, lambda inn: inn.code(name, HEAD + text, **plugin), says, threads=threads)
+
+
+# --- Python that is none -----------------------------------------------------------------------------
+
+code("import-syntax", f"\nif True print('x')  {HERE}\n", "SyntaxError: ")
+code("import-indent", f"\n  x = 1  {HERE}\n", "IndentationError: unexpected indent")
+code("import-nested", "x = " + "(" * 300 + ")" * 300, "SyntaxError: too many nested parentheses")
+CORPUS.add(
+    "import-encoding",
+    lambda inn: inn.code("import-encoding", "# coding: klingon\nx = 1\n"),
+    Says("import-encoding", FAILED, "unknown encoding", "tavern plugins disable import-encoding", "__init__.py"),
+)
+
+# --- what it imports is not there --------------------------------------------------------------------
+
+code("import-gone", f"import a_library_that_is_not_there  {HERE}\n", "'a_library_that_is_not_there'")
+code("import-name-gone", f"from json import loadz  {HERE}\n", "cannot import name 'loadz'")
+code(
+    "import-circle",
+    "from . import one\n",
+    "cannot import name 'x'",
+    files={"one.py": f"{TELLS}from .two import x  {HERE}\n", "two.py": f"{TELLS}from .one import x\n"},
+    file="two.py",
+)
+code(
+    "import-within",
+    "from .part import x\n",
+    "Expecting value",
+    files={"part.py": f"{TELLS}import json\nx = json.loads('nonsense')  {HERE}\n"},
+    file="part.py",
+)
+code("import-compiled", "from . import compiled\n", "cannot import name 'compiled'", files={"compiled.pyc": "x"})
+
+# --- what ends the program ---------------------------------------------------------------------------
+
+ENDS = "tried to end the program"
+
+code("import-exit", f"sys.exit()  {HERE}\n", f"{ENDS} (SystemExit)")
+code("import-exit-text", f"sys.exit('bye')  {HERE}\n", f"{ENDS} (SystemExit: bye)")
+code("import-quit", f"quit()  {HERE}\n", f"{ENDS} (SystemExit")
+code("import-interrupt", f"raise KeyboardInterrupt  {HERE}\n", f"{ENDS} (KeyboardInterrupt)")
+code("import-odd-end", f"class Odd(BaseException): pass\nraise Odd('x')  {HERE}\n", f"{ENDS} (Odd: x)")
+code("import-generator-exit", f"raise GeneratorExit  {HERE}\n", f"{ENDS} (GeneratorExit)")
+code("import-cancel", f"raise asyncio.CancelledError  {HERE}\n", f"{ENDS} (CancelledError)")
+
+# --- what raises in every way ------------------------------------------------------------------------
+
+code("import-raises", f"1 / 0  {HERE}\n", "ZeroDivisionError: division by zero")
+code("import-stop-iteration", f"next(iter([]))  {HERE}\n", "StopIteration")
+code("import-group", f"raise ExceptionGroup('many', [ValueError('a')])  {HERE}\n", "ExceptionGroup: many")
+code("import-recursion", f"def f(n): return f(n + 1)  {HERE}\nf(0)\n", "RecursionError: maximum recursion depth")
+code("import-memory", f"raise MemoryError  {HERE}\n", "MemoryError")
+code("import-timeout", f"raise TimeoutError('mine')  {HERE}\n", "TimeoutError: mine")
+code(
+    "import-unspeakable",
+    f"class Odd(Exception):\n    def __str__(self): raise ValueError('no text')\nraise Odd  {HERE}\n",
+    "Odd: (its text cannot be shown)",
+)
+code(
+    "import-unspeakable-exit",
+    f"class Odd(Exception):\n    def __str__(self): sys.exit(1)\nraise Odd  {HERE}\n",
+    "Odd: (its text cannot be shown)",
+)
+code(
+    "import-textless",
+    f"class Odd(Exception):\n    def __str__(self): return 5\nraise Odd  {HERE}\n",
+    "Odd: (its text cannot be shown)",
+)
+code(
+    "import-endless-repr",
+    f"class Odd:\n    def __repr__(self): return repr(self)\nraise KeyError(Odd())  {HERE}\n",
+    "KeyError: (its text cannot be shown)",
+)
+code(
+    "import-huge-text",
+    f"raise RuntimeError('no ' * 1_000_000)  {HERE}\n",
+    "RuntimeError: no no no",
+)
+
+# --- what does not end -------------------------------------------------------------------------------
+
+code(
+    "import-hangs",
+    "sys.release.wait(60)\n",
+    "importing import-hangs did not end within",
+    threads=("importing import-hangs",),
+    file=None,
+)
+
+# --- what it does to the process, which goes on ------------------------------------------------------
+
+
+async def streams_are_there(host: Host) -> None:
+    """What the host writes is still written."""
+    print("still here")
+    print("still here", file=sys.stderr)
+
+
+CORPUS.add(
+    "takes-the-output",
+    lambda inn: inn.code("takes-the-output", f"{HEAD}sys.stdout = sys.stderr = None  {HERE}\n"),
+    Says("takes-the-output", STARTED),
+    use=streams_are_there,
+)
+CORPUS.add(
+    "closes-the-output",
+    lambda inn: inn.code("closes-the-output", f"{HEAD}import io\nsys.stdout = io.StringIO()\nsys.stdout.close()\n"),
+    Says("closes-the-output", STARTED),
+)
+CORPUS.add(
+    "shy-object",
+    lambda inn: inn.code(
+        "shy-object",
+        f"{HEAD}class Shy:\n    def __getattr__(self, name):\n        raise RuntimeError(name)\nthing = Shy()\n",
+    ),
+    Says("shy-object", STARTED),
+)
+CORPUS.add(
+    "exiting-object",
+    lambda inn: inn.code(
+        "exiting-object",
+        f"{HEAD}class Odd:\n    @property\n    def tavern_impl(self): sys.exit(1)\nthing = Odd()\n",
+    ),
+    Says("exiting-object", STARTED),
+)

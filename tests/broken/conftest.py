@@ -1,0 +1,55 @@
+"""An inn for broken plugins, short deadlines, and an end to what hangs."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from inn import Inn
+
+from tavern_host import dispatch, lifecycle
+
+
+@pytest.fixture(autouse=True)
+def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody wait long for what never ends."""
+    monkeypatch.setattr(lifecycle, "IMPORT_DEADLINE", 2.0)
+    monkeypatch.setattr(lifecycle, "SHUTDOWN_DEADLINE", 0.2)
+    monkeypatch.setattr(dispatch, "DEADLINE", 0.5)
+    monkeypatch.setattr(dispatch, "GRACE", 0.1)
+
+
+@pytest.fixture(autouse=True)
+def release(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give plugins something to wait for (`sys.release`), and end their waiting with the test."""
+    before = set(threading.enumerate())
+    event = threading.Event()
+    monkeypatch.setattr(sys, "release", event, raising=False)
+    yield
+    event.set()
+    for thread in set(threading.enumerate()) - before:
+        if thread.daemon:
+            thread.join(5)
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Give back the streams that a plugin takes away; leave the tracebacks of the corpus out of the report."""
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    caplog.set_level(logging.CRITICAL, logger="tavern")
+
+
+@pytest.fixture
+def inn(tmp_path: Path, operator_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inn]:
+    """Return a project with a healthy plugin; what is installed into its site is forgotten afterwards."""
+    opened = Inn(tmp_path)
+    monkeypatch.syspath_prepend(opened.site)
+    yield opened
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(opened.site)):
+            del sys.modules[name]

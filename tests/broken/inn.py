@@ -1,0 +1,185 @@
+"""A project with a healthy plugin, a workflow and a tool, into which tests put broken plugins."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, TOOL_MANAGER, Host
+from tavern_host.contracts.executions import Run, RunRequest
+from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.tools import ToolCallRequest, ToolResult
+from tavern_host.hookspecs import hooks
+
+HERE = "# <- here"
+"""Marks the line of a file that the host must name."""
+
+TELLS = (
+    "import os, pathlib; 'TAVERN_IMPORTED' in os.environ and "
+    "pathlib.Path(os.environ['TAVERN_IMPORTED'], __name__).touch()\n"
+)
+"""The first line of every plugin: it leaves a file with its name where somebody wants to know of imports."""
+
+HEAD = f"{TELLS}import asyncio, sys\nfrom tavern_host import *\n"
+
+HEALTHY = f"""{HEAD}
+@hookimpl
+def tavern_register_routes():
+    return [RouteInfo(method="GET", path="/api/x/healthy/ping", handler=f"{{__name__}}:ping")]
+
+async def ping(request, context):
+    return HttpResponse(data="pong")
+"""
+HEALTHY_NODES = f"""{TELLS}
+from tavern_host import node
+
+@node()
+def greet(name: str) -> str:
+    return f"Hello, {{name}}"
+"""
+
+
+def _ends(source: str, target: str) -> dict[str, str]:
+    (source, source_handle), (target, target_handle) = source.split("."), target.split(".")
+    ends = {"source": source, "sourceHandle": source_handle, "target": target, "targetHandle": target_handle}
+    return {"id": f"{source}-{target}", **ends}
+
+
+def toast(node_type: str = "healthy:Greet") -> dict[str, Any]:
+    """Return a workflow that hands its input `name` to a node and what comes of it, in upper case, out."""
+    return {
+        "name": "Toast",
+        "nodes": [
+            {"id": "in", "type": "core:GroupInput"},
+            {"id": "node", "type": node_type},
+            {"id": "up", "type": "core:UpperCase"},
+            {"id": "out", "type": "core:GroupOutput"},
+        ],
+        "edges": [_ends("in.name", "node.name"), _ends("node.result", "up.text"), _ends("up.text", "out.said")],
+        "interfaceInputs": {"name": {"key": "name", "dataFlowType": "STRING"}},
+        "interfaceOutputs": {"said": {"key": "said", "dataFlowType": "STRING"}},
+    }
+
+
+class Inn:
+    """The project at `root`, installed packages at `site`, and what is being written elsewhere (`dev`)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.elsewhere = folder / "elsewhere"
+        self.root = folder / "inn"
+        self.site = folder / "site"
+        self.dev: list[Path] = []
+        self.roots: dict[str, Path] = {}
+        for made in (self.elsewhere, self.root / "workflows", self.root / "plugins", self.site):
+            made.mkdir(parents=True)
+        (self.root / "tavern.yaml").write_text("name: inn\n")
+        (self.root / "workflows" / "toast.json").write_text(json.dumps(toast()))
+        files = {
+            "nodes/__init__.py": HEALTHY_NODES,
+            "tools/greet.tool.json": json.dumps(
+                {"id": "healthy:greet", "implementation": {"type": "node", "nodeType": "healthy:Greet"}}
+            ),
+        }
+        parts = {"nodes": {"entry": "./nodes"}, "tools": {"entry": "./tools"}}
+        self.code("healthy", HEALTHY, hooked=["tavern_register_routes"], files=files, **parts)
+
+    # --- how plugins are written --------------------------------------------------------------------
+
+    def folder(
+        self, name: str, manifest: str | bytes | None, files: Mapping[str, str] | None = None, *, at: Path | None = None
+    ) -> Path:
+        """Write a plugin folder with a manifest as it is (None: without one); in the project, where not told."""
+        root = at or self.root / "plugins" / name
+        root.mkdir(parents=True)
+        if manifest is not None:
+            text = manifest if isinstance(manifest, bytes) else manifest.encode()
+            (root / "plugin.yaml").write_bytes(text)
+        for path, content in (files or {}).items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(textwrap.dedent(content))
+        self.roots[name] = root
+        return root
+
+    def code(
+        self,
+        name: str,
+        code: str | None = None,
+        *,
+        hooked: Iterable[str] = (),
+        files: Mapping[str, str] | None = None,
+        at: Path | None = None,
+        **manifest: Any,
+    ) -> Path:
+        """Write a plugin whose manifest is right: `hooked` are hooks that it declares, `manifest` further keys."""
+        permissions = dict(manifest.pop("permissions", {}))
+        permissions["hooks"] = [*permissions.get("hooks", []), *(hooks()[hook].permission for hook in hooked)]
+        document = {"name": name, "displayName": name, "version": "1.0.0", "permissions": permissions, **manifest}
+        written = {} if code is None else {"__init__.py": code}
+        text = yaml.safe_dump(document, sort_keys=False)
+        return self.folder(name, text, {**written, **(files or {})}, at=at)
+
+    def being_written(self, name: str, *arguments: Any, **options: Any) -> Path:
+        """Write a plugin as `code` does, outside of the project, and load it with `--dev`."""
+        root = self.code(name, *arguments, at=self.elsewhere / name, **options)
+        self.dev.append(root)
+        return root
+
+    def installed(self, name: str, code: str = TELLS, *, package: str | None = None, **manifest: Any) -> Path:
+        """Write what `pip install` would: a package and a distribution with its entry point."""
+        package = package or f"{name.replace('-', '_')}_pack"
+        root = self.code(name, code, at=self.site / package, **{"name": name, **manifest})
+        self.entry_point(name, package)
+        return root
+
+    def entry_point(self, name: str, package: str) -> None:
+        """Write a distribution whose entry point `name` names a package, be it there or not."""
+        info = self.site / f"{name.replace('-', '_')}_dist-1.0.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-dist\nVersion: 1.0.0\n")
+        (info / "entry_points.txt").write_text(f"[tavern_host.plugins]\n{name} = {package}\n")
+
+    # --- how the host is used -----------------------------------------------------------------------
+
+    def host(self) -> Host:
+        """Return a host on the project."""
+        return Host(self.root, dev=self.dev)
+
+    async def review(self, but: Iterable[str] = ()) -> None:
+        """Grant every plugin what it asks for, as an operator would before the first start."""
+        host = self.host()
+        for plugin in host.link():
+            if plugin.state is PluginState.NEEDS_REVIEW and plugin.name not in but:
+                await host.grant(plugin.name)
+
+
+async def run(host: Host, node_type: str = "healthy:Greet", **metadata: Any) -> Run:
+    """Run the stored workflow, or one like it with another node in the middle."""
+    request = RunRequest(workflow_id="toast", inputs={"name": "Ada"}, metadata=metadata)
+    if node_type != "healthy:Greet":
+        request = RunRequest.model_validate({"workflow": toast(node_type), "inputs": {"name": "Ada"}})
+    return await host.services.get(EXECUTION_ENGINE).run(request)
+
+
+async def call(host: Host, tool_id: str = "healthy:greet", **arguments: Any) -> ToolResult:
+    """Call a tool."""
+    return await host.services.get(TOOL_MANAGER).call(ToolCallRequest(tool_id=tool_id, arguments=arguments))
+
+
+async def everything_else_works(host: Host, broken: Iterable[str]) -> None:
+    """Fail where anything but the broken plugins is not as it would be without them."""
+    others = [p for p in host.plugins() if p.name not in set(broken) or p.first_party]
+    assert {p.name: p.state for p in others} == dict.fromkeys((p.name for p in others), PluginState.STARTED)
+    assert {p.name: p.problems for p in others if p.problems} == {}
+    assert "healthy" in {p.name for p in others}
+    done = await run(host)
+    assert (done.status, done.outputs) == ("complete", {"said": "HELLO, ADA"})
+    nodes = [node.full_type for node in await host.services.get(NODE_MANAGER).list_nodes()]
+    assert {"healthy:Greet", "core:UpperCase"} <= set(nodes)
+    tools = await host.services.get(TOOL_MANAGER).list_tools()
+    assert {"healthy:greet", "workflow:toast"} <= {tool.id for tool in tools}
+    assert (await call(host, name="Ada")).structured == "Hello, Ada"

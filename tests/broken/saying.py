@@ -1,0 +1,73 @@
+"""Whether a host says of a broken plugin what it must say: state, reason, mend, file and line."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+
+from broken_plugins import Broken, Moment, Says
+from inn import HERE, Inn
+
+from tavern_host import Host
+from tavern_host.contracts.plugins import PluginState, Problem
+
+
+async def prepare(inn: Inn, rows: Iterable[Broken]) -> None:
+    """Write broken plugins, let the operator review them, and change those that are changed after that."""
+    rows = list(rows)
+    for row in rows:
+        row.write(inn)
+    importlib.invalidate_caches()
+    await inn.review(but={says.plugin for row in rows if row.unreviewed for says in row.says})
+    for row in rows:
+        if row.tamper is not None:
+            row.tamper(inn)
+
+
+def names(rows: Iterable[Broken]) -> set[str]:
+    """Return the names of all plugins of these rows."""
+    return {says.plugin for row in rows for says in row.says}
+
+
+def says_all(inn: Inn, host: Host, rows: Iterable[Broken], *moments: Moment, stopped: bool = False) -> None:
+    """Fail with everything that a host should say at these moments and does not."""
+    wanted = [says for row in rows for says in row.says if says.at in moments]
+    unsaid = [line for says in wanted for line in _unsaid(inn, host, says, stopped)]
+    assert not unsaid, "\n".join(unsaid)
+
+
+def _unsaid(inn: Inn, host: Host, says: Says, stopped: bool) -> list[str]:
+    plugin = says.of(host)
+    state = PluginState.STOPPED if stopped and says.state is PluginState.STARTED else says.state
+    told = "; ".join(str(problem)[:400] for problem in plugin.problems) or "nothing"
+    found = []
+    if plugin.state is not state:
+        found.append(f"{says.plugin} is {plugin.state}, expected {state}; it is told: {told}")
+    if not says.reason:
+        return [*found, f"{says.plugin} has nothing to be told, it is told: {told}"] if plugin.problems else found
+    problem = next((p for p in plugin.problems if says.reason in p.message), None)
+    if problem is None:
+        return [*found, f"{says.plugin}: {says.reason!r} is not said, it is told: {told}"]
+    if not says.mend or says.mend not in str(problem):
+        found.append(f"{says.plugin}: the mend {says.mend!r} is not said in: {str(problem)[:400]}")
+    return found + _misplaced(inn, says, problem)
+
+
+def _misplaced(inn: Inn, says: Says, problem: Problem) -> list[str]:
+    """Return where a problem is said to be, if that is not where it is."""
+    found = []
+    if says.file is not None:
+        if not (problem.file or "").endswith(says.file):
+            found.append(f"{says.plugin}: {problem.file} is named, expected …{says.file}")
+        line = _marked_line(inn, says)
+        if line is not None and problem.line != line:
+            found.append(f"{says.plugin}: line {problem.line} is named, expected {line}")
+    if "\n" in problem.message or len(problem.message) > 2000:
+        found.append(f"{says.plugin}: its problem is not one line that a person reads")
+    return found
+
+
+def _marked_line(inn: Inn, says: Says) -> int | None:
+    assert says.file is not None
+    text = (inn.roots[says.plugin] / says.file).read_text(errors="replace")
+    return next((number for number, line in enumerate(text.splitlines(), 1) if HERE in line), None)

@@ -1,0 +1,41 @@
+"""Each broken plugin by itself: the host starts, says what is wrong with it and what to do, and all else works."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from broken_corpus import CORPUS
+from broken_plugins import Broken
+from inn import Inn, everything_else_works
+from saying import names, prepare, says_all
+
+EACH = pytest.mark.parametrize("row", CORPUS, ids=[row.name for row in CORPUS])
+RUNNING = [row for row in CORPUS if row.running]
+
+
+def test_the_corpus_is_large_and_no_two_rows_get_in_each_others_way() -> None:
+    plugins = [says.plugin for row in CORPUS for says in row.says]
+    assert len(CORPUS) >= 55
+    assert len({row.name for row in CORPUS}) == len(CORPUS)
+    assert len(set(plugins)) >= len(CORPUS)
+
+
+def test_of_every_broken_plugin_it_is_written_down_what_the_host_must_say() -> None:
+    assert all(row.says for row in CORPUS)
+    assert [s.plugin for row in CORPUS for s in row.says if s.reason and not s.mend] == []
+
+
+@EACH
+async def test_a_broken_plugin_costs_the_host_itself_alone(row: Broken, inn: Inn) -> None:
+    await prepare(inn, [row])
+    host = inn.host()
+    async with asyncio.timeout(60):
+        async with host:
+            says_all(inn, host, [row], "link", "load")
+            await everything_else_works(host, names([row]))
+            if row.use is not None:
+                await row.use(host)
+                says_all(inn, host, [row], "use")
+                await everything_else_works(host, names([row]))
+    says_all(inn, host, [row], "stop", stopped=True)

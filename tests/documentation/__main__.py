@@ -1,0 +1,30 @@
+"""`python -m tests.documentation`: writes the reference parts of the pages anew."""
+
+from __future__ import annotations
+
+import sys
+
+from .pages import ROOT, Page
+from .reference import TO_DO, references, rewritten
+
+
+def main() -> int:
+    """Write each page that changed, and say which parts are still to be put in or written by hand."""
+    done = True
+    for path, parts in references().items():
+        page = Page.read(path)
+        text = rewritten(page, parts)
+        if text != page.text:
+            (ROOT / path).write_text(text, encoding="utf-8")
+            print(f"wrote {path}")
+        missing = [name for name in parts if name not in page.references]
+        for name in missing:
+            print(f"{path} has no part `<!-- reference: {name} -->`")
+        if TO_DO in text:
+            print(f"{path} has cells that say {TO_DO}")
+        done = done and not missing and TO_DO not in text
+    return 0 if done else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,253 @@
+"""Writes down what `facts.py` found, as the reference parts of the pages.
+
+A column that people write (`by_hand`) is kept as it stands in the page; in a row that is new it says `TO_DO`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from tavern_host.contracts.catalogue import interfaces
+from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.plugins import PermissionInfo
+from tavern_host.contracts.services import ServiceInterface
+from tavern_host.manifest import Manifest
+from tavern_host.permissions import ALIASES, CLIENT_HOOKS
+
+from . import facts
+from .pages import Page, table
+
+TO_DO = "TO DO"
+
+Rows = Sequence[Sequence[str]]
+Render = Callable[[str], str]
+"""Returns a reference part; is given what stands there now."""
+
+
+def write_table(columns: Sequence[str], rows: Rows) -> str:
+    """Return a Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in escaped)
+
+
+def _table(columns: Sequence[str], rows: Callable[[], Rows], by_hand: Sequence[str] = ()) -> Render:
+    """Return what writes a table whose columns `by_hand` people write; the first column names a row."""
+
+    def render(before: str) -> str:
+        old = {row.get(columns[0], ""): row for row in table(before)}
+        full = [[*row, *(old.get(row[0], {}).get(column, TO_DO) for column in by_hand)] for row in rows()]
+        return write_table([*columns, *by_hand], full)
+
+    return render
+
+
+def _fixed(text: str) -> Render:
+    return lambda before: text
+
+
+def code(text: str) -> str:
+    """Return a text as code, or nothing where there is none."""
+    return f"`{text}`" if text else ""
+
+
+# --- hooks --------------------------------------------------------------------------------------------
+
+
+def _hook(name: str) -> Render:
+    hook = facts.hooks()[name]
+    info = hook.info
+    declared = f"`{info.permission}`"
+    if info.field:
+        declared += f"; declaring `{info.field}:` in the manifest is enough"
+    elif info.permission == "services.override":
+        declared = "the service's name under `permissions.services.override`"
+    used = [argument for argument in (*info.arguments, "context") if re.search(rf"\b{argument}\b", info.example)]
+    kind = "async def" if "await " in info.example else "def"
+    doc = " ".join((hook.function.__doc__ or "").split())
+    facts_of_it = [declared, info.level, info.policy, code(info.caller)]
+    return _fixed(
+        f"{info.description}\n\n"
+        f"```python\n{facts.signature(name, hook.function)}\n```\n\n"
+        f"{write_table(['permission', 'level', 'policy', 'called by'], [facts_of_it])}\n"
+        f"{doc}\n\n"
+        f"```python\n@hookimpl\n{kind} {name}({', '.join(used)}):\n    {info.example}\n```\n"
+    )
+
+
+# --- permissions --------------------------------------------------------------------------------------
+
+
+def _permissions(rows: Callable[[PermissionInfo], list[str] | None], columns: Sequence[str]) -> Render:
+    """Return what writes a table of permissions; `rows` returns the cells before level and meaning."""
+
+    def found() -> Iterator[list[str]]:
+        for permission in facts.all_permissions().values():
+            first = rows(permission)
+            if first is not None:
+                yield [*first, permission.level, permission.description]
+
+    return _table([*columns, "level", "what it lets a plugin do"], lambda: list(found()))
+
+
+def _server_hooks(permission: PermissionInfo) -> list[str] | None:
+    names = [f"[`{n}`](hooks.md#{n})" for n, h in facts.hooks().items() if h.info.permission == permission.name]
+    return [code(permission.name), ", ".join(names)] if permission.name.startswith("hook:server:") else None
+
+
+def _client_hooks(permission: PermissionInfo) -> list[str] | None:
+    event = permission.name.removeprefix("hook:client:")
+    return [code(permission.name), code(event)] if permission.name in CLIENT_HOOKS else None
+
+
+def _beginning(prefix: str) -> Callable[[PermissionInfo], list[str] | None]:
+    def row(permission: PermissionInfo) -> list[str] | None:
+        rest = permission.name.removeprefix(prefix)
+        return [code(permission.name), code(rest)] if permission.name.startswith(prefix) else None
+
+    return row
+
+
+def _use(permission: PermissionInfo) -> list[str] | None:
+    prefix = "services.use:"
+    if not permission.name.startswith(prefix):
+        return None
+    methods = facts.methods_by_permission().get(permission.name.removeprefix(prefix), [])
+    return [code(permission.name), ", ".join(map(code, methods)) or "every method of every service"]
+
+
+def _aliases() -> Render:
+    return _table(["written", "means"], lambda: [[code(alias), code(name)] for alias, name in ALIASES.items()])
+
+
+# --- the manifest -------------------------------------------------------------------------------------
+
+
+def _fields() -> Render:
+    def rows() -> Rows:
+        return [[code(f.path), f.kind, "required" if f.required else f.default] for f in facts.fields(Manifest)]
+
+    return _table(["field", "value", "default"], rows, by_hand=["meaning"])
+
+
+# --- services -----------------------------------------------------------------------------------------
+
+
+def _service(interface: type[ServiceInterface]) -> Render:
+    methods = facts.methods(interface)
+    module = interface.__module__
+    source = f"../{module.replace('.', '/')}.py"
+    rows = []
+    for method in methods:
+        info = method.info
+        kind = "reads" if info.permission is None else "acts"
+        level = info.level if info.permission else ""
+        rows.append([code(method.name), kind, code(info.permission or ""), level, str(info.since), method.sentence])
+    signatures = "\n\n".join(method.text for method in methods)
+    return _fixed(
+        f"{facts.first_sentence(interface)}\n\n"
+        f"Key `{facts.key_of(interface)}`, interface `{interface.__name__}` in [`{module}`]({source}), "
+        f"version {interface.service_version}.\n\n"
+        f"```python\n{signatures}\n```\n\n"
+        + write_table(["method", "reads or acts", "permission", "level", "since", "what it does"], rows)
+    )
+
+
+# --- the command line ---------------------------------------------------------------------------------
+
+
+def _commands(owner: str) -> Render:
+    return lambda before: "\n".join(_command(c.info) for c in facts.commands() if c.owner == owner)
+
+
+def _command(info: CommandInfo) -> str:
+    words = [f"tavern {info.name}", *(_usage(p) for p in info.parameters)]
+    text = f"#### tavern {info.name}\n\n{info.help}\n\n```text\n{' '.join(words)}\n```\n"
+    if info.standalone:
+        text += "\nIt needs no project.\n"
+    if info.parameters:
+        columns = ["parameter", "value", "default", "meaning"]
+        text += "\n" + write_table(columns, [_parameter(p) for p in info.parameters])
+    return text
+
+
+def _usage(parameter: CommandParameter) -> str:
+    name = parameter.name
+    if not name.startswith("--"):
+        name = name.upper().replace("-", "_")
+    elif parameter.type != "flag":
+        name = f"{name} {parameter.type.upper()}"
+    name += " …" if parameter.multiple else ""
+    return name if parameter.required else f"[{name}]"
+
+
+def _parameter(parameter: CommandParameter) -> list[str]:
+    kind = f"{parameter.type}, several" if parameter.multiple else parameter.type
+    default = "required" if parameter.required else ("" if parameter.default is None else f"`{parameter.default}`")
+    return [code(parameter.name), kind, default, parameter.help]
+
+
+def _global_options() -> Render:
+    return _table(
+        ["option", "meaning"], lambda: [[code(option), text] for option, text in facts.global_options().items()]
+    )
+
+
+def _variables() -> Render:
+    return _table(["variable"], lambda: [[code(name)] for name in facts.environment_variables()], by_hand=["meaning"])
+
+
+# --- errors -------------------------------------------------------------------------------------------
+
+
+def _errors() -> Render:
+    def rows() -> Iterator[list[str]]:
+        for name, classes in facts.errors().items():
+            retry = {cls.retryable for cls in classes}
+            word = "sometimes" if len(retry) > 1 else ("yes" if True in retry else "no")
+            raised = ", ".join(code(cls.__name__) for cls in classes)
+            yield [code(name), raised, word, " ".join((classes[0].__doc__ or "").split())]
+
+    return _table(["code", "class", "retryable", "meaning"], lambda: list(rows()), by_hand=["HTTP", "exit"])
+
+
+# --- all ----------------------------------------------------------------------------------------------
+
+
+def references() -> dict[str, dict[str, Render]]:
+    """Return what writes each reference part, by page and name."""
+    own = "permission"
+    return {
+        "docs/hooks.md": {name: _hook(name) for name in facts.hooks()},
+        "docs/permissions.md": {
+            "server hooks": _permissions(_server_hooks, [own, "hook"]),
+            "client hooks": _permissions(_client_hooks, [own, "in the browser"]),
+            "wrap": _permissions(_beginning("ui.wrap:"), [own, "component"]),
+            "override": _permissions(_beginning("ui.override:"), [own, "component"]),
+            "inject": _permissions(_beginning("ui.inject:"), [own, "outlet"]),
+            "services.override": _permissions(_beginning("services.override:"), [own, "service"]),
+            "services.use": _permissions(_use, [own, "methods"]),
+            "events": _permissions(_events, [own, "events"]),
+            "code": _permissions(_beginning("code:"), [own, "content"]),
+            "aliases": _aliases(),
+        },
+        "docs/manifest.md": {"fields": _fields()},
+        "docs/services.md": {name: _service(interface) for name, interface in interfaces().items()},
+        "docs/cli.md": {
+            "global options": _global_options(),
+            "environment": _variables(),
+            **{owner: _commands(owner) for owner in facts.command_owners()},
+        },
+        "docs/errors.md": {"codes": _errors()},
+    }
+
+
+def _events(permission: PermissionInfo) -> list[str] | None:
+    kind, _, pattern = permission.name.partition(":")
+    return [code(permission.name), facts.EVENT_PATTERNS[pattern]] if kind.startswith("events.") else None
+
+
+def rewritten(page: Page, parts: dict[str, Render]) -> str:
+    """Return a page's text with its reference parts written anew."""
+    return page.with_references({n: render(page.references[n]) for n, render in parts.items() if n in page.references})

@@ -1,0 +1,192 @@
+"""Calls through a view: when they end, in whose name they are made, and what a refusal shows of the host."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import traceback
+import types
+import weakref
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from escape_scene import scene
+
+from tavern_host import EXECUTION_ENGINE, LLM, WORKFLOW_MANAGER, CallContext, Principal
+from tavern_host.contracts.errors import InvalidInput, PermissionDenied, TavernError
+from tavern_host.contracts.llm import ChatMessage, LlmRequest
+from tavern_host.contracts.workflows import Workflow
+
+SAVE = ["workflowManager:save"]
+
+
+def by(kind: Any, name: str) -> CallContext:
+    return CallContext(principal=Principal(kind=kind, id=name))
+
+
+# --- when they end -----------------------------------------------------------------------------------
+
+
+def rebuilt(method: Any) -> Any:
+    """Return a new function of the same code over the same cells."""
+    return types.FunctionType(
+        method.__code__, method.__globals__, method.__name__, method.__defaults__, method.__closure__
+    )
+
+
+KEPT: dict[str, Callable[[Any], Any]] = {
+    "the view": lambda view: lambda: view.get("tale"),
+    "a method": lambda view: functools.partial(view.get, "tale"),
+    "a method by its type": lambda view: functools.partial(type(view).get, "tale"),
+    "a weak reference": lambda view: functools.partial(weakref.ref(view.get)(), "tale"),
+    "a method of a copy of its own": lambda view: functools.partial(type(view)().get, "tale"),
+    "a function rebuilt from its parts": lambda view: functools.partial(rebuilt(view.get), "tale"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(KEPT))
+async def test_what_was_kept_of_a_view_ends_with_the_grant(tmp_path: Path, name: str) -> None:
+    async with scene(tmp_path) as on:
+        kept, plain = KEPT[name](on.view), on.plain.get
+        assert (await kept()).id == "tale"
+        await on.host.revoke("acme")
+        with pytest.raises(PermissionDenied, match=r"acme may not call workflowManager\.get: "):
+            await kept()
+        assert (await plain("tale")).id == "tale"
+
+
+async def test_a_call_that_was_prepared_before_the_grant_was_taken_back_is_refused(tmp_path: Path) -> None:
+    async with scene(tmp_path, use=[*SAVE, "llm:complete", "executionEngine:interrupt"]) as on:
+        workflow = Workflow(name="Mine")
+        llm = on.context.services.get(LLM)
+        request = LlmRequest(messages=[ChatMessage(role="user", content="hi")])
+        engine = on.context.services.get(EXECUTION_ENGINE)
+        plain = on.plain.save("mine", workflow)
+        prepared = [on.view.save("mine", workflow), llm.complete(request), engine.interrupt("run_1")]
+        stream = llm.stream(request)
+        await on.host.revoke("acme")
+        for call in prepared:
+            with pytest.raises(PermissionDenied, match="acme may not call"):
+                await call
+        with pytest.raises(PermissionDenied, match="acme may not call"):
+            await anext(aiter(stream))
+        assert on.plain.calls == []
+        await plain
+        assert on.plain.calls == [None]
+
+
+# --- in whose name -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call", [by("plugin", "vault"), by("plugin", "tavern-engine"), by("user", "operator")], ids=str
+)
+async def test_the_name_of_another_gives_a_plugin_no_permission(tmp_path: Path, call: CallContext) -> None:
+    async with scene(tmp_path) as on:
+        with pytest.raises(PermissionDenied, match=r"acme may not call workflowManager\.save"):
+            await on.view.save("mine", Workflow(name="Mine"), call=call)
+        assert on.plain.calls == []
+
+
+async def test_a_plugin_cannot_lend_its_permission(tmp_path: Path) -> None:
+    async with scene(tmp_path, use=SAVE) as on:
+        with pytest.raises(PermissionDenied, match=r"vault may not call workflowManager\.save"):
+            await on.view.save("mine", Workflow(name="Mine"), call=by("plugin", "vault"))
+        assert on.plain.calls == []
+
+
+class SlyCall(CallContext):
+    """A context that names itself at its first reading and another one later."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name != "principal":
+            return super().__getattribute__(name)
+        asked = self.__dict__["asked"] = self.__dict__.get("asked", 0) + 1
+        return Principal(kind="plugin", id="acme" if asked == 1 else "vault")
+
+
+class SlyPrincipal(Principal):
+    """A principal that is equal to everyone."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = Principal.__hash__
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        (SlyCall(principal=Principal(kind="plugin", id="acme")), "call must be a CallContext, found SlyCall"),
+        (
+            CallContext.model_construct(principal=SlyPrincipal(kind="plugin", id="vault")),
+            "call.principal must be a Principal, found SlyPrincipal",
+        ),
+        ({"principal": {"kind": "user", "id": "operator"}}, "call must be a CallContext, found dict"),
+        ("operator", "call must be a CallContext, found str"),
+    ],
+    ids=["derived context", "derived principal", "dict", "text"],
+)
+async def test_the_context_of_a_call_is_one_and_nothing_derived(tmp_path: Path, call: Any, found: str) -> None:
+    async with scene(tmp_path, use=SAVE) as on:
+        with pytest.raises(InvalidInput, match=f"^workflowManager.save: {found}$"):
+            await on.view.save("mine", Workflow(name="Mine"), call=call)
+        assert on.plain.calls == []
+
+
+# --- what a refusal shows ----------------------------------------------------------------------------
+
+
+def locals_of(error: BaseException) -> list[object]:
+    """Return the values of all variables in all frames that an error and its causes passed, this file's apart."""
+    found: list[object] = []
+    todo: list[BaseException | None] = [error]
+    while todo:
+        each = todo.pop()
+        if each is None:
+            continue
+        todo += [each.__cause__, each.__context__]
+        frames = [frame for frame, _ in traceback.walk_tb(each.__traceback__)]
+        found += [v for f in frames if f.f_code.co_filename != __file__ for v in f.f_locals.values()]
+    return found
+
+
+async def error_of(call: Awaitable[object]) -> TavernError:
+    """Return the error with which a call ends."""
+    with pytest.raises(TavernError) as caught:
+        await call
+    return caught.value
+
+
+async def test_the_traceback_of_a_denied_call_holds_neither_provider_nor_registry(tmp_path: Path) -> None:
+    async with scene(tmp_path) as on:
+        assert on.plain in locals_of(await error_of(on.plain.get("broken")))
+        for call in (None, by("plugin", "vault")):
+            error = await error_of(on.view.save("mine", Workflow(name="Mine"), call=call))
+            values = locals_of(error)
+            assert (error.__cause__, error.__context__) == (None, None)
+            assert on.plain not in [getattr(value, "__self__", value) for value in values]
+            kinds = {f"{type(value).__module__}.{type(value).__qualname__}" for value in values}
+            assert not {kind for kind in kinds if kind.startswith("tavern_host.") and ".contracts." not in kind}
+
+
+# --- the context -------------------------------------------------------------------------------------
+
+
+async def test_a_plugins_context_cannot_be_changed(tmp_path: Path) -> None:
+    async with scene(tmp_path) as on:
+        for name in ("plugin", "services", "events", "hooks"):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(on.context, name, "vault")
+
+
+async def test_a_context_that_was_forced_to_name_another_fools_nobody(tmp_path: Path) -> None:
+    async with scene(tmp_path) as on:
+        vars(on.context)["plugin"] = "vault"
+        object.__setattr__(on.context, "plugin", "vault")
+        assert on.context.plugin == "vault"
+        assert on.context.events.publish("acme.said", {}).plugin == "acme"
+        with pytest.raises(PermissionDenied, match=r"acme may not call workflowManager\.save"):
+            await on.context.services.get(WORKFLOW_MANAGER).save("mine", Workflow(name="Mine"))

@@ -1,0 +1,264 @@
+"""Values that pass through a view: neither side can change what the other one holds, whatever the value is made of."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from escape_scene import scene
+from pydantic import JsonValue
+
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import InvalidInput, PluginFailure
+from tavern_host.contracts.services import ServiceInterface, interface_methods, reads
+from tavern_host.contracts.wire import Model
+from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_host.proxies import ViewHandle
+
+SAVE = ["workflowManager:save"]
+
+
+def with_node() -> Workflow:
+    return Workflow(name="Mine", nodes=[WorkflowNode(id="a", type="core:text", input_values={"words": ["one"]})])
+
+
+# --- what comes out ----------------------------------------------------------------------------------
+
+
+async def test_what_is_done_to_a_result_does_not_reach_its_provider(tmp_path: Path) -> None:
+    async with scene(tmp_path) as on:
+        on.plain.stored = on.plain.stored.model_copy(update={"workflow": with_node()})
+
+        def spoil(result: Any) -> None:
+            result.workflow.nodes[0].input_values["words"].append("two")
+            result.workflow.nodes[0].input_values["more"] = True
+            result.workflow.nodes.append(result.workflow.nodes[0])
+            result.workflow.__dict__["name"] = "spoilt"
+            object.__setattr__(result, "id", "spoilt")
+
+        spoil(await on.view.get("tale"))
+        assert (on.plain.stored.id, on.plain.stored.workflow) == ("tale", with_node())
+        spoil(await on.plain.get("tale"))
+        assert (on.plain.stored.id, on.plain.stored.workflow.name) == ("spoilt", "spoilt")
+        assert on.plain.stored.workflow.nodes[0].input_values == {"words": ["one", "two"], "more": True}
+
+
+async def test_what_a_provider_does_later_to_a_result_does_not_reach_its_caller(tmp_path: Path) -> None:
+    async with scene(tmp_path) as on:
+        through, plain = await on.view.get("tale"), await on.plain.get("tale")
+        on.plain.stored.workflow.__dict__["name"] = "later"
+        assert (through.workflow.name, plain.workflow.name) == ("Tale", "later")
+
+
+async def test_what_is_done_to_the_settings_of_a_plugin_does_not_reach_the_host(tmp_path: Path) -> None:
+    options = [{"key": "extensions.acme.words", "type": "json", "label": "Words", "defaultValue": {"list": ["one"]}}]
+    async with scene(tmp_path, configOptions=options) as on:
+        on.context.settings.get("words")["list"].append("two")
+        assert on.context.settings.get("words") == {"list": ["one"]}
+
+
+class Chunk(Model):
+    """An item of a stream that can be changed."""
+
+    words: list[str]
+
+
+class Speaker(ServiceInterface, name="speaker"):
+    """A service with a stream of what can be changed, and one of what cannot."""
+
+    @reads
+    def chunks(self) -> AsyncIterator[Chunk]:
+        """Yield chunks."""
+
+    @reads
+    def words(self) -> AsyncIterator[str]:
+        """Yield words."""
+
+    @reads
+    async def echo(self, value: JsonValue) -> JsonValue:
+        """Return the value."""
+
+    @reads
+    async def shout(self, text: str) -> str:
+        """Return the text."""
+
+
+class KeepsAll:
+    """A provider that holds on to all that it is given and gives."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = [Chunk(words=["one"]), Chunk(words=["two"])]
+        self.is_closed = False
+
+    async def chunks(self) -> AsyncIterator[Chunk]:
+        try:
+            for chunk in self.kept:
+                yield chunk
+        finally:
+            self.is_closed = True
+
+    async def words(self) -> AsyncIterator[str]:
+        yield "one"
+
+    async def echo(self, value: Any) -> Any:
+        self.kept.append(value)
+        return value
+
+    async def shout(self, text: str) -> str:
+        self.kept.append(text)
+        return text
+
+
+def speaking() -> tuple[Any, KeepsAll]:
+    """Return a view of a provider, and the provider."""
+    provider = KeepsAll()
+    handle = ViewHandle(Speaker, lambda name, info: lambda call: call or CallContext.model_validate({}))
+    handle.bind({name: getattr(provider, name) for name in interface_methods(Speaker)})
+    return handle.view, provider
+
+
+async def test_what_is_done_to_the_items_of_a_stream_does_not_reach_its_provider() -> None:
+    view, provider = speaking()
+    async for chunk in view.chunks():
+        chunk.words.append("more")
+    assert [chunk.words for chunk in provider.kept] == [["one"], ["two"]]
+    async for chunk in provider.chunks():
+        chunk.words.append("more")
+    assert [chunk.words for chunk in provider.kept] == [["one", "more"], ["two", "more"]]
+
+
+async def test_leaving_a_copied_stream_closes_it_at_the_provider() -> None:
+    view, provider = speaking()
+    stream = view.chunks()
+    assert (await anext(stream)).words == ["one"]
+    await stream.aclose()
+    assert provider.is_closed
+
+
+async def test_what_cannot_be_changed_is_handed_on_as_it_is() -> None:
+    view, provider = speaking()
+    text = "a long text, made here: " + "x" * 100
+    assert await view.shout(text) is text
+    assert provider.kept[-1] is text
+    assert [word async for word in view.words()] == ["one"]
+
+
+# --- what goes in ------------------------------------------------------------------------------------
+
+
+async def test_what_is_done_to_an_argument_after_the_call_does_not_reach_the_provider(tmp_path: Path) -> None:
+    async with scene(tmp_path, use=SAVE) as on:
+        for manager, expected in ((on.view, ["one"]), (on.plain, ["one", "two"])):
+            document: dict[str, Any] = {"name": "Mine", "words": ["one"]}
+            workflow = with_node()
+            await manager.parse(document)
+            await manager.save("mine", workflow)
+            document["words"].append("two")
+            workflow.nodes[0].input_values["words"].append("two")  # type: ignore[union-attr]
+            parsed, saved = on.plain.seen[-2:]
+            assert parsed["words"] == expected
+            assert saved.nodes[0].input_values["words"] == expected
+
+
+class SlyWorkflow(Workflow):
+    """A workflow that says that it has been copied."""
+
+    def __copy__(self) -> SlyWorkflow:
+        return self
+
+    def __deepcopy__(self, memo: Any = None) -> SlyWorkflow:
+        return self
+
+    def model_copy(self, **options: Any) -> SlyWorkflow:
+        return self
+
+
+async def test_an_argument_of_a_derived_model_cannot_keep_itself_from_being_copied(tmp_path: Path) -> None:
+    async with scene(tmp_path, use=SAVE) as on:
+        sly = SlyWorkflow(name="Mine")
+        assert sly.model_copy(deep=True) is sly
+        await on.view.save("mine", sly)
+        sly.nodes.append(WorkflowNode(id="a", type="core:text"))
+        assert on.plain.seen[-1] is not sly
+        assert on.plain.seen[-1].nodes == []
+
+
+class SlyText(str):
+    """A text that is equal to everything and shows itself as another one."""
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "another"
+
+    def __deepcopy__(self, memo: Any) -> SlyText:
+        return self
+
+
+class SlyList(list[Any]):
+    """A list that hides its items and cannot be copied."""
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __deepcopy__(self, memo: Any) -> SlyList:
+        return self
+
+
+class SlyDict(dict[str, Any]):
+    """A dict that hides its items and cannot be copied."""
+
+    def items(self) -> Any:
+        return ()
+
+    def __deepcopy__(self, memo: Any) -> SlyDict:
+        return self
+
+
+async def test_values_of_derived_types_arrive_as_plain_ones() -> None:
+    view, provider = speaking()
+    await view.echo(SlyDict({SlyText("key"): SlyList([SlyText("value"), (SlyText("inner"), True)])}))
+    arrived = provider.kept[-1]
+    assert type(arrived) is dict
+    ((key, value),) = arrived.items()
+    assert (type(key), type(value), type(value[0]), type(value[1][0])) == (str, list, str, str)
+    assert f"{key} {value}" == "key ['value', ('inner', True)]"
+
+
+async def test_a_value_that_is_deep_or_shares_its_parts_is_copied_as_it_is() -> None:
+    view, provider = speaking()
+    deep: list[Any] = []
+    shared: list[Any] = ["x"]
+    inside: list[Any] = []
+    inside.append(inside)
+    pair: Any = ("x",)
+    for _ in range(10_000):
+        deep = [deep]
+    for _ in range(64):  # written out it would not fit into any memory
+        shared, pair = [shared, shared], (pair, pair)
+    await view.echo([deep, shared, pair, inside])
+    copied = provider.kept[-1]
+    assert copied[1][0] is copied[1][1] is not shared[0]
+    assert copied[3][0] is copied[3] is not inside
+
+
+async def test_an_argument_that_cannot_be_copied_is_refused_in_one_line() -> None:
+    view, provider = speaking()
+    before = list(provider.kept)
+    with pytest.raises(InvalidInput) as caught:
+        await view.echo({"lock": threading.Lock()})
+    assert str(caught.value).startswith("speaker.echo: the argument value cannot be copied: TypeError: cannot pickle")
+    assert provider.kept == before
+
+
+async def test_a_result_that_cannot_be_copied_is_the_providers_failure(tmp_path: Path) -> None:
+    async with scene(tmp_path) as on:
+        on.plain.stored.workflow.__dict__["name"] = threading.Lock()
+        with pytest.raises(PluginFailure, match=r"^workflowManager\.get returned what cannot be copied: TypeError"):
+            await on.view.get("tale")

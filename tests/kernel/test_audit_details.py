@@ -1,0 +1,174 @@
+"""What of an action's details is recorded: JSON of a bounded size, and no secrets."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tavern_host.auditdetails import encoded
+from tavern_host.contracts.errors import ErrorInfo
+from tavern_host.contracts.settings import MASK
+
+
+def kept(details: Any) -> Any:
+    """Return what of some details is in an entry."""
+    return json.loads(encoded({"action": "was"}, details))["details"]
+
+
+def test_what_is_json_is_kept_as_it_is() -> None:
+    details = {"a": 1, "b": [1.5, None, True, "x", {"c": []}], "é": "日本\n\x1b", "big": 2**62, "": {}}
+    assert kept(details) == details
+    assert kept(None) == kept({}) == {}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("password", "Password", "db_password", "PASSWD", "passphrase", "pwd", "pass", "pin"),
+        *("token", "accessToken", "access-token", "refresh.token", "x-auth-token", "bearer"),
+        *("api_key", "apiKey", "API-KEY", "extensions.acme.apiKey", "x api key", "private_key", "secretAccessKey"),
+        *("secret", "client_secret", "authorization", "Proxy-Authorization", "cookie", "Set-Cookie", "credentials"),
+        *("sessionId", "jwt", "ｐａｓｓｗｏｒｄ", "数据库密码", "访问令牌"),
+    ],
+)
+def test_what_stands_under_a_secrets_name_is_masked_at_any_depth(key: str) -> None:
+    for secret in ("s3cr3t", 1234, 1.5, b"s3cr3t", ["s3cr3t"], {"a": "s3cr3t"}, SimpleNamespace(a="s3cr3t")):
+        assert kept({key: secret}) == {key: MASK}
+        assert kept({"a": [{"b": ({key: secret},)}]}) == {"a": [{"b": [{key: MASK}]}]}
+
+
+@pytest.mark.parametrize("key", ["name", "key", "path", "author", "passed", "bypass_count", "pinned", "monkey"])
+def test_what_stands_under_another_name_is_not_masked(key: str) -> None:
+    assert kept({key: "value"}) == {key: "value"}
+
+
+def test_that_there_is_no_secret_or_how_many_there_are_may_be_known() -> None:
+    details = {"password": None, "token": "", "secret": False, "max_tokens": 512, "totalTokens": 7, "token_count": 3}
+    assert kept(details) == details
+    assert kept({"max_tokens": "s3cr3t", "tokens": ["s3cr3t"]}) == {"max_tokens": MASK, "tokens": MASK}
+
+
+def test_a_value_beside_a_secrets_name_is_masked() -> None:
+    assert kept({"key": "extensions.acme.apiKey", "value": "s3cr3t", "origin": "project"}) == {
+        "key": "extensions.acme.apiKey",
+        "value": MASK,
+        "origin": "project",
+    }
+    assert kept({"h": [{"value": "s3cr3t", "name": "Cookie"}]}) == {"h": [{"value": MASK, "name": "Cookie"}]}
+    assert kept({"key": "colour", "value": "red"}) == {"key": "colour", "value": "red"}
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (object(), "<object>"),
+        (SimpleNamespace(a=1), "<SimpleNamespace>"),
+        (ErrorInfo(code="x", message="y"), "<ErrorInfo>"),
+        (print, "<builtin_function_or_method>"),
+        (b"bytes", "<5 bytes>"),
+        (float("nan"), "<nan>"),
+        (float("-inf"), "<-inf>"),
+        (10**5000, "<whole number of 16610 bits>"),
+        (Path("/a/b"), "/a/b"),
+        (datetime.date(2024, 2, 3), "2024-02-03"),
+        (datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC), "2024-02-03T00:00:00+00:00"),
+        (Colour.RED, "red"),
+        (Number.ONE, 1),
+        ((1, 2), [1, 2]),
+        ({3}, [3]),
+        (MappingProxyType({"token": "x", 7: 1, None: 2}), {"token": MASK, "7": 1, "<NoneType>": 2}),
+        ("half \ud800 a pair", "half ? a pair"),
+        ("x" * 5000, "x" * 1000 + "… (5000 characters)"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_json_or_too_long_is_described(value: Any, shown: Any) -> None:
+    assert kept({"a": value}) == {"a": shown}
+    assert kept({"a": [value]}) == {"a": [shown]}
+
+
+def endless() -> Any:
+    value: dict[str, Any] = {"a": 1}
+    value["self"] = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"a": ["x" * 900] * 100_000},
+        {str(number): number for number in range(100_000)},
+        {"x" * 100_000: {"y" * 100_000: 1}},
+        {"a": [[list(range(1000))] * 1000] * 1000},
+        {"a": ["\x00" * 1000] * 1000},
+        endless(),
+    ],
+    ids=["texts", "keys", "names", "lists", "escapes", "endless"],
+)
+def test_an_entry_stays_small_whatever_it_is_about(details: Any) -> None:
+    assert len(encoded({"action": "x" * 100_000, "subject": "y" * 100_000}, details)) < 200_000
+
+
+def test_what_was_left_out_is_told() -> None:
+    assert kept({"a": list(range(1000))})["a"][-1] == "… 501 more"
+    assert kept({str(number): 1 for number in range(600)})["…"] == "100 more"
+    assert "nested too deeply" in json.dumps(kept(endless()))
+
+
+class Trap(Mapping[str, Any]):
+    def __getitem__(self, key: str) -> Any:
+        raise RuntimeError("boom")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter("a")
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Sly(str):
+    def __len__(self) -> int:
+        raise RuntimeError("boom")
+
+
+@pytest.mark.parametrize(
+    "details", [Trap(), {"a": [Trap()]}, {Sly("a"): 1}, {"a": Sly("x")}, 7, ["x"], "text"], ids=repr
+)
+def test_details_that_do_what_they_like_are_only_a_little_less_clear(details: Any) -> None:
+    assert isinstance(kept(details), dict)
+
+
+def test_fields_that_are_no_texts_are_described() -> None:
+    entry = json.loads(encoded({"action": 7, "subject": object()}, {}))  # type: ignore[dict-item]
+    assert entry == {"action": "<int>", "subject": "<object>", "details": {}}
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.integers(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), ANYTHING, max_size=3))
+def test_an_entry_is_always_one_line_of_json(details: dict[str, Any]) -> None:
+    line = encoded({"action": "was", "subject": "x\ny"}, details)
+    assert b"\n" not in line
+    assert json.loads(line)["subject"] == "x\ny"

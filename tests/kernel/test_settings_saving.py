@@ -1,0 +1,550 @@
+"""Saving settings in a running host: what is checked, who is asked, who is told, what stays secret."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, problems_of
+
+from tavern_host import Host
+from tavern_host.contracts.audit import AUDIT
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied, TavernError, Vetoed
+from tavern_host.contracts.events import Event
+from tavern_host.contracts.settings import MASK, SETTINGS, SettingsChange, SettingValue
+
+OPTIONS = [
+    {"key": "extensions.acme.colour", "type": "string", "label": "Colour", "defaultValue": "red"},
+    {"key": "extensions.acme.size", "type": "number", "label": "Size", "min": 1, "max": 9},
+    {"key": "extensions.acme.table", "type": "json", "label": "Table", "defaultValue": {"a": [1]}},
+    {"key": "extensions.acme.token", "type": "password", "label": "Token"},
+    {"key": "extensions.acme.pin", "type": "number", "label": "Pin", "secret": True, "min": 1000},
+    {"key": "extensions.acme.models", "type": "json", "label": "Models", "secretKeys": ["api_key"]},
+    {"key": "extensions.acme.tidy", "type": "action-button", "label": "Tidy", "buttonText": "Go"},
+]
+SECRET = "hunter2-swordfish"
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    """Run a host with a plugin that has one option of every kind that matters here."""
+    async with host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS)) as running:
+        yield running
+
+
+async def save(host: Host, call: CallContext | None = None, /, **values: Any) -> dict[str, SettingValue]:
+    """Save values of `acme`; return all its settings by short key."""
+    change = SettingsChange(plugin="acme", values=values)
+    return by_key(await host.services.get(SETTINGS).save(change, call=call))
+
+
+def by_key(values: list[SettingValue]) -> dict[str, SettingValue]:
+    return {value.key.removeprefix("extensions.acme."): value for value in values}
+
+
+async def values_of(host: Host) -> dict[str, SettingValue]:
+    return by_key(await host.services.get(SETTINGS).values("acme"))
+
+
+async def refusal(host: Host, **values: Any) -> InvalidInput:
+    with pytest.raises(InvalidInput) as refused:
+        await save(host, **values)
+    return refused.value
+
+
+def asking(parent: Path, body: str, name: str = "asker") -> Path:
+    """Write a plugin that is asked before settings are saved; it keeps what it was shown in `SEEN`."""
+    code = "from tavern_host import Veto, hookimpl\nSEEN = []\nCALLS = []\n\n@hookimpl\n"
+    code += "async def tavern_before_save_settings(change, call):\n"
+    code += "    SEEN.append(change.values)\n    CALLS.append(str(call.principal))\n"
+    code += f"    {body}\n"
+    return make_plugin(parent, name, code, hooked=["tavern_before_save_settings"])
+
+
+def with_hook(tmp_path: Path, body: str) -> Host:
+    return host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS), asking(tmp_path, body))
+
+
+def everything_written(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+# --- what is saved ----------------------------------------------------------------------------------------
+
+
+async def test_a_saved_value_holds_at_once_and_in_the_next_host(tmp_path: Path) -> None:
+    folder = contextual(tmp_path, configOptions=OPTIONS)
+    async with host_with(tmp_path / "p", folder) as host:
+        answer = await save(host, colour="blue")
+        assert (answer["colour"].value, answer["colour"].origin) == ("blue", "operator")
+        assert context_of().settings.get("colour") == "blue"
+        assert context_of().settings.origin("colour") == "operator"
+    async with host_with(tmp_path / "p", folder):
+        assert context_of().settings.get("colour") == "blue"
+    async with host_with(tmp_path / "another", folder):
+        assert context_of().settings.get("colour") == "red"
+
+
+async def test_all_settings_are_told_with_value_origin_and_whether_they_are_set(host: Host) -> None:
+    answer = await save(host, colour="blue", token=SECRET, models={"m": {"api_key": SECRET, "url": "u"}})
+    assert answer == await values_of(host)
+    told = {key: (value.value, value.origin, value.is_set, value.secret) for key, value in answer.items()}
+    assert told == {
+        "colour": ("blue", "operator", True, False),
+        "size": (None, "default", False, False),
+        "table": ({"a": [1]}, "default", True, False),
+        "token": (MASK, "operator", True, True),
+        "pin": (None, "default", False, True),
+        "models": ({"m": {"api_key": MASK, "url": "u"}}, "operator", True, False),
+    }
+
+
+async def test_none_takes_the_saved_value_back(host: Host) -> None:
+    await save(host, colour="blue", token=SECRET)
+    answer = await save(host, colour=None, token=None, size=None)
+    assert (answer["colour"].value, answer["colour"].origin) == ("red", "default")
+    assert not answer["token"].is_set
+    assert context_of().settings.get("token") is None
+
+
+async def test_what_is_not_named_stays_as_it_is(host: Host) -> None:
+    await save(host, colour="blue", token=SECRET)
+    await save(host, size=3)
+    settings = context_of().settings
+    assert (settings.get("colour"), settings.get("size"), settings.get("token")) == ("blue", 3, SECRET)
+
+
+async def test_a_change_of_nothing_is_saved_without_a_file(host: Host, operator_folders: Path) -> None:
+    assert set(await save(host)) == {"colour", "size", "table", "token", "pin", "models"}
+    assert not list(operator_folders.rglob("settings.json"))
+
+
+async def test_a_value_that_the_environment_overrides_is_saved_and_told_as_the_environments(tmp_path: Path) -> None:
+    folder = contextual(tmp_path, configOptions=OPTIONS)
+    async with host_with(tmp_path / "p", folder, settings={"extensions.acme.size": 7}) as host:
+        answer = await save(host, size=3)
+        assert (answer["size"].value, answer["size"].origin) == (7, "environment")
+    async with host_with(tmp_path / "p", folder):
+        assert context_of().settings.get("size") == 3
+
+
+async def test_a_saved_value_stands_above_the_operators_file(tmp_path: Path, operator_folders: Path) -> None:
+    (operator_folders / "config").mkdir(parents=True)
+    (operator_folders / "config" / "host.yaml").write_text("settings: {extensions.acme.size: 2}")
+    async with host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS)) as host:
+        assert (await values_of(host))["size"].value == 2
+        assert (await save(host, size=3))["size"].value == 3
+        assert (await save(host, size=None))["size"].value == 2
+
+
+async def test_options_are_copies(host: Host) -> None:
+    for item in await host.settings.options("acme"):
+        if isinstance(item.default_value, dict):
+            item.default_value["a"] = "changed"
+    assert context_of().settings.get("table") == {"a": [1]}
+
+
+async def test_settings_of_a_plugin_that_is_not_loaded_can_be_saved(tmp_path: Path) -> None:
+    folder = contextual(tmp_path, configOptions=OPTIONS)
+    async with Host(tmp_path / "p", plugins=[folder]) as host:
+        assert host.plugin("acme").state.value == "needs-review"
+        assert (await save(host, size=3))["size"].value == 3
+
+
+# --- what is refused ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"color": "blue"}, "acme has no setting 'color' (did you mean colour?)"),
+        (
+            {"extensions.acme.color": 1},
+            "acme has no setting 'extensions.acme.color' (did you mean extensions.acme.colour",
+        ),
+        ({"extensions.other.colour": 1}, "acme has no setting 'extensions.other.colour'"),
+        ({"": 1}, "acme has no setting ''"),
+        ({"color": None}, "acme has no setting 'color' (did you mean colour?)"),
+        ({"colour": 5}, "'extensions.acme.colour' must be a text, found 5"),
+        ({"size": 10}, "'extensions.acme.size' must be at most 9, found 10"),
+        ({"size": True}, "'extensions.acme.size' must be a number, found True"),
+        ({"tidy": "x"}, "'extensions.acme.tidy' is a button and holds no value"),
+        ({"token": MASK}, "'extensions.acme.token' is a secret that is not set yet: give the secret itself"),
+        ({"pin": 7}, "'extensions.acme.pin' must be at least 1000"),
+        (
+            {"models": {"m": {"api_key": MASK}}},
+            f"'extensions.acme.models' has {MASK} at m.api_key, where no secret is set: give the secret itself",
+        ),
+        ({"table": {"x": "y" * (1 << 20)}}, "'extensions.acme.table' is longer than 1024 KiB"),
+        (
+            {"colour": "a", "extensions.acme.colour": "b"},
+            "'extensions.acme.colour' stands there twice, with its prefix and without",
+        ),
+    ],
+)
+async def test_a_wrong_change_is_refused(host: Host, values: dict[str, Any], message: str) -> None:
+    refused = await refusal(host, **values)
+    assert refused.message.startswith(message)
+    assert refused.info.code == "invalid_input"
+    assert (await values_of(host))["colour"].origin == "default"
+
+
+async def test_all_that_is_wrong_is_told_at_once_and_nothing_is_saved(host: Host) -> None:
+    refused = await refusal(host, colour="blue", size=0, sise=1, token=5)
+    assert refused.message == (
+        "3 settings of acme cannot be saved: 'extensions.acme.size' must be at least 1, found 0; "
+        "acme has no setting 'sise' (did you mean size?); 'extensions.acme.token' must be a text"
+    )
+    assert refused.info.details["problems"] == [
+        {"key": "extensions.acme.size", "message": "'extensions.acme.size' must be at least 1, found 0"},
+        {"key": "sise", "message": "acme has no setting 'sise'", "hint": "did you mean size?"},
+        {"key": "extensions.acme.token", "message": "'extensions.acme.token' must be a text"},
+    ]
+    assert (await values_of(host))["colour"].value == "red"
+
+
+async def test_a_button_cannot_even_be_reset(host: Host) -> None:
+    assert (await refusal(host, tidy=None)).message == "'extensions.acme.tidy' is a button and holds no value"
+
+
+async def test_a_plugin_that_there_is_not_is_told_with_what_was_meant(host: Host) -> None:
+    for plugin in ("acmee", "", "../acme"):
+        with pytest.raises(NotFound, match="there is no plugin"):
+            await host.settings.save(SettingsChange(plugin=plugin, values={"size": 1}))
+    for ask in (host.settings.values, host.settings.options):
+        with pytest.raises(NotFound, match=r"there is no plugin 'acmee'.*did you mean acme"):
+            await ask("acmee")
+
+
+async def test_a_change_with_very_many_values_is_refused_at_once(host: Host) -> None:
+    assert (await refusal(host, **{f"colou{n}": n for n in range(1001)})).message == (
+        "a change of settings has at most 1000 values, found 1001"
+    )
+    many = await refusal(host, **{f"colou{n}": n for n in range(1000)})
+    assert len(many.info.details["problems"]) == 1000  # type: ignore[arg-type]
+
+
+async def test_what_was_saved_for_an_option_that_is_gone_can_be_taken_back(tmp_path: Path) -> None:
+    folder = contextual(tmp_path, configOptions=OPTIONS)
+    async with host_with(tmp_path / "p", folder) as host:
+        await save(host, size=3, token=SECRET)
+    contextual(tmp_path, configOptions=OPTIONS[:1])
+    async with host_with(tmp_path / "p", folder) as host:
+        assert len(problems_of(host)) == 2
+        await save(host, **{"extensions.acme.size": None, "token": None})
+        assert host.settings.problems("acme") == []
+    async with Host(tmp_path / "p") as host:
+        assert host.settings.problems() == []
+
+
+async def test_what_was_saved_for_a_plugin_that_is_gone_can_be_taken_back(tmp_path: Path) -> None:
+    async with host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS)) as host:
+        await save(host, size=3)
+    async with Host(tmp_path / "p") as host:
+        (problem,) = host.settings.problems()
+        assert "there is no plugin 'acme'" in problem.message
+        with pytest.raises(NotFound):
+            await host.settings.save(SettingsChange(plugin="acme", values={"extensions.acme.size": 4}))
+        with pytest.raises(NotFound):
+            await host.settings.save(SettingsChange(plugin="other", values={}))
+        assert await host.settings.save(SettingsChange(plugin="acme", values={"extensions.acme.size": None})) == []
+        assert host.settings.problems() == []
+
+
+# --- secrets ----------------------------------------------------------------------------------------------
+
+
+async def test_a_mask_that_comes_back_leaves_the_secret_as_it_is(host: Host, operator_folders: Path) -> None:
+    await save(host, token=SECRET, pin=1234, models={"m": {"api_key": SECRET}})
+    (file,) = operator_folders.rglob("settings.json")
+    before = file.read_bytes()
+    answer = {key: value.value for key, value in (await values_of(host)).items() if value.origin == "operator"}
+    assert answer == {"token": MASK, "pin": MASK, "models": {"m": {"api_key": MASK}}}
+
+    await save(host, **answer)
+
+    assert file.read_bytes() == before
+    settings = context_of().settings
+    assert (settings.get("token"), settings.get("pin")) == (SECRET, 1234)
+
+
+async def test_a_change_beside_a_masked_secret_keeps_the_secret(host: Host) -> None:
+    await save(host, models={"m": {"api_key": SECRET, "url": "old"}})
+    await save(host, models={"m": {"api_key": MASK, "url": "new"}})
+    assert context_of().settings.get("models") == {"m": {"api_key": SECRET, "url": "new"}}
+
+
+async def test_a_secret_that_another_layer_sets_can_be_left_as_it_is(tmp_path: Path, operator_folders: Path) -> None:
+    folder = contextual(tmp_path, configOptions=OPTIONS)
+    async with host_with(tmp_path / "p", folder, settings={"extensions.acme.token": SECRET}) as host:
+        answer = await save(host, token=MASK)
+        assert (answer["token"].value, answer["token"].origin) == (MASK, "environment")
+        assert not list(operator_folders.rglob("settings.json"))
+
+
+async def test_an_empty_secret_is_not_set(host: Host) -> None:
+    answer = await save(host, token="")
+    assert (answer["token"].value, answer["token"].is_set) == ("", False)
+
+
+async def test_a_secret_is_nowhere_but_with_the_plugin(
+    tmp_path: Path, operator_folders: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    async with with_hook(tmp_path, "return None") as host:
+        events = host.events.subscribe()
+        told = [await save(host, token=SECRET, models={"a": [{"api_key": SECRET}]}), await values_of(host)]
+        refused = await refusal(host, token=SECRET, models=SECRET + "\ud800", pin=SECRET)
+        await events.close()
+        told_too = [event async for event in events]
+        seen = module_of("asker").SEEN
+        assert context_of().settings.get("token") == SECRET
+        shown = f"{told} {told_too} {seen} {refused.info} {host.plugins()} {host.settings.problems()}"
+    assert SECRET not in shown
+    assert SECRET not in caplog.text
+    assert SECRET.encode() not in everything_written(operator_folders) + everything_written(tmp_path / "p")
+
+
+async def test_a_lost_key_costs_the_secret_and_nothing_else(tmp_path: Path, operator_folders: Path) -> None:
+    folder = contextual(tmp_path, configOptions=OPTIONS)
+    async with host_with(tmp_path / "p", folder) as host:
+        await save(host, token=SECRET, size=3)
+    next(operator_folders.rglob("secret.key")).unlink()
+    async with host_with(tmp_path / "p", folder) as host:
+        assert host.plugin("acme").state.value == "started"
+        (problem,) = problems_of(host)
+        assert problem.startswith("the saved secret 'extensions.acme.token' cannot be used: the key ")
+        assert (context_of().settings.get("token"), context_of().settings.get("size")) == (None, 3)
+        assert (await refusal(host, token=MASK)).message.endswith("give the secret itself")
+        await save(host, token="new")
+        assert context_of().settings.get("token") == "new"
+
+
+# --- who is asked -----------------------------------------------------------------------------------------
+
+
+async def test_a_hook_can_change_what_is_saved(tmp_path: Path) -> None:
+    body = "return change.model_copy(update={'values': {**change.values, 'extensions.acme.size': 5}})"
+    async with with_hook(tmp_path, body) as host:
+        answer = await save(host, colour="blue", size=2)
+        assert (answer["colour"].value, answer["size"].value) == ("blue", 5)
+        assert module_of("asker").SEEN == [{"extensions.acme.colour": "blue", "extensions.acme.size": 2}]
+
+
+async def test_a_hook_knows_who_saves(tmp_path: Path) -> None:
+    async with with_hook(tmp_path, "return None") as host:
+        await save(host, CallContext(principal=Principal(kind="agent", id="keeper")), size=2)
+        await host.settings.save(SettingsChange(plugin="acme", values={"size": 3}))
+        assert module_of("asker").CALLS == ["agent:keeper", "system:host"]
+
+
+async def test_what_a_hook_leaves_out_is_not_saved(tmp_path: Path) -> None:
+    async with with_hook(tmp_path, "return change.model_copy(update={'values': {}})") as host:
+        answer = await save(host, colour="blue")
+        assert answer["colour"].value == "red"
+
+
+@pytest.mark.parametrize("body", ["return Veto(reason='not on Sundays')", "raise ValueError('broken')", "return 5"])
+async def test_a_hook_that_refuses_or_fails_lets_nothing_be_saved(tmp_path: Path, body: str) -> None:
+    async with with_hook(tmp_path, body) as host:
+        with pytest.raises(Vetoed, match="asker"):
+            await save(host, colour="blue", token=SECRET)
+        values = await values_of(host)
+        assert (values["colour"].value, values["token"].is_set) == ("red", False)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ("{'extensions.acme.size': 50}", "'extensions.acme.size' must be at most 9, found 50, as "),
+        ("{'extensions.acme.nope': 5}", "acme has no setting 'extensions.acme.nope'"),
+        ("{'extensions.acme.token': '" + MASK + "'}", "'extensions.acme.token' is a secret that is not set yet"),
+    ],
+)
+async def test_what_a_hook_makes_wrong_is_refused(tmp_path: Path, values: str, message: str) -> None:
+    async with with_hook(tmp_path, f"return change.model_copy(update={{'values': {values}}})") as host:
+        refused = await refusal(host, size=3)
+        assert message in refused.message
+        assert refused.message.endswith(", as tavern_before_save_settings left it")
+        assert not (await values_of(host))["size"].is_set
+
+
+async def test_a_hook_cannot_turn_a_change_to_another_plugin(tmp_path: Path) -> None:
+    async with with_hook(tmp_path, "return change.model_copy(update={'plugin': 'asker'})") as host:
+        refused = await refusal(host, size=3)
+        assert refused.message == "tavern_before_save_settings turned a change of acme into one of 'asker'"
+
+
+async def test_a_secret_that_a_hook_hands_on_keeps_its_new_value(tmp_path: Path) -> None:
+    body = "return change.model_copy(update={'values': {**change.values, 'extensions.acme.size': 5}})"
+    models = {"m": {"api_key": SECRET, "url": "u"}}
+    async with with_hook(tmp_path, body) as host:
+        await save(host, token="old")
+        await save(host, token=SECRET, models=models)
+        settings = context_of().settings
+        assert (settings.get("token"), settings.get("models"), settings.get("size")) == (SECRET, models, 5)
+        assert module_of("asker").SEEN[1] == {
+            "extensions.acme.token": MASK,
+            "extensions.acme.models": {"m": {"api_key": MASK, "url": "u"}},
+        }
+
+
+async def test_a_hook_may_give_another_secret_or_take_it_back(tmp_path: Path) -> None:
+    body = "return change.model_copy(update={'values': {'extensions.acme.token': 'x', 'extensions.acme.pin': None}})"
+    async with with_hook(tmp_path, body) as host:
+        await save(host, token=SECRET, pin=1234)
+        assert (context_of().settings.get("token"), context_of().settings.get("pin")) == ("x", None)
+
+
+async def test_a_hook_is_not_asked_about_nothing(tmp_path: Path) -> None:
+    async with with_hook(tmp_path, "return None") as host:
+        await save(host, token=SECRET)
+        await save(host, token=MASK)
+        await save(host)
+        assert len(module_of("asker").SEEN) == 1
+
+
+async def test_a_hook_that_changes_what_it_was_shown_changes_nothing(tmp_path: Path) -> None:
+    async with with_hook(tmp_path, "change.values['extensions.acme.size'] = 9; return None") as host:
+        answer = await save(host, size=3)
+        assert answer["size"].value == 3
+
+
+async def test_a_hook_that_saves_itself_ends_in_a_refusal(tmp_path: Path) -> None:
+    code = """
+    from tavern_host import SETTINGS, hookimpl
+
+    @hookimpl
+    async def tavern_before_save_settings(change, call, context):
+        await context.services.get(SETTINGS).save(change, call=call.child())
+    """
+    permissions = {"services": {"use": ["settings:write"]}}
+    asker = make_plugin(tmp_path, "asker", code, hooked=["tavern_before_save_settings"], permissions=permissions)
+    async with host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS), asker) as host:
+        with pytest.raises(Vetoed, match="calls itself without end"):
+            await save(host, size=3)
+        assert not (await values_of(host))["size"].is_set
+
+
+# --- who is told ------------------------------------------------------------------------------------------
+
+
+async def test_a_plugin_an_event_and_the_audit_log_tell_of_keys_and_not_of_values(host: Host) -> None:
+    changes = context_of().settings.changes()
+    events = host.events.subscribe("SETTINGS_CHANGED")
+    await save(host, CallContext(principal=Principal(kind="user", id="ada")), colour="blue", token=SECRET)
+    assert await asyncio.wait_for(anext(changes), 5) == ["colour", "token"]
+    event = await asyncio.wait_for(anext(events), 5)
+    assert isinstance(event, Event)
+    keys = ["extensions.acme.colour", "extensions.acme.token"]
+    assert event.payload == {"plugin": "acme", "keys": keys}
+    (entry,) = [e for e in await host.services.get(AUDIT).tail() if e.action == "settings.saved"]
+    assert (entry.actor, entry.subject, entry.details) == ("user:ada", "acme", {"plugin": "acme", "keys": keys})
+
+
+async def test_what_changes_nothing_is_not_told(host: Host) -> None:
+    await save(host, colour="blue", token=SECRET)
+    events = host.events.subscribe("SETTINGS_CHANGED")
+    await save(host, colour="blue", token=SECRET, size=None)
+    await events.close()
+    assert [event async for event in events] == []
+    assert len([e for e in await host.services.get(AUDIT).tail() if e.action == "settings.saved"]) == 1
+
+
+async def test_one_and_true_are_different_values(host: Host) -> None:
+    await save(host, table={"a": 1})
+    await save(host, table={"a": True})
+    assert context_of().settings.get("table")["a"] is True
+
+
+async def test_changes_end_when_the_plugin_is_taken_out(tmp_path: Path) -> None:
+    folder = contextual(tmp_path, configOptions=OPTIONS)
+    async with Host(tmp_path / "p", plugins=[folder]) as host:
+        await host.grant("acme")
+        changes = context_of().settings.changes()
+        await host.revoke("acme")
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.wait_for(anext(changes), 5)
+
+
+async def test_saving_at_once_loses_nothing(host: Host) -> None:
+    saves = [save(host, **{key: value}) for key, value in (("colour", "blue"), ("size", 3), ("token", SECRET))]
+    await asyncio.gather(*saves, *(save(host, pin=number) for number in range(2000, 2010)))
+    settings = context_of().settings
+    assert (settings.get("colour"), settings.get("size"), settings.get("token")) == ("blue", 3, SECRET)
+    assert settings.get("pin") in range(2000, 2010)
+
+
+async def test_a_host_takes_over_what_another_host_saves(tmp_path: Path) -> None:
+    folder = contextual(tmp_path, configOptions=OPTIONS)
+    async with host_with(tmp_path / "p", folder) as host, host_with(tmp_path / "p") as other:
+        changes = context_of().settings.changes()
+        events = host.events.subscribe("SETTINGS_CHANGED")
+        (file,) = [await _saved_by(host)]
+        content = json.loads(file.read_text())
+        content["values"]["extensions.acme.size"] = 8
+        file.write_text(json.dumps(content))
+        other.settings.follow()
+        host.settings.follow()
+        assert await asyncio.wait_for(anext(changes), 5) == ["colour", "size"]
+        assert context_of().settings.get("size") == 8
+        await events.close()
+        assert [e.payload["keys"] for e in [x async for x in events] if isinstance(e, Event)] == [
+            ["extensions.acme.colour"],
+            ["extensions.acme.size"],
+        ]
+
+
+async def _saved_by(host: Host) -> Path:
+    await save(host, colour="blue")
+    return host.folders.project_state(host.project) / "settings.json"
+
+
+# --- who may ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("permission", ["settings:read", "settings:write"])
+async def test_a_plugin_needs_the_permission_for_the_settings_of_others(tmp_path: Path, permission: str) -> None:
+    owner = contextual(tmp_path, configOptions=OPTIONS)
+    user = contextual(tmp_path, "user", permissions={"services": {"use": [permission]}})
+    async with host_with(tmp_path / "p", owner, user):
+        service = context_of("user").services.get(SETTINGS)
+        assert len(await service.options("acme")) == 7
+        allowed = {}
+        for name, ask in (
+            ("settings:read", lambda: service.values("acme")),
+            ("settings:write", lambda: service.save(SettingsChange(plugin="acme", values={"size": 3}))),
+        ):
+            try:
+                await ask()
+                allowed[name] = True
+            except PermissionDenied as denied:
+                assert name in denied.message
+                allowed[name] = False
+        assert allowed == {name: name == permission for name in ("settings:read", "settings:write")}
+
+
+async def test_a_plugin_that_may_read_all_settings_sees_no_secrets(tmp_path: Path) -> None:
+    owner = contextual(tmp_path, configOptions=OPTIONS)
+    user = contextual(tmp_path, "user", permissions={"services": {"use": ["settings:read"]}})
+    async with host_with(tmp_path / "p", owner, user) as host:
+        await save(host, token=SECRET, models={"m": {"api_key": SECRET}})
+        seen = await context_of("user").services.get(SETTINGS).values("acme")
+        assert SECRET not in str(seen)
+        assert (await host.settings.values("acme")) == seen
+
+
+async def test_a_damaged_file_is_told_and_saving_refused(host: Host) -> None:
+    file = await _saved_by(host)
+    file.write_text("{")
+    with pytest.raises(TavernError, match="it cannot be read"):
+        await save(host, size=3)
+    assert context_of().settings.get("colour") == "blue"
+    host.settings.follow()
+    (problem,) = host.settings.problems()
+    assert problem.file == str(file)

@@ -1,0 +1,491 @@
+"""The layers and the file of saved settings: precedence, what belongs to nothing, changes, several writers, damage."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import gc
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from settings_maker import file_in, full, manifest_with, store_with
+
+from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured
+from tavern_host.settings import LAYERS, SettingsChanges
+from tavern_host.settingsfile import SavedSettings
+from tavern_host.yamlfile import InvalidFile
+
+SIZE, COLOUR = "extensions.acme.size", "extensions.acme.colour"
+ACME = manifest_with(
+    {"key": "size", "type": "number", "min": 1, "max": 9},
+    {"key": "colour", "type": "string", "defaultValue": "red"},
+    {"key": "table", "type": "json", "defaultValue": {"a": [1]}},
+)
+ANYTHING = st.integers(0, 10) | st.just("wrong") | st.just(True) | st.none()
+
+
+def saved_in(state: Path) -> Path:
+    return state / "projects" / "p" / "settings.json"
+
+
+async def next_of(changes: Any) -> list[str]:
+    keys: list[str] = await asyncio.wait_for(anext(changes), 5)
+    return keys
+
+
+# --- layers ---------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    written=st.dictionaries(st.sampled_from(["project", "operator", "environment"]), ANYTHING),
+    saved=st.lists(ANYTHING, max_size=1),
+    default=st.lists(st.integers(1, 9), max_size=1),
+)
+def test_the_highest_layer_with_a_right_value_wins(
+    written: dict[str, Any], saved: list[Any], default: list[int]
+) -> None:
+    option: dict[str, Any] = {"key": "size", "type": "number", "min": 1, "max": 9}
+    manifest = manifest_with({**option, **({"defaultValue": default[0]} if default else {})})
+    with tempfile.TemporaryDirectory() as folder:
+        if saved:
+            file = file_in(Path(folder))
+            file.path.parent.mkdir(parents=True)
+            file.write(SavedSettings(values={SIZE: saved[0]}))
+        layers = {layer: {SIZE: value} for layer, value in written.items()}
+        store = store_with(Path(folder), **layers)
+
+        in_order = [("default", value) for value in default]
+        in_order += [(layer, written[layer]) for layer in ("project", "operator") if layer in written]
+        in_order += [("operator", value) for value in saved]
+        in_order += [("environment", written["environment"])] if "environment" in written else []
+        right = [(layer, value) for layer, value in in_order if type(value) is int and 1 <= value <= 9]
+
+        found = store.of(manifest)
+        assert found.get("size", "nothing") == (right[-1][1] if right else "nothing")
+        assert found.origin("size") == (right[-1][0] if right else "default")
+        assert found.layers("size") == dict(right)
+        assert list(found.layers("size")) == [layer for layer in LAYERS if layer in dict(right)]
+        assert len(store.problems(manifest)) == len(in_order) - len(right)
+
+
+def test_a_value_is_a_copy_whatever_layer_it_comes_from() -> None:
+    table = {"rows": [1]}
+    found = store_with(environment=full({"table": table})).of(ACME)
+    found.get("table")["rows"].append(2)
+    found.layers("table")["default"]["a"].clear()
+    assert found.layers("table") == {"default": {"a": [1]}, "environment": {"rows": [1]}}
+    assert table == {"rows": [1]}
+
+
+def test_the_project_of_a_new_host_is_read_later_and_readers_are_told() -> None:
+    async def run() -> tuple[Any, list[str]]:
+        store = store_with(project=full({"size": 2, "colour": "blue"}))
+        found = store.of(ACME)
+        changes = found.changes()
+        store.set_project(full({"size": 3, "colour": "blue"}))
+        return found.get("size"), await next_of(changes)
+
+    assert asyncio.run(run()) == (3, ["size"])
+
+
+# --- what belongs to nothing --------------------------------------------------------------------------------
+
+
+async def test_settings_of_plugins_that_there_are_not_are_told_with_what_was_meant(tmp_path: Path) -> None:
+    await store_with(tmp_path).save({"extensions.gone.x": 1, "extensions.lost.y": "z"}, encrypted=["extensions.lost.y"])
+    store = store_with(
+        tmp_path,
+        project={"extensions.acmee.size": 1, "extensions.acme.size": 1},
+        operator={"acme.size": 1},
+        environment={7: 1, "extensions..x": 1},  # type: ignore[dict-item]
+    )
+    assert [str(problem) for problem in store.unknown(["acme"])] == [
+        "the project's settings have 'extensions.acmee.size', but there is no plugin 'acmee' (did you mean acme?)",
+        "the operator's settings have 'acme.size', which is no setting (keys are extensions.{plugin}.{option})",
+        "the saved settings have 'extensions.gone.x', but there is no plugin 'gone' "
+        "(`tavern settings reset extensions.gone.x` takes it back)",
+        "the environment's settings have 7, which is no setting (keys are extensions.{plugin}.{option})",
+        "the environment's settings have 'extensions..x', which is no setting (keys are extensions.{plugin}.{option})",
+        "the saved settings have 'extensions.lost.y', but there is no plugin 'lost' "
+        "(`tavern settings reset extensions.lost.y` takes it back)",
+    ]
+
+
+def test_of_very_many_settings_that_belong_to_nothing_some_are_named() -> None:
+    many = {f"extensions.acme.{'x' * 200}{number}": number for number in range(5000)}
+    others = {f"extensions.{'y' * 80}{number}.z": number for number in range(5000)}
+    store = store_with(project={**many, **others})
+    for problems in (store.problems(ACME), store.unknown(["acme"])):
+        assert len(problems) == 21
+        assert "4980 more like this" in problems[-1].message
+        assert max(len(str(problem)) for problem in problems) < 400
+
+
+async def test_a_key_that_is_no_word_is_not_made_part_of_a_command(tmp_path: Path) -> None:
+    store = store_with(tmp_path)
+    await store.save({"extensions.gone.x`; rm -rf ~`": 1, "extensions.acme.a b\n": 1})
+    told = [*store.problems(ACME), *store.unknown(["acme"])]
+    assert [problem.hint for problem in told] == [None, None]
+
+
+def test_a_secret_among_what_is_not_declared_is_not_shown() -> None:
+    store = store_with(operator={"extensions.acme.tokn": "hunter2", "extensions.acmee.token": "hunter2"})
+    told = [*store.problems(ACME), *store.unknown(["acme"])]
+    assert len(told) == 2
+    assert "hunter2" not in str(told)
+
+
+# --- changes ----------------------------------------------------------------------------------------------
+
+
+async def test_a_plugin_is_told_of_its_own_changes_without_the_prefix(tmp_path: Path) -> None:
+    store = store_with(tmp_path)
+    changes = store.of(ACME).changes()
+    await store.save({SIZE: 3, "extensions.other.x": 1})
+    assert await next_of(changes) == ["size"]
+
+
+async def test_changes_that_nobody_read_are_told_together_each_key_once(tmp_path: Path) -> None:
+    store = store_with(tmp_path)
+    changes = store.of(ACME).changes()
+    for size in (1, 2, 3):
+        await store.save({SIZE: size})
+    await store.save({COLOUR: "blue"})
+    assert await next_of(changes) == ["size", "colour"]
+    await store.save({COLOUR: "green"})
+    assert await next_of(changes) == ["colour"]
+
+
+async def test_each_reader_of_changes_gets_all_of_them(tmp_path: Path) -> None:
+    store = store_with(tmp_path)
+    found = store.of(ACME)
+    readers = [found.changes(), found.changes()]
+    await store.save({SIZE: 3})
+    assert [await next_of(reader) for reader in readers] == [["size"], ["size"]]
+
+
+async def test_a_reader_that_waits_is_woken(tmp_path: Path) -> None:
+    store = store_with(tmp_path)
+    waiting = asyncio.create_task(next_of(store.of(ACME).changes()))
+    await asyncio.sleep(0)
+    await store.save({SIZE: 3})
+    assert await waiting == ["size"]
+
+
+async def test_changes_end_when_the_settings_are_closed_after_what_waits(tmp_path: Path) -> None:
+    store = store_with(tmp_path)
+    found = store.of(ACME)
+    late, waiting = found.changes(), asyncio.create_task(_all(found.changes()))
+    await store.save({SIZE: 3})
+    found.close()
+    found.close()
+    assert await asyncio.wait_for(_all(late), 5) == [["size"]]
+    assert await asyncio.wait_for(waiting, 5) == [["size"]]
+    assert await asyncio.wait_for(_all(found.changes()), 5) == []
+
+
+async def _all(changes: Any) -> list[list[str]]:
+    return [keys async for keys in changes]
+
+
+async def test_closed_settings_stay_as_they_were(tmp_path: Path) -> None:
+    store = store_with(tmp_path)
+    await store.save({SIZE: 3})
+    closed, open_ = store.of(ACME), store.of(ACME)
+    closed.close()
+    await store.save({SIZE: 4})
+    assert (closed.get("size"), open_.get("size")) == (3, 4)
+
+
+async def test_a_reader_that_is_let_go_is_forgotten(tmp_path: Path) -> None:
+    found = store_with(tmp_path).of(ACME)
+    for _ in range(100):
+        found.changes()
+    gc.collect()
+    assert not [each for each in gc.get_objects() if type(each) is SettingsChanges]
+
+
+async def test_changes_can_be_asked_for_on_any_thread_while_settings_change(tmp_path: Path) -> None:
+    store = store_with(tmp_path)
+    found = store.of(ACME)
+    readers: list[Any] = []
+    failures: list[BaseException] = []
+    stop = threading.Event()
+
+    def ask() -> None:
+        try:
+            while not stop.is_set():
+                readers.append(found.changes())
+                found.get("size")
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for number in range(50):
+        store.set_project(full({"size": number % 9 + 1}))
+        await asyncio.sleep(0)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert found.get("size") == 49 % 9 + 1
+
+
+# --- the file ---------------------------------------------------------------------------------------------
+
+
+async def test_what_is_saved_is_there_in_the_next_host_and_can_be_taken_back(tmp_path: Path) -> None:
+    written = {"operator": full({"size": 2})}
+    await store_with(tmp_path, **written).save({SIZE: 5, COLOUR: "blue"})
+    found = store_with(tmp_path, **written).of(ACME)
+    assert (found.get("size"), found.origin("size"), found.get("colour")) == (5, "operator", "blue")
+
+    await store_with(tmp_path, **written).save({SIZE: None})
+    found = store_with(tmp_path, **written).of(ACME)
+    assert (found.get("size"), found.get("colour")) == (2, "blue")
+
+
+async def test_only_the_operator_can_read_the_file(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        await store_with(tmp_path).save({SIZE: 5})
+    finally:
+        os.umask(before)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+
+
+async def test_a_setting_can_be_any_text(tmp_path: Path) -> None:
+    text = "'\"\\ \u2028 酒 \x00 \U0001f37a"
+    await store_with(tmp_path).save({COLOUR: text})
+    assert store_with(tmp_path).of(ACME).get("colour") == text
+
+
+async def test_saving_at_once_in_one_process_loses_nothing(tmp_path: Path) -> None:
+    stores = [store_with(tmp_path) for _ in range(3)]
+    saves = [store.save({f"extensions.acme.k{n}{i}": n}) for n, store in enumerate(stores) for i in range(10)]
+    await asyncio.gather(*saves)
+    assert len(json.loads(saved_in(tmp_path).read_text())["values"]) == 30
+
+
+def test_saving_at_once_in_several_processes_loses_nothing(tmp_path: Path) -> None:
+    code = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[3])
+from pathlib import Path
+from settings_maker import store_with
+async def main():
+    store = store_with(Path(sys.argv[1]))
+    for number in range(20):
+        key = f"extensions.acme.k{sys.argv[2]}-{number}"
+        await store.save({key: number}, encrypted=[key] if number == 7 else [])
+asyncio.run(main())
+"""
+    here = Path(__file__).parent
+    writers = [subprocess.Popen([sys.executable, "-c", code, tmp_path, str(n), here]) for n in range(4)]
+    assert [writer.wait(timeout=100) for writer in writers] == [0, 0, 0, 0]
+    saved = file_in(tmp_path).read()
+    assert (len(saved.values), len(saved.secrets)) == (76, 4)
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_process_that_is_killed_while_it_saves_leaves_a_whole_file_and_no_lock(tmp_path: Path) -> None:
+    code = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from settings_maker import store_with
+async def main():
+    store = store_with(Path(sys.argv[1]))
+    for number in range(100_000):
+        await store.save({"extensions.acme.text": "x" * 50_000 + str(number)})
+        print(number, flush=True)
+asyncio.run(main())
+"""
+    here = Path(__file__).parent
+    for saves in (1, 2, 5, 9):
+        with subprocess.Popen([sys.executable, "-c", code, tmp_path, here], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            for _ in range(saves):
+                writer.stdout.readline()
+            writer.kill()
+        saved = file_in(tmp_path).read().values["extensions.acme.text"]
+        assert int(str(saved).lstrip("x")) >= saves - 1
+        asyncio.run(store_with(tmp_path).save({SIZE: saves}))
+        assert store_with(tmp_path).of(ACME).get("size") == saves
+
+
+async def test_a_save_that_is_cancelled_while_it_waits_changes_nothing(tmp_path: Path) -> None:
+    store = store_with(tmp_path)
+    async with file_in(tmp_path).locked():
+        saving = asyncio.create_task(store.save({SIZE: 5}))
+        await asyncio.sleep(0.05)
+        saving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+    assert store.of(ACME).get("size") is None
+    assert not saved_in(tmp_path).exists()
+    await store.save({SIZE: 6})
+    assert store.of(ACME).get("size") == 6
+
+
+async def test_a_lock_that_another_process_keeps_is_told_and_the_host_goes_on_meanwhile(tmp_path: Path) -> None:
+    file = file_in(tmp_path)
+    file.path.parent.mkdir(parents=True)
+    with file.path.with_name(".settings.json.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ticks = asyncio.create_task(_count(5))
+        with pytest.raises(DeadlineExceeded, match=r"another process has held .*\.settings\.json\.lock for 0\.2 s"):
+            async with file.locked(deadline=0.2):
+                raise AssertionError("the lock was given twice")
+        assert await ticks == 5
+
+
+async def _count(to: int) -> int:
+    for _ in range(to):
+        await asyncio.sleep(0.01)
+    return to
+
+
+# --- others write it ----------------------------------------------------------------------------------------
+
+
+async def test_a_host_follows_what_another_process_saves(tmp_path: Path) -> None:
+    here, there = store_with(tmp_path), store_with(tmp_path)
+    found = here.of(ACME)
+    changes = found.changes()
+    assert here.follow() == {}
+    await there.save({SIZE: 5, "extensions.other.token": "x"}, encrypted=["extensions.other.token"])
+    assert here.follow() == {"acme": [SIZE], "other": ["extensions.other.token"]}
+    assert here.follow() == {}
+    assert found.get("size") == 5
+    assert await next_of(changes) == ["size"]
+
+
+async def test_what_another_process_saved_is_noticed_when_this_one_saves(tmp_path: Path) -> None:
+    here, there = store_with(tmp_path), store_with(tmp_path)
+    await there.save({SIZE: 5})
+    assert await here.save({COLOUR: "blue"}) == ([COLOUR], {"acme": [COLOUR, SIZE]})
+    assert here.of(ACME).get("size") == 5
+
+
+async def test_a_file_that_is_gone_takes_back_what_was_saved(tmp_path: Path) -> None:
+    store = store_with(tmp_path)
+    await store.save({SIZE: 5})
+    saved_in(tmp_path).unlink()
+    assert store.follow() == {"acme": [SIZE]}
+    assert store.of(ACME).get("size") is None
+
+
+DAMAGE = [
+    b"",
+    b"{",
+    b"[]",
+    b"\xff\xfe",
+    b'{"version": 2}',
+    b'{"values": 5}',
+    b'{"values": {}, "more": 1}',
+    b'{"secrets": {"extensions.acme.x": 5}}',
+    b'{"values": {"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
+]
+
+
+@pytest.mark.parametrize("content", DAMAGE, ids=range(len(DAMAGE)))
+async def test_a_damaged_file_is_told_and_not_written_over(tmp_path: Path, content: bytes) -> None:
+    saved_in(tmp_path).parent.mkdir(parents=True)
+    saved_in(tmp_path).write_bytes(content)
+    store = store_with(tmp_path, operator=full({"size": 2}))
+    assert store.of(ACME).get("size") == 2
+    (problem,) = store.unknown(["acme"])
+    assert problem.file == str(saved_in(tmp_path))
+    assert problem.hint == "mend it, or remove it: what was saved is lost then"
+    with pytest.raises(InvalidFile, match="it cannot be read"):
+        await store.save({SIZE: 5})
+    assert saved_in(tmp_path).read_bytes() == content
+
+    saved_in(tmp_path).write_text(json.dumps({"values": {SIZE: 4}}))
+    assert store.follow() == {"acme": [SIZE]}
+    assert store.of(ACME).get("size") == 4
+    assert store.unknown(["acme"]) == []
+
+
+async def test_while_the_file_is_damaged_what_held_before_holds(tmp_path: Path) -> None:
+    store = store_with(tmp_path)
+    await store.save({SIZE: 5})
+    saved_in(tmp_path).write_text("{")
+    assert store.follow() == {}
+    assert store.follow() == {}
+    assert store.of(ACME).get("size") == 5
+    assert len(store.unknown(["acme"])) == 1
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device", "too large"])
+async def test_what_is_no_file_is_told(tmp_path: Path, kind: str) -> None:
+    path = saved_in(tmp_path)
+    path.parent.mkdir(parents=True)
+
+    def large() -> None:
+        with path.open("wb") as file:
+            file.truncate(17 << 20)
+
+    make = {
+        "folder": path.mkdir,
+        "pipe": lambda: os.mkfifo(path),
+        "device": lambda: path.symlink_to("/dev/zero"),
+        "too large": large,
+    }
+    make[kind]()
+    (problem,) = store_with(tmp_path).unknown([])
+    assert "it is no file of at most 16 MiB" in problem.message
+
+
+async def test_a_wrong_value_in_the_file_is_left_out_and_the_operators_counts(tmp_path: Path) -> None:
+    saved_in(tmp_path).parent.mkdir(parents=True)
+    saved_in(tmp_path).write_text(json.dumps({"values": {SIZE: 50, COLOUR: None}}))
+    store = store_with(tmp_path, operator=full({"size": 2}))
+    assert store.of(ACME).layers("size") == {"operator": 2}
+    assert store.of(ACME).get("colour") == "red"
+    assert [str(problem) for problem in store.problems(ACME)] == [
+        f"the saved setting '{SIZE}' must be at most 9, found 50 (it is left out until it is right)",
+        f"the saved setting '{COLOUR}' must be a text, found None (it is left out until it is right)",
+    ]
+
+
+async def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "projects").write_text("in the way")
+    with pytest.raises(Misconfigured, match=r"settings cannot be saved: .*: Not a directory"):
+        await store_with(tmp_path).save({SIZE: 5})
+
+
+async def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    saved_in(tmp_path).parent.mkdir(parents=True)
+    saved_in(tmp_path).with_name(".settings.json.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Misconfigured, match="settings cannot be saved"):
+        await store_with(tmp_path).save({SIZE: 5})
+    assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_without_a_file_nothing_is_saved() -> None:
+    with pytest.raises(Misconfigured, match="this host has no file to save settings in"):
+        await store_with().save({SIZE: 5})
+
+
+async def test_more_than_the_file_may_hold_is_refused_and_what_was_saved_stays(tmp_path: Path) -> None:
+    store = store_with(tmp_path)
+    await store.save({SIZE: 5})
+    with pytest.raises(Misconfigured, match="all together, they are larger than 16 MiB"):
+        await store.save({f"extensions.acme.{n}": "x" * (1 << 20) for n in range(17)})
+    assert store_with(tmp_path).of(ACME).get("size") == 5

@@ -1,0 +1,527 @@
+"""The documentation says what the code does: every hook, permission, field, method, command, variable and error
+stands in it as it is in the code, every example runs, every link leads somewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import importlib
+import inspect
+import re
+import sys
+import types
+import typing
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from documentation import facts
+from documentation.pages import ROOT, Page, pages, table
+from documentation.reference import TO_DO, references, write_table
+from documentation.snippets import PageRun, Wrong, compare
+from helpers.folder_plugins import write_plugin
+from pydantic import TypeAdapter
+
+import tavern_host
+from tavern_host import (
+    PLUGINS,
+    CallContext,
+    Host,
+    NodeDefinition,
+    Principal,
+    ToolDefinition,
+    ToolImplementation,
+    terminal,
+)
+from tavern_host.contracts.catalogue import interfaces
+from tavern_host.contracts.executions import Run, RunRequest, RunStatus
+from tavern_host.contracts.hooks import Policy
+from tavern_host.contracts.llm import LlmAdapterInfo, LlmRequest, LlmResponse
+from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.protocols import ActionProtocolInfo
+from tavern_host.contracts.services import Level
+from tavern_host.contracts.settings import ControlType, SettingItem, SettingsChange
+from tavern_host.contracts.tools import ToolCallRequest, ToolResult
+from tavern_host.manifest import Manifest
+from tavern_host.permissions import all_permissions, asked
+from tavern_host.server import make_app
+
+PARTS = [(path, name) for path, parts in references().items() for name in parts]
+WRITE = "`python -m tests.documentation` writes the reference parts anew"
+
+
+@cache
+def page(path: str) -> Page:
+    return Page.read(path)
+
+
+def code_in(text: str) -> set[str]:
+    """Return what stands between single back quotes."""
+    return set(re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text))
+
+
+# --- the reference ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("path", "name"), PARTS, ids=[f"{Path(path).stem}: {name}" for path, name in PARTS])
+def test_a_reference_part_says_what_the_code_says(path: str, name: str) -> None:
+    parts = page(path).references
+    assert name in parts, f"{path} lacks `<!-- reference: {name} -->`"
+    expected = references()[path][name](parts[name])
+    changes = "\n".join(difflib.unified_diff(parts[name].splitlines(), expected.splitlines(), "page", "code", n=0))
+    assert parts[name] == expected, f"{path} differs from the code; {WRITE}\n{changes}"
+    assert TO_DO not in expected, f"{path}: a person has to write what {TO_DO} stands for"
+
+
+@pytest.mark.parametrize("path", pages())
+def test_a_page_has_no_reference_part_for_what_does_not_exist(path: str) -> None:
+    assert set(page(path).references) == set(references().get(path, {}))
+
+
+def test_a_reference_part_that_was_changed_is_noticed() -> None:
+    before = page("docs/permissions.md")
+    part = before.references["server hooks"]
+    changed = Page("docs/permissions.md", before.with_references({"server hooks": part.replace("intercept", "add")}))
+    assert changed.references["server hooks"] != references()[before.path]["server hooks"](part)
+
+
+# --- hooks --------------------------------------------------------------------------------------------
+
+
+def test_every_hook_has_a_heading_and_every_heading_a_hook() -> None:
+    headed = [title for level, title in page("docs/hooks.md").headings if level == 2 and title.startswith("tavern_")]
+    assert sorted(headed) == sorted(facts.hooks())
+
+
+@pytest.mark.parametrize("name", sorted(facts.hooks()))
+def test_the_reference_of_a_hook_stands_under_its_heading(name: str) -> None:
+    under = page("docs/hooks.md").text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    assert f"<!-- reference: {name} -->" in under
+
+
+@pytest.mark.parametrize("name", sorted(facts.hooks()))
+def test_a_hook_is_shown_with_its_exact_arguments(name: str) -> None:
+    hook = facts.hooks()[name]
+    part = page("docs/hooks.md").references[name]
+    shown = next(block for block in part.split("```") if block.startswith(f"python\n{name}("))
+    function = _compiled(f"def {shown.removeprefix('python').strip()}: ...", {})[name]
+    assert inspect.signature(function) == inspect.signature(hook.function)
+    for fact in (hook.info.permission, hook.info.level, hook.info.policy, hook.info.caller, hook.info.example):
+        assert fact in part
+    assert hook.info.description in part
+
+
+LIFE = ["tavern_shutdown", "tavern_startup"]
+
+
+@pytest.mark.parametrize("name", sorted(set(facts.hooks()) - set(LIFE)))
+async def test_the_example_of_a_hook_answers_what_the_hook_wants(name: str) -> None:
+    hints = typing.get_type_hints(facts.hooks()[name].function)
+    function = _compiled(example_of(name), _names_of_examples())[name]
+    answer = function(**{argument: SAMPLES[hints[argument]] for argument in inspect.signature(function).parameters})
+    assert answer is not None
+    TypeAdapter(hints["return"]).validate_python(answer, strict=True)
+
+
+async def test_the_examples_of_start_and_shutdown_run_in_a_plugin(tmp_path: Path) -> None:
+    own = "import asyncio\nfrom tavern_host import hookimpl\nDONE = []\n"
+    own += "async def refresh_forever():\n    DONE.append('refreshed')\n    await asyncio.Event().wait()\n"
+    own += "async def flush():\n    DONE.append('flushed')\n"
+    permissions = {"hooks": [facts.hooks()[name].info.permission for name in LIFE]}
+    code = own + "\n".join(map(example_of, LIFE))
+    plugin = write_plugin(tmp_path / "acme_life", {"__init__.py": code}, permissions=permissions)
+    async with Host(tmp_path / "project", dev=[plugin]) as host:
+        await asyncio.sleep(0)
+        assert host.plugin("acme-life").problems == []
+        done = sys.modules["tavern_plugins.acme_life"].DONE
+    assert done == ["refreshed", "flushed"]
+
+
+def example_of(hook: str) -> str:
+    """Return the example in a hook's reference, a whole hookimpl."""
+    blocks = page("docs/hooks.md").references[hook].split("```")
+    return next(block for block in blocks if block.startswith("python\n@hookimpl")).removeprefix("python\n")
+
+
+def _compiled(source: str, names: dict[str, Any]) -> dict[str, Any]:
+    exec(f"from __future__ import annotations\n{source}", names)
+    return names
+
+
+def _names_of_examples() -> dict[str, Any]:
+    """Return what the examples use: everything that authors import, and a few names of a plugin's own."""
+    names: dict[str, Any] = {name: getattr(tavern_host, name) for name in tavern_host.__all__}
+    own = types.SimpleNamespace(nodes=importlib.import_module("tavern_nodes.nodes.text"))
+    ping = ToolImplementation(kind="service", service="plugins", method="list_plugins")
+    return {**names, "my_plugin": own, "PING": ping, "MyWorkflows": type("MyWorkflows", (), {})} | {
+        value.__name__: value for value in (ActionProtocolInfo, LlmAdapterInfo, PromptMacroInfo)
+    }
+
+
+SAMPLES: dict[Any, Any] = {
+    type(value): value
+    for value in (
+        NodeDefinition(type="Greet", namespace="acme"),
+        ToolDefinition(id="acme:ping", implementation=ToolImplementation(kind="node", node_type="acme:Greet")),
+        RunRequest(workflow_id="greeting"),
+        Run(id="run_1", status=RunStatus.COMPLETE, submitted_at=datetime(2026, 1, 1, tzinfo=UTC)),
+        ToolCallRequest(tool_id="acme:ping"),
+        ToolResult(tool_id="acme:ping", status="done"),
+        LlmRequest(messages=[]),
+        LlmResponse(text=" Hello. ", model="small"),
+        SettingsChange(plugin="acme"),
+        CallContext(principal=Principal(kind="user", id="operator")),
+    )
+}
+"""A value for each argument of a hook that is a model."""
+
+
+def test_every_policy_is_told() -> None:
+    rows = table(page("docs/hooks.md").text.partition("**Policies**")[2])
+    assert [row["policy"] for row in rows] == list(typing.get_args(Policy))
+
+
+# --- permissions --------------------------------------------------------------------------------------
+
+
+def permission_rows() -> dict[str, dict[str, str]]:
+    """Return the rows of all tables of permissions by the permission's name."""
+    parts = page("docs/permissions.md").references
+    rows = [row for name, text in parts.items() if name != "aliases" for row in table(text)]
+    return {row["permission"].strip("`"): row for row in rows}
+
+
+def test_every_level_is_told() -> None:
+    rows = table(page("docs/permissions.md").text)
+    assert [row["level"] for row in rows] == list(typing.get_args(Level))
+
+
+def test_every_permission_stands_in_one_row_with_its_level_and_sentence() -> None:
+    rows = permission_rows()
+    assert set(rows) == set(facts.all_permissions())
+    for name, permission in facts.all_permissions().items():
+        assert (rows[name]["level"], rows[name]["what it lets a plugin do"]) == (
+            permission.level,
+            permission.description,
+        )
+
+
+def test_a_permission_leads_to_the_hook_or_the_methods_that_need_it() -> None:
+    rows = permission_rows()
+    for hook in facts.hooks().values():
+        if hook.info.permission.startswith("hook:"):
+            assert f"[`{hook.info.name}`](hooks.md#{hook.info.name})" in rows[hook.info.permission]["hook"]
+    for permission, methods in facts.methods_by_permission().items():
+        assert code_in(rows[f"services.use:{permission}"]["methods"]) == set(methods)
+
+
+def test_what_the_host_lists_as_permissions_is_documented() -> None:
+    assert {p.name for p in all_permissions()} <= set(permission_rows())
+
+
+def test_every_other_name_of_a_hook_asks_for_what_the_page_says() -> None:
+    rows = table(page("docs/permissions.md").references["aliases"])
+    assert {"settings:save:before", "auth:login", "workflow:before-execute", "node:render:after"} <= {
+        row["written"].strip("`") for row in rows
+    }
+    for row in rows:
+        hooks = [row["written"].strip("`")]
+        manifest = Manifest.model_validate(
+            {"name": "acme", "displayName": "Acme", "version": "1.0.0", "permissions": {"hooks": hooks}}
+        )
+        wanted, problems = asked(manifest)
+        assert ([p.name for p in wanted], problems) == ([row["means"].strip("`")], [])
+
+
+# --- the manifest -------------------------------------------------------------------------------------
+
+
+def test_every_field_of_the_manifest_has_one_sentence() -> None:
+    rows = table(page("docs/manifest.md").references["fields"])
+    assert [row["field"].strip("`") for row in rows] == [field.path for field in facts.fields(Manifest)]
+    assert all(row["meaning"].endswith(".") and len(row["meaning"]) > 10 for row in rows)
+
+
+def test_the_walk_over_the_manifest_goes_all_the_way_down() -> None:
+    paths = {field.path for field in facts.fields(Manifest)}
+    assert {
+        "name",
+        "frontend.vanilla.rootDir",
+        "configOptions[].options[].label",
+        "permissions.services.use",
+        "publishes.services[].permissions[].allows",
+    } <= paths
+
+
+# --- settings -----------------------------------------------------------------------------------------
+
+
+def test_every_type_of_setting_and_every_field_of_an_option_is_named() -> None:
+    named = code_in(page("docs/settings.md").text)
+    words = {word for text in named for word in re.findall(r"[\w-]+", text)}
+    wanted = {*typing.get_args(ControlType), *(f.alias or n for n, f in SettingItem.model_fields.items())}
+    assert wanted - words == set()
+
+
+# --- services -----------------------------------------------------------------------------------------
+
+
+def test_every_service_has_a_heading_and_every_heading_a_service() -> None:
+    headed = [title.strip("`") for level, title in page("docs/services.md").headings if level == 3]
+    assert headed == list(interfaces())
+
+
+@pytest.mark.parametrize("service", sorted(interfaces()))
+def test_a_service_is_shown_with_the_exact_signatures_of_its_methods(service: str) -> None:
+    interface = interfaces()[service]
+    part = page("docs/services.md").references[service]
+    block = next(block for block in part.split("```") if block.startswith("python\n"))
+    source = re.sub(r"^(.*\) -> .*)$", r"\1: ...", block.removeprefix("python\n"), flags=re.MULTILINE)
+    shown = _compiled(source, {})
+    for method in facts.methods(interface):
+        declared = inspect.signature(getattr(interface, method.name))
+        own = declared.replace(parameters=list(declared.parameters.values())[1:])
+        assert inspect.signature(shown[method.name]) == own
+        assert inspect.iscoroutinefunction(shown[method.name]) == inspect.iscoroutinefunction(
+            getattr(interface, method.name)
+        )
+
+
+def test_every_method_says_whether_it_acts_with_which_permission_and_since_when() -> None:
+    for service, interface in interfaces().items():
+        rows = {row["method"].strip("`"): row for row in table(page("docs/services.md").references[service])}
+        assert list(rows) == [method.name for method in facts.methods(interface)]
+        for method in facts.methods(interface):
+            row = rows[method.name]
+            assert row["reads or acts"] == ("acts" if method.info.permission else "reads")
+            assert row["permission"].strip("`") == (method.info.permission or "")
+            assert row["since"] == str(method.info.since)
+            assert row["what it does"].endswith(".")
+
+
+# --- the command line ---------------------------------------------------------------------------------
+
+
+def test_every_command_has_a_heading_and_every_heading_a_command() -> None:
+    headed = [title for level, title in page("docs/cli.md").headings if level == 4]
+    assert sorted(headed) == sorted(f"tavern {command.info.name}" for command in facts.commands())
+
+
+def test_every_parameter_of_a_command_has_a_sentence() -> None:
+    for command in facts.commands():
+        assert command.info.help.endswith("."), command.info.name
+        for parameter in command.info.parameters:
+            assert parameter.help.endswith("."), f"{command.info.name} {parameter.name}"
+
+
+def test_the_options_before_a_command_are_those_of_the_help() -> None:
+    rows = table(page("docs/cli.md").references["global options"])
+    assert {"--project DIR", "--strict"} <= {row["option"].strip("`") for row in rows}
+
+
+def test_a_variable_that_the_tests_alone_read_is_told_in_the_contributing_guide() -> None:
+    used = {
+        name
+        for file in (ROOT / "tests").rglob("*.py")
+        for name in re.findall(r'environ(?:\.get\(|\[)"(TAVERN_[A-Z_]+)"', file.read_text(encoding="utf-8"))
+    }
+    told = {row["variable"].strip("`") for row in table(page("docs/cli.md").references["environment"])}
+    assert used - told <= code_in(page("CONTRIBUTING.md").text)
+
+
+def test_every_state_of_a_plugin_is_told() -> None:
+    rows = table(page("docs/cli.md").text.partition("### States")[2])
+    assert [row["state"].strip("`") for row in rows] == [state.value for state in PluginState]
+
+
+# --- errors -------------------------------------------------------------------------------------------
+
+
+def error_rows() -> dict[str, dict[str, str]]:
+    return {row["code"].strip("`"): row for row in table(page("docs/errors.md").references["codes"])}
+
+
+def test_every_error_code_is_told_once() -> None:
+    rows = error_rows()
+    assert list(rows) == list(facts.errors())
+    assert len(rows) >= 13
+
+
+RAISES = """
+from tavern_host import CommandInfo, CommandOutput, CommandParameter, RouteInfo, TavernError, hookimpl
+
+@hookimpl
+def tavern_register_routes():
+    return [RouteInfo(method="GET", path="/api/x/acme-errors/{code}", handler=f"{__name__}:route")]
+
+@hookimpl
+def tavern_register_commands():
+    code = CommandParameter(name="code", required=True)
+    return [CommandInfo(name="fail", help="Fail.", handler=f"{__name__}:command", parameters=[code])]
+
+def error(code):
+    return type("Raised", (TavernError,), {"code": code})("as asked for")
+
+async def route(request, context):
+    raise error(request.parameters["code"])
+
+async def command(arguments, context):
+    raise error(arguments["code"])
+    yield CommandOutput(kind="text")
+"""
+HOOKS = ["hook:server:routes:register", "hook:server:commands:register"]
+
+
+async def test_the_server_answers_an_error_with_the_status_that_the_page_says(tmp_path: Path) -> None:
+    plugin = write_plugin(tmp_path / "acme_errors", {"__init__.py": RAISES}, permissions={"hooks": HOOKS})
+    async with Host(tmp_path / "project", dev=[plugin]) as host:
+        app = make_app(host, token="secret", port=0)
+        async with TestClient(TestServer(app)) as client:
+            for code, row in error_rows().items():
+                headers = {"Authorization": "Bearer secret", "Host": "127.0.0.1:0"}
+                answer = await client.get(f"/api/x/acme-errors/{code}", headers=headers)
+                assert ((await answer.json())["code"], str(answer.status)) == (code, row["HTTP"])
+
+
+async def test_the_server_refuses_requests_with_the_codes_that_the_page_says(tmp_path: Path) -> None:
+    told = table(page("docs/errors.md").text.partition("## What the server says of requests")[2])
+    own = {"Authorization": "Bearer secret", "Host": "127.0.0.1:0"}
+    answers = set()
+    async with Host(tmp_path / "project") as host:
+        app = make_app(host, token="secret", port=0)
+        async with TestClient(TestServer(app)) as client:
+            for method, path, headers, body in (
+                ("GET", "/api/plugins", {**own, "Authorization": "Bearer other"}, None),
+                ("GET", "/api/plugins", {**own, "Host": "example.org"}, None),
+                ("GET", "/api/plugins", {**own, "Origin": "http://example.org"}, None),
+                ("GET", "/api/nowhere", own, None),
+                ("DELETE", "/api/plugins", own, None),
+                ("POST", "/api/tools/execute", own, bytes((16 << 20) + 1)),
+            ):
+                answer = await client.request(method, path, headers=headers, data=body)
+                answers.add(((await answer.json())["code"], str(answer.status)))
+    assert answers == {(row["code"].strip("`"), row["HTTP"]) for row in told}
+
+
+def test_the_command_line_ends_with_the_exit_code_that_the_page_says(tmp_path: Path) -> None:
+    plugin = write_plugin(tmp_path / "acme_errors", {"__init__.py": RAISES}, permissions={"hooks": HOOKS})
+    for code, row in error_rows().items():
+        ended = terminal.run(["--dev", str(plugin), "fail", code])
+        assert (code, str(ended)) == (code, row["exit"])
+
+
+# --- the architecture ---------------------------------------------------------------------------------
+
+
+def test_every_module_of_the_kernel_is_named_and_every_name_is_a_module() -> None:
+    modules = {file.name for file in Path(tavern_host.__file__).parent.glob("*.py")} - {"__init__.py"}
+    named = {name for name in code_in(page("docs/architecture.md").text) if re.fullmatch(r"[a-z_]+\.py", name)}
+    assert named == modules
+
+
+async def test_a_first_party_plugin_provides_what_the_page_says(tmp_path: Path) -> None:
+    part = page("docs/architecture.md").text.partition("## First-party plugins")[2]
+    told = {row["plugin"].strip("`"): code_in(row["provides"]) for row in table(part)}
+    told[facts.HOST] = code_in(part.partition("The host itself provides ")[2].partition(".\n")[0])
+    provided: dict[str, set[str]] = {**{folder.name: set() for folder in facts.PLUGINS}, facts.HOST: set()}
+    async with Host(tmp_path / "project") as host:
+        for service in interfaces():
+            provider = (await host.services.get(PLUGINS).service_stack(service))[0].plugin
+            name = provider if provider == facts.HOST else provider.replace("-", "_")
+            provided[name].add(service)
+    assert told == provided
+
+
+# --- links and the index ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", pages())
+def test_every_link_leads_to_a_file_and_a_heading(path: str) -> None:
+    for target in page(path).links:
+        if target.startswith(("https://", "http://")):
+            continue
+        file, _, anchor = target.partition("#")
+        found = ((ROOT / path).parent / file).resolve() if file else ROOT / path
+        assert found.exists() and found.is_relative_to(ROOT), f"{path}: {target}"
+        if anchor:
+            assert anchor in Page.read(str(found.relative_to(ROOT))).anchors, f"{path}: {target}"
+
+
+def test_the_index_leads_to_every_page() -> None:
+    targets = [target.partition("#")[0] for target in page("docs/README.md").links]
+    linked = {(ROOT / "docs" / target).resolve() for target in targets}
+    assert {path for path in pages() if path.startswith("docs/") and ROOT / path not in linked} == {"docs/README.md"}
+
+
+@pytest.mark.parametrize("path", pages())
+def test_a_page_has_one_title(path: str) -> None:
+    assert [level for level, _ in page(path).headings].count(1) == 1
+
+
+# --- snippets -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", pages())
+def test_a_page_does_what_it_says(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    folder = tmp_path / "work"
+    folder.mkdir()
+    try:
+        PageRun(folder).whole(page(path))
+    except Wrong as wrong:
+        pytest.fail(str(wrong), pytrace=False)
+
+
+def broken(*lines: str) -> Page:
+    return Page("docs/broken.md", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (["```python", "assert 1 == 2", "```"], "AssertionError"),
+        (["```python", "import asyncio", "await asyncio.sleep(0)", "raise SystemExit(0)", "```"], "SystemExit"),
+        (["```bash", "rm -rf x", "```"], "say what it is"),
+        (["```yaml", "a: 1", "```"], "say what it is"),
+        (["<!-- snippet: plugin.yaml -->", "```yaml", "name: acme", "```"], "'displayName' is missing"),
+        (["<!-- snippet: not run: -->", "```python", "1", "```"], "say what it is"),
+        (["    $ echo indented"], "say what it is"),
+        (["```python", "print(1)", "```", "<!-- snippet: output -->", "```text", "2", "```"], "the page says"),
+        (["```console", "$ ls", "```"], "only `tavern`"),
+        (["```console", "$ tavern --version", "tavern-host 0.0.0", "```"], "the page says"),
+        (["```console", "$ tavern plugins show nobody", "```"], "it ended with 2"),
+        (["<!-- snippet: file ../x.py -->", "```python", "1", "```"], "not a file of this folder"),
+        (
+            ["<!-- snippet: file test_x.py -->", "```python", "def test_x():", "    assert False", "```"],
+            "its tests end with 1",
+        ),
+        (
+            [
+                "<!-- snippet: file acme/plugin.yaml -->",
+                "```yaml",
+                "{name: acme, displayName: A, version: 1.0.0, nodes: {entry: ./nodes}}",
+                "```",
+            ],
+            "acme is failed",
+        ),
+    ],
+    ids=lambda value: None if isinstance(value, list) else value,
+)
+def test_a_snippet_that_does_not_do_what_it_says_is_noticed(text: list[str], why: str, tmp_path: Path) -> None:
+    with pytest.raises(Wrong, match=re.escape(why)):
+        PageRun(tmp_path).whole(broken(*text))
+
+
+def test_output_is_compared_with_wildcards() -> None:
+    compare("a …\n…\nd\n", "a   b\nc\nc\n\nd\n")
+    compare("", "whatever")
+    with pytest.raises(Wrong):
+        compare("a\nd\n", "a\nb\nd\n")
+
+
+def test_a_table_is_read_as_it_is_written() -> None:
+    assert table(write_table(["a", "b"], [["x | y", "`z`"]])) == [{"a": "x | y", "b": "`z`"}]
