@@ -14,6 +14,7 @@ import tavern_host
 from benchmarks.harness import Result, compare, compare_awaited, compare_to_sync
 from benchmarks.startup import ready, version
 from tavern_host import hookspecs
+from tavern_host.boundary import InProcess
 from tavern_host.catalogue import Catalogue, Published
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import PermissionDenied
@@ -46,7 +47,7 @@ def view() -> list[Result]:
 async def _view() -> list[Result]:
     catalogue, instance = Catalogue(), _Provider()
     catalogue.publish("benchmark", Published(interfaces={"benchmarkEcho": _Echo}))
-    registry = ServiceRegistry(catalogue, lambda plugin, permission: True, order={})
+    registry = ServiceRegistry(catalogue, InProcess(), lambda plugin, permission: True, order={})
     registry.add(Provider("benchmark", "benchmark:Provider", "benchmarkEcho", version=1, instance=instance))
     views = registry.views("caller", lambda permission: True)
     through_view, direct = views.get("benchmarkEcho").echo, instance.echo

@@ -63,6 +63,9 @@ before, marks = set(sys.modules), [("", time.perf_counter())]
 def mark(name):
     marks.append((name, time.perf_counter()))
 
+from tavern_host.garbage import put_off
+put_off()
+
 import asyncio, json
 from contextlib import aclosing
 import tavern_host.terminal

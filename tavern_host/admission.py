@@ -3,19 +3,19 @@ that is wrong with it in one error (DESIGN §3, *Admission*)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tavern_host.catalogue import Catalogue, Published, owner
 from tavern_host.contracts.commands import CommandInfo
-from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.http import MessageInfo, RouteInfo
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import AdmissionError, HookImplInfo, Problem
 from tavern_host.contracts.services import ServiceInfo
-from tavern_host.contracts.ui import UiDeclaration
 from tavern_host.dispatch import Dispatcher, Implementation
+from tavern_host.failures import problem_of
 from tavern_host.loaded import LoadedPlugin
 from tavern_host.manifest import Manifest
 from tavern_host.published import read_published
@@ -27,13 +27,14 @@ RESERVED_COMMANDS = frozenset({"plugins", "serve", "init", "why", "config", "set
 """First words of commands that only the host registers."""
 
 
-_DECLARATION_HOOKS: dict[str, tuple[str, tuple[type, ...]]] = {
-    "tavern_register_services": ("services", (ServiceInfo,)),
-    "tavern_override_services": ("overrides", (ServiceInfo,)),
-    "tavern_register_routes": ("routes", (RouteInfo, MessageInfo)),
-    "tavern_register_commands": ("commands", (CommandInfo,)),
-    "tavern_declare_ui": ("ui", (UiDeclaration,)),
+_DECLARATION_HOOKS: dict[str, str] = {
+    "tavern_register_services": "services",
+    "tavern_override_services": "overrides",
+    "tavern_register_routes": "routes",
+    "tavern_register_commands": "commands",
+    "tavern_declare_ui": "ui",
 }
+"""The hooks that are asked at once, and the part of `Declarations` that their answers fill."""
 
 
 async def admit(
@@ -45,7 +46,7 @@ async def admit(
     """
     manifest = active.manifest
     published, problems = read_published(manifest, active.runtime.published)
-    problems += _taken_problems(manifest.name, published, dispatcher.catalogue)
+    problems += _taken_problems(active, published, dispatcher.catalogue)
     active.declarations.published = published
     hooks = dispatcher.catalogue.hooks_with(manifest.name, published)
     infos, wrong = active.runtime.hookimpls()
@@ -60,13 +61,14 @@ async def admit(
             active.implementations.append(implementation)
     for implementation in active.implementations:
         problems += await _ask(dispatcher, active, implementation)
-    problems += _service_problems(services, active)
-    problems += declaration_problems(manifest, active.declarations.ui)
-    problems += registrations.route_problems(
-        manifest.name, active.declarations.routes, first_party=active.record.first_party
-    )
-    problems += registrations.command_problems(manifest.name, active.declarations.commands, RESERVED_COMMANDS)
-    problems += _handler_problems(active)
+    problems += _all_placed(active, "services", _service_problems(services, active))
+    problems += _all_placed(active, "overrides", _override_problems(services, active))
+    problems += _all_placed(active, "ui", declaration_problems(manifest, active.declarations.ui))
+    routes, commands = active.declarations.routes, active.declarations.commands
+    wrong = registrations.route_problems(manifest.name, routes, first_party=active.record.first_party)
+    problems += _all_placed(active, "routes", [*wrong, *_handler_problems(active, routes)])
+    wrong = registrations.command_problems(manifest.name, commands, RESERVED_COMMANDS)
+    problems += _all_placed(active, "commands", [*wrong, *_handler_problems(active, commands)])
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise AdmissionError(
@@ -76,14 +78,16 @@ async def admit(
         )
 
 
-def _taken_problems(plugin: str, published: Published, catalogue: Catalogue) -> list[Problem]:
+def _taken_problems(active: LoadedPlugin, published: Published, catalogue: Catalogue) -> list[Problem]:
     """Return which hooks a plugin publishes under a name that somebody else's hook has."""
-    infos = (catalogue.hooks.get(name) for name in published.hooks)
-    return [
-        Problem(message=f"the hook {info.name} is there already, called by {info.caller}")
-        for info in infos
-        if info is not None and info.caller != owner(plugin)
-    ]
+    problems = []
+    for index, declared in enumerate(active.manifest.publishes.hooks):
+        name = declared.spec.partition(":")[2]
+        info = catalogue.hooks.get(name) if name in published.hooks else None
+        if info is not None and info.caller != owner(active.record.name):
+            message = f"the hook {name} is there already, called by {info.caller}"
+            problems.append(active.record.places.problem(("publishes", "hooks", index, "spec"), message))
+    return problems
 
 
 async def _ask(dispatcher: Dispatcher, active: LoadedPlugin, implementation: Implementation) -> list[Problem]:
@@ -92,16 +96,16 @@ async def _ask(dispatcher: Dispatcher, active: LoadedPlugin, implementation: Imp
     declared = _DECLARATION_HOOKS.get(info.hook)
     if declared is None:
         return []
-    name, types = declared
     try:
         answer = await dispatcher.call_one(implementation, {})
     except Exception as error:
-        text = error.message if isinstance(error, TavernError) else describe(error)
-        return [_at(info, f"{info.hook} failed: {text}")]
-    problem = _answer_problem(info, answer, types)
-    if problem is not None:
-        return [problem]
-    getattr(active.declarations, name).extend(answer or [])
+        problem = problem_of(error, f"{info.hook} failed", active.record.root, info.plugin)
+        return [problem if problem.file is not None else _placed(problem, info)]
+    types, _ = dispatcher.catalogue.item_types(info.hook)
+    wrong = _answer_problem(info, answer, types)
+    if wrong is not None:
+        return [wrong]
+    getattr(active.declarations, declared).extend(answer or [])
     return []
 
 
@@ -148,24 +152,36 @@ def _answer_problem(info: HookImplInfo, answer: Any, types: tuple[type, ...]) ->
     return _at(info, f"{info.hook} returned a list with {wrong[0]}, expected {names}") if wrong else None
 
 
-def _service_problems(services: ServiceRegistry, active: LoadedPlugin) -> list[Problem]:
+def _repeated(active: LoadedPlugin, infos: list[ServiceInfo]) -> list[Problem]:
+    """Return which of these services a plugin provides more than once, in whichever way."""
     offered = [info.service for info in (*active.declarations.services, *active.declarations.overrides)]
-    problems = [
+    return [
         Problem(message=f"{active.record.name} registers {service} {offered.count(service)} times")
-        for service in dict.fromkeys(offered)
+        for service in dict.fromkeys(info.service for info in infos)
         if offered.count(service) > 1
     ]
+
+
+def _service_problems(services: ServiceRegistry, active: LoadedPlugin) -> list[Problem]:
+    problems = _repeated(active, active.declarations.services)
     for info in active.declarations.services:
         taken = services.provider_of(info.service)
         if taken is not None and taken.plugin != active.record.name:
             hint = "override it with tavern_override_services"
             problems.append(Problem(message=f"{info.service} is provided by {taken.plugin} already", hint=hint))
         problems += _provider_problems(services, active, info, is_override=False)
+    return problems
+
+
+def _override_problems(services: ServiceRegistry, active: LoadedPlugin) -> list[Problem]:
+    provided = {info.service for info in active.declarations.services}
+    problems = _repeated(active, [info for info in active.declarations.overrides if info.service not in provided])
     for info in active.declarations.overrides:
-        if info.service not in active.manifest.permissions.services.override:
+        known = info.service in services.catalogue.interfaces
+        if known and info.service not in active.manifest.permissions.services.override:
             hint = "add it to permissions.services.override in plugin.yaml"
             problems.append(Problem(message=f"the override of {info.service} is not declared", hint=hint))
-        elif services.provider_of(info.service) is None:
+        elif known and services.provider_of(info.service) is None:
             problems.append(Problem(message=f"nobody provides {info.service}, so it cannot be overridden"))
         problems += _provider_problems(services, active, info, is_override=True)
     return problems
@@ -191,10 +207,22 @@ def _provider_problems(
     return interface_problems(interface, provider, info.version if is_override else newest)
 
 
-def _handler_problems(active: LoadedPlugin) -> list[Problem]:
-    handlers = [item.handler for item in (*active.declarations.routes, *active.declarations.commands)]
-    problems = (active.runtime.handler_problem(handler) for handler in dict.fromkeys(handlers))
+def _handler_problems(
+    active: LoadedPlugin, infos: Sequence[RouteInfo | MessageInfo] | Sequence[CommandInfo]
+) -> list[Problem]:
+    handlers = dict.fromkeys(info.handler for info in infos)
+    problems = (active.runtime.handler_problem(handler) for handler in handlers)
     return [Problem(message=problem) for problem in problems if problem is not None]
+
+
+def _all_placed(active: LoadedPlugin, part: str, problems: list[Problem]) -> list[Problem]:
+    """Return problems with the place of the hook that declared what they are about, where they have none."""
+    infos = [one.info for one in active.implementations if _DECLARATION_HOOKS.get(one.info.hook) == part]
+    return [_placed(problem, infos[0]) if infos and problem.file is None else problem for problem in problems]
+
+
+def _placed(problem: Problem, info: HookImplInfo) -> Problem:
+    return problem.model_copy(update={"file": info.file, "line": info.line})
 
 
 def _at(info: HookImplInfo, message: str, hint: str | None = None) -> Problem:

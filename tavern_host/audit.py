@@ -25,7 +25,7 @@ from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.errors import DeadlineExceeded, InvalidInput, Misconfigured, describe
 from tavern_host.threads import run_in_thread
 
-HOST_ACTIONS = frozenset({"audit", "host", "plugin", "settings"})
+HOST_ACTIONS = frozenset({"audit", "host", "plugin", "plugins", "settings"})
 """The first words of what only the host itself records."""
 DELAY = 0.05
 """Seconds that entries wait for others, to be written in one batch."""
@@ -144,7 +144,9 @@ class AuditLog:
                 self._file.close()
 
     def _give_up(self) -> None:
-        lost, self._pending, self._pending_bytes = len(self._pending), [], 0
+        given_up, self._pending = self._pending, []
+        lost = len(given_up)
+        self._pending_bytes -= _bytes(given_up)
         self._lost += lost
         self._lost_untold += lost
         _log.error("%d entries of the audit log %s are lost", lost, self.path)
@@ -173,7 +175,7 @@ class AuditLog:
     def _write(self) -> None:
         with self._writing:
             with self._lock:
-                batch, self._pending, self._pending_bytes = self._pending, [], 0
+                batch, self._pending = self._pending, []
                 lost, self._lost_untold = self._lost_untold, 0
                 self._is_due = False
             if not batch and not lost:
@@ -189,7 +191,7 @@ class AuditLog:
             with self._lock:
                 self._lost_untold += lost if written < len(bodies) else 0
                 self._pending[:0] = rest
-                self._pending_bytes += sum(len(entry) + _ENTRY_BYTES for _, entry in rest)
+                self._pending_bytes -= _bytes(batch[:written])
                 self._is_due = bool(self._pending)
             self._tell(failure)
         if rest:
@@ -207,6 +209,10 @@ class AuditLog:
             self._anchor_told = anchor_problem
             if anchor_problem is not None:
                 _log.error("the audit log's anchor is not kept: %s", anchor_problem)
+
+
+def _bytes(entries: list[tuple[float, bytes]]) -> int:
+    return sum(len(entry) + _ENTRY_BYTES for _, entry in entries)
 
 
 _LOST = {"actor": "system:host", "action": "audit.lost", "subject": ""}

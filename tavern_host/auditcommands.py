@@ -79,11 +79,12 @@ def _counted(entries: int) -> str:
 def _remarks(check: AuditCheck) -> list[str]:
     remarks = []
     if check.unsealed:
-        remarks.append(f"{_counted(check.unsealed)} at the end not sealed yet; the next writer does that.")
+        remarks.append(f"{_counted(check.unsealed)} at the end, not sealed yet; the next writer does it.")
     if check.recovered:
         remarks.append(f"{_counted(check.recovered)} left unsealed by a crash, and sealed later.")
     if check.torn:
-        remarks.append(f"{check.torn} lines that are no entries, such as what a crash cut short.")
+        lines = "1 line that is no entry" if check.torn == 1 else f"{check.torn} lines that are no entries"
+        remarks.append(f"{lines}, such as what a crash cut short.")
     return remarks
 
 

@@ -43,7 +43,8 @@ def encoded(fields: dict[str, str], details: Mapping[str, Any] | None) -> bytes:
     Takes details of any kind and any size, and never raises for them.
     """
     entry: dict[str, Any] = {
-        key: _cut(value, MAX_TEXT) if isinstance(value, str) else _described(value) for key, value in fields.items()
+        key: _cut(str.__str__(value), MAX_TEXT) if isinstance(value, str) else _described(value)
+        for key, value in fields.items()
     }
     try:
         entry["details"] = _Details().object(details, 0) if details else {}

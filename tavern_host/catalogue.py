@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import types
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from tavern_host import hookspecs
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.services import ServiceInterface
@@ -28,6 +31,7 @@ class Catalogue:
         self._hooks = dict(hooks())
         self._interfaces = dict(interfaces())
         self._specs: dict[str, Callable[..., Any]] = {}
+        self._items: dict[str, tuple[tuple[type, ...], str]] = {}
         self.hooks: Mapping[str, HookInfo] = MappingProxyType(self._hooks)
         self.interfaces: Mapping[str, type[ServiceInterface]] = MappingProxyType(self._interfaces)
         self.published_specs: Mapping[str, Callable[..., Any]] = MappingProxyType(self._specs)
@@ -37,11 +41,20 @@ class Catalogue:
         own = {name: _info(plugin, function) for name, function in published.hooks.items()}
         return {**{name: info for name, info in self._hooks.items() if info.caller != owner(plugin)}, **own}
 
+    def item_types(self, hook: str) -> tuple[tuple[type, ...], str]:
+        """Return what a hook that collects lists of something collects, also in words; none, where it is no list."""
+        if hook not in self._items:
+            function = self._specs.get(hook) or getattr(hookspecs, hook)
+            self._items[hook] = _item_types(typing.get_type_hints(function).get("return"))
+        return self._items[hook]
+
     def publish(self, plugin: str, published: Published) -> Callable[[], None]:
         """Add what a plugin publishes, in the place of what it published before; return what takes it back."""
         infos = {name: _info(plugin, function) for name, function in published.hooks.items()}
         self._hooks.update(infos)
         self._specs.update(published.hooks)
+        for name in published.hooks:
+            self._items.pop(name, None)
         self._interfaces.update(published.interfaces)
 
         def remove() -> None:
@@ -53,6 +66,16 @@ class Catalogue:
                     del self._interfaces[name]
 
         return remove
+
+
+def _item_types(annotation: Any) -> tuple[tuple[type, ...], str]:
+    if typing.get_origin(annotation) is not list:
+        return (), ""
+    (item,) = typing.get_args(annotation)
+    kinds = typing.get_args(item) if typing.get_origin(item) in (typing.Union, types.UnionType) else (item,)
+    if not all(isinstance(kind, type) for kind in kinds):
+        return (), ""
+    return kinds, f"a list of {' or '.join(kind.__name__ for kind in kinds)}"
 
 
 def owner(plugin: str) -> str:

@@ -16,6 +16,9 @@ def main() -> None:
 
         print(f"tavern-host {__version__}")
         return
+    from tavern_host.garbage import put_off
+
+    put_off()
     from tavern_host.terminal import run
 
     sys.exit(run(arguments))

@@ -22,6 +22,9 @@ from pydantic.fields import FieldInfo
 INT_BITS = 64
 """A whole number on the wire has this many bits, one of them for its sign."""
 
+MAX_VALUES = 1_000_000
+"""How many values one value may hold when all that it shares within itself is written out."""
+
 Path = tuple[str | int, ...]
 _LIMIT = 1 << (INT_BITS - 1)
 
@@ -45,10 +48,12 @@ class WireError(ValueError):
 
 def encode(value: Any, annotation: Any) -> bytes:
     """Return a value as bytes. Raises `WireError` where it is not what `annotation` says, or that is no wire type."""
+    if _is_endless(value):
+        raise WireError(f"it has more than {MAX_VALUES} values, or contains itself")
     try:
         return json.dumps(_shape(annotation).encode(value, ()), separators=(",", ":"), allow_nan=False).encode()
     except RecursionError:
-        raise WireError("it is nested too deeply, or contains itself") from None
+        raise WireError("it is nested too deeply") from None
 
 
 def decode(data: bytes, annotation: Any) -> Any:
@@ -58,27 +63,54 @@ def decode(data: bytes, annotation: Any) -> Any:
         return shape.decode(json.loads(data), ())
     except WireError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        StopIteration,
+        TypeError,
+        ValueError,
+    ) as error:
         raise WireError(f"these bytes are no {shape.name}: {type(error).__name__}: {error}") from None
 
 
 def encode_loose(value: Any) -> tuple[bytes, list[Any]]:
     """Return any value of an edge as bytes, and the objects in it that have no codec and stay in memory.
 
-    JSON, bytes and datetimes have one. A value that cannot be walked (it contains itself) stays in memory whole.
+    JSON, bytes and datetimes have one. A value that is too large or too deep for `encode` stays in memory whole.
     """
     kept: list[Any] = []
     try:
-        tree = _loose(value, kept)
-        return json.dumps(tree, separators=(",", ":"), allow_nan=False).encode(), kept
+        if not _is_endless(value):
+            tree = _loose(value, kept)
+            return json.dumps(tree, separators=(",", ":"), allow_nan=False).encode(), kept
     except RecursionError:
-        return json.dumps({_KEPT: 0}).encode(), [value]
+        pass
+    return json.dumps({_KEPT: 0}).encode(), [value]
 
 
 def decode_loose(data: bytes, kept: list[Any]) -> Any:
     """Return the value that `encode_loose` made these bytes of; the objects that stayed in memory are the same."""
     return _tight(json.loads(data), kept)
 
+
+def _is_endless(value: Any) -> bool:
+    left, waiting = MAX_VALUES, [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, BaseModel):
+            items = [*vars(part).values(), *(part.model_extra or {}).values()]
+        else:
+            items = list(part.values() if isinstance(part, dict) else part) if isinstance(part, _PARTED) else []
+        left -= len(items)
+        if left < 0:
+            return True
+        waiting += [item for item in items if isinstance(item, _PARTED)]
+    return False
+
+
+_PARTED = (dict, list, tuple, BaseModel)
 
 # --- values with an annotation ----------------------------------------------------------------------------
 
@@ -97,8 +129,12 @@ class _Shape(Protocol):
         """Return the value of the JSON. Raises `WireError`."""
 
 
+class _WrongKind(WireError):
+    """The value is of another kind altogether."""
+
+
 def _refuse(expected: str, value: Any, path: Path) -> NoReturn:
-    raise WireError(f"expected {expected}, found {_kind(value)}", path)
+    raise _WrongKind(f"expected {expected}, found {_kind(value)}", path)
 
 
 def _kind(value: Any) -> str:
@@ -130,9 +166,7 @@ def _int(value: Any, path: Path) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         _refuse("int", value, path)
     if not -_LIMIT <= value < _LIMIT:
-        raise WireError(
-            f"a whole number must have at most {INT_BITS} bits, this one has {value.bit_length() + 1}", path
-        )
+        raise WireError(f"an int must have at most {INT_BITS} bits, this one has {value.bit_length() + 1}", path)
     return int(value)
 
 
@@ -217,14 +251,18 @@ class _Literal:
 
     def encode(self, value: Any, path: Path) -> Any:
         for choice in self._choices:
-            if choice == value and isinstance(value, bool) == isinstance(choice, bool):
+            if _is_same(choice, value):
                 return _json(choice, path)
         if isinstance(value, str | int) or value is None:
             raise WireError(f"expected {self.name}, found {value!r:.80}", path)
         return _refuse(self.name, value, path)
 
     def decode(self, tree: Any, path: Path) -> Any:
-        return self._choices[self._choices.index(tree)]
+        return next(choice for choice in self._choices if _is_same(choice, tree))
+
+
+def _is_same(choice: Any, value: Any) -> bool:
+    return bool(choice == value) and isinstance(value, bool) == isinstance(choice, bool)
 
 
 class _Enum:
@@ -311,9 +349,11 @@ class _Union:
             try:
                 return [name, shape.encode(value, path)]
             except WireError as error:
+                if error.path == path and not isinstance(error, _WrongKind):
+                    raise  # it is of that kind, and cannot be sent
                 faults.append(error)
         deepest = max(faults, key=lambda fault: len(fault.path))
-        if len(deepest.path) > len(path):  # it is of that kind, but for something in it
+        if deepest.path != path:  # it is of that kind, but for something in it
             raise deepest
         return _refuse(self.name, value, path)
 

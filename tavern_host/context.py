@@ -208,6 +208,12 @@ class Hooks(Protocol):
     def implemented(self, hook: str) -> bool:
         """Return whether anybody implements the hook: one attribute test."""
 
+    def report(self, plugin: str, message: str, *, hint: str | None = None, file: str | None = None) -> None:
+        """Say with a plugin that something that it contributed cannot be used, and log it; once for each text.
+
+        For the providers of services that call hooks, like the calls themselves.
+        """
+
 
 @dataclass(frozen=True)
 class PluginContext:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-_SHARED = frozenset({type(None), bool, int, float, str, bytes, datetime})
+SHARED = frozenset({type(None), bool, int, float, str, bytes, datetime})
 """Types whose values cannot be changed."""
 
 _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
@@ -41,7 +41,7 @@ def _duplicate(value: Any, made: dict[int, Any]) -> Any:
     while waiting:
         part = waiting.pop()
         for key, item in part.items() if type(part) is dict else enumerate(part):
-            if type(item) in _SHARED:
+            if type(item) in SHARED:
                 continue
             copied = made.get(id(item))
             if copied is None:
@@ -74,7 +74,7 @@ def _shallow(item: Any, waiting: list[Any], made: dict[int, Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if type(value) in _SHARED or isinstance(value, enum.Enum):
+    if type(value) in SHARED or isinstance(value, enum.Enum):
         return value
     for base, plain in _PLAIN:
         if isinstance(value, base):

@@ -11,26 +11,27 @@ import importlib.machinery
 import importlib.util
 import logging
 import os
+import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import importlib_metadata
-from packaging.requirements import Requirement
 
 from tavern_host.contracts.errors import describe
 from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
-from tavern_host.manifest import MANIFEST, Manifest, read_manifest
-from tavern_host.yamlfile import InvalidFile
+from tavern_host.manifest import MANIFEST, Manifest, missing_entries, read_with_places
+from tavern_host.yamlfile import NOWHERE, InvalidFile, Places
 
 GROUP = "tavern_host.plugins"
 DISTRIBUTION = "tavern-host"
 
 _log = logging.getLogger("tavern.plugins")
 
+_NAME_LINE = re.compile(r"^Name: *(\S+) *$", re.MULTILINE)
 _CODE = tuple(importlib.machinery.all_suffixes())
 
 
@@ -38,7 +39,9 @@ _CODE = tuple(importlib.machinery.all_suffixes())
 class Record:
     """What the host knows of one plugin. `module` is None for a folder plugin, which is imported by path.
 
-    `notes` is what is wrong with its files and costs it no more than a part; `read_at` is when they were read.
+    `places` is where everything stands in its manifest. `faults` are what is wrong with its files so that it cannot
+    be loaded, `notes` what costs it no more than a part; `read_at` is when they were read, `fingerprint` what they
+    were then.
     """
 
     name: str
@@ -49,8 +52,12 @@ class Record:
     pending_restart: bool = False
     is_dev: bool = False
     read_at: float = field(default_factory=time.time)
+    fingerprint: int = 0
+    reviewed: Mapping[str, bytes] | None = None
     manifest: Manifest | None = None
+    places: Places = NOWHERE
     state: PluginState = PluginState.DISCOVERED
+    faults: list[Problem] = field(default_factory=list)
     notes: list[Problem] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     permissions: list[PermissionInfo] = field(default_factory=list)
@@ -126,7 +133,10 @@ def _from_entry_point(entry: importlib_metadata.EntryPoint) -> Record:
 
 def _distribution_of(entry: importlib_metadata.EntryPoint) -> str:
     try:
-        return entry.dist.name if entry.dist is not None else "unknown"
+        if entry.dist is None:
+            return "unknown"
+        name = _NAME_LINE.search(entry.dist.read_text("METADATA") or "")
+        return name[1] if name else entry.dist.name  # which parses all of the metadata, and is slow
     except Exception:  # an installation that was broken off, or is damaged
         return "unknown"
 
@@ -177,35 +187,35 @@ def _link_out(root: Path) -> Path | None:
 
 def _read(record: Record, *, expected_name: str | None = None) -> Record:
     began = time.perf_counter()
+    if record.root is None:
+        return _without_manifest(record)
     try:
-        manifest, problems = read_manifest(record.root) if record.root is not None else (None, [])
-        record.notes = problems
+        manifest, record.notes, record.places = read_with_places(record.root)
     except InvalidFile as error:
         record.refuse(PluginState.INVALID, *error.problems)
         return record
+    except FileNotFoundError:
+        return _without_manifest(record)
     except OSError as error:
-        manifest = None
-        if not isinstance(error, FileNotFoundError):
-            record.refuse(PluginState.INVALID, Problem(message=f"{MANIFEST} cannot be read: {error.strerror}"))
-            return record
-    record.timings["manifest"] = (time.perf_counter() - began) * 1000
-    if manifest is None:
-        record.refuse(
-            PluginState.INVALID,
-            Problem(message=f"there is no {MANIFEST} in {record.root}", hint="every plugin needs one beside its code"),
-        )
+        record.refuse(PluginState.INVALID, Problem(message=f"{MANIFEST} cannot be read: {error.strerror}"))
         return record
+    record.faults, notes = missing_entries(manifest, record.root, record.places)
+    record.notes += notes
+    if not record.first_party:
+        record.fingerprint = fingerprint(record.root)
+    record.timings["manifest"] = (time.perf_counter() - began) * 1000
     record.manifest = manifest
     if expected_name is not None and expected_name != manifest.name:
-        record.refuse(
-            PluginState.INVALID,
-            Problem(
-                message=f"the entry point is called {expected_name!r}, the manifest {manifest.name!r}",
-                hint="give both the same name",
-            ),
-        )
+        message = f"the entry point is called {expected_name!r}, the manifest {manifest.name!r}"
+        record.refuse(PluginState.INVALID, record.places.problem(("name",), message, "give both the same name"))
         return record
     record.name = manifest.name
+    return record
+
+
+def _without_manifest(record: Record) -> Record:
+    message, hint = f"there is no {MANIFEST} in {record.root}", "every plugin needs one beside its code"
+    record.refuse(PluginState.INVALID, Problem(message=message, hint=hint))
     return record
 
 
@@ -223,24 +233,32 @@ def _refuse_duplicates(records: list[Record]) -> None:
             )
 
 
-def content_hash(root: Path) -> str:
-    """Return a hash over the names and contents of all files of a folder plugin. Raises `OSError`."""
+def file_hashes(root: Path) -> dict[str, bytes]:
+    """Return the hash of every file of a folder plugin by its path in there. Raises `OSError`."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        inner = path.relative_to(root)
+        if path.is_file() and "__pycache__" not in inner.parts:
+            with path.open("rb") as file:
+                found[str(inner)] = hashlib.file_digest(file, "sha256").digest()
+    return found
+
+
+def content_hash(files: Mapping[str, bytes]) -> str:
+    """Return a hash over the names and contents of all files of a folder plugin, from their hashes."""
     digest = hashlib.sha256()
-    for path in sorted(p for p in root.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
-        digest.update(os.fsencode(path.relative_to(root)) + b"\0")
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+    for path, file in files.items():
+        digest.update(os.fsencode(path) + b"\0" + file)
     return digest.hexdigest()[:32]
 
 
-def changed_since(root: Path, when: float) -> bool:
-    """Return whether anything in a plugin's folder was written, added or removed since a time in seconds."""
-    before = when - 0.02  # file systems keep coarser times than the clock
+def fingerprint(root: Path) -> int:
+    """Return what differs once anything in a plugin's folder was written, added or removed."""
     paths = (path for path in (root, *root.rglob("*")) if "__pycache__" not in path.parts)
     try:
-        return any(path.lstat().st_ctime > before for path in paths)
+        return hash(tuple(sorted((str(path), path.lstat().st_ctime_ns) for path in paths)))
     except OSError:
-        return True
+        return 0
 
 
 def upgraded_since(record: Record) -> list[str]:
@@ -248,6 +266,8 @@ def upgraded_since(record: Record) -> list[str]:
 
     What the process imported of them is the old version; no reload changes that.
     """
+    from packaging.requirements import Requirement
+
     if not record.source.startswith("entry-point:"):
         return []
     try:

@@ -22,6 +22,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, Vetoed, describe
 from tavern_host.contracts.hooks import HookInfo, Veto
 from tavern_host.contracts.plugins import HookImplInfo
+from tavern_host.copying import SHARED, duplicate
 from tavern_host.lease import Lease, expire
 from tavern_host.runtime import PluginRuntime
 from tavern_host.threads import ended, is_being_cancelled, run_in_thread
@@ -85,6 +86,13 @@ def _invoker(function: Callable[..., Any], names: list[str], context: PluginCont
     return lambda arguments: function(arguments[first], arguments[second])
 
 
+class _PluginManager(pluggy.PluginManager):
+    """Does not look for hooks among what every object has; that is most of what there is to look at."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
+        return None if name.startswith("__") else super().parse_hookimpl_opts(plugin, name)
+
+
 class _Registered:
     """What pluggy is given for a plugin: the admitted functions as attributes, equal to nothing but itself."""
 
@@ -139,7 +147,7 @@ class Dispatcher:
 
     def rebuild(self, plugins: Iterable[tuple[str, list[Implementation]]]) -> None:
         """Take over the implementations of these plugins, in registration order."""
-        manager = pluggy.PluginManager("tavern")
+        manager = _PluginManager("tavern")
         manager.add_hookspecs(hookspecs)
         if self.catalogue.published_specs:
             manager.add_hookspecs(
@@ -170,19 +178,33 @@ class Dispatcher:
         answers = []
         for implementation in self.implementations(hook):
             try:
-                value = await self.call_one(implementation, arguments)
+                value = duplicate(await self.call_one(implementation, _own(arguments)))
             except Exception as error:
                 self._report(implementation.info.plugin, hook, error)
                 continue
-            if value is not None:
+            if value is not None and (value := self._items(implementation.info, value)):
                 answers.append(_answer(implementation, value))
         return answers
 
+    def _items(self, info: HookImplInfo, value: Any) -> list[Any]:
+        """Return the items of an answer that are what the hook collects; report the others with their plugin."""
+        types, expected = self.catalogue.item_types(info.hook)
+        if not types:
+            return value if isinstance(value, list) else [value]
+        if not isinstance(value, list | tuple):
+            self._report(info.plugin, info.hook, PluginFailure(f"returned {type(value).__name__}, expected {expected}"))
+            return []
+        wrong = [type(item).__name__ for item in value if not isinstance(item, types)]
+        if wrong:
+            self._report(info.plugin, info.hook, PluginFailure(f"returned a list with {wrong[0]}, expected {expected}"))
+        return [item for item in value if isinstance(item, types)]
+
     async def first(self, hook: str, arguments: dict[str, Any]) -> Answer | None:
         """Return the first answer other than None; a failure is reported and the next one is asked."""
+        is_mutable = any(type(value) not in SHARED for value in arguments.values())
         for implementation in self._prepared.get(hook, ()):
             try:
-                value = implementation.invoke(arguments)
+                value = implementation.invoke(_own(arguments) if is_mutable else arguments)
                 if type(value) is types.CoroutineType:
                     try:
                         suspended_on = value.send(None)
@@ -197,7 +219,7 @@ class Dispatcher:
                 self._report(implementation.info.plugin, hook, _ended(implementation.info, error))
                 continue
             if value is not None:
-                return _answer(implementation, value)
+                return _answer(implementation, duplicate(value))
         return None
 
     async def filter(self, hook: str, value: T, arguments: dict[str, Any]) -> T:
@@ -209,7 +231,7 @@ class Dispatcher:
         for implementation in self.implementations(hook):
             plugin = implementation.info.plugin
             try:
-                given = {spec.arguments[0]: _copy(value), **{k: _copy(v) for k, v in arguments.items()}}
+                given = _own({spec.arguments[0]: value, **arguments})
                 answer = await self.call_one(implementation, given)
                 if answer is not None and not isinstance(answer, Veto):
                     answer = _checked(answer, type(value), f"{hook} of {plugin}")
@@ -337,9 +359,9 @@ def _checked(answer: Any, wanted: type[T], what: str) -> T:
         except ValidationError as error:
             wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
             raise PluginFailure(f"{what} returned a {wanted.__name__} that is none: {wrong}") from None
-    copied: T = _copy(answer)
+    copied: T = duplicate(answer)
     return copied
 
 
-def _copy(value: Any) -> Any:
-    return value.model_copy(deep=True) if isinstance(value, BaseModel) else value
+def _own(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: duplicate(value) for name, value in arguments.items()}

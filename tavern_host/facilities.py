@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tavern_host.catalogue import owner
 from tavern_host.context import Contribution, PluginContext, Project
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import Forbidden, PermissionDenied, describe
+from tavern_host.contracts.errors import Forbidden, PermissionDenied
 from tavern_host.contracts.events import Event
+from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.dispatch import Answer, Dispatcher
 from tavern_host.events import BusSubscription, EventBus, covers, is_own
+from tavern_host.failures import one_line
 from tavern_host.lease import Lease
 from tavern_host.ledger import Ledger
 from tavern_host.manifest import EventPermissions
 from tavern_host.services import ServiceRegistry, Views
 from tavern_host.settings import PluginSettings
+from tavern_host.threads import contained
 
 if TYPE_CHECKING:
     import aiohttp
@@ -120,7 +123,8 @@ class PluginTasks:
         except PermissionDenied:
             coroutine.close()
             raise
-        task = asyncio.create_task(coroutine, name=f"{self._plugin}: {name}")
+        what = f"the task {name} of {self._plugin}"
+        task = asyncio.create_task(contained(coroutine, what), name=f"{self._plugin}: {name}")
 
         async def cancel() -> None:
             if task is asyncio.current_task():
@@ -134,6 +138,7 @@ class PluginTasks:
             uses.enter_context(self._lease.use_elsewhere(task.cancel))
 
         def done(finished: asyncio.Task[T]) -> None:
+            coroutine.close()  # it was never begun, where the task was cancelled at once
             forget()
             uses.close()
             if not finished.cancelled() and finished.exception() is not None:
@@ -171,8 +176,10 @@ class PluginHooks:
         dispatcher: Dispatcher,
         registry: ServiceRegistry,
         declared: Callable[[str], list[Answer]],
+        tell: Callable[[str, Problem], None],
     ) -> None:
         self._plugin = lease.plugin
+        self._tell = tell
         self._lease = lease
         self._dispatcher = dispatcher
         self._registry = registry
@@ -202,6 +209,14 @@ class PluginHooks:
         self._check(hook)
         return await self._dispatcher.filter(hook, value, arguments)
 
+    def report(self, plugin: str, message: str, *, hint: str | None = None, file: str | None = None) -> None:
+        """Say with a plugin that something that it contributed cannot be used."""
+        self._lease.check()
+        callers = {spec.caller for spec in self._dispatcher.catalogue.hooks.values()}
+        if plugin != self._plugin and not any(self._registry.provides(self._plugin, caller) for caller in callers):
+            raise Forbidden(f"{self._plugin} may not report on {plugin}: it provides no service that calls hooks")
+        self._tell(plugin, Problem(message=one_line(message), hint=hint, file=file))
+
     def _check(self, hook: str) -> None:
         self._lease.check()
         spec = self._dispatcher.catalogue.hooks.get(hook)
@@ -221,6 +236,7 @@ class Kernel:
     bus: Callable[[], EventBus]
     declared: Callable[[str], list[Answer]]
     report: Callable[[str, str, BaseException], None]
+    tell: Callable[[str, Problem], None]
 
 
 def make_context(
@@ -238,10 +254,5 @@ def make_context(
         events=PluginEvents(kernel.bus(), ledger, lease, events),
         tasks=PluginTasks(ledger, lease, kernel.report),
         http=PluginHttp(ledger, lease),
-        hooks=PluginHooks(lease, kernel.dispatcher, kernel.services, kernel.declared),
+        hooks=PluginHooks(lease, kernel.dispatcher, kernel.services, kernel.declared, kernel.tell),
     )
-
-
-def log_failure(log: logging.Logger, plugin: str, where: str, error: BaseException) -> None:
-    """Write a plugin's failure into the log, with its traceback."""
-    log.error("%s failed in %s: %s", plugin, where, describe(error), exc_info=error)

@@ -79,8 +79,6 @@ async def _show(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
         if line:
             yield CommandOutput(kind="text", text=f"  {line}")
     yield _review(plugin)
-    for problem in host.settings.problems(plugin.name) if plugin.config_options else []:
-        yield CommandOutput(kind="text", text=f"  {problem}")
     yield CommandOutput(kind="result", data=plugin.to_json())
 
 

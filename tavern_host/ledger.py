@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from tavern_host.contracts.errors import DeadlineExceeded
 from tavern_host.threads import is_being_cancelled
 
 Undo = Callable[[], Awaitable[None] | None]
@@ -72,6 +73,8 @@ class Ledger:
                 if inspect.isawaitable(result):
                     async with asyncio.timeout(deadline):
                         await result
+            except TimeoutError:
+                failures.append((entry, DeadlineExceeded(f"it did not end within {deadline:g} s")))
             except (Exception, SystemExit, KeyboardInterrupt) as error:
                 failures.append((entry, error))
             except asyncio.CancelledError as error:

@@ -7,6 +7,7 @@ everything that it owns is taken back; meanwhile another load of it may be in it
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Callable, Coroutine
@@ -14,7 +15,8 @@ from typing import Any
 
 from tavern_host.admission import admit
 from tavern_host.boundary import Boundary
-from tavern_host.contracts.http import RouteInfo
+from tavern_host.contracts.errors import PluginFailure, TavernError
+from tavern_host.contracts.http import HttpResponse, MessageInfo, RouteInfo, SocketReply
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.discovery import Record
 from tavern_host.dispatch import Answer
@@ -28,10 +30,12 @@ from tavern_host.settings import SettingsStore
 from tavern_host.threads import run_in_thread
 
 IMPORT_DEADLINE = 30.0
+OPEN_DEADLINE = 10.0
 SHUTDOWN_DEADLINE = 5.0
 DRAIN_DEADLINE = 10.0
 CANCEL_GRACE = 1.0
-"""Seconds for importing a plugin, for its shutdown, to finish what is under way, and to end what was cancelled."""
+"""Seconds for importing a plugin, for making one provider, for its shutdown, to finish what is under way, and to
+end what was cancelled."""
 
 _log = logging.getLogger("tavern.plugins")
 
@@ -85,6 +89,7 @@ class Lifecycle:
             await run_in_thread(runtime.load, deadline=IMPORT_DEADLINE, what=f"importing {record.name}")
             record.timings["import"] = (time.perf_counter() - began) * 1000
             await admit(loaded, self._kernel.dispatcher, self._kernel.services, self._registrations)
+            await self._open_providers(loaded)
         except BaseException:
             await self._take_back(loaded)
             if restore is not None:
@@ -94,10 +99,32 @@ class Lifecycle:
             record.timings["load"] = (time.perf_counter() - began) * 1000
         return loaded
 
+    async def _open_providers(self, loaded: LoadedPlugin) -> None:
+        """Make what provides a plugin's services, on a thread with a deadline; nothing is offered yet."""
+        declared = loaded.declarations
+        for info in (*declared.services, *declared.overrides):
+            await self._open_provider(loaded, info, is_override=info in declared.overrides)
+
+    async def _open_provider(self, loaded: LoadedPlugin, info: ServiceInfo, *, is_override: bool) -> None:
+        name = loaded.record.name
+        provider = Provider(name, info.handler, info.service, info.version, override=is_override)
+        original = {"original": loaded.views.original(provider)} if is_override else {}
+        open_it = functools.partial(loaded.runtime.open, info.handler, **original)
+        if loaded.record.first_party:
+            provider.instance = open_it()
+        else:
+            provider.report = self._kernel.report
+            what = f"making {info.service} of {name}"
+            provider.instance = await run_in_thread(open_it, deadline=OPEN_DEADLINE, what=what)
+        close = getattr(provider.instance, "close", None)
+        if close is not None:
+            loaded.ledger.add("instance", info.service, close)
+        loaded.providers.append(provider)
+
     def put_in(self, loaded: LoadedPlugin) -> None:
         """Offer everything that was admitted, in the place of the load that was offered before.
 
-        Nobody sees a moment without either. The caller rebuilds the hooks. Raises what a provider's constructor raises.
+        Nobody sees a moment without either. The caller rebuilds the hooks.
         """
         before = self.active.get(loaded.record.name)
         if before is not None:
@@ -113,12 +140,11 @@ class Lifecycle:
             undo = self._kernel.dispatcher.catalogue.publish(name, declarations.published)
             published = ", ".join([*declarations.published.interfaces, *declarations.published.hooks])
             ledger.add("published", published, undo, offer=True)
-        for info in declarations.services:
-            self._provide(loaded, info, override=False)
-        for info in declarations.overrides:
-            self._provide(loaded, info, override=True)
+        for provider in loaded.providers:
+            kind = "override" if provider.override else "service"
+            ledger.add(kind, provider.service, self._kernel.services.add(provider), offer=True)
         for route in declarations.routes:
-            call = _caller(loaded, route.handler)
+            call = self._caller(loaded, route)
             if isinstance(route, RouteInfo):
                 undo = self._registrations.add_route(Registered(name, route, call))
                 ledger.add("route", f"{route.method} {route.path}", undo, offer=True)
@@ -131,16 +157,23 @@ class Lifecycle:
         for declaration in declarations.ui:
             ledger.add(f"ui {declaration.kind}", declaration.target, lambda: None, offer=True)
 
-    def _provide(self, loaded: LoadedPlugin, info: ServiceInfo, *, override: bool) -> None:
-        provider = Provider(loaded.record.name, info.handler, info.service, info.version, override=override)
-        original = {"original": loaded.views.original(provider)} if override else {}
-        provider.instance = loaded.runtime.open(info.handler, **original)
-        provider.report = None if loaded.record.first_party else self._kernel.report
-        close = getattr(provider.instance, "close", None)
-        if close is not None:
-            loaded.ledger.add("instance", info.service, close)
-        kind = "override" if override else "service"
-        loaded.ledger.add(kind, info.service, self._kernel.services.add(provider), offer=True)
+    def _caller(self, loaded: LoadedPlugin, info: RouteInfo | MessageInfo) -> Callable[[Any], Coroutine[Any, Any, Any]]:
+        """Return what calls the handler of a route or message; its own exceptions are reported at the plugin."""
+        name, answer = loaded.record.name, Answer(None, loaded.runtime, loaded.context, loaded.lease)
+        where = f"{info.method} {info.path}" if isinstance(info, RouteInfo) else f"the message {info.type}"
+
+        async def call(argument: Any) -> Any:
+            try:
+                return _expected(info, await answer.call(info.handler, argument))
+            except TavernError as error:
+                if isinstance(error, PluginFailure):
+                    self._kernel.report(name, where, error)
+                raise
+            except Exception as error:
+                self._kernel.report(name, where, error)
+                raise PluginFailure(f"{name} failed in {where}; the log says why", plugin=name) from None
+
+        return call
 
     async def start(self, loaded: LoadedPlugin) -> None:
         """Make a plugin's data folder and call its `tavern_startup`. Raises what that raises."""
@@ -228,13 +261,14 @@ class Lifecycle:
             expire(timer)
 
 
-def _caller(loaded: LoadedPlugin, handler: str) -> Callable[[Any], Coroutine[Any, Any, Any]]:
-    answer = Answer(None, loaded.runtime, loaded.context, loaded.lease)
-
-    async def call(argument: Any) -> Any:
-        return await answer.call(handler, argument)
-
-    return call
+def _expected(info: RouteInfo | MessageInfo, result: Any) -> Any:
+    """Return what a handler answered. Raises `TypeError` for what is no answer."""
+    if isinstance(info, RouteInfo):
+        if not isinstance(result, HttpResponse):
+            raise TypeError(f"{info.handler} returned {type(result).__name__}, expected an HttpResponse")
+    elif not isinstance(result, list | tuple) or not all(isinstance(reply, SocketReply) for reply in result):
+        raise TypeError(f"{info.handler} returned {type(result).__name__}, expected a list of SocketReply")
+    return result
 
 
 def _starter(loaded: LoadedPlugin, handler: str) -> Callable[[Any], Any]:

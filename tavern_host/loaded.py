@@ -16,7 +16,7 @@ from tavern_host.lease import Lease
 from tavern_host.ledger import Ledger
 from tavern_host.manifest import Manifest
 from tavern_host.runtime import PluginRuntime
-from tavern_host.services import Views
+from tavern_host.services import Provider, Views
 from tavern_host.settings import PluginSettings
 
 
@@ -50,6 +50,7 @@ class LoadedPlugin:
     granted: frozenset[str]
     implementations: list[Implementation] = field(default_factory=list)
     declarations: Declarations = field(default_factory=Declarations)
+    providers: list[Provider] = field(default_factory=list)
     started: bool = False
 
     def holds(self, permission: str) -> bool:

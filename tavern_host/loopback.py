@@ -330,13 +330,13 @@ class _Object:
     def __init__(self, inner: Any, protocol: type, plugin: str, handler: str) -> None:
         for name, method in vars(protocol).items():
             if inspect.isfunction(method) and not name.startswith("_") and hasattr(inner, name):
-                crossing = _Crossing(plugin, f"{handler}.{name}")
+                crossing = _Crossing(plugin, f"{handler}.{name}", log=False)  # who holds it logs what may be seen
                 setattr(self, name, _carrying(getattr(inner, name), _declared(method), crossing))
 
 
 def carried_runner(runner: NodeRunner, plugin: str, definition: NodeDefinition) -> NodeRunner:
     """Return the runner of a node type of a plugin, behind the boundary."""
-    return _Runner(runner, _Crossing(plugin, f"node {definition.type}"))
+    return _Runner(runner, _Crossing(plugin, f"node {definition.type}", log=False))  # the engine logs it
 
 
 class _Runner:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import traceback
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +14,14 @@ from typing import Any, Protocol
 from tavern_host.boundary import Boundary
 from tavern_host.catalogue import Catalogue
 from tavern_host.context import Project
-from tavern_host.contracts.errors import Conflict, NotFound, TavernError, describe
+from tavern_host.contracts.errors import Conflict, NotFound, TavernError
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import AdmissionError, PluginAsset, PluginInfo, PluginState, Problem
-from tavern_host.discovery import Record, changed_since, discover, upgraded_since
+from tavern_host.discovery import Record, discover, upgraded_since
 from tavern_host.dispatch import Answer, Dispatcher
 from tavern_host.events import EventBus
-from tavern_host.facilities import Kernel, log_failure
+from tavern_host.facilities import Kernel
+from tavern_host.failures import log_failure, problem_of
 from tavern_host.grants import GrantStore, SwitchStore
 from tavern_host.lifecycle import Lifecycle
 from tavern_host.loaded import LoadedPlugin
@@ -91,7 +90,7 @@ class Manager:
         self.dispatcher = Dispatcher(catalogue, self._report)
         self.services = ServiceRegistry(catalogue, boundary, self._holds, review.operator.overrides)
         self.registrations = Registrations()
-        kernel = Kernel(project, self.services, self.dispatcher, bus, self._declared, self._report)
+        kernel = Kernel(project, self.services, self.dispatcher, bus, self._declared, self._report, self._tell)
         self.lifecycle = Lifecycle(kernel, boundary, settings, self.registrations)
 
     @property
@@ -171,8 +170,6 @@ class Manager:
             await self._fail(record, "loading", error)
             return
         record.state = PluginState.LOADED
-        if record.manifest is not None:
-            record.problems.extend(self._settings.problems(record.manifest))
         if rebuild:
             self._rebuild()
         if before is not None:
@@ -216,7 +213,7 @@ class Manager:
         if isinstance(error, AdmissionError):
             problems = error.problems
         else:
-            problems = [_problem_of(error, where, record.root)]
+            problems = [problem_of(error, where, record.root, record.name)]
             log_failure(_log, record.name, where, error)
         if record.name in self.active:
             await self.lifecycle.take_out(self.active[record.name])
@@ -332,7 +329,7 @@ class Manager:
         if known.first_party:
             return False
         was_wrong = known.state in (PluginState.FAILED, PluginState.INVALID, PluginState.INCOMPATIBLE)
-        return was_wrong or (known.root is not None and changed_since(known.root, known.read_at))
+        return was_wrong or known.fingerprint != record.fingerprint
 
     async def _take_over(self, seen: dict[str, Record], concerned: Collection[str]) -> list[str]:
         """Put new records in the place of old ones, load what may be loaded, and take out what is gone."""
@@ -438,6 +435,7 @@ class Manager:
         manifest = record.manifest
         frontend = manifest.frontend.info(record.name) if manifest and manifest.frontend else None
         options = [o.model_dump(mode="json", exclude_unset=True) for o in manifest.config_options] if manifest else []
+        settings = self._settings.problems(manifest) if manifest else []
         return PluginInfo(
             name=record.name,
             display_name=manifest.display_name if manifest else record.name,
@@ -450,7 +448,7 @@ class Manager:
             source=record.source,
             first_party=record.first_party,
             pending_restart=record.pending_restart,
-            problems=[*record.problems, *self._conflicts(record.name)],
+            problems=[*record.problems, *settings, *self._conflicts(record.name)],
             permissions=list(record.permissions),
             timings={stage: round(ms, 2) for stage, ms in record.timings.items()},
             contributions=self.contributions(record.name),
@@ -537,28 +535,23 @@ class Manager:
         log_failure(_log, plugin, where, error)
         record = self.records.get(plugin)
         if record is not None:
-            problem = _problem_of(error, where, record.root)
-            if problem not in record.problems:
-                record.problems = [*record.problems[-19:], problem]
+            self._add_problem(record, problem_of(error, where, record.root, plugin))
+
+    def _tell(self, plugin: str, problem: Problem) -> None:
+        """Say with a plugin, once, what somebody found wrong with what it contributed."""
+        record = self.records.get(plugin)
+        if record is not None and self._add_problem(record, problem):
+            _log.warning("%s: %s", plugin, problem)
+
+    def _add_problem(self, record: Record, problem: Problem) -> bool:
+        """Keep a problem where it is new, of the newest twenty; return whether it was."""
+        if problem in record.problems:
+            return False
+        record.problems = [*record.problems[-19:], problem]
+        return True
 
 
 def _with_namespace(loaded: LoadedPlugin) -> list[Any]:
     manifest = loaded.manifest
     namespace = (manifest.nodes.namespace if manifest.nodes else None) or manifest.name
     return [n if n.namespace else n.model_copy(update={"namespace": namespace}) for n in loaded.runtime.nodes()]
-
-
-def _problem_of(error: BaseException, where: str, root: Path | None) -> Problem:
-    """Return an exception as a problem that names the plugin's own file and line where it can."""
-    message = error.message if isinstance(error, TavernError) else describe(error)
-    cause: BaseException = error.__cause__ if error.__cause__ is not None else error
-    if isinstance(cause, SyntaxError) and cause.filename is not None:
-        return Problem(message=f"{where}: {message}", file=cause.filename, line=cause.lineno)
-    frames = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(cause.__traceback__)]
-    foreign = [f for f in frames if not f[0].startswith(("<frozen", _KERNEL))]
-    own = [f for f in foreign if root is not None and Path(f[0]).is_relative_to(root)]
-    file, line = next(reversed(own or foreign), (None, None))
-    return Problem(message=f"{where}: {message}", file=file, line=line)
-
-
-_KERNEL = f"{Path(__file__).parent}{os.sep}"

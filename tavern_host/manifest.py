@@ -6,25 +6,31 @@ Reading a manifest imports nothing of the plugin.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Annotated, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from tavern_host.contracts.plugins import FrontendInfo, Problem
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import SettingItem
 from tavern_host.contracts.wire import Model
 from tavern_host.hooknames import canonical
-from tavern_host.yamlfile import read_partly
+from tavern_host.yamlfile import Location, Mistake, Places, read_partly
 
 MANIFEST = "plugin.yaml"
 RESERVED = "tavern-host"
 """The name under which the host provides services of its own."""
 _KEBAB = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _EVENT_PATTERN = re.compile(r"[A-Za-z][\w.-]*\*?|\*")
+_CAMEL = re.compile(r"[a-z][A-Za-z0-9]*")
+_VERB = re.compile(r"[a-z][a-z-]*")
+_SNAKE = re.compile(r"[a-z][a-z0-9_]*")
+_MODULE = re.compile(r"[\w.]+")
 
 
 def _name(value: str) -> str:
@@ -100,27 +106,36 @@ class Frontend(Model):
     build: FrontendBuild | None = None
     vanilla: FrontendVanilla | None = None
 
-    def problems(self, root: Path) -> list[Problem]:
+    def problems(self, root: Path, places: Places) -> list[Problem]:
         """Return why a browser could not load this front end from the plugin folder `root`."""
         wanted = self.type or ("vanilla" if self.vanilla is not None else "vite")
+        key = "vanilla" if wanted == "vanilla" else "build"
         part = self.vanilla if wanted == "vanilla" else self.build
+        place: Location = ("frontend", key)
+
+        def problem(place: Location, message: str, hint: str) -> Problem:
+            return places.problem(place, message, f"{hint}; the rest of the plugin works")
+
         if part is None:
-            key = "vanilla" if wanted == "vanilla" else "build"
             hint = f"say under frontend.{key} which files a browser loads"
-            return [_frontend_problem(root, f"frontend: a {wanted} front end needs {key!r}", hint)]
+            return [problem(place, f"frontend: a {wanted} front end needs {key!r}", hint)]
         if part.entry is None and not part.styles:
-            hint = "give an entry, or styles for a theme"
-            return [_frontend_problem(root, "frontend.vanilla: there is nothing to load", hint)]
+            return [
+                problem(place, "frontend.vanilla: there is nothing to load", "give an entry, or styles for a theme")
+            ]
         folder = root / (self.folder() or ".")
+        paths: list[tuple[Location, str]] = [((*place, "styles", i), path) for i, path in enumerate(part.styles)]
+        if part.entry is not None:
+            paths.insert(0, ((*place, "entry"), part.entry))
         problems = []
-        for path in [*([part.entry] if part.entry else []), *part.styles]:
+        for place, path in paths:
             file = self._file(root, path)
             if not file.is_file():
                 hint = "build the front end first" if wanted == "vite" else "name a file that is there"
-                problems.append(_frontend_problem(root, f"frontend: there is no file {path!r}", hint))
+                problems.append(problem(place, f"frontend: there is no file {path!r}", hint))
             elif not file.resolve().is_relative_to(folder.resolve()):
                 hint = f"only what is in {folder.name} is served"
-                problems.append(_frontend_problem(root, f"frontend: {path!r} is not in {self.folder()!r}", hint))
+                problems.append(problem(place, f"frontend: {path!r} is not in {self.folder()!r}", hint))
         return problems
 
     def _file(self, root: Path, path: str) -> Path:
@@ -151,10 +166,6 @@ class Frontend(Model):
         return FrontendInfo(
             entry_url=url(part.entry) if part.entry else None, style_urls=[url(style) for style in part.styles]
         )
-
-
-def _frontend_problem(root: Path, message: str, hint: str) -> Problem:
-    return Problem(message=message, hint=f"{hint}; the rest of the plugin works", file=f"{root.name}/{MANIFEST}")
 
 
 class UiPermissions(Model):
@@ -265,32 +276,64 @@ class Manifest(Model):
     permissions: Permissions = Field(default_factory=Permissions)
     publishes: Publishes = Field(default_factory=Publishes)
 
-    @model_validator(mode="after")
-    def _options_are_its_own(self) -> Manifest:
-        prefix = f"extensions.{self.name}."
-        keys = [option.key for option in self.config_options]
-        for key in keys:
-            if not key.startswith(prefix) or key == prefix:
-                raise ValueError(f"configOptions: the key {key!r} must begin with '{prefix}'")
-            if keys.count(key) > 1:
-                raise ValueError(f"configOptions: the key {key!r} stands there twice")
-        return self
 
-    @model_validator(mode="after")
-    def _publishes_its_own(self) -> Manifest:
-        for service in self.publishes.services:
-            if not re.fullmatch(rf"{self.name}\.[a-z][A-Za-z0-9]*", service.name):
-                raise ValueError(f"publishes.services: {service.name!r} must be '{self.name}.' and a camelCase word")
-            for permission in service.permissions:
-                if not re.fullmatch(rf"{re.escape(service.name)}:[a-z][a-z-]*", permission.name):
-                    raise ValueError(f"publishes.services: {permission.name!r} must be '{service.name}:' and a word")
-        for hook in self.publishes.hooks:
-            snake = self.name.replace("-", "_")
-            if not re.fullmatch(rf"[\w.]+:{snake}_[a-z][a-z0-9_]*", hook.spec):
-                raise ValueError(f"publishes.hooks: {hook.spec!r} must be 'module:{snake}_…'")
-            if not re.fullmatch(rf"hook:plugin:{self.name}:[a-z][a-z-]*", hook.permission):
-                raise ValueError(f"publishes.hooks: {hook.permission!r} must be 'hook:plugin:{self.name}:' and a word")
-        return self
+def own_mistakes(manifest: Manifest) -> Iterator[Mistake]:
+    """Yield what a plugin declares or publishes under another name than its own, or twice, each with its location."""
+    prefix, seen = f"extensions.{manifest.name}.", set()
+    for index, option in enumerate(manifest.config_options):
+        place: Location = ("configOptions", index, "key")
+        if not option.key.startswith(prefix) or option.key == prefix:
+            yield place, f"configOptions: the key {option.key!r} must begin with '{prefix}'"
+        elif option.key in seen:
+            yield place, f"configOptions: the key {option.key!r} stands there twice"
+        seen.add(option.key)
+    for index, service in enumerate(manifest.publishes.services):
+        place = ("publishes", "services", index)
+        if not _is_under(f"{manifest.name}.", service.name, _CAMEL):
+            text = f"publishes.services: {service.name!r} must be '{manifest.name}.' and a camelCase word"
+            yield (*place, "name"), text
+            continue
+        for number, permission in enumerate(service.permissions):
+            if not _is_under(f"{service.name}:", permission.name, _VERB):
+                text = f"publishes.services: {permission.name!r} must be '{service.name}:' and a word"
+                yield (*place, "permissions", number, "name"), text
+    snake, prefix = f"{manifest.name.replace('-', '_')}_", f"hook:plugin:{manifest.name}:"
+    for index, hook in enumerate(manifest.publishes.hooks):
+        place = ("publishes", "hooks", index)
+        module, _, function = hook.spec.partition(":")
+        if not _MODULE.fullmatch(module) or not _is_under(snake, function, _SNAKE):
+            yield (*place, "spec"), f"publishes.hooks: {hook.spec!r} must be 'module:{snake}…'"
+        if not _is_under(prefix, hook.permission, _VERB):
+            yield (*place, "permission"), f"publishes.hooks: {hook.permission!r} must be '{prefix}' and a word"
+
+
+def _is_under(prefix: str, name: str, rest: re.Pattern[str]) -> bool:
+    return name.startswith(prefix) and rest.fullmatch(name, len(prefix)) is not None
+
+
+def missing_entries(manifest: Manifest, folder: Path, places: Places) -> tuple[list[Problem], list[Problem]]:
+    """Return which entries are not in the plugin's folder: its node modules, without which it cannot be loaded,
+    and folders whose lack costs it no more than these."""
+    nodes, folders = [], []
+    if manifest.nodes is not None and not _is_module(folder, Path(manifest.nodes.entry)):
+        hint = "make this module or package in the plugin's folder, or leave `nodes` out"
+        nodes.append(places.problem(("nodes", "entry"), f"nodes.entry: there is no {_plain(manifest.nodes)!r}", hint))
+    for key, entry in (("tools", manifest.tools), ("workflows", manifest.workflows), ("sample", manifest.sample)):
+        if entry is not None and not (folder / entry.entry).is_dir():
+            hint = f"make it in the plugin's folder, or leave `{key}` out; the rest of the plugin works"
+            folders.append(places.problem((key, "entry"), f"{key}.entry: there is no folder {_plain(entry)!r}", hint))
+    return nodes, folders
+
+
+def _plain(entry: Entry) -> str:
+    return Path(entry.entry).as_posix()
+
+
+def _is_module(folder: Path, entry: Path) -> bool:
+    if not entry.name:
+        return False  # the package itself
+    module = folder / entry.with_suffix("")
+    return module.is_dir() or any(module.with_name(module.name + suffix).is_file() for suffix in all_suffixes())
 
 
 def read_manifest(folder: Path) -> tuple[Manifest, list[Problem]]:
@@ -298,12 +341,21 @@ def read_manifest(folder: Path) -> tuple[Manifest, list[Problem]]:
 
     Raises `InvalidFile`, `FileNotFoundError`.
     """
-    path = folder / MANIFEST
-    manifest, problems = read_partly(
-        path, Manifest, label=f"{folder.name}/{MANIFEST}", dispensable=frozenset({"frontend"})
+    manifest, problems, _ = read_with_places(folder)
+    return manifest, problems
+
+
+def read_with_places(folder: Path) -> tuple[Manifest, list[Problem], Places]:
+    """Return what `read_manifest` returns, and where everything stands in the file. Raises as it does."""
+    manifest, problems, places = read_partly(
+        folder / MANIFEST,
+        Manifest,
+        label=f"{folder.name}/{MANIFEST}",
+        dispensable=frozenset({"frontend"}),
+        check=own_mistakes,
     )
     if manifest.frontend is not None and not problems:
-        problems = manifest.frontend.problems(folder)
+        problems = manifest.frontend.problems(folder, places)
         if problems:
             manifest = manifest.model_copy(update={"frontend": Frontend()})
-    return manifest, problems
+    return manifest, problems, places

@@ -10,7 +10,7 @@ from tavern_host.authoring import NodeCode
 from tavern_host.context import NodeContext, PluginContext
 from tavern_host.contracts.errors import PluginFailure
 from tavern_host.contracts.nodes import NodeCall, NodeInstance
-from tavern_host.threads import run_in_thread
+from tavern_host.threads import ended, run_in_thread
 
 
 class InProcessNodeRunner:
@@ -84,8 +84,11 @@ class _SlotInstance:
 async def _call(code: NodeCode, target: Any, *args: Any, **kwargs: Any) -> Any:
     if code.blocking:
         return await run_in_thread(lambda: target(*args, **kwargs), what=f"node {code.definition.type}")
-    result = target(*args, **kwargs)
-    return await result if inspect.isawaitable(result) else result
+    try:
+        result = target(*args, **kwargs)
+        return await result if inspect.isawaitable(result) else result
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise ended(f"node {code.definition.type}", error) from error
 
 
 def _wrong_result(code: NodeCode, result: Any) -> PluginFailure:

@@ -6,7 +6,7 @@ only while everything that it asks for is granted: `add` by declaring it, the re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from tavern_host.contracts.catalogue import interfaces, service_permissions
@@ -20,8 +20,12 @@ from tavern_host.hooknames import CLIENT_HOOKS as CLIENT_HOOKS
 from tavern_host.hookspecs import hooks
 from tavern_host.manifest import Manifest
 from tavern_host.ui import COMPONENTS, OUTLETS, outlet_base, unknown_target
+from tavern_host.yamlfile import NOWHERE, Location, Places
 
 ALL_SERVICES = "services.use:*"
+MOST_SUGGESTIONS = 20
+"""For how many unknown permissions of a manifest a name that is near is looked for, which takes a while."""
+
 CODE = "code:"
 """Begins the permission to run the code of a folder as it is now."""
 
@@ -58,14 +62,19 @@ def all_permissions() -> list[PermissionInfo]:
 
 
 def asked(
-    manifest: Manifest, *, code_hash: str | None = None, others: Mapping[str, Manifest] | None = None
+    manifest: Manifest,
+    *,
+    code_hash: str | None = None,
+    others: Mapping[str, Manifest] | None = None,
+    places: Places = NOWHERE,
 ) -> tuple[list[PermissionInfo], list[Problem]]:
     """Return what a plugin asks for, and every permission in its manifest that does not exist.
 
     `code_hash` is given for a folder plugin with Python code: its content is part of what is reviewed.
-    `others` are the manifests of all plugins by name: what they publish can be asked for as well.
+    `others` are the manifests of all plugins by name: what they publish can be asked for as well. `places` says
+    where in its file each permission stands.
     """
-    return _Asking(manifest, others or {}).everything(code_hash)
+    return _Asking(manifest, others or {}, places).everything(code_hash)
 
 
 _EVERYTHING: tuple[Level, str] = ("override", "Do anything with any service.")
@@ -78,9 +87,10 @@ def _override(service: str) -> tuple[Level, str]:
 class _Asking:
     """Reads one manifest; what it asks for is looked up among the host's permissions and those published."""
 
-    def __init__(self, manifest: Manifest, others: Mapping[str, Manifest]) -> None:
+    def __init__(self, manifest: Manifest, others: Mapping[str, Manifest], places: Places) -> None:
         self._manifest = manifest
-        self._others = {**others, manifest.name: manifest}
+        self._others = others
+        self._places = places
         self._wanted: list[PermissionInfo] = []
         self._problems: list[Problem] = []
 
@@ -97,28 +107,33 @@ class _Asking:
     def _want(self, name: str, level: Level, description: str) -> None:
         self._wanted.append(PermissionInfo(name=name, level=level, description=description))
 
-    def _refuse(self, key: str, what: str, name: str, known: Known) -> None:
-        self._problems.append(Problem(message=f"{key}: there is no {what} {name!r}", hint=suggest(name, known)))
+    def _unknown(self, place: Location, what: str, name: str, known: Known) -> None:
+        hint = suggest(name, known) if len(self._problems) < MOST_SUGGESTIONS else None
+        self._refuse(place, f"there is no {what} {name!r}", hint)
+
+    def _refuse(self, place: Location, message: str, hint: str | None) -> None:
+        key = ".".join(str(part) for part in place[:-1])
+        self._problems.append(self._places.problem(place, f"{key}: {message}", hint))
 
     def _hooks(self) -> None:
         manifest, known = self._manifest, hook_permissions()
         by_field = [i.permission for i in hooks().values() if i.field and getattr(manifest, i.field) is not None]
-        for name in dict.fromkeys([*by_field, *manifest.permissions.hooks]):
+        for place, name in _numbered(("permissions", "hooks"), manifest.permissions.hooks, by_field):
             if name.startswith("hook:plugin:"):
                 publisher = name.split(":")[2]
                 published = {h.permission: (h.level, h.allows) for h in self._published(publisher, "hooks")}
-                self._foreign("permissions.hooks", "permission", name, name, publisher, published)
+                self._foreign(place, "permission", name, name, publisher, published)
             elif name in known:
                 self._want(name, *known[name])
             else:
-                self._refuse("permissions.hooks", "permission", name, known)
+                self._unknown(place, "permission", name, known)
 
     def _ui(self) -> None:
         for kind, level, sentence in UI_LEVELS:
-            for target in dict.fromkeys(getattr(self._manifest.permissions.ui, kind)):
+            for place, target in _numbered(("permissions", "ui", kind), getattr(self._manifest.permissions.ui, kind)):
                 problem = unknown_target(kind, target)
                 if problem is not None:
-                    self._problems.append(problem)
+                    self._refuse(place, problem.message, problem.hint)
                 else:
                     part = OUTLETS[outlet_base(target)] if kind == "inject" else COMPONENTS[target]
                     self._want(f"ui.{kind}:{target}", level, sentence.format(part))
@@ -126,44 +141,47 @@ class _Asking:
     def _services(self) -> None:
         asked_for = self._manifest.permissions.services
         overridable = {name: _override(name) for name in interfaces()}
-        for service in dict.fromkeys(asked_for.override):
+        for place, service in _numbered(("permissions", "services", "override"), asked_for.override):
             name = f"services.override:{service}"
             if "." in service:
                 publisher = service.partition(".")[0]
                 published = {s.name: _override(s.name) for s in self._published(publisher, "services")}
-                self._foreign("permissions.services.override", "service", service, name, publisher, published)
+                self._foreign(place, "service", service, name, publisher, published)
             elif service in overridable:
                 self._want(name, *overridable[service])
             else:
-                self._refuse("permissions.services.override", "service", service, overridable)
+                self._unknown(place, "service", service, overridable)
         uses = service_permissions()
-        for use in dict.fromkeys(asked_for.use):
+        for place, use in _numbered(("permissions", "services", "use"), asked_for.use):
             if use == "*":
                 self._want(ALL_SERVICES, *_EVERYTHING)
             elif "." in use:
                 publisher = use.partition(".")[0]
                 services = self._published(publisher, "services")
                 acting = {p.name: (p.level, p.allows) for s in services for p in s.permissions}
-                self._foreign("permissions.services.use", "permission", use, f"services.use:{use}", publisher, acting)
+                self._foreign(place, "permission", use, f"services.use:{use}", publisher, acting)
             elif use in uses:
                 self._want(f"services.use:{use}", *uses[use])
             else:
-                self._refuse("permissions.services.use", "permission", use, uses)
+                self._unknown(place, "permission", use, uses)
 
     def _published(self, publisher: str, kind: str) -> list[Any]:
-        manifest = self._others.get(publisher)
+        manifest = self._of(publisher)
         return list(getattr(manifest.publishes, kind)) if manifest is not None else []
 
-    def _foreign(self, key: str, what: str, name: str, permission: str, publisher: str, known: Known) -> None:
+    def _of(self, plugin: str) -> Manifest | None:
+        return self._manifest if plugin == self._manifest.name else self._others.get(plugin)
+
+    def _foreign(self, place: Location, what: str, name: str, permission: str, publisher: str, known: Known) -> None:
         """Ask for something that a plugin publishes; one that uses another's things says that it requires it."""
         required = self._manifest.requires.plugins
         if publisher != self._manifest.name and publisher not in required:
             hint = f'add {publisher}: ">=…" to requires.plugins'
-            self._problems.append(Problem(message=f"{key}: {name!r} is of a plugin that is not required", hint=hint))
+            self._refuse(place, f"{name!r} is of a plugin that is not required", hint)
         elif name in known:
             self._want(permission, *known[name])
-        elif publisher in self._others:
-            self._refuse(key, what, name, known)
+        elif self._of(publisher) is not None:
+            self._unknown(place, what, name, known)
 
     def _events(self) -> None:
         events = self._manifest.permissions.events
@@ -174,6 +192,15 @@ class _Asking:
             if not is_own(self._manifest.name, pattern):
                 text = f"Publish events {_described(pattern)}, which others take for the host's or another plugin's."
                 self._want(f"events.publish:{pattern}", "intercept", text)
+
+
+def _numbered(key: Location, names: list[str], before: Iterable[str] = ()) -> Iterator[tuple[Location, str]]:
+    """Yield each of `before` and of the names under a key once, with where it stands."""
+    seen = set()
+    for index, name in [*((0, name) for name in before), *enumerate(names)]:
+        if name not in seen:
+            seen.add(name)
+            yield (*key, index), name
 
 
 def _described(pattern: str) -> str:

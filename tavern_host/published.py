@@ -51,15 +51,14 @@ def _interface(declared: PublishedService, resolve: Resolve) -> tuple[type[Servi
     messages = [] if name == declared.name else [f"the interface is named {name!r}"]
     messages += interface_faults(interface)
     in_code = {
-        info.permission: (info.level, info.allows)
+        (info.permission, info.level, info.allows)
         for info in interface_methods(interface).values()
         if info.permission is not None
     }
-    in_manifest = {p.name: (p.level, p.allows) for p in declared.permissions}
+    in_manifest = {(p.name, p.level, p.allows) for p in declared.permissions}
     messages += [
         f"the permission {name} is not the same in code and manifest (level and sentence must be)"
-        for name in sorted({*in_code, *in_manifest})
-        if in_code.get(name) != in_manifest.get(name)
+        for name in sorted({name for name, _, _ in in_code ^ in_manifest})
     ]
     return interface, [Problem(message=f"{where}: {message}") for message in messages]
 

@@ -10,10 +10,10 @@ from packaging.version import Version
 
 from tavern_host import __version__
 from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
-from tavern_host.discovery import Record, content_hash
+from tavern_host.discovery import Record, content_hash, file_hashes
 from tavern_host.grants import Grant
 from tavern_host.manifest import Manifest
-from tavern_host.permissions import Trust, asked, decide
+from tavern_host.permissions import CODE, Trust, asked, decide
 from tavern_host.projects import OperatorFile
 
 
@@ -42,8 +42,8 @@ class Review:
             message = f"{error.filename} cannot be read: {error.strerror}"
             record.refuse(PluginState.INVALID, Problem(message=message, hint="all of a plugin's code is reviewed"))
             return
-        wanted, problems = asked(manifest, code_hash=code_hash, others=others)
-        problems += _namespace_problems(record, manifest)
+        wanted, problems = asked(manifest, code_hash=code_hash, others=others, places=record.places)
+        problems += [*_namespace_problems(record, manifest), *record.faults]
         record.permissions = decide(wanted, grant, record.source, trust=self.trust_in(record))
         if problems:
             record.refuse(PluginState.INVALID, *problems)
@@ -55,9 +55,12 @@ class Review:
             record.refuse(PluginState.NEEDS_REVIEW, _review_problem(record, manifest, missing, grant))
 
     def _code_hash(self, record: Record) -> str | None:
-        if record.module is not None or record.root is None or not record.has_code:
+        """Return the hash of a folder's code, and keep with the record what may be imported of it."""
+        if record.module is not None or record.root is None:
             return None
-        return f"sha256:{content_hash(record.root)}"
+        files = file_hashes(record.root) if record.has_code else {}
+        record.reviewed = None if self.trust_in(record) == "everything" else files
+        return f"sha256:{content_hash(files)}" if record.has_code else None
 
     def trust_in(self, record: Record) -> Trust:
         """Return what of a plugin needs no grant."""
@@ -112,7 +115,8 @@ def _namespace_problems(record: Record, manifest: Manifest) -> list[Problem]:
     if record.first_party and namespace == "core":
         return []
     hint = f"leave it out; it is {manifest.name!r} then"
-    return [Problem(message=f"nodes.namespace: {namespace!r} is not the plugin's own", hint=hint)]
+    message = f"nodes.namespace: {namespace!r} is not the plugin's own"
+    return [record.places.problem(("nodes", "namespace"), message, hint)]
 
 
 def _incompatibility(manifest: Manifest) -> Problem | None:
@@ -130,6 +134,12 @@ def _review_problem(record: Record, manifest: Manifest, missing: list[Permission
     hint = f"look at `tavern plugins show {record.name}`, then `tavern plugins grant {record.name}`"
     if grant is None or grant.source != record.source:
         return Problem(message=f"it asks for {names}, which nobody has granted", hint=hint)
+    when = f"{grant.granted_at:%Y-%m-%d}"
+    if any(p.name.startswith(CODE) for p in missing) and any(name.startswith(CODE) for name in grant.permissions):
+        more = ", ".join(p.name for p in missing if not p.name.startswith(CODE))
+        message = f"its code has changed since it was reviewed at {when}" + (
+            f"; it asks for {more} now" if more else ""
+        )
+        return Problem(message=message, hint=hint)
     version = f" of version {grant.version}" if grant.version and grant.version != manifest.version else ""
-    message = f"it asks for {names} now, which the grant{version} of {grant.granted_at:%Y-%m-%d} does not cover"
-    return Problem(message=message, hint=hint)
+    return Problem(message=f"it asks for {names} now, which the grant{version} of {when} does not cover", hint=hint)

@@ -3,21 +3,23 @@ runs plugins in the host's own process (DESIGN §3, *Rules of the contracts*, ru
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import inspect
 import itertools
+import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Protocol
 
 from tavern_host.authoring import NodeCode, nodes_of
 from tavern_host.context import PluginContext
-from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.errors import NotFound, PermissionDenied
 from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.discovery import Record
@@ -83,7 +85,7 @@ class InProcessRuntime:
             self._module = importlib.import_module(record.module)
         else:
             assert record.root is not None
-            self._module = _import_folder(self._package, record.root)
+            self._module = _import_folder(self._package, record.root, record.reviewed)
         manifest = record.manifest
         if manifest is not None and manifest.nodes is not None:
             self._nodes = nodes_of(self._entry_module(manifest.nodes.entry))
@@ -105,6 +107,9 @@ class InProcessRuntime:
             if options.get("wrapper") or options.get("hookwrapper"):
                 hint = "return a value from a plain hookimpl; filters get what the one before returned"
                 problems.append(_at(code, Problem(message=f"{name}: hook wrappers are not supported", hint=hint)))
+                continue
+            if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
+                problems.append(_at(code, Problem(message=f"{name}: a hookimpl returns, it does not yield")))
                 continue
             found.append(
                 HookImplInfo(
@@ -182,6 +187,8 @@ class InProcessRuntime:
             for part in path.split("."):
                 target = getattr(target, part)
         except (ImportError, AttributeError) as error:
+            if isinstance(error, ImportError) and not module_name.startswith(error.name or "\0"):
+                raise  # the module is there, and what it imports is not
             raise NotFound(f"{self._record.name}: there is no handler {handler!r} ({error})") from error
         except (SystemExit, KeyboardInterrupt) as error:
             raise ended(f"importing {module_name} of {self._record.name}", error) from error
@@ -204,6 +211,7 @@ class InProcessRuntime:
         if self._record.module is None:
             self.forget_modules()
             _reserved.discard(self._package)
+            _reviewed.pop(self._package, None)
         self._module = None
 
 
@@ -223,12 +231,32 @@ def _reserve(name: str) -> str:
     return package
 
 
+_reviewed: dict[str, tuple[Path, Mapping[str, bytes]]] = {}
+"""Of which files a folder plugin may import modules: its folder, and the hash of each file there that was reviewed."""
+
+
+class NotReviewed(PermissionDenied, ImportError):
+    """Code of a folder plugin is not as it was when the plugin was reviewed."""
+
+
+def _check_reviewed(module: str, path: str, content: bytes) -> None:
+    """Raise `NotReviewed` for a file that is not as it was when the plugin was reviewed."""
+    root, files = _reviewed.get(".".join(module.split(".")[:2]), (None, None))
+    if root is None or files is None:
+        return
+    if files.get(os.path.relpath(path, root)) != hashlib.sha256(content).digest():
+        message = f"{path} was changed after it was reviewed; look at the plugin and grant it again"
+        raise NotReviewed(message)
+
+
 class _SourceLoader(importlib.machinery.SourceFileLoader):
     """Compiles the source, which was reviewed; what lies compiled beside it was not, and is never read."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
+        source = self.get_data(path)
+        _check_reviewed(fullname, path, source)
+        return self.source_to_code(source, path)
 
 
 class _FolderFinder(importlib.abc.MetaPathFinder):
@@ -245,11 +273,18 @@ class _FolderFinder(importlib.abc.MetaPathFinder):
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is None:  # nobody else may look: they would find compiled files
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+        if isinstance(spec.loader, importlib.machinery.ExtensionFileLoader):
+            _check_reviewed(fullname, spec.loader.path, Path(spec.loader.path).read_bytes())
         return spec
 
 
-def _import_folder(package: str, root: Path) -> ModuleType:
-    """Import a folder plugin; without an `__init__.py` it is an empty package."""
+def _import_folder(package: str, root: Path, reviewed: Mapping[str, bytes] | None) -> ModuleType:
+    """Import a folder plugin; without an `__init__.py` it is an empty package.
+
+    Of files that are not as they were `reviewed` (by path and hash; None: any file) nothing is imported, now or later.
+    """
+    if reviewed is not None:
+        _reviewed[package] = root, reviewed
     if _FOLDERS not in sys.modules:
         sys.modules[_FOLDERS] = ModuleType(_FOLDERS)
         sys.modules[_FOLDERS].__path__ = []

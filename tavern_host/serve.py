@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.garbage import collect_again
 from tavern_host.host import Host
 
 ADDRESS = "127.0.0.1"
@@ -42,6 +43,7 @@ async def serve(host: Host, *, port: int) -> AsyncIterator[CommandOutput]:
     try:
         await runner.setup()
         await web.SockSite(runner, listener).start()
+        collect_again()
         url = f"http://{ADDRESS}:{port}/?token={quote(token, safe='')}"
         yield CommandOutput(kind="text", text=f"Serving the project {host.project.name} ({host.project.root})")
         yield CommandOutput(kind="text", text=f"Open {url}")

@@ -19,7 +19,7 @@ from aiohttp import WSMsgType, web
 
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.events import Event, Gap
-from tavern_host.contracts.http import HttpRequest, HttpResponse, SocketMessage, SocketReply
+from tavern_host.contracts.http import HttpRequest, SocketMessage, SocketReply
 from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.host import Host
 from tavern_host.serverkeys import HOST
@@ -296,8 +296,6 @@ async def _plugin_route(request: web.Request) -> web.StreamResponse:
             call=host.call(),
         )
     )
-    if not isinstance(response, HttpResponse):
-        raise TypeError(f"{registered.info.handler} of {registered.plugin} did not return an HttpResponse")
     if any(ord(c) < 32 for header in response.headers.items() for c in "".join(header)):
         raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")
     if response.body is not None:

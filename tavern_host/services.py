@@ -335,7 +335,7 @@ class ServiceRegistry:
 
 
 def _may_use(allowed: Callable[[str], bool], info: MethodInfo) -> bool:
-    if info.permission is None or info.level == "add":
+    if info.permission is None:
         return True
     return allowed(f"services.use:{info.permission}") or allowed(ALL_SERVICES)
 
@@ -353,7 +353,10 @@ def _no_recursion(provider: Provider, where: str) -> Iterator[None]:
     depth = depths.get(provider, 0) + 1
     if depth > MAX_NESTED:
         hint = "an override reaches what it replaces through `original`, not through context.services"
-        raise Recursion(f"{provider.plugin} calls itself without end in {where}: {hint}", plugin=provider.plugin)
+        error = Recursion(f"{provider.plugin} calls itself without end in {where}: {hint}", plugin=provider.plugin)
+        if provider.report is not None:
+            provider.report(provider.plugin, where, error)
+        raise error
     token = _nested.set({**depths, provider: depth})
     try:
         yield

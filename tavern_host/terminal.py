@@ -23,6 +23,7 @@ from tavern_host import __version__
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.plugins import PluginState
+from tavern_host.garbage import collect_again
 from tavern_host.host import Host
 from tavern_host.hostcommands import HOST_COMMANDS
 
@@ -122,6 +123,7 @@ async def _run_plugin_command(host: Host, rest: list[str]) -> int:
         if not invocation.command.standalone:
             await host.start()
         command = registered[invocation.command.name]
+        collect_again()
         return await _show(command.call(invocation.arguments), invocation.as_json)
     finally:
         await host.stop()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.ui import UiDeclaration
+from tavern_host.failures import one_line
 from tavern_host.manifest import Manifest
 
 COMPONENTS: dict[str, str] = {
@@ -53,13 +54,13 @@ def outlet_base(name: str) -> str:
 
 
 def unknown_target(kind: str, target: str) -> Problem | None:
-    """Return why a component or outlet cannot be the target of `inject`, `wrap` or `override`."""
+    """Return why nothing can be the target of `inject`, `wrap` or `override`, or None where it can."""
     known = OUTLETS if kind == "inject" else COMPONENTS
     name = outlet_base(target) if kind == "inject" else target
     if name in known:
         return None
     what = "outlet" if kind == "inject" else "component"
-    return Problem(message=f"permissions.ui.{kind}: there is no {what} {target!r}", hint=suggest(target, known))
+    return Problem(message=one_line(f"there is no {what} {target!r}"), hint=suggest(target, known))
 
 
 def declaration_problems(manifest: Manifest, declarations: list[UiDeclaration]) -> list[Problem]:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tavern_host.testing", "pytester"]
+"""Gives `--placement loopback`, and the tests in `contrib` their fixtures."""
+
 
 @pytest.fixture(autouse=True)
 def operator_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -35,6 +35,7 @@ from tavern_host import (
     ToolDefinition,
     ToolImplementation,
     terminal,
+    testing,
 )
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
@@ -267,6 +268,15 @@ def test_every_type_of_setting_and_every_field_of_an_option_is_named() -> None:
     assert wanted - words == set()
 
 
+# --- testing ------------------------------------------------------------------------------------------
+
+
+def test_every_fixture_and_every_option_of_its_marker_is_named() -> None:
+    words = {word for text in code_in(page("docs/testing.md").text) for word in re.findall(r"\w+", text)}
+    assert {"host", "call_recorder", "installed_plugin"} <= facts.fixtures()
+    assert {*facts.fixtures(), *testing.HostOptions.__annotations__} - words == set()
+
+
 # --- services -----------------------------------------------------------------------------------------
 
 
@@ -334,7 +344,7 @@ def test_a_variable_that_the_tests_alone_read_is_told_in_the_contributing_guide(
 
 
 def test_every_state_of_a_plugin_is_told() -> None:
-    rows = table(page("docs/cli.md").text.partition("### States")[2])
+    rows = table(page("docs/cli.md").text.partition("## The states of a plugin")[2])
     assert [row["state"].strip("`") for row in rows] == [state.value for state in PluginState]
 
 
@@ -470,10 +480,13 @@ def test_a_page_does_what_it_says(path: str, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("COLUMNS", "160")
     folder = tmp_path / "work"
     folder.mkdir()
+    wrong = ""
     try:
         PageRun(folder).whole(page(path))
-    except Wrong as wrong:
-        pytest.fail(str(wrong), pytrace=False)
+    except Wrong as error:
+        wrong = str(error)
+    if wrong:
+        pytest.fail(wrong, pytrace=False)
 
 
 def broken(*lines: str) -> Page:
@@ -506,7 +519,7 @@ def broken(*lines: str) -> Page:
                 "{name: acme, displayName: A, version: 1.0.0, nodes: {entry: ./nodes}}",
                 "```",
             ],
-            "acme is failed",
+            "acme is invalid",
         ),
     ],
     ids=lambda value: None if isinstance(value, list) else value,

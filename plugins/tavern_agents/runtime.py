@@ -25,7 +25,15 @@ from tavern_agents.tracing import Tracer
 from tavern_host.context import Contribution, PluginContext
 from tavern_host.contracts.agents import AgentProfile, AgentReply, AgentRequest, AgentRuntime, AgentSummary
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
-from tavern_host.contracts.errors import Interrupted, InvalidInput, Misconfigured, NotFound, TavernError, describe
+from tavern_host.contracts.errors import (
+    Interrupted,
+    InvalidInput,
+    Misconfigured,
+    NotFound,
+    PluginFailure,
+    TavernError,
+    describe,
+)
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.macros import MacroRequest, PromptMacroInfo
@@ -43,6 +51,9 @@ _UNUSABLE: dict[str, type[TavernError]] = {
 }
 """What it means for an agent that its workflow cannot be had, by the code of the reason."""
 
+_AT_FAULT = frozenset({PluginFailure.code, NotFound.code})
+"""The codes of errors in a macro that are its plugin's doing: its code failed, or its handler is gone."""
+
 
 class Runtime(AgentRuntime):
     """The agents of the project. Profiles are read when they are asked for, so that edits count at once."""
@@ -52,6 +63,7 @@ class Runtime(AgentRuntime):
         self._reported: frozenset[str] = frozenset()
         self._revision: int | None = None
         self._macros: dict[str, list[tuple[PromptMacroInfo, Contribution[Any]]]] = {}
+        self._failed: set[str] = set()
 
     async def list_agents(self) -> list[AgentSummary]:
         """Return the agents that can be used; what is wrong with the others is in the log."""
@@ -96,12 +108,22 @@ class Runtime(AgentRuntime):
         try:
             text = await contribution.call(info.handler, request)
         except Exception as error:
-            reason = describe(error)
+            reason = error.message if isinstance(error, TavernError) else describe(error)
+            if not isinstance(error, TavernError) or error.info.code in _AT_FAULT:
+                self._report_failed(name, contribution.plugin, f"failed: {reason}")
             raise TavernError(f"{contribution.plugin} failed in the macro {name!r}: {reason}; left as it is") from error
         if not isinstance(text, str):
             found = type(text).__name__
+            self._report_failed(name, contribution.plugin, f"returned {found}, expected str")
             raise TavernError(f"{contribution.plugin} gave {found} for the macro {name!r}, not a text; left as it is")
         return text
+
+    def _report_failed(self, name: str, plugin: str, reason: str) -> None:
+        """Say with a plugin what went wrong with a macro when it failed first."""
+        if name not in self._failed:
+            self._failed.add(name)
+            hint = f"mend it there, or keep it out with `tavern plugins disable {plugin}`"
+            self._context.hooks.report(plugin, f"the macro {name!r} {reason}", hint=hint)
 
     async def _profiles(self) -> Profiles:
         return await asyncio.to_thread(read_profiles, self._context.project.root)
@@ -125,19 +147,21 @@ class Runtime(AgentRuntime):
             return
         macros: dict[str, list[tuple[PromptMacroInfo, Contribution[Any]]]] = {}
         for contribution in await self._context.hooks.collect(MACROS):
-            for info in self._infos(contribution):
+            for info in contribution.value:
                 macros.setdefault(info.name, []).append((info, contribution))
         self._macros, self._revision = macros, revision
+        self._failed.clear()
+        for name, offers in macros.items():
+            if len(offers) > 1:
+                self._report_contended(name, [contribution.plugin for _, contribution in offers])
 
-    def _infos(self, contribution: Contribution[Any]) -> list[PromptMacroInfo]:
-        answer = contribution.value if isinstance(contribution.value, list) else [contribution.value]
-        wrong = [type(item).__name__ for item in answer if not isinstance(item, PromptMacroInfo)]
-        if wrong:
-            expected = "a list of PromptMacroInfo"
-            self._context.log.warning(
-                "%s of %s: expected %s, found %s", MACROS, contribution.plugin, expected, wrong[0]
-            )
-        return [item for item in answer if isinstance(item, PromptMacroInfo)]
+    def _report_contended(self, name: str, plugins: list[str]) -> None:
+        message = f"the macro {name!r} is provided by {' and '.join(plugins)}; none of them is used"
+        for plugin in dict.fromkeys(plugins):
+            hint = f"keep one alone, such as with `tavern plugins disable {plugin}`"
+            if set(plugins) == {plugin}:
+                hint = "return each macro once"
+            self._context.hooks.report(plugin, message, hint=hint)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from tavern_engine.record import RunRecord
 from tavern_engine.values import Values
 from tavern_engine.wireform import error_form, json_form
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError, describe
+from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError
 from tavern_host.contracts.nodes import NodeCall
 
 _NOTHING: Any = object()
@@ -85,10 +85,11 @@ class Execution:
     def _fail(self, index: int, node: PlanNode, error: BaseException, cause: BaseException | None = None) -> None:
         if self._drain.stopping:
             return
-        if not isinstance(error, TavernError):
+        info = error_form(error, node.plugin)
+        if info.code == PluginFailure.code:
             place = f"run {self._record.id}, node {node.id} ({node.type} of {node.plugin})"
-            self._log.warning("%s: %s", place, describe(error), exc_info=cause or error)
-        self._record.failed(index, error_form(error, node.plugin))
+            self._log.warning("%s: %s", place, info.message, exc_info=cause or error)
+        self._record.failed(index, info)
 
     async def _outputs_of(self, index: int, node: PlanNode) -> dict[str, Any]:
         if node.role is Role.INPUT:

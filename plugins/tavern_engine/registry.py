@@ -6,12 +6,11 @@ Originals are kept as their plugins gave them; what is shown has gone through `t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tavern_host import PLUGINS, PluginContext
 from tavern_host.context import Contribution
-from tavern_host.contracts.errors import NotFound, TavernError, Vetoed
+from tavern_host.contracts.errors import NotFound, Vetoed
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NodeDefinition, NodeManager, NodeRunner
 
@@ -71,31 +70,29 @@ class NodeRegistry:
         hooks = self._context.hooks
         found: dict[str, NodeType] = {}
         for contribution, may_be_core in await self._in_load_order(await hooks.collect("tavern_register_nodes")):
-            for original in self._definitions(contribution):
-                full_type = original.full_type
+            for item in contribution.value:
+                original = item if item.namespace else item.model_copy(update={"namespace": contribution.plugin})
                 if original.namespace == CORE and not may_be_core:
-                    self._log(f"{contribution.plugin} may not register {full_type}: {CORE!r} is reserved")
-                elif full_type in found:
-                    first = found[full_type].plugin
-                    self._log(
-                        f"{contribution.plugin} registers {full_type}, which is {first}'s already; {first} keeps it"
-                    )
+                    self._report_reserved(original, contribution.plugin)
+                elif original.full_type in found:
+                    self._report_taken(original, contribution.plugin, found[original.full_type].plugin)
                 else:
-                    found[full_type] = NodeType(original, original, contribution)
+                    found[original.full_type] = NodeType(original, original, contribution)
         if hooks.implemented("tavern_before_register_node"):
             found = {name: shown for name, node in found.items() if (shown := await self._filtered(node))}
         return dict(sorted(found.items()))
 
-    def _definitions(self, contribution: Contribution[list[NodeDefinition]]) -> Iterator[NodeDefinition]:
-        """Yield a plugin's node types, in its own namespace where they name none."""
-        answer: object = contribution.value
-        for item in answer if isinstance(answer, list | tuple) else [answer]:
-            if not isinstance(item, NodeDefinition):
-                self._log(f"{contribution.plugin} registers {type(item).__name__} as a node, expected NodeDefinition")
-            elif item.namespace:
-                yield item
-            else:
-                yield item.model_copy(update={"namespace": contribution.plugin})
+    def _report_reserved(self, node: NodeDefinition, plugin: str) -> None:
+        message = f"the node type {node.full_type} is not offered: the namespace {CORE!r} is reserved for the host"
+        self._context.hooks.report(plugin, message, hint=f"choose another namespace, such as {plugin!r}")
+
+    def _report_taken(self, node: NodeDefinition, plugin: str, first: str) -> None:
+        if first == plugin:
+            message, hint = f"the node type {node.full_type} is registered twice; the first is used", "remove one"
+        else:
+            message = f"the node type {node.full_type} is not offered: it is {first}'s already, and {first} keeps it"
+            hint = f"choose another type, or another namespace, such as {plugin!r}"
+        self._context.hooks.report(plugin, message, hint=hint)
 
     async def _in_load_order(
         self, contributions: list[Contribution[list[NodeDefinition]]]
@@ -113,16 +110,10 @@ class NodeRegistry:
         try:
             definition = await self._context.hooks.filter("tavern_before_register_node", original)
         except Vetoed as veto:
-            self._log(f"{original.full_type} is left out: {veto.message}")
+            self._context.log.warning("%s is left out: %s", original.full_type, veto.message)
             return None
-        except TavernError as error:
-            self._log(f"{original.full_type} is offered unchanged: {error.message}")
-            return node
         kept = {name: getattr(original, name) for name in ("type", "namespace", "handler")}
         return NodeType(definition.model_copy(update=kept), original, node.contribution)
-
-    def _log(self, message: str) -> None:
-        self._context.log.warning("%s", message)
 
 
 class Nodes(NodeManager):

@@ -166,7 +166,7 @@ class LlmService(Llm):
         providers: dict[str, Contribution[Any]] = {}
         adapters: dict[str, LlmAdapterInfo | list[str]] = {}
         for contribution in await self._context.hooks.collect(ADAPTERS):
-            for info in self._infos(contribution):
+            for info in contribution.value:
                 known = adapters.get(info.name)
                 if known is None:
                     adapters[info.name] = info
@@ -176,16 +176,17 @@ class LlmService(Llm):
                 else:
                     adapters[info.name] = [providers.pop(info.name).plugin, contribution.plugin]
         self._adapters, self._providers, self._revision = adapters, providers, revision
+        for name, known in adapters.items():
+            if isinstance(known, list):
+                self._report_contended(name, known)
 
-    def _infos(self, contribution: Contribution[Any]) -> list[LlmAdapterInfo]:
-        answer = contribution.value if isinstance(contribution.value, list) else [contribution.value]
-        wrong = [type(item).__name__ for item in answer if not isinstance(item, LlmAdapterInfo)]
-        if wrong:
-            expected = "a list of LlmAdapterInfo"
-            self._context.log.warning(
-                "%s of %s: expected %s, found %s", ADAPTERS, contribution.plugin, expected, wrong[0]
-            )
-        return [item for item in answer if isinstance(item, LlmAdapterInfo)]
+    def _report_contended(self, name: str, plugins: list[str]) -> None:
+        message = f"the adapter {name!r} is provided by {' and '.join(plugins)}; none of them is used"
+        for plugin in dict.fromkeys(plugins):
+            hint = f"keep one alone, such as with `tavern plugins disable {plugin}`"
+            if set(plugins) == {plugin}:
+                hint = "return each adapter once"
+            self._context.hooks.report(plugin, message, hint=hint)
 
     @asynccontextmanager
     async def _model(self, name: str | None) -> AsyncIterator[_OpenModel]:
@@ -272,7 +273,8 @@ class LlmService(Llm):
     def _log(self, error: Exception, setup: ModelSetup, plugin: str) -> str:
         """Log where an adapter failed and return what it said. The traceback is written without the
         exception's own text, which may quote a key."""
-        text = redact(describe(error), secrets_of(setup.options))
+        said = error.message if isinstance(error, TavernError) else describe(error)
+        text = redact(said, secrets_of(setup.options))
         frames = "".join(traceback.format_tb(error.__traceback__))
         self._context.log.error("the adapter %r of %s failed: %s\n%s", setup.adapter, plugin, text, frames)
         return text

@@ -53,6 +53,9 @@ class Finding:
     message: str
     warning: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
 
 def read_definition(
     document: Mapping[str, Any], *, source: str, plugin: str | None

@@ -6,11 +6,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import Field
+
 from tavern_host.contracts.documents import canonical, read_document_file
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.tools import ToolDefinition
-from tavern_tools.definitions import Finding, read_definition
+from tavern_tools.definitions import read_definition
 
 SUFFIX = ".tool.json"
 
@@ -26,12 +28,19 @@ class ToolFolder:
     plugin: str | None
 
 
+class ToolProblem(Problem):
+    """Something that is wrong with a tool, and the plugins that it is to be told of: none, where the project's own
+    file is wrong."""
+
+    plugins: list[str] = Field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class ReadFiles:
     """The definitions of all files that can be used, and everything that is wrong with any of them."""
 
     definitions: tuple[ToolDefinition, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[ToolProblem, ...]
 
 
 def stamps(folder: str, suffix: str = SUFFIX) -> tuple[FileStamp, ...]:
@@ -53,7 +62,7 @@ def stamps(folder: str, suffix: str = SUFFIX) -> tuple[FileStamp, ...]:
 def read_folders(folders: list[ToolFolder]) -> ReadFiles:
     """Read every tool file of these folders, in order."""
     definitions: list[ToolDefinition] = []
-    problems: list[Problem] = []
+    problems: list[ToolProblem] = []
     for folder in folders:
         for path, *_ in stamps(folder.path):
             definition, found = read_file(Path(path), folder.plugin)
@@ -63,19 +72,18 @@ def read_folders(folders: list[ToolFolder]) -> ReadFiles:
     return ReadFiles(tuple(definitions), tuple(problems))
 
 
-def read_file(path: Path, plugin: str | None) -> tuple[ToolDefinition | None, list[Problem]]:
+def read_file(path: Path, plugin: str | None) -> tuple[ToolDefinition | None, list[ToolProblem]]:
     """Return the definition in a tool file and what is wrong with the file; None where it cannot be used."""
     try:
         document = read_document_file(path)
         canonical(document)
     except TavernError as error:
-        return None, [Problem(message=error.message.removeprefix(f"{path} "), file=str(path))]
+        return None, [_in_file(path, plugin, error.message.removeprefix(f"{path} "))]
     except ValueError as error:
-        return None, [Problem(message=f"holds what JSON has no form for: {error}", file=str(path))]
+        return None, [_in_file(path, plugin, f"holds what JSON has no form for: {error}")]
     definition, findings = read_definition(document, source=str(path), plugin=plugin)
-    return definition, [as_problem(finding, str(path)) for finding in findings]
+    return definition, [_in_file(path, plugin, str(finding)) for finding in findings]
 
 
-def as_problem(finding: Finding, file: str) -> Problem:
-    """Return a finding about a definition as a problem of the file (or plugin) that it came from."""
-    return Problem(message=f"{finding.path}: {finding.message}", file=file)
+def _in_file(path: Path, plugin: str | None, message: str) -> ToolProblem:
+    return ToolProblem(message=message, file=str(path), plugins=[] if plugin is None else [plugin])

@@ -15,11 +15,12 @@ from tavern_host.contracts.errors import InvalidInput, NotFound, Vetoed
 from tavern_host.contracts.executions import EXECUTION_ENGINE
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
-from tavern_host.contracts.plugins import PLUGINS, Problem
+from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER, StoredWorkflow, WorkflowSummary
+from tavern_tools.contributions import in_load_order, mend_hint
 from tavern_tools.definitions import RESERVED_PREFIX, content_findings, definition_problems
-from tavern_tools.files import FileStamp, ReadFiles, ToolFolder, as_problem, read_folders, stamps
+from tavern_tools.files import FileStamp, ReadFiles, ToolFolder, ToolProblem, read_folders, stamps
 from tavern_tools.parameters import Parameters
 from tavern_tools.rights import Lack, service_lack
 from tavern_tools.schemas import Schema
@@ -55,7 +56,7 @@ class Catalogue:
     """All tools by id, and what is wrong with those that were left out."""
 
     tools: Mapping[str, Tool]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ToolProblem, ...] = ()
 
     def get(self, tool_id: str) -> Tool:
         """Return a tool. Raises `NotFound` with near names."""
@@ -107,6 +108,7 @@ class Registry:
         self._stamp: _Stamp | None = None
         self._workflows: dict[str, tuple[str, StoredWorkflow]] = {}
         self._catalogue = Catalogue({})
+        self._reported_at = -1
 
     async def catalogue(self) -> Catalogue:
         """Return all tools as they are now."""
@@ -115,8 +117,10 @@ class Registry:
             async with self._lock:
                 stamp = await self._now()
                 if stamp != self._stamp:
-                    self._catalogue = await self._collect()
-                    self._stamp = stamp
+                    catalogue = await self._collect()
+                    said_before = self._catalogue.problems if self._reported_at == stamp.plugins else ()
+                    self._tell([problem for problem in catalogue.problems if problem not in said_before])
+                    self._catalogue, self._stamp, self._reported_at = catalogue, stamp, stamp.plugins
         return self._catalogue
 
     async def _now(self) -> _Stamp:
@@ -175,11 +179,18 @@ class Registry:
         await building.add_contributed()
         await building.add_files(project)
         await building.add_workflows()
-        problems = tuple(building.problems)
-        if problems and problems != self._catalogue.problems:
-            lines = "\n".join(f"  {problem}" for problem in problems)
-            self._context.log.warning("some tools are not right (problems: %d):\n%s", len(problems), lines)
-        return Catalogue(dict(sorted(building.tools.items())), problems)
+        return Catalogue(dict(sorted(building.tools.items())), tuple(building.problems))
+
+    def _tell(self, problems: list[ToolProblem]) -> None:
+        """Say what is wrong with plugins where plugins are shown, and what is wrong with the project in the log."""
+        for problem in problems:
+            for plugin in problem.plugins:
+                hint = problem.hint or mend_hint(plugin)
+                self._context.hooks.report(plugin, problem.message, hint=hint, file=problem.file)
+        own = [problem for problem in problems if not problem.plugins]
+        if own:
+            lines = "\n".join(f"  {problem}" for problem in own)
+            self._context.log.warning("some tools are not right (problems: %d):\n%s", len(own), lines)
 
 
 class _Building:
@@ -189,7 +200,7 @@ class _Building:
         self._context = context
         self._workflows = workflows
         self.tools: dict[str, Tool] = {}
-        self.problems: list[Problem] = []
+        self.problems: list[ToolProblem] = []
 
     async def add_files(self, files: ReadFiles) -> None:
         self.problems += files.problems
@@ -197,12 +208,16 @@ class _Building:
             await self._add(definition)
 
     async def add_contributed(self) -> None:
-        for contribution in await self._context.hooks.collect("tavern_discover_tools"):
-            for offered in contribution.value or ():
-                source = offered.source or f"plugin {contribution.plugin}"
-                definition = offered.model_copy(update={"plugin": contribution.plugin, "source": source})
+        contributions = await self._context.hooks.collect("tavern_discover_tools")
+        for contribution in await in_load_order(self._context, contributions):
+            plugin = contribution.plugin
+            for offered in contribution.value:
+                source = offered.source or f"plugin {plugin}"
+                definition = offered.model_copy(update={"plugin": plugin, "source": source})
                 findings = definition_problems(definition)
-                self.problems += [as_problem(finding, f"{source}, tool {definition.id!r}") for finding in findings]
+                for finding in findings:
+                    message = f"{source}, tool {definition.id!r}: {finding}"
+                    self.problems.append(ToolProblem(message=message, plugins=[plugin]))
                 if not findings:
                     await self._add(definition)
 
@@ -229,7 +244,9 @@ class _Building:
         earlier = self.tools.get(original.id)
         if earlier is not None:
             message = f'the tool "{original.id}" is defined in {earlier.definition.source} already, which is used'
-            self.problems.append(Problem(message=message, file=original.source))
+            owners = [] if original.plugin is None else [original.plugin]
+            hint = "give this one another id"
+            self.problems.append(ToolProblem(message=message, hint=hint, file=original.source, plugins=owners))
             return
         definition = await self._filtered(await self._completed(original))
         if definition is None:
@@ -262,8 +279,16 @@ class _Building:
         kept = {"id": definition.id, "plugin": definition.plugin, "source": definition.source}
         changed = changed.model_copy(update=kept)
         findings = content_findings(changed) if changed != definition else []
-        self.problems += [as_problem(f, f"{definition.source}, as changed by {hook}") for f in findings]
+        if findings:
+            plugins = await self._implementing(hook)
+            what = f'the tool "{definition.id}", as {hook} of {" or ".join(plugins)} changed it, is left out'
+            hint = "return a tool that can be called, Veto to leave it out, or None"
+            self.problems += [ToolProblem(message=f"{what}: {f}", hint=hint, plugins=plugins) for f in findings]
         return None if findings else changed
+
+    async def _implementing(self, hook: str) -> list[str]:
+        plugins = await self._context.services.get(PLUGINS).list_plugins()
+        return [plugin.name for plugin in plugins if hook in plugin.contributions.get("hook", ())]
 
     async def _lack(self, definition: ToolDefinition) -> Lack | None:
         implementation = definition.implementation

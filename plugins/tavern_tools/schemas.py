@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from tavern_host.contracts.documents import json_type
+from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import Model
+from tavern_tools.naming import quoted
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
+_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 _MAX_MESSAGE = 300
 _MAX_DEPTH = 16
 
@@ -37,10 +40,17 @@ def schema_problems(schema: Any, path: str) -> list[tuple[str, str]]:
         return [(path, f"expected a JSON Schema (an object), got {json_type(schema)}")]
     meta = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=Draft202012Validator.FORMAT_CHECKER)
     try:
-        errors = [(path + error.json_path[1:], _cut(error.message)) for error in meta.iter_errors(schema)]
-        return errors or list(_reference_problems(schema, path))
+        errors = [(path + error.json_path[1:], _cut(_said_of_schema(error))) for error in meta.iter_errors(schema)]
+        return list(dict.fromkeys(errors)) or list(_reference_problems(schema, path))
     except RecursionError:
         return [(path, "the schema is nested too deeply")]
+
+
+def _said_of_schema(error: Any) -> str:
+    if error.validator != "anyOf":  # only that of the keyword `type`, in the schema of schemas
+        return str(error.message)
+    near = did_you_mean(error.instance, _TYPES) if isinstance(error.instance, str) else ""
+    return f"expected one of {', '.join(map(quoted, _TYPES))} or a list of them, got {quoted(error.instance)}{near}"
 
 
 def _reference_problems(schema: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:

@@ -20,9 +20,7 @@ from tavern_host.contracts.workflows import (
 )
 from tavern_workflows.check import check
 from tavern_workflows.shape import parse, problems_error, read
-from tavern_workflows.store import SUFFIX, Entry, Folder, Scan, WorkflowFiles, check_id
-
-PROJECT = "project"
+from tavern_workflows.store import PROJECT, SUFFIX, Entry, FileProblem, Folder, Scan, WorkflowFiles, check_id
 
 
 class Workflows(WorkflowManager):
@@ -32,7 +30,7 @@ class Workflows(WorkflowManager):
         self._context = context
         self._files = WorkflowFiles()
         self._lock = asyncio.Lock()
-        self._reported: frozenset[str] = frozenset()
+        self._reported: frozenset[tuple[int, FileProblem]] = frozenset()
         self._definitions: tuple[int, dict[str, NodeDefinition]] | None = None
 
     async def list_workflows(self) -> list[WorkflowSummary]:
@@ -87,18 +85,28 @@ class Workflows(WorkflowManager):
         return _stored(saved)
 
     async def scan(self) -> Scan:
-        """Return all workflow files; a problem with one of them is logged once."""
+        """Return all workflow files; what is wrong with one of them is told once, of a plugin's with the plugin."""
         folders = [self._project_folder()]
         if self._context.services.has(PLUGINS):
             for asset in await self._context.services.get(PLUGINS).assets("workflows"):
                 path = Path(asset.path)
                 folders.append(Folder(path, f"plugin:{asset.plugin}", home=path))
         scan = await asyncio.to_thread(self._files.scan, folders)
-        for problem in scan.problems:
-            if problem not in self._reported:
-                self._context.log.warning("%s", problem)
-        self._reported = frozenset(scan.problems)
+        self._tell([*scan.problems, *_of_plugins(scan)])
         return scan
+
+    def _tell(self, problems: list[FileProblem]) -> None:
+        """Say what is new of these problems; of a plugin's everything anew once the plugins have changed."""
+        revision = self._context.hooks.revision
+        told = frozenset((-1 if problem.source == PROJECT else revision, problem) for problem in problems)
+        for _, problem in sorted(told - self._reported, key=lambda item: str(item[1])):
+            if problem.source == PROJECT:
+                self._context.log.warning("%s", problem)
+            else:
+                plugin = problem.source.partition(":")[2]
+                hint = f"mend it there, or keep it out with `tavern plugins disable {plugin}`"
+                self._context.hooks.report(plugin, problem.message, hint=hint, file=str(problem.path))
+        self._reported = told
 
     def _project_folder(self) -> Folder:
         project = self._context.project
@@ -113,6 +121,12 @@ class Workflows(WorkflowManager):
             found = await services.get(NODE_MANAGER).list_nodes()
             self._definitions = (revision, {d.full_type: d for d in found})
         return self._definitions[1]
+
+
+def _of_plugins(scan: Scan) -> list[FileProblem]:
+    """Return why workflows of plugins are not listed although their files hold JSON."""
+    spoilt = [entry for entry in scan.entries.values() if entry.problems and entry.source != PROJECT]
+    return [FileProblem(e.path, e.source, str(problems_error("is not a workflow", list(e.problems)))) for e in spoilt]
 
 
 def _check_revision(workflow_id: str, entry: Entry | None, expected: str | None) -> None:

@@ -19,6 +19,9 @@ from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.workflows import Workflow, WorkflowProblem
 from tavern_workflows.shape import read
 
+PROJECT = "project"
+"""The source of the project's own folder."""
+
 SUFFIX = ".json"
 MAX_ID = 200
 """How many bytes an id may have, so that it is a file name everywhere."""
@@ -30,7 +33,7 @@ _SETTLED = 2.0
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of workflow files; `source` is `project` or `plugin:NAME`.
+    """A folder of workflow files; `source` is `PROJECT` or `plugin:NAME`.
 
     Nothing outside of it is read, and nothing at all where it leads out of `home`, the project or plugin.
     """
@@ -58,11 +61,23 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class FileProblem:
+    """Why a workflow file, or a whole folder of them, is not used; `source` is that of the folder."""
+
+    path: Path
+    source: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.message}"
+
+
+@dataclass(frozen=True)
 class Scan:
-    """All workflow files by id, and what is wrong with the others (one line each)."""
+    """All workflow files by id, and what is wrong with the others."""
 
     entries: dict[str, Entry]
-    problems: tuple[str, ...]
+    problems: tuple[FileProblem, ...]
 
 
 class WorkflowFiles:
@@ -73,9 +88,12 @@ class WorkflowFiles:
         self._known: dict[Path, tuple[tuple[int, ...], Entry]] = {}
 
     def scan(self, folders: Iterable[Folder]) -> Scan:
-        """Read the folders. Of two files with one id the first wins: by folder, then by name."""
+        """Read the folders. Of two files with one id the first wins: by folder, then by name.
+
+        That is a problem, except for a workflow of the project that takes the place of a plugin's.
+        """
         entries: dict[str, Entry] = {}
-        problems: list[str] = []
+        problems: list[FileProblem] = []
         seen: set[Path] = set()
         for folder in folders:
             for path in _files(folder, problems):
@@ -83,11 +101,14 @@ class WorkflowFiles:
                 try:
                     entry = self._entry(path, folder.source)
                 except TavernError as error:
-                    problems.append(error.message)
+                    message = error.message.removeprefix(f"{path} ")
+                    problems.append(FileProblem(path, folder.source, message))
                     continue
                 first = entries.setdefault(entry.id, entry)
-                if first is not entry and first.source == entry.source:
-                    problems.append(f"{path} has the id {entry.id!r} of {first.path.name} and is ignored")
+                if first is not entry and (first.source == entry.source or first.source != PROJECT):
+                    other = first.path.name if first.source == entry.source else first.source.replace(":", " ")
+                    message = f"has the id {entry.id!r} of {other} and is ignored"
+                    problems.append(FileProblem(path, folder.source, message))
         self._known = {path: known for path, known in self._known.items() if path in seen}
         return Scan(entries, tuple(problems))
 
@@ -151,24 +172,26 @@ def _id_problem(workflow_id: str) -> str | None:
     return None
 
 
-def _files(folder: Folder, problems: list[str]) -> list[Path]:
+def _files(folder: Folder, problems: list[FileProblem]) -> list[Path]:
     """Return the workflow files of a folder by name, without those that lead out of it."""
     try:
         root = folder.path.resolve(strict=True)
         if folder.escapes():
-            problems.append(f"{folder.path} is a link that leads out of {folder.home} and is not read")
+            message = f"is a link that leads out of {folder.home} and is not read"
+            problems.append(FileProblem(folder.path, folder.source, message))
             return []
         names = sorted(p.name for p in folder.path.iterdir() if p.suffix == SUFFIX and not p.name.startswith("."))
     except FileNotFoundError:
         return []
     except (OSError, RuntimeError) as error:
-        problems.append(f"{folder.path} cannot be read: {error}")
+        problems.append(FileProblem(folder.path, folder.source, f"cannot be read: {error}"))
         return []
     found = []
     for name in names:
         path = folder.path / name
         if path.is_symlink() and not path.resolve().is_relative_to(root):
-            problems.append(f"{path} is a link that leads out of its folder and is ignored")
+            message = "is a link that leads out of its folder and is ignored"
+            problems.append(FileProblem(path, folder.source, message))
         elif not path.is_dir():
             found.append(path)
     return found

@@ -136,6 +136,6 @@ def describe(error: BaseException) -> str:
     """Return `Type: text` for any exception, including one whose `__str__` raises."""
     try:
         text = str(error)
-    except Exception:  # a hostile or broken __str__ must not break the report of the failure
+    except BaseException:  # whatever a hostile or broken __str__ does must not break the report of the failure
         text = "(its text cannot be shown)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

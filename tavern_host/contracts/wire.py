@@ -28,6 +28,7 @@ class Model(BaseModel):
         validate_by_name=True,
         validate_by_alias=True,
         serialize_by_alias=True,
+        defer_build=True,  # most models of the contracts are not used in a start
     )
 
     def to_json(self) -> dict[str, Any]:

@@ -9,9 +9,10 @@ import pytest
 from broken_plugins import Corpus, Says
 from inn import HEAD, HERE, call, run
 
-from tavern_host import NODE_MANAGER, TOOL_MANAGER, Host
+from tavern_host import LLM, NODE_MANAGER, SETTINGS, TOOL_MANAGER, Host
 from tavern_host.contracts.errors import Vetoed
 from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.settings import SettingsChange
 
 CORPUS = Corpus()
 FAILED, STARTED = PluginState.FAILED, PluginState.STARTED
@@ -41,10 +42,15 @@ def refused(
 
 def declares(name: str, hook: str, answer: str, reason: str, mend: str, *, code: str = "", **plugin: Any) -> None:
     """Add a plugin whose declaration hook answers with this expression, which cannot be registered."""
-    text = f"{code}\n@hookimpl\ndef {hook}():  {HERE}\n    return {answer}\n"
     says = Says(name, FAILED, reason, mend, "__init__.py")
-    hooked = plugin.pop("hooked", (hook,))
-    CORPUS.add(name, lambda inn: inn.code(name, HEAD + text, hooked=hooked, **plugin), says)
+    text = answering(hook, answer, code, fails="failed" in reason)
+    CORPUS.add(name, lambda inn: inn.code(name, HEAD + text, hooked=(hook,), **plugin), says)
+
+
+def answering(hook: str, answer: str, code: str, *, fails: bool) -> str:
+    """Return a hook that answers with an expression; the host names its first line, or the one that fails."""
+    first, last = ("", f"  {HERE}") if fails else (f"  {HERE}", "")
+    return f"{code}\n@hookimpl{first}\ndef {hook}():\n    return {answer}{last}\n"
 
 
 # --- hooks that cannot be implemented like this ------------------------------------------------------
@@ -65,7 +71,7 @@ refused(
     "hook-alias-unknown",
     f"@hookimpl(specname='tavern_everything')  {HERE}\ndef innocent(): pass\n",
     "there is no hook 'tavern_everything'",
-    "`tavern plugins disable hook-alias-unknown`",
+    "did you mean tavern_",
 )
 refused(
     "hook-undeclared",
@@ -106,14 +112,20 @@ refused(
 refused(
     "hook-generator",
     f"@hookimpl  {HERE}\ndef tavern_startup():\n    yield\n",
-    "tavern_startup",
-    "`tavern plugins disable hook-generator`",
+    "tavern_startup: a hookimpl returns, it does not yield",
+    "returns",
 )
 
 # --- declarations that fail --------------------------------------------------------------------------
 
 declares("declare-raises", ROUTES, "1 / 0", "failed: ZeroDivisionError", "`tavern plugins disable declare-raises`")
-declares("declare-exits", ROUTES, "sys.exit(2)", "tried to end the program", "`tavern plugins disable declare-exits`")
+declares(
+    "declare-exits",
+    ROUTES,
+    "sys.exit(2)",
+    "failed: tavern_register_routes of declare-exits tried to end",
+    "`tavern plugins disable declare-exits`",
+)
 declares("declare-number", ROUTES, "5", "returned int", "expected a list of RouteInfo or MessageInfo")
 declares("declare-text", COMMANDS, "'ab'", "returned str", "expected a list of CommandInfo")
 declares("declare-item", ROUTES, "[5]", "returned a list with int", "expected RouteInfo or MessageInfo")
@@ -150,9 +162,16 @@ def route(path: str, handler: str = "f'{__name__}:answer'") -> str:
     return f"RouteInfo(method='GET', path={path!r}, handler={handler})"
 
 
-declares("route-outside", ROUTES, f"[{route('/api/plugins')}]", "GET /api/plugins", "/api/x/route-outside/", code=ANSWER)
 declares(
-    "route-of-another", ROUTES, f"[{route('/api/x/healthy/ping')}]", "/api/x/healthy", "/api/x/route-of-another/", code=ANSWER
+    "route-outside", ROUTES, f"[{route('/api/plugins')}]", "GET /api/plugins", "/api/x/route-outside/", code=ANSWER
+)
+declares(
+    "route-of-another",
+    ROUTES,
+    f"[{route('/api/x/healthy/ping')}]",
+    "/api/x/healthy",
+    "/api/x/route-of-another/",
+    code=ANSWER,
 )
 declares(
     "route-twice",
@@ -251,13 +270,21 @@ async def text_is_parsed(host: Host) -> None:
     assert [c.tool_id for c in parsed.calls] == ["healthy:greet"]
 
 
+async def models_are_listed(host: Host) -> None:
+    """The models that are set up, which are none, can be listed."""
+    assert await host.services.get(LLM).models() == []
+
+
 Use = Callable[[Host], Awaitable[None]]
 
 
-def answers(name: str, hook: str, answer: str, reason: str, mend: str, use: Use, *, code: str = "") -> None:
-    """Add a plugin that answers a hook of another plugin with this expression."""
-    text = f"{code}\n@hookimpl\ndef {hook}():  {HERE}\n    return {answer}\n"
-    says = Says(name, STARTED, reason, mend, "__init__.py", at="use")
+def answers(
+    name: str, hook: str, answer: str, reason: str, mend: str, use: Use, *, code: str = "", placed: bool = True
+) -> None:
+    """Add a plugin that answers a hook of another plugin with this expression. It is `placed` where the host
+    itself sees that the answer is wrong; what the other plugin finds wrong with it has no file and line."""
+    says = Says(name, STARTED, reason, mend, "__init__.py" if placed else None, at="use")
+    text = answering(hook, answer, code, fails="plugins disable" in mend)
     CORPUS.add(name, lambda inn: inn.code(name, HEAD + text, hooked=(hook,)), says, use=use)
 
 
@@ -265,11 +292,14 @@ for kind, hook, model, use in (
     ("nodes", "tavern_register_nodes", "NodeDefinition", nodes_are_listed),
     ("tools", "tavern_discover_tools", "ToolDefinition", tools_are_listed),
     ("protocols", "tavern_register_action_protocols", "ActionProtocolInfo", text_is_parsed),
+    ("adapters", "tavern_register_llm_adapters", "LlmAdapterInfo", models_are_listed),
 ):
     answers(f"{kind}-raise", hook, "1 / 0", "ZeroDivisionError", f"`tavern plugins disable {kind}-raise`", use)
     answers(f"{kind}-exit", hook, "sys.exit()", "tried to end the program", f"tavern plugins disable {kind}-exit", use)
     answers(f"{kind}-number", hook, "5", f"{hook}: returned int", f"expected a list of {model}", use)
-    answers(f"{kind}-item", hook, "[None]", f"{hook}: returned a list with NoneType", f"expected {model}", use)
+    answers(
+        f"{kind}-item", hook, "[None]", f"{hook}: returned a list with NoneType", f"expected a list of {model}", use
+    )
 answers(
     "protocols-handler-gone",
     "tavern_register_action_protocols",
@@ -277,6 +307,7 @@ answers(
     "there is no handler 'tavern_plugins.protocols_handler_gone:Gone'",
     "`tavern plugins disable protocols-handler-gone`",
     text_is_parsed,
+    placed=False,
     code="from tavern_host.contracts.protocols import ActionProtocolInfo",
 )
 answers(
@@ -286,6 +317,7 @@ answers(
     "RuntimeError: cannot read",
     "`tavern plugins disable protocols-parser-raises`",
     text_is_parsed,
+    placed=False,
     code="""from tavern_host.contracts.protocols import ActionProtocolInfo
 class Parser:
     def __init__(self, options): pass
@@ -300,6 +332,7 @@ answers(
     "core:UpperCase",
     "'core' is reserved",
     nodes_are_listed,
+    placed=False,
 )
 answers(
     "nodes-of-another",
@@ -308,6 +341,7 @@ answers(
     "healthy:Greet",
     "healthy keeps it",
     nodes_are_listed,
+    placed=False,
 )
 answers(
     "tools-of-another",
@@ -316,6 +350,7 @@ answers(
     "workflow:toast",
     "choose another",
     tools_are_listed,
+    placed=False,
 )
 
 # --- hooks that see what others do -------------------------------------------------------------------
@@ -324,8 +359,8 @@ answers(
 def sees(name: str, body: str, reason: str, use: Use, *, hook: str = "tavern_before_execute") -> None:
     """Add a plugin that intercepts and fails when it is asked to: a run or call in whose metadata or
     arguments its own name stands."""
-    arguments = {"tavern_before_execute": "request", "tavern_before_tool_call": "request"}[hook]
-    text = f"@hookimpl\nasync def {hook}({arguments}):\n{body}"
+    argument = "change" if hook == "tavern_before_save_settings" else "request"
+    text = f"@hookimpl\nasync def {hook}({argument}):\n{body}"
     file = "__init__.py" if HERE in text else None
     mend = f"`tavern plugins disable {name}`" if reason else ""
     says = Says(name, STARTED, reason, mend, file, at="use")
@@ -385,6 +420,25 @@ sees(
 )
 
 
+async def settings_are_not_saved(host: Host) -> None:
+    """A change that the plugin fails on is refused, and no other is."""
+    settings = host.services.get(SETTINGS)
+    key = "extensions.healthy.greeting"
+    with pytest.raises(Vetoed, match="save-veto-raises"):
+        await settings.save(SettingsChange(plugin="healthy", values={key: "save-veto-raises"}))
+    (saved,) = await settings.save(SettingsChange(plugin="healthy", values={key: "Good evening"}))
+    assert saved.value == "Good evening"
+
+
+sees(
+    "save-veto-raises",
+    f"    if 'save-veto-raises' in change.values.values():\n        raise RuntimeError('broken')  {HERE}\n",
+    "tavern_before_save_settings: RuntimeError: broken",
+    settings_are_not_saved,
+    hook="tavern_before_save_settings",
+)
+
+
 async def nothing_is_changed(host: Host) -> None:
     """What a plugin changes in place is its own copy."""
     assert (await run(host)).outputs == {"said": "HELLO, ADA"}
@@ -402,7 +456,9 @@ async def node_is_unchanged(host: Host) -> None:
 
 def filters(name: str, statement: str, reason: str) -> None:
     """Add a plugin that does this to the node type of the healthy plugin, and nothing to others."""
-    text = f"@hookimpl\nasync def tavern_before_register_node(node):\n    if node.type == 'Greet':\n        {statement}\n"
+    text = (
+        f"@hookimpl\nasync def tavern_before_register_node(node):\n    if node.type == 'Greet':\n        {statement}\n"
+    )
     file = "__init__.py" if HERE in text else None
     says = Says(name, STARTED, reason, f"`tavern plugins disable {name}`" if reason else "", file, at="use")
     hooked = ("tavern_before_register_node",)
@@ -412,4 +468,8 @@ def filters(name: str, statement: str, reason: str) -> None:
 filters("filter-mutates", "node.inputs.clear()", "")
 filters("filter-raises", f"raise RuntimeError('broken')  {HERE}", "tavern_before_register_node: RuntimeError: broken")
 filters("filter-number", "return 5", "tavern_before_register_node of filter-number returned int")
-filters("filter-waits", "await asyncio.sleep(3600)", "tavern_before_register_node of filter-waits did not end within")
+filters(
+    "filter-waits",
+    "waited = vars(sys.modules[__name__]).setdefault('waited', []); waited or (waited.append(1), await asyncio.sleep(3600))",
+    "tavern_before_register_node of filter-waits did not end within",
+)

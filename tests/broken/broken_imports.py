@@ -131,6 +131,11 @@ CORPUS.add(
     Says("closes-the-output", STARTED),
 )
 CORPUS.add(
+    "replaces-itself",
+    lambda inn: inn.code("replaces-itself", f"{HEAD}sys.modules[__name__] = 5\n"),
+    Says("replaces-itself", STARTED),
+)
+CORPUS.add(
     "shy-object",
     lambda inn: inn.code(
         "shy-object",

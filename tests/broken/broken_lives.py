@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from collections.abc import Awaitable, Callable
 
 from broken_plugins import Corpus, Says
 from helpers.served import served
-from inn import HEAD, HERE, TELLS, run
+from inn import HEAD, HERE, TELLS, Inn, run
 
 from tavern_host import TOOL_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.plugins import PluginState
@@ -35,9 +37,7 @@ def startup(
     text = f"{HEAD}\n@hookimpl\n{kind} tavern_startup(context):\n    {body}\n"
     mend = mend or f"tavern plugins disable {name}"
     says = Says(name, state, reason, mend, "__init__.py" if HERE in body else None)
-    CORPUS.add(
-        name, lambda inn: inn.code(name, text, hooked=["tavern_startup"]), says, threads=threads, tasks=tasks
-    )
+    CORPUS.add(name, lambda inn: inn.code(name, text, hooked=["tavern_startup"]), says, threads=threads, tasks=tasks)
 
 
 startup("start-raises", f"raise RuntimeError('no')  {HERE}", "tavern_startup: RuntimeError: no")
@@ -50,6 +50,30 @@ startup(
     "Odd: (its text cannot be shown)",
 )
 startup("start-waits", "await asyncio.sleep(3600)", "tavern_startup of start-waits did not end within")
+
+
+async def loop_runs(host: Host) -> None:
+    """The event loop comes to its turn, and with it the watchdog."""
+    await asyncio.sleep(0)
+
+
+CORPUS.add(
+    "start-blocks",
+    lambda inn: inn.code(
+        "start-blocks",
+        f"{HEAD}@hookimpl\nasync def tavern_startup():\n    sys.release.wait(1.6)  {HERE}\n",
+        hooked=["tavern_startup"],
+    ),
+    Says(
+        "start-blocks",
+        STARTED,
+        "tavern_startup kept the whole host waiting",
+        "let it await, or run it in a thread",
+        "__init__.py",
+        at="use",
+    ),
+    use=loop_runs,
+)
 startup("start-swallows", SWALLOWS, "tavern_startup of start-swallows did not end within")
 startup(
     "start-hangs",
@@ -70,8 +94,8 @@ startup(
 startup(
     "subscribes-unasked",
     f"context.events.subscribe('NODE_ERROR')  {HERE}",
-    "subscribes-unasked may not subscribe to NODE_ERROR",
-    "permissions.events.subscribe",
+    "subscribes-unasked may not subscribe NODE_ERROR",
+    "add 'NODE_ERROR' to permissions.events.subscribe",
 )
 startup(
     "subscribes-to-all",
@@ -163,17 +187,21 @@ CORPUS.add(
 
 def nodes(name: str, text: str, reason: str, mend: str = "") -> None:
     """Add a plugin whose node module cannot be imported."""
-    says = Says(name, FAILED, reason, mend or f"tavern plugins disable {name}", "__init__.py")
+    says = Says(name, FAILED, reason, mend or f"tavern plugins disable {name}", "nodes/__init__.py")
     files = {"nodes/__init__.py": f"{TELLS}from tavern_host import node\n{text}"}
     CORPUS.add(name, lambda inn: inn.code(name, files=files, nodes={"entry": "./nodes"}), says)
 
 
 nodes("node-import", f"import a_library_that_is_not_there  {HERE}\n", "'a_library_that_is_not_there'")
 nodes("node-syntax", f"def broken(:  {HERE}\n", "SyntaxError: ")
-nodes("node-no-hint", f"@node()  {HERE}\ndef f(text) -> str: ...\n", "parameter 'text' has no type hint", "no type hint")
+nodes(
+    "node-no-hint", f"@node()  {HERE}\ndef f(text) -> str: ...\n", "parameter 'text' has no type hint", "no type hint"
+)
 nodes("node-no-result", f"@node()  {HERE}\ndef f(text: str): ...\n", "the return type has no hint", "no hint")
 nodes("node-hint", f"@node()  {HERE}\ndef f(text: set) -> str: ...\n", "slot 'text'", "or give Slot(type=…)")
-nodes("node-name", f"@node()  {HERE}\ndef f(text: 'Gone') -> str: ...\n", "a type hint uses 'Gone'", "import it outside")
+nodes(
+    "node-name", f"@node()  {HERE}\ndef f(text: 'Gone') -> str: ...\n", "a type hint uses 'Gone'", "import it outside"
+)
 nodes("node-default", f"@node()  {HERE}\ndef f(text: str = object()) -> str: ...\n", "slot 'text'", "must be JSON")
 
 
@@ -187,7 +215,9 @@ def bad_node(name: str, body: str, *words: str) -> None:
         assert error is not None
         assert [word for word in words if word not in error.message] == []
 
-    text = f"{TELLS}import sys\nfrom tavern_host import node\n@node(type='Broken')\ndef f(name: str) -> str:\n    {body}\n"
+    text = (
+        f"{TELLS}import sys\nfrom tavern_host import node\n@node(type='Broken')\ndef f(name: str) -> str:\n    {body}\n"
+    )
     files = {"nodes/__init__.py": text}
     CORPUS.add(name, lambda inn: inn.code(name, files=files, nodes={"entry": "./nodes"}), Says(name, STARTED), use=use)
 
@@ -226,14 +256,29 @@ tool(
     json.dumps(
         {"id": "it", "implementation": {"type": "node", "nodeType": "core:Text"}, "parameters": {"type": "strng"}}
     ),
-    "$.parameters",
-    "string",
+    "$.parameters.type: 'strng'",
+    "plugins disable tool-schema",
 )
+
+
+def pipe(inn: Inn) -> None:
+    root = inn.code("tool-is-pipe", tools={"entry": "./tools"})
+    (root / "tools").mkdir()
+    os.mkfifo(root / "tools" / "it.tool.json")
+
+
+def device(inn: Inn) -> None:
+    root = inn.being_written("tool-is-device", tools={"entry": "./tools"})
+    (root / "tools").mkdir()
+    (root / "tools" / "it.tool.json").symlink_to("/dev/zero")
+
+
+for name, write in (("tool-is-pipe", pipe), ("tool-is-device", device)):
+    says = Says(name, STARTED, "is not a regular file", "a regular file", "tools/it.tool.json", at="use")
+    CORPUS.add(name, write, says, use=tools_are_listed)
 CORPUS.add(
     "workflow-no-json",
-    lambda inn: inn.code(
-        "workflow-no-json", files={"workflows/it.json": "{"}, workflows={"entry": "./workflows"}
-    ),
+    lambda inn: inn.code("workflow-no-json", files={"workflows/it.json": "{"}, workflows={"entry": "./workflows"}),
     Says("workflow-no-json", STARTED, "is not JSON", "line 1", "workflows/it.json", at="use"),
     use=workflows_are_listed,
 )
@@ -265,5 +310,5 @@ ASKED = "async def answer(request, context):"
 handler("route-raises", f"{ASKED}\n    1 / 0  {HERE}\n", "ZeroDivisionError")
 handler("route-exits", f"{ASKED}\n    sys.exit(1)  {HERE}\n", "tried to end the program (SystemExit: 1)")
 handler("route-import", f"import a_library_that_is_not_there  {HERE}\n", "'a_library_that_is_not_there'")
-handler("route-number", f"{ASKED}\n    return 5\n", "did not return an HttpResponse")
+handler("route-number", f"{ASKED}\n    return 5\n", "returned int, expected an HttpResponse")
 handler("route-no-json", f"{ASKED}\n    return HttpResponse(data=float('nan'))\n", "JSON")

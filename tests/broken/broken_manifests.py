@@ -49,9 +49,10 @@ manifest(
     "aliases must not repeat",
 )
 manifest("yaml-circle", "name: &a [*a]\n", "contain themselves without end", "aliases must not")
-manifest("yaml-deep", "name: " + "[" * 5_000 + "]" * 5_000, "not valid YAML", "")
+manifest("yaml-deep", "name: " + "[" * 5_000 + "]" * 5_000, "not valid YAML", "nested")
 manifest("yaml-huge", "name: NAME\n#" + "x" * (1 << 20), "larger than 1024 KiB", "1024 KiB")
 manifest("yaml-latin", "name: NAME\ndescription: caf\u00e9\n".encode("latin-1"), "not UTF-8 text", "UTF-8")
+manifest("yaml-utf-16", "name: NAME\n".encode("utf-16"), "not UTF-8 text", "UTF-8")
 manifest("yaml-binary", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "not UTF-8 text", "UTF-8")
 manifest("yaml-nul", f"name: NAME\nversion: 1\x00 {HERE}\n", "'\\x00' is not allowed", "is not allowed")
 manifest("yaml-empty", "", "the key 'name' is missing", "'name'")
@@ -128,6 +129,12 @@ manifest(
     f"name: tavern-host {HERE}\ndisplayName: x\nversion: 1.0.0\n",
     "'tavern-host' is the host itself",
     "must be another name",
+)
+manifest(
+    "name-long",
+    f"name: {'n' * 300} {HERE}\ndisplayName: x\nversion: 1.0.0\n",
+    "name: must be",
+    "at most",
 )
 manifest(
     "version-words",
@@ -231,24 +238,27 @@ whole(
 
 
 def option(name: str, lines: str, reason: str, mend: str) -> None:
-    """Add a plugin that declares one setting, with these lines."""
-    whole(name, f"configOptions:\n- key: extensions.NAME.size\n  label: Size\n{lines}", reason, mend)
+    """Add a plugin that declares one setting, with these lines; where none of them is named, the setting is."""
+    mark = "" if HERE in lines else HERE
+    whole(name, f"configOptions:\n- key: extensions.NAME.size {mark}\n  label: Size\n{lines}", reason, mend)
 
 
 option("option-type", f"  type: dial {HERE}", "found 'dial'", "'slider'")
-option("option-key-near", f"  type: string\n  defualtValue: x {HERE}", "'configOptions.0.defualtValue'", "defaultValue?")
-option("option-default", f"  type: number\n  defaultValue: many {HERE}", "defaultValue must be a number", "a number")
+option(
+    "option-key-near", f"  type: string\n  defualtValue: x {HERE}", "'configOptions.0.defualtValue'", "defaultValue?"
+)
+option("option-default", f"  type: number\n  defaultValue: many", "defaultValue must be a number", "a number")
 option(
     "option-default-range",
-    f"  type: number\n  max: 5\n  defaultValue: 6 {HERE}",
+    f"  type: number\n  max: 5\n  defaultValue: 6",
     "defaultValue must be at most 5",
     "at most 5",
 )
-option("option-choices", f"  type: select {HERE}", "a select needs options", "such as [{value: a, label: A}]")
-option("option-range", f"  type: slider\n  max: 1\n  min: 2 {HERE}", "min 2 is above max 1", "above max")
+option("option-choices", f"  type: select", "a select needs options", "such as [{value: a, label: A}]")
+option("option-range", f"  type: slider\n  max: 1\n  min: 2", "min 2 is above max 1", "above max")
 option(
     "option-secret",
-    f"  type: password\n  defaultValue: hunter2 {HERE}",
+    f"  type: password\n  defaultValue: hunter2",
     "a secret cannot have a default value",
     "everybody can read a manifest",
 )
@@ -336,7 +346,9 @@ def frontend(name: str, text: str, reason: str, mend: str) -> None:
 frontend("frontend-type", f"frontend: ./web {HERE}", "frontend: input should be", "valid dictionary")
 frontend("frontend-kind", f"frontend: {{type: react}} {HERE}", "found 'react'", "'vite' or 'vanilla'")
 frontend("frontend-key", f"frontend: {{vanila: {{}}}} {HERE}", "unknown key 'frontend.vanila'", "vanilla?")
-frontend("frontend-empty", f"frontend: {{type: vite}} {HERE}", "a vite front end needs 'build'", "the rest of the plugin")
+frontend(
+    "frontend-empty", f"frontend: {{type: vite}} {HERE}", "a vite front end needs 'build'", "the rest of the plugin"
+)
 frontend(
     "frontend-gone", f"frontend: {{vanilla: {{entry: web/gone.js}}}} {HERE}", "there is no file", "name a file that is"
 )

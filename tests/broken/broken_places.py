@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from broken_plugins import Corpus, Says
 from inn import HEAD, HERE, TELLS, Inn
 
@@ -58,12 +60,28 @@ CORPUS.add(
     "link-tools", linked_tools, Says("link-tools", INVALID, "tools leads out of", "copy what it needs there", at="link")
 )
 
+
+def link_within(inn: Inn) -> None:
+    root = inn.code("link-within", TELLS, files={"deep/part.py": TELLS})
+    (root / "deep" / "round").symlink_to(root)
+    os.mkfifo(root / "deep" / "pipe.py")
+
+
+CORPUS.add("link-within", link_within, Says("link-within", STARTED))
+
 # --- what the manifest names is not there ------------------------------------------------------------
 
 CORPUS.add(
     "nodes-gone",
     lambda inn: inn.code("nodes-gone", TELLS, nodes={"entry": "./nodes"}),
-    Says("nodes-gone", FAILED, "nodes.entry: there is no 'nodes'", "nodes.entry", "plugin.yaml"),
+    Says(
+        "nodes-gone",
+        INVALID,
+        "nodes.entry: there is no 'nodes'",
+        "make this module or package in the plugin's folder",
+        "plugin.yaml",
+        at="link",
+    ),
 )
 CORPUS.add(
     "tools-gone",
@@ -206,6 +224,20 @@ CORPUS.add(
     Says("ground-failed", FAILED, "RuntimeError: no ground", "tavern plugins disable ground-failed", "__init__.py"),
     Says("stands-on-failed", INCOMPATIBLE, "it requires ground-failed, which is failed", "`tavern plugins show ground"),
     Says("stands-higher", INCOMPATIBLE, "stands-on-failed, which is incompatible", "`tavern plugins show stands-on"),
+)
+
+CORPUS.add(
+    "uses-what-it-does-not-require",
+    lambda inn: inn.code(
+        "uses-what-it-does-not-require", TELLS, permissions={"services": {"use": ["healthy.index:write"]}}
+    ),
+    Says(
+        "uses-what-it-does-not-require",
+        INVALID,
+        "'healthy.index:write' is of a plugin that is not required",
+        'add healthy: ">=…" to requires.plugins',
+        at="link",
+    ),
 )
 
 # --- what the operator has not reviewed --------------------------------------------------------------

@@ -34,8 +34,9 @@ class Says:
 
     def of(self, host: Host) -> PluginInfo:
         """Return the plugin that is meant. Fails where there are none or several."""
-        (plugin,) = (p for p in host.plugins() if p.name == self.plugin and self.source in p.source)
-        return plugin
+        found = [p for p in host.plugins() if p.name == self.plugin and self.source in p.source]
+        assert len(found) == 1, f"there are {len(found)} plugins {self.plugin}"
+        return found[0]
 
     def is_said_by(self, problem: Problem) -> bool:
         """Whether a problem is the one that is meant."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from broken_plugins import Corpus, Says
-from inn import HEAD, HERE, everything_else_works
+from inn import HEAD, HERE, Inn
 
 from tavern_host import AGENT_RUNTIME, LLM, TOOL_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.errors import TavernError
@@ -77,7 +77,9 @@ def llm(**changed: str) -> str:
 
 refused("override-lacks", llm(models=""), "Mine lacks the method models", "of llm")
 refused("override-sync", llm(models="    def models(self): return []\n"), "Mine.models", "must be an async def")
-refused("override-async", llm(stream="    async def stream(self, request, *, call=None): ...\n"), "Mine.stream", "def that")
+refused(
+    "override-async", llm(stream="    async def stream(self, request, *, call=None): ...\n"), "Mine.stream", "def that"
+)
 refused(
     "override-parameters",
     llm(complete="    async def complete(self, asked, *, call=None): ...\n"),
@@ -142,19 +144,18 @@ def unmade(name: str, made: str, reason: str, *, threads: tuple[str, ...] = ()) 
 
 unmade("provider-raises", f"raise RuntimeError('no')  {HERE}", "RuntimeError: no")
 unmade("provider-exits", f"sys.exit(1)  {HERE}", "tried to end the program (SystemExit: 1)")
-unmade("provider-hangs", "sys.release.wait(8)", "did not end within", threads=("making",))
+unmade("provider-hangs", "sys.release.wait(5)", "did not end within", threads=("making",))
 
 # --- overrides that fail when they are called --------------------------------------------------------
 
 
 def fails(name: str, use: Callable[[Host], Awaitable[Any]], *words: str) -> Use:
-    """Return what makes a call fail with an error that holds these words; nothing else fails."""
+    """Return what makes a call fail with an error that holds these words."""
 
     async def attempt(host: Host) -> None:
         with pytest.raises(TavernError) as caught:
             await use(host)
         assert [word for word in (name, *words) if word not in caught.value.message] == []
-        await everything_else_works(host, {name})
 
     return attempt
 
@@ -173,7 +174,7 @@ overrides(
         "override-of-itself",
         STARTED,
         "workflowManager.get",
-        "use the `original` that it was given",
+        "through `original`, not through context.services",
         at="use",
     ),
     use=fails(
@@ -209,7 +210,10 @@ overrides(
         at="use",
     ),
     use=fails(
-        "override-exits", lambda host: host.services.get(TOOL_MANAGER).describe([]), "toolManager.describe", "SystemExit"
+        "override-exits",
+        lambda host: host.services.get(TOOL_MANAGER).describe([]),
+        "toolManager.describe",
+        "SystemExit",
     ),
 )
 
@@ -223,7 +227,7 @@ def rivals(*names: str) -> None:
     """Add plugins that override the same service."""
     code = override("LLM", "    async def models(self):\n        raise RuntimeError('it is used')\n")
 
-    def write(inn: Any) -> None:
+    def write(inn: Inn) -> None:
         for name in names:
             inn.code(name, code, permissions={"services": {"override": ["llm"]}})
 
@@ -254,3 +258,43 @@ overrides(
         at="stop",
     ),
 )
+
+# --- what is published -------------------------------------------------------------------------------
+
+INDEX = """from tavern_host import ServiceInterface, acts, reads
+class Index(ServiceInterface, name="NAME.index"):
+    @reads
+    async def find(self, words: str) -> list[str]: ...
+    @acts("NAME.index:write", "Change the index.")
+    async def add(self, text: str, *, call: "CallContext | None" = None) -> None: ...
+from tavern_host import CallContext
+"""
+
+
+def publishes(name: str, reason: str, mend: str, find: str = "", instead: str = "", **manifest: str) -> None:
+    """Add a plugin that publishes a service whose interface differs from what its manifest says, or from the rules."""
+    permission = {"name": f"{name}.index:write", "level": "intercept", "allows": "Change the index."}
+    service = {"name": f"{name}.index", "interface": "contracts:Index", "permissions": [permission], **manifest}
+    contracts = INDEX.replace("NAME", name)
+    assert find in contracts
+    files = {"contracts.py": contracts.replace(find, instead) if find else contracts}
+    CORPUS.add(
+        name,
+        lambda inn: inn.code(name, HEAD, files=files, publishes={"services": [service]}),
+        Says(name, FAILED, reason, mend),
+    )
+
+
+publishes("publish-gone", "contracts:Gone", "there is no handler", interface="contracts:Gone")
+publishes("publish-none", "is not a ServiceInterface", "contracts:reads", interface="contracts:reads")
+publishes("publish-sync", "find: it must be", "`async def`", "async def find", "def find")
+publishes("publish-bare", "find: words has no annotation", "annotation", "words: str", "words")
+publishes("publish-type", "set[str] is not a wire type", "find: words", "words: str", "words: set[str]")
+publishes(
+    "publish-call",
+    "add: a method that acts takes",
+    "call: CallContext | None = None",
+    ', *, call: "CallContext | None" = None',
+    "",
+)
+publishes("publish-other", "the permission publish-other.index:write", "not the same", "Change the index.", "Read it.")

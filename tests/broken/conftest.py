@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,20 +19,24 @@ from tavern_host import dispatch, lifecycle
 def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody wait long for what never ends."""
     monkeypatch.setattr(lifecycle, "IMPORT_DEADLINE", 2.0)
+    monkeypatch.setattr(lifecycle, "OPEN_DEADLINE", 0.5)
     monkeypatch.setattr(lifecycle, "SHUTDOWN_DEADLINE", 0.2)
+    monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 1.0)
     monkeypatch.setattr(dispatch, "DEADLINE", 0.5)
     monkeypatch.setattr(dispatch, "GRACE", 0.1)
 
 
 @pytest.fixture(autouse=True)
-def release(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+async def release(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """Give plugins something to wait for (`sys.release`), and end their waiting with the test."""
-    before = set(threading.enumerate())
+    threads, tasks = set(threading.enumerate()), asyncio.all_tasks()
     event = threading.Event()
     monkeypatch.setattr(sys, "release", event, raising=False)
     yield
     event.set()
-    for thread in set(threading.enumerate()) - before:
+    if left := asyncio.all_tasks() - tasks - {asyncio.current_task()}:
+        await asyncio.wait(left, timeout=5)
+    for thread in set(threading.enumerate()) - threads:
         if thread.daemon:
             thread.join(5)
 

@@ -85,7 +85,8 @@ class Inn:
                 {"id": "healthy:greet", "implementation": {"type": "node", "nodeType": "healthy:Greet"}}
             ),
         }
-        parts = {"nodes": {"entry": "./nodes"}, "tools": {"entry": "./tools"}}
+        greeting = {"key": "extensions.healthy.greeting", "type": "string", "label": "Greeting"}
+        parts = {"nodes": {"entry": "./nodes"}, "tools": {"entry": "./tools"}, "configOptions": [greeting]}
         self.code("healthy", HEALTHY, hooked=["tavern_register_routes"], files=files, **parts)
 
     # --- how plugins are written --------------------------------------------------------------------
@@ -109,6 +110,7 @@ class Inn:
         self,
         name: str,
         code: str | None = None,
+        /,
         *,
         hooked: Iterable[str] = (),
         files: Mapping[str, str] | None = None,
@@ -129,7 +131,7 @@ class Inn:
         self.dev.append(root)
         return root
 
-    def installed(self, name: str, code: str = TELLS, *, package: str | None = None, **manifest: Any) -> Path:
+    def installed(self, name: str, code: str = TELLS, /, *, package: str | None = None, **manifest: Any) -> Path:
         """Write what `pip install` would: a package and a distribution with its entry point."""
         package = package or f"{name.replace('-', '_')}_pack"
         root = self.code(name, code, at=self.site / package, **{"name": name, **manifest})
@@ -149,12 +151,13 @@ class Inn:
         """Return a host on the project."""
         return Host(self.root, dev=self.dev)
 
-    async def review(self, but: Iterable[str] = ()) -> None:
-        """Grant every plugin what it asks for, as an operator would before the first start."""
+    async def reviewed(self, but: Iterable[str] = ()) -> Host:
+        """Return a host, not started yet, after the operator granted every plugin what it asks for."""
         host = self.host()
         for plugin in host.link():
             if plugin.state is PluginState.NEEDS_REVIEW and plugin.name not in but:
                 await host.grant(plugin.name)
+        return host
 
 
 async def run(host: Host, node_type: str = "healthy:Greet", **metadata: Any) -> Run:

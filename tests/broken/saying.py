@@ -12,16 +12,21 @@ from tavern_host import Host
 from tavern_host.contracts.plugins import PluginState, Problem
 
 
-async def prepare(inn: Inn, rows: Iterable[Broken]) -> None:
-    """Write broken plugins, let the operator review them, and change those that are changed after that."""
+async def prepare(inn: Inn, rows: Iterable[Broken]) -> Host:
+    """Write broken plugins, let the operator review them, and change those that are changed after that; return a
+    host that is not started yet."""
     rows = list(rows)
     for row in rows:
         row.write(inn)
     importlib.invalidate_caches()
-    await inn.review(but={says.plugin for row in rows if row.unreviewed for says in row.says})
-    for row in rows:
-        if row.tamper is not None:
-            row.tamper(inn)
+    host = await inn.reviewed(but={says.plugin for row in rows if row.unreviewed for says in row.says})
+    changes = [row.tamper for row in rows if row.tamper is not None]
+    if not changes:
+        return host
+    await host.stop()
+    for change in changes:
+        change(inn)
+    return inn.host()
 
 
 def names(rows: Iterable[Broken]) -> set[str]:
@@ -69,5 +74,6 @@ def _misplaced(inn: Inn, says: Says, problem: Problem) -> list[str]:
 
 def _marked_line(inn: Inn, says: Says) -> int | None:
     assert says.file is not None
-    text = (inn.roots[says.plugin] / says.file).read_text(errors="replace")
+    file = inn.roots[says.plugin] / says.file
+    text = file.read_text(errors="replace") if file.is_file() else ""
     return next((number for number, line in enumerate(text.splitlines(), 1) if HERE in line), None)

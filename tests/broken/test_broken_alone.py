@@ -11,7 +11,6 @@ from inn import Inn, everything_else_works
 from saying import names, prepare, says_all
 
 EACH = pytest.mark.parametrize("row", CORPUS, ids=[row.name for row in CORPUS])
-RUNNING = [row for row in CORPUS if row.running]
 
 
 def test_the_corpus_is_large_and_no_two_rows_get_in_each_others_way() -> None:
@@ -28,8 +27,7 @@ def test_of_every_broken_plugin_it_is_written_down_what_the_host_must_say() -> N
 
 @EACH
 async def test_a_broken_plugin_costs_the_host_itself_alone(row: Broken, inn: Inn) -> None:
-    await prepare(inn, [row])
-    host = inn.host()
+    host = await prepare(inn, [row])
     async with asyncio.timeout(60):
         async with host:
             says_all(inn, host, [row], "link", "load")

@@ -26,7 +26,7 @@ from pydantic import BaseModel, JsonValue
 from pydantic_core import PydanticUndefined
 
 import tavern_host
-from tavern_host import Host, hookspecs, manifest, permissions, terminal, ui
+from tavern_host import Host, hookspecs, manifest, permissions, terminal, testing, ui
 from tavern_host.contracts import settings
 from tavern_host.contracts.catalogue import interfaces, service_permissions
 from tavern_host.contracts.commands import CommandInfo
@@ -292,6 +292,17 @@ def environment_variables() -> list[str]:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     found.update(re.findall(r"\bTAVERN_[A-Z]+(?:_[A-Z]+)*\b", node.value))
     return sorted(found)
+
+
+# --- testing ------------------------------------------------------------------------------------------
+
+
+def fixtures() -> set[str]:
+    """Return the names of the fixtures that plugin authors get."""
+    tree = ast.parse(Path(testing.__file__).read_text(encoding="utf-8"))
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    marked = (f.name for f in functions if any("fixture" in ast.unparse(d) for d in f.decorator_list))
+    return {name for name in marked if not name.startswith("_")}
 
 
 # --- errors -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ What a block is, if its language does not say it, stands in a comment before it:
 | comment | for | the block is |
 | --- | --- | --- |
 | `file PATH` | any | written to a file; at the end a folder with a `plugin.yaml` is loaded, a `test_….py` run |
+| `file PATH, with mistakes` | yaml | written to a file and not loaded: the page shows what is wrong with it |
 | `continues` | python | run with the names of the block before |
 | `output` | text, json | what the Python block before printed |
 | `plugin.yaml`, `host.yaml`, `tavern.yaml` | yaml | read as that file |
@@ -86,7 +87,8 @@ class PageRun:
         if said.startswith("not run: ") and said.removeprefix("not run: ").strip():
             return
         if said.startswith("file "):
-            self._write(said.removeprefix("file "), snippet)
+            name, mistakes, _ = said.removeprefix("file ").partition(", with mistakes")
+            self._write(name, snippet, is_sound=not mistakes)
         elif snippet.language == "python" and said in ("", "continues"):
             self._python(snippet, continues=said == "continues")
         elif snippet.language in ("text", "json") and said == "output":
@@ -104,7 +106,7 @@ class PageRun:
         elif snippet.language != "text" or said:
             raise Wrong(f"a {snippet.language} block with {said!r}: say what it is, or `not run:` and why")
 
-    def _write(self, name: str, snippet: Snippet) -> None:
+    def _write(self, name: str, snippet: Snippet, *, is_sound: bool) -> None:
         path = Path(name)
         if path.is_absolute() or ".." in path.parts or _FILES.get(path.suffix[1:]) != snippet.language:
             raise Wrong(f"{name} is not a file of this folder in the language {snippet.language}")
@@ -112,7 +114,8 @@ class PageRun:
             ast.parse(snippet.text)
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / path).write_text(snippet.text, encoding="utf-8")
-        self.files.append(self.folder / path)
+        if is_sound:
+            self.files.append(self.folder / path)
 
     def _python(self, snippet: Snippet, *, continues: bool) -> None:
         if not continues:

@@ -98,6 +98,7 @@ def test_a_value_from_an_output_of_any_type_is_looked_at_when_it_comes() -> None
         convert({})
 
 
+@pytest.mark.in_process_only("the wire has whole numbers of 64 bits")
 async def test_a_value_that_cannot_be_converted_is_the_error_of_the_node_that_gets_it(bench: Bench) -> None:
     document = workflow(
         {"give": give(10**400, "INTEGER"), "take": {"type": "Take", "configValues": {"type": "FLOAT"}}},

@@ -291,7 +291,10 @@ async def test_interface_values_are_brought_to_their_type(
         ("INTEGER", 3.5, "expected an integer, got a number"),
         ("INTEGER", True, "expected an integer, got a boolean"),
         ("FLOAT", "3", "expected a number, got text"),
-        ("FLOAT", 10**400, "expected a number, got an integer too large for one"),
+        pytest.param(
+            *("FLOAT", 10**400, "expected a number, got an integer too large for one"),
+            marks=pytest.mark.in_process_only("the wire has whole numbers of 64 bits"),
+        ),
         ("BOOLEAN", 1, "expected a boolean, got an integer"),
         ("OBJECT", [], "expected an object, got an array"),
         ("ARRAY", {}, "expected an array, got an object"),

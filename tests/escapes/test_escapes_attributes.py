@@ -83,7 +83,7 @@ READING: dict[str, Attack] = {
     "__dict__ of a method": lambda o: o.get.__dict__["hint"],
     "an attribute of a method": lambda o: o.get.hint,
     "__wrapped__ of a method": lambda o: o.list_workflows.__wrapped__.__globals__["SECRET"],
-    "inspect.unwrap": lambda o: inspect.unwrap(o.list_workflows).__globals__["SECRET"],  # type: ignore[attr-defined]
+    "inspect.unwrap": lambda o: inspect.unwrap(o.list_workflows).__globals__["SECRET"],
     "__class__": lambda o: o.__class__.spoken,
     "type": lambda o: type(o).spoken,
     "__init__ of the type": lambda o: type(o).__init__.__globals__["SECRET"],
@@ -95,9 +95,9 @@ READING: dict[str, Attack] = {
     "object.__reduce_ex__": lambda o: object.__reduce_ex__(o, 2)[2]["secret"],  # type: ignore[index]
     "copy.copy": lambda o: copy.copy(o).secret,
     "functools.partial": lambda o: functools.partial(o.get).func.__self__.secret,  # type: ignore[attr-defined]
-    "weakref": lambda o: weakref.ref(o)().secret,
+    "weakref": lambda o: weakref.proxy(o).secret,
     "__repr__": lambda o: SECRET if "vault" in repr(o) else None,
-    "__doc__": lambda o: SECRET if "secret" in type(o).__doc__ else None,
+    "__doc__": lambda o: SECRET if "secret" in str(type(o).__doc__) else None,
 }
 
 
@@ -122,8 +122,8 @@ async def test_a_view_has_no_slots_to_read(tmp_path: Path) -> None:
 
 async def test_a_view_cannot_be_deep_copied_or_pickled(tmp_path: Path) -> None:
     async with scene(tmp_path) as on:
-        assert pickle.loads(pickle.dumps(Forwarding(on.plain))) == SECRET
-        assert copy.deepcopy(Forwarding(on.plain)) == SECRET
+        forwarding: Any = Forwarding(on.plain)
+        assert pickle.loads(pickle.dumps(forwarding)) == copy.deepcopy(forwarding) == SECRET
         for attempt in (copy.copy, copy.deepcopy, pickle.dumps, lambda view: view.__reduce__()):
             with pytest.raises(TypeError, match="WorkflowManagerView cannot be copied or pickled"):
                 attempt(on.view)
@@ -155,7 +155,7 @@ CHANGING: dict[str, Callable[[Any], None]] = {
     "a hook for attributes on a base": lambda o: setattr(type(o).__mro__[1], "__getattribute__", evil),
     "delattr on the type": lambda o: delattr(type(o), "get"),
     "__bases__": lambda o: setattr(type(o), "__bases__", (Evil,)),
-    "__dict__ of the type": lambda o: vars(type(o)).update(get=evil),  # type: ignore[attr-defined]
+    "__dict__ of the type": lambda o: vars(type(o)).update(get=evil),
 }
 NOT_EVEN_PLAIN = {"__dict__ of the type"}
 """What Python refuses for every object."""
@@ -193,11 +193,12 @@ async def test_nothing_can_be_deleted_of_a_view(tmp_path: Path) -> None:
         del on.plain.secret
         assert not hasattr(on.plain, "secret")
         on.plain.secret = before
-        for attempt in (
+        attempts: list[Callable[[], None]] = [
             lambda: delattr(on.view, "get"),
             lambda: object.__delattr__(on.view, "get"),
             lambda: delattr(type(on.view).__mro__[1], "__setattr__"),
-        ):
+        ]
+        for attempt in attempts:
             with pytest.raises(AttributeError):
                 attempt()
 
@@ -245,7 +246,7 @@ async def test_what_is_done_to_a_method_is_done_to_the_plugins_own_view_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scene(tmp_path) as on:
-        operators = on.host.services.get(WORKFLOW_MANAGER)
+        operators: Any = on.host.services.get(WORKFLOW_MANAGER)
         method = on.view.get
         method.__defaults__ = ("tale",)
         method.__dict__["hint"] = "evil"

@@ -36,11 +36,17 @@ def rebuilt(method: Any) -> Any:
     )
 
 
+def by_reference(method: weakref.ref[Any]) -> Any:
+    found = method()
+    assert found is not None
+    return found("tale")
+
+
 KEPT: dict[str, Callable[[Any], Any]] = {
     "the view": lambda view: lambda: view.get("tale"),
     "a method": lambda view: functools.partial(view.get, "tale"),
     "a method by its type": lambda view: functools.partial(type(view).get, "tale"),
-    "a weak reference": lambda view: functools.partial(weakref.ref(view.get)(), "tale"),
+    "a weak reference": lambda view: functools.partial(by_reference, weakref.ref(view.get)),
     "a method of a copy of its own": lambda view: functools.partial(type(view)().get, "tale"),
     "a function rebuilt from its parts": lambda view: functools.partial(rebuilt(view.get), "tale"),
 }

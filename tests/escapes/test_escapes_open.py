@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doors import attributes, closures, frames, reach
+from escape_doors import attributes, closures, frames, reach
 from escape_scene import ACME, SECRET, acme_plugin, module_of, scene
 
 from tavern_host import LLM, NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, CallContext, Host, Principal
@@ -129,7 +129,8 @@ async def test_subclasses_lead_to_the_views_of_others(tmp_path: Path) -> None:
     """`__subclasses__` shows the types of all views, the operator's among them, and each makes a view that works."""
     async with scene(tmp_path) as on:
         operators = type(on.host.services.get(WORKFLOW_MANAGER))
-        found = next(kind for kind in type(on.view).__mro__[1].__subclasses__() if kind is operators)
+        kinds: list[Any] = type(on.view).__mro__[1].__subclasses__()
+        found: Any = next(kind for kind in kinds if kind is operators)
         await found.save("mine", MINE)
         assert str(on.plain.calls[-1].principal) == "user:operator"
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from escape_scene import scene
+from escape_scene import ACME, context_of, module_of, scene
+from helpers.folder_plugins import write_plugin
 from pydantic import JsonValue
 
+from tavern_host import TOOL_MANAGER, Host
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, PluginFailure
 from tavern_host.contracts.services import ServiceInterface, interface_methods, reads
@@ -72,18 +75,22 @@ class Speaker(ServiceInterface, name="speaker"):
     @reads
     def chunks(self) -> AsyncIterator[Chunk]:
         """Yield chunks."""
+        raise NotImplementedError
 
     @reads
     def words(self) -> AsyncIterator[str]:
         """Yield words."""
+        raise NotImplementedError
 
     @reads
     async def echo(self, value: JsonValue) -> JsonValue:
         """Return the value."""
+        raise NotImplementedError
 
     @reads
     async def shout(self, text: str) -> str:
         """Return the text."""
+        raise NotImplementedError
 
 
 class KeepsAll:
@@ -262,3 +269,93 @@ async def test_a_result_that_cannot_be_copied_is_the_providers_failure(tmp_path:
         on.plain.stored.workflow.__dict__["name"] = threading.Lock()
         with pytest.raises(PluginFailure, match=r"^workflowManager\.get returned what cannot be copied: TypeError"):
             await on.view.get("tale")
+
+
+# --- what hooks are given and answer -----------------------------------------------------------------
+
+OFFERS = """
+from tavern_host import ToolDefinition, ToolImplementation, hookimpl
+
+MADE = ToolImplementation(kind="service", service="workflowManager", method="list_workflows")
+TOOL = ToolDefinition(id="offers:tales", description="Lists tales.", implementation=MADE)
+
+@hookimpl
+def tavern_discover_tools():
+    return [TOOL]
+"""
+
+
+async def test_what_a_hook_answered_cannot_be_changed_after_it_was_looked_at(tmp_path: Path) -> None:
+    hooks = {"hooks": ["hook:server:tools:discover"]}
+    folder = write_plugin(tmp_path / "offers", {"__init__.py": OFFERS}, permissions=hooks)
+    async with Host(tmp_path / "project", plugins=[folder], trust=["offers"]) as host:
+        tools = host.services.get(TOOL_MANAGER)
+        before = (await tools.get("offers:tales")).parameters
+        module_of("offers").TOOL.parameters["sneaked"] = "in"
+        assert (await tools.get("offers:tales")).parameters == before
+
+
+TELLS = """
+from tavern_host import PluginContext, Veto, hookspec
+from tavern_host.contracts.wire import Model
+
+class Said(Model):
+    words: list[str]
+
+@hookspec(permission="hook:plugin:tells:told", level="intercept", policy="collect", description="Hear.")
+def tells_told(words: list[str], context: PluginContext) -> None:
+    pass
+
+@hookspec(permission="hook:plugin:tells:asked", level="intercept", policy="first", description="Answer.")
+def tells_asked(words: list[str], context: PluginContext) -> str | None:
+    pass
+
+@hookspec(permission="hook:plugin:tells:said", level="intercept", policy="filter", description="Change.")
+def tells_said(said: Said, words: list[str], context: PluginContext) -> Said | Veto | None:
+    pass
+"""
+HEARS = """
+from tavern_host import hookimpl
+
+HEARD = []
+
+def hear(words):
+    HEARD.append(list(words))
+    words.append("spoilt")
+
+@hookimpl
+def tells_told(words):
+    hear(words)
+
+@hookimpl
+def tells_asked(words):
+    hear(words)
+
+@hookimpl
+def tells_said(said, words):
+    hear(said.words)
+    hear(words)
+"""
+TELLS_HOOKS = [
+    {"spec": f"api:tells_{word}", "permission": f"hook:plugin:tells:{word}", "allows": allows}
+    for word, allows in (("told", "Hear."), ("asked", "Answer."), ("said", "Change."))
+]
+
+
+async def test_what_a_hook_is_given_is_each_plugins_own(tmp_path: Path) -> None:
+    permissions = {"hooks": [hook["permission"] for hook in TELLS_HOOKS]}
+    startup = {"hooks": ["hook:server:host:startup"]}
+    code = {"__init__.py": ACME, "api.py": TELLS}
+    folders = [write_plugin(tmp_path / "tells", code, permissions=startup, publishes={"hooks": TELLS_HOOKS})]
+    for name in ("one", "two"):
+        requires = {"plugins": {"tells": ">=1"}}
+        code = {"__init__.py": HEARS}
+        folders.append(write_plugin(tmp_path / name, code, permissions=permissions, requires=requires))
+    async with Host(tmp_path / "project", plugins=folders, trust=["tells", "one", "two"]):
+        call, words = context_of("tells").hooks, ["hi"]
+        said = sys.modules["tavern_plugins.tells.api"].Said(words=["hi"])
+        await call.collect("tells_told", words=words)
+        await call.first("tells_asked", words=words)
+        await call.filter("tells_said", said, words=words)
+        assert module_of("one").HEARD == module_of("two").HEARD == [["hi"]] * 4
+        assert words == said.words == ["hi"]

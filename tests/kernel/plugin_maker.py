@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from tavern_host import Host, PluginContext
+from tavern_host.contracts.plugins import Problem
 from tavern_host.hookspecs import hooks
 
 KEEP_CONTEXT = """
@@ -94,3 +95,18 @@ def host_with(project: Path, *folders: Path, **options: Any) -> Host:
 def problems_of(host: Host, name: str = "acme") -> list[str]:
     """Return what a person reads about what is wrong with a plugin."""
     return [str(problem) for problem in host.plugin(name).problems]
+
+
+def messages_of(host: Host, name: str = "acme") -> list[str]:
+    """Return what is wrong with a plugin, without the places and what to do about it."""
+    return [problem.message for problem in host.plugin(name).problems]
+
+
+def said_of(host: Host, name: str = "acme") -> list[str]:
+    """Return what is wrong with a plugin and what to do about it, without the places."""
+    return [without_place(problem) for problem in host.plugin(name).problems]
+
+
+def without_place(problem: Problem) -> str:
+    """Return what a person reads about a problem after its place: what it is and what to do about it."""
+    return str(problem.model_copy(update={"file": None, "line": None, "column": None}))

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plugin_maker import host_with, make_plugin, module_of, problems_of, write
+from plugin_maker import host_with, make_plugin, messages_of, module_of, without_place, write
 
 from tavern_host import PLUGINS, Host
-from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.plugins import PluginState, Problem
 
 HEAD = """\
 from tavern_host import *
@@ -22,13 +22,20 @@ COMMANDS = "tavern_register_commands"
 UI = "tavern_declare_ui"
 
 
-async def refused(folder: Path, tmp_path: Path) -> list[str]:
-    """Return why a plugin is not admitted, each problem without the plugin's own folder."""
+async def refused(folder: Path, tmp_path: Path) -> list[Problem]:
+    """Return why a plugin is not admitted; whatever it is, its place in the plugin's code is told."""
     async with host_with(tmp_path / "p", folder) as host:
         assert host.plugin(folder.name).state is PluginState.FAILED
         assert host.plugin(folder.name).contributions == {}
         assert {p.state for p in host.plugins() if p.name != folder.name} == {PluginState.STARTED}
-        return [p.removeprefix(f"{folder}/") for p in problems_of(host, folder.name)]
+        problems = host.plugin(folder.name).problems
+        assert all(p.file == str(folder / "__init__.py") and p.line for p in problems)
+        return problems
+
+
+def texts(problems: list[Problem]) -> list[str]:
+    """Return what is told after the places."""
+    return [without_place(problem) for problem in problems]
 
 
 def declaring(tmp_path: Path, hook: str, *answers: str, code: str = "", **manifest: Any) -> Path:
@@ -62,7 +69,7 @@ def tavern_register_commands(): return "none"
     )
     folder = make_plugin(tmp_path, "acme", code, hooked=["tavern_startup", COMMANDS])
     found = await refused(folder, tmp_path)
-    assert found == [
+    assert [str(problem).removeprefix(f"{folder}/") for problem in found] == [
         "__init__.py:4: there is no hook 'tavern_before_exec' (did you mean tavern_before_execute?)",
         "__init__.py:7: begin: the hook tavern_startup has no argument 'when' (it has context)",
         "__init__.py:10: tavern_shutdown: the hook tavern_shutdown is not declared "
@@ -75,16 +82,16 @@ def tavern_register_commands(): return "none"
 async def test_a_wrapper_is_refused(tmp_path: Path, options: str) -> None:
     code = f"import pluggy\n@pluggy.HookimplMarker('tavern')({options})\ndef tavern_startup():\n    yield\n"
     found = await refused(make_plugin(tmp_path, "acme", code, hooked=["tavern_startup"]), tmp_path)
-    assert found == [
-        "__init__.py:2: tavern_startup: hook wrappers are not supported "
+    assert texts(found) == [
+        "tavern_startup: hook wrappers are not supported "
         "(return a value from a plain hookimpl; filters get what the one before returned)"
     ]
 
 
 async def test_an_override_hook_is_declared_by_the_service(tmp_path: Path) -> None:
     found = await refused(declaring(tmp_path, OVERRIDES), tmp_path)
-    assert found == [
-        "__init__.py:4: tavern_override_services: the hook tavern_override_services is not declared "
+    assert texts(found) == [
+        "tavern_override_services: the hook tavern_override_services is not declared "
         "(name the service under permissions.services.override in plugin.yaml)"
     ]
 
@@ -167,7 +174,31 @@ async def test_an_answer_that_is_not_what_the_hook_asks_for_is_refused(
 ) -> None:
     code = f"{HEAD}@hookimpl\ndef {hook}():\n    return {answer}\n"
     (found,) = await refused(make_plugin(tmp_path, "acme", code, hooked=[hook]), tmp_path)
-    assert found.startswith(f"__init__.py:3: {hook} {complaint}")
+    assert found.message.startswith(f"{hook} {complaint}")
+
+
+async def test_a_declaration_that_fails_is_told_at_the_line_that_failed(tmp_path: Path) -> None:
+    code = f"{HEAD}@hookimpl\ndef {ROUTES}():\n    return 1 / 0\n"
+    (found,) = await refused(make_plugin(tmp_path, "acme", code, hooked=[ROUTES]), tmp_path)
+    assert found.line == 5
+    assert found.hint == "mend it there, or keep it out with `tavern plugins disable acme`"
+
+
+async def test_what_is_declared_is_told_at_the_hook_that_declared_it(tmp_path: Path) -> None:
+    code = f"""{HEAD}
+@hookimpl
+def {ROUTES}(context):
+    return [{route("/api/other")}]
+
+@hookimpl
+def {COMMANDS}(context):
+    return [{command("serve")}]
+"""
+    found = await refused(make_plugin(tmp_path, "acme", code, hooked=[ROUTES, COMMANDS]), tmp_path)
+    assert [(problem.line, problem.message) for problem in found] == [
+        (4, "the route GET /api/other must begin with /api/x/acme/"),
+        (8, "the command 'serve' belongs to the host"),
+    ]
 
 
 @pytest.mark.parametrize("answer", ["None", "[]", "()"])
@@ -190,7 +221,7 @@ async def test_nothing_is_an_answer_too(tmp_path: Path, answer: str) -> None:
 )
 async def test_a_service_that_cannot_be_registered_is_refused(tmp_path: Path, answer: str, complaint: str) -> None:
     found = await refused(declaring(tmp_path, SERVICES, answer, code="class C: pass\n"), tmp_path)
-    assert found[0].startswith(complaint)
+    assert texts(found)[0].startswith(complaint)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +246,7 @@ async def test_a_provider_that_is_none_is_refused(tmp_path: Path, handler: str, 
         code="value = 5\ndef function(): pass\nclass C: pass\n",
         permissions={"services": {"override": ["llm"]}},
     )
-    assert (await refused(folder, tmp_path))[0].startswith(complaint)
+    assert (await refused(folder, tmp_path))[0].message.startswith(complaint)
 
 
 @pytest.mark.parametrize("version", [0, 1, 99])
@@ -226,7 +257,7 @@ async def test_what_provides_a_service_alone_must_provide_all_of_it(
     answer = f"ServiceInfo(service='llm', handler=f'{{__name__}}:C', version={version})"
     folder = declaring(tmp_path, SERVICES, answer, code="class C: pass\n")
     async with host_with(tmp_path / "p", folder) as host:
-        assert [p.removeprefix(f"{folder}/") for p in problems_of(host)] == [
+        assert messages_of(host) == [
             "C lacks the method models of llm",
             "C lacks the method complete of llm",
             "C lacks the method stream of llm",
@@ -252,7 +283,7 @@ class C(Plugins):
     folder = declaring(
         tmp_path, OVERRIDES, answer, answer, code=code, permissions={"services": {"override": ["plugins"]}}
     )
-    assert await refused(folder, tmp_path) == ["acme registers plugins 2 times"]
+    assert texts(await refused(folder, tmp_path)) == ["acme registers plugins 2 times"]
 
 
 # --- routes, messages and commands -------------------------------------------------------------------
@@ -303,7 +334,7 @@ async def test_a_route_or_message_that_cannot_be_registered_is_refused(
     tmp_path: Path, answers: list[str], complaints: list[str]
 ) -> None:
     folder = declaring(tmp_path, ROUTES, *answers, code="async def answer(*given): ...\n")
-    assert await refused(folder, tmp_path) == complaints
+    assert texts(await refused(folder, tmp_path)) == complaints
 
 
 @pytest.mark.parametrize(
@@ -340,7 +371,7 @@ async def test_a_command_that_cannot_be_registered_is_refused(
     folder = declaring(tmp_path, COMMANDS, *answers, code="async def answer(*given): ...\n")
     found = await refused(folder, tmp_path)
     assert len(found) == len(complaints)
-    assert all(line.startswith(start) for line, start in zip(found, complaints, strict=True))
+    assert all(line.startswith(start) for line, start in zip(texts(found), complaints, strict=True))
 
 
 async def test_what_is_right_is_registered_under_the_plugins_name(tmp_path: Path) -> None:
@@ -390,7 +421,7 @@ async def test_a_refused_plugin_registers_nothing_of_what_was_right(tmp_path: Pa
     [
         (
             "kind='outlet', target='node:heder:right'",
-            "permissions.ui.inject: there is no outlet 'node:heder:right' (did you mean node:header:right",
+            "there is no outlet 'node:heder:right' (did you mean node:header:right",
         ),
         (
             "kind='outlet', target='node:header:right'",
@@ -398,15 +429,15 @@ async def test_a_refused_plugin_registers_nothing_of_what_was_right(tmp_path: Pa
         ),
         ("kind='wrap', target='ui:BaseNode'", "wrap on 'ui:BaseNode' is not declared (add it to permissions.ui.wrap"),
         ("kind='override', target='ui:BaseNode'", "override on 'ui:BaseNode' is not declared"),
-        ("kind='wrap', target='node:header:right'", "permissions.ui.wrap: there is no component 'node:header:right'"),
-        ("kind='outlet', target='node:footer[x]'", "permissions.ui.inject: there is no outlet 'node:footer[x]'"),
+        ("kind='wrap', target='node:header:right'", "there is no component 'node:header:right'"),
+        ("kind='outlet', target='node:footer[x]'", "there is no outlet 'node:footer[x]'"),
     ],
 )
 async def test_a_declaration_on_what_is_unknown_or_not_declared_is_refused(
     tmp_path: Path, declaration: str, complaint: str
 ) -> None:
     (found,) = await refused(declaring(tmp_path, UI, f"UiDeclaration({declaration})"), tmp_path)
-    assert found.startswith(complaint)
+    assert without_place(found).startswith(complaint)
 
 
 async def test_a_declared_outlet_or_wrap_is_the_plugins(tmp_path: Path) -> None:
@@ -428,6 +459,14 @@ async def test_a_declared_outlet_or_wrap_is_the_plugins(tmp_path: Path) -> None:
 # --- handlers ----------------------------------------------------------------------------------------
 
 
+WHO = """
+from tavern_host import HttpResponse
+
+def who(request, context):
+    return HttpResponse(data=["{}", context.project.name])
+"""
+
+
 async def test_the_handlers_of_two_hosts_do_not_mix(tmp_path: Path) -> None:
     code = (
         HEAD
@@ -440,19 +479,20 @@ def tavern_register_routes():
     hosts = []
     for number in ("one", "two"):
         folder = make_plugin(tmp_path / number, "acme", code, hooked=[ROUTES])
-        write(folder / "web.py", f"def who(request, context): return {number!r}, context.project.name\n")
+        write(folder / "web.py", WHO.format(number))
         hosts.append(host_with(tmp_path / f"project-{number}", folder))
 
     async def who(host: Host) -> Any:
         found = host.registrations.find("GET", "/api/x/acme/who")[0]
         assert found is not None
-        return await found.call(None)
+        response = await found.call(None)
+        return response.data
 
     async with hosts[0]:
         async with hosts[1]:
-            assert await who(hosts[0]) == ("one", "project-one")
-            assert await who(hosts[1]) == ("two", "project-two")
-        assert await who(hosts[0]) == ("one", "project-one")
+            assert await who(hosts[0]) == ["one", "project-one"]
+            assert await who(hosts[1]) == ["two", "project-two"]
+        assert await who(hosts[0]) == ["one", "project-one"]
 
 
 async def test_a_service_stack_names_the_host_as_provider_of_plugins(tmp_path: Path) -> None:

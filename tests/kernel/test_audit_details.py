@@ -156,8 +156,8 @@ def test_details_that_do_what_they_like_are_only_a_little_less_clear(details: An
 
 
 def test_fields_that_are_no_texts_are_described() -> None:
-    entry = json.loads(encoded({"action": 7, "subject": object()}, {}))  # type: ignore[dict-item]
-    assert entry == {"action": "<int>", "subject": "<object>", "details": {}}
+    entry = json.loads(encoded({"action": 7, "subject": object(), "actor": Sly("x")}, {}))  # type: ignore[dict-item]
+    assert entry == {"action": "<int>", "subject": "<object>", "actor": "x", "details": {}}
 
 
 ANYTHING = st.recursive(

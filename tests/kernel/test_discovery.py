@@ -72,7 +72,7 @@ def test_an_entry_point_must_have_the_plugins_name(tmp_path: Path, site: Path) -
     (plugin,) = [p for p in linked(tmp_path / "p").plugins() if p.source == "entry-point:acme_pack"]
     assert plugin.state is PluginState.INVALID
     assert [str(p) for p in plugin.problems] == [
-        "the entry point is called 'acme', the manifest 'another' (give both the same name)"
+        "acme_pack/plugin.yaml:1:1: the entry point is called 'acme', the manifest 'another' (give both the same name)"
     ]
 
 

@@ -318,19 +318,36 @@ def registering(parent: Path, name: str, body: str, kind: str = "def") -> Path:
     return make_plugin(parent, name, COLLECTS.format(kind=kind, body=body), hooked=["tavern_register_nodes"])
 
 
+def node(name: str) -> str:
+    return f"NodeDefinition(type={name!r}, namespace='x', category='', display_name='', description='')"
+
+
 async def test_collect_gives_each_answer_with_its_plugin_and_goes_on_after_an_error(tmp_path: Path) -> None:
     folders = [
-        registering(tmp_path, "a", "return ['from a']"),
+        registering(tmp_path, "a", f"return [{node('A')}]"),
         registering(tmp_path, "b", "raise RuntimeError('no')"),
         registering(tmp_path, "c", "return None"),
-        registering(tmp_path, "d", "await asyncio.sleep(0); return [context.plugin]", "async def"),
+        registering(tmp_path, "d", f"await asyncio.sleep(0); return [{node('D')}]", "async def"),
         registering(tmp_path, "e", "sys.exit(1)"),
     ]
     async with host_with(tmp_path / "p", *folders) as host:
         answers = await dispatcher(host).collect("tavern_register_nodes", {})
-        assert [(a.plugin, a.value) for a in answers] == [("d", ["d"]), ("a", ["from a"])]
+        assert [(a.plugin, [n.type for n in a.value]) for a in answers] == [("d", ["D"]), ("a", ["A"])]
         assert "RuntimeError: no" in problems_of(host, "b")[0]
         assert "tried to end the program" in problems_of(host, "e")[0]
+
+
+async def test_collect_leaves_out_what_the_hook_does_not_ask_for(tmp_path: Path) -> None:
+    folders = [
+        registering(tmp_path, "a", "return 5"),
+        registering(tmp_path, "b", f"return [None, {node('B')}]"),
+        registering(tmp_path, "c", f"return ({node('C')},)"),
+    ]
+    async with host_with(tmp_path / "p", *folders) as host:
+        answers = await dispatcher(host).collect("tavern_register_nodes", {})
+        assert [(a.plugin, [n.type for n in a.value]) for a in answers] == [("c", ["C"]), ("b", ["B"])]
+        assert "returned int, expected a list of NodeDefinition" in problems_of(host, "a")[0]
+        assert "returned a list with NoneType, expected a list of NodeDefinition" in problems_of(host, "b")[0]
 
 
 async def test_first_gives_the_first_answer_and_passes_over_errors(tmp_path: Path) -> None:

@@ -414,6 +414,13 @@ async def test_an_event_of_this_thread_does_not_overtake_one_of_another(bus: Eve
     assert await ready(subscription) == [1, 2]
 
 
+async def test_what_a_thread_published_before_the_end_is_still_read(bus: EventBus) -> None:
+    subscription = bus.subscribe()
+    in_threads(1, lambda _: bus.publish("A", {}))
+    await bus.close()
+    assert [e.seq async for e in subscription] == [1]  # type: ignore[union-attr]
+
+
 async def test_an_event_of_another_thread_is_not_replayed_and_delivered_as_well(bus: EventBus) -> None:
     in_threads(1, lambda _: bus.publish("A", {}))
     replayed, fresh = bus.subscribe(since=0), bus.subscribe()

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from plugin_maker import make_plugin, problems_of, write
+from plugin_maker import make_plugin, problems_of, said_of, write
 
 from tavern_host import Host
 from tavern_host.contracts.errors import NotFound, TavernError
@@ -110,9 +110,22 @@ def test_a_permission_that_does_not_exist_is_told_with_a_suggestion(project: Pat
         "permissions.services.override: there is no service 'workflowMangr' (did you mean workflowManager?)",
         "permissions.services.use: there is no permission 'executionEngine:run'",
         "nodes.namespace: 'core' is not the plugin's own (leave it out; it is 'acme' then)",
+        "nodes.entry: there is no 'nodes' (make this module",
     ]
-    for problem, start in zip(problems_of(host), starts, strict=True):
+    for problem, start in zip(said_of(host), starts, strict=True):
         assert problem.startswith(start)
+    text = (project / "plugins" / "acme" / "plugin.yaml").read_text().splitlines()
+    lines = [text[problem.line - 1].strip() for problem in host.plugin("acme").problems if problem.line]
+    assert lines == [
+        "- hook:server:workflow:before-exec",
+        "- node:header",
+        "- ui:BasNode",
+        "- ui:Nope",
+        "- workflowMangr",
+        "- executionEngine:run",
+        "namespace: core",
+        "entry: ./nodes",
+    ]
 
 
 # --- granting ----------------------------------------------------------------------------------------

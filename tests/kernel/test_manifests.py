@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plugin_maker import make_plugin
+from plugin_maker import host_with, make_plugin, problems_of, write
 
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginState, Problem
@@ -16,6 +18,7 @@ from tavern_host.manifest import Manifest, read_manifest
 from tavern_host.yamlfile import MAX_BYTES, InvalidFile
 
 MINIMAL = "name: acme\ndisplayName: Acme\nversion: 1.0.0\n"
+OPTION = "configOptions:\n  - key: extensions.acme.size\n    label: Size\n    type: number\n"
 
 
 def read(folder: Path, text: str | bytes) -> Manifest:
@@ -105,8 +108,19 @@ def test_a_manifest_is_frozen(tmp_path: Path) -> None:
             ],
         ),
         (
-            MINIMAL + "configOptions:\n  - {key: extensions.other.size, type: number, label: Size}\n",
-            ["acme/plugin.yaml:1:1: configOptions: the key 'extensions.other.size' must begin with 'extensions.acme.'"],
+            MINIMAL + "configOptions:\n  - label: Size\n    key: extensions.other.size\n    type: number\n",
+            ["acme/plugin.yaml:6:5: configOptions: the key 'extensions.other.size' must begin with 'extensions.acme.'"],
+        ),
+        (
+            MINIMAL + OPTION + "    defualtValue: 5\n",
+            ["acme/plugin.yaml:8:5: unknown key 'configOptions.0.defualtValue' (did you mean defaultValue?)"],
+        ),
+        (
+            MINIMAL + OPTION.replace("number", "select") + "    options:\n    - {label: One, vlaue: 1}\n",
+            [
+                "acme/plugin.yaml:9:7: the key 'configOptions.0.options.0.value' is missing",
+                "acme/plugin.yaml:9:20: unknown key 'configOptions.0.options.0.vlaue' (did you mean value?)",
+            ],
         ),
         ("name: acme\nname: acme2\n", ["acme/plugin.yaml:2:1: the key 'name' stands here twice (keep one of them)"]),
         (
@@ -119,13 +133,35 @@ def test_a_manifest_is_frozen(tmp_path: Path) -> None:
         ),
         (
             "name: acme\n\tversion: 1\n",
-            ["acme/plugin.yaml:2:1: not valid YAML: found character '\\t' that cannot start any token"],
+            [
+                "acme/plugin.yaml:2:1: not valid YAML: found character '\\t' that cannot start any token "
+                "(indent with spaces, not with tabs)"
+            ],
         ),
         ("name: *nobody\n", ["acme/plugin.yaml:1:7: not valid YAML: found undefined alias 'nobody'"]),
-        ("a: 1\n---\nb: 2\n", ["acme/plugin.yaml:2:1: not valid YAML: but found another document"]),
         (
-            "name: !!python/object/apply:os.system [true]\n",
-            ["acme/plugin.yaml:1:1: name: input should be a valid string, found [True]"],
+            "a: 1\n---\nb: 2\n",
+            [
+                "acme/plugin.yaml:2:1: not valid YAML: expected a single document in the stream, "
+                "but found another document"
+            ],
+        ),
+        (
+            "description: one: two\n",
+            [
+                "acme/plugin.yaml:1:17: not valid YAML: mapping values are not allowed here "
+                "(write a text that holds ': ' in quotes)"
+            ],
+        ),
+        *(
+            (
+                f"name: !!python/object/apply:os.system {value}\n",
+                [
+                    "acme/plugin.yaml:1:7: not valid YAML: the tag tag:yaml.org,2002:python/object/apply:os.system "
+                    "is not allowed; leave it out"
+                ],
+            )
+            for value in ("[true]", "{a: b}", "true")
         ),
         (b"name: \xff\n", ["acme/plugin.yaml: the file is not UTF-8 text (byte 6)"]),
         ("name: acme\nversion: 1\x00\n", ["acme/plugin.yaml:2:11: the character '\\x00' is not allowed"]),
@@ -141,6 +177,114 @@ def test_a_mistake_is_told_with_its_place_and_what_to_do(tmp_path: Path, text: s
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     text = "name: A\nversion: x\nhoks: 1\nnodes: {}\n"
     assert [(p.line, p.column) for p in problems(tmp_path, text)] == [(1, 1), (1, 1), (2, 1), (4, 1), (3, 1)]
+
+
+def test_all_that_is_not_the_plugins_own_is_told_at_once_where_it_stands(tmp_path: Path) -> None:
+    text = """\
+configOptions:
+- {key: extensions.acme.size, type: number, label: Size}
+- {key: extensions.other.size, type: number, label: Size}
+- {label: Size, key: extensions.acme.size, type: number}
+publishes:
+  services:
+  - name: acme.index
+    interface: contracts:Index
+    permissions:
+    - {name: 'acme.index:write', allows: Write.}
+    - {name: 'other.index:write', allows: Write.}
+  - name: other.index
+    interface: contracts:Other
+  hooks:
+  - spec: contracts:other_hook
+    permission: hook:plugin:other:hook
+    allows: See.
+"""
+    told = problems(tmp_path, MINIMAL + text)
+    assert [(p.line, p.column, p.message) for p in told] == [
+        (6, 4, "configOptions: the key 'extensions.other.size' must begin with 'extensions.acme.'"),
+        (7, 17, "configOptions: the key 'extensions.acme.size' stands there twice"),
+        (14, 8, "publishes.services: 'other.index:write' must be 'acme.index:' and a word"),
+        (15, 5, "publishes.services: 'other.index' must be 'acme.' and a camelCase word"),
+        (18, 5, "publishes.hooks: 'contracts:other_hook' must be 'module:acme_…'"),
+        (19, 5, "publishes.hooks: 'hook:plugin:other:hook' must be 'hook:plugin:acme:' and a word"),
+    ]
+
+
+def test_a_permission_that_does_not_exist_is_told_where_it_stands(tmp_path: Path) -> None:
+    root = tmp_path / "acme"
+    root.mkdir()
+    lines = "permissions:\n  hooks:\n  - hook:server:host:startup\n  - hook:server:host:stratup\n"
+    lines += "  services:\n    use: ['toolManager:execute', 'toolManager:excute']\n"
+    (root / "plugin.yaml").write_text(MINIMAL + lines)
+    host = Host(tmp_path / "p", plugins=[root])
+    host.link()
+    assert problems_of(host) == [
+        "acme/plugin.yaml:7:5: permissions.hooks: there is no permission 'hook:server:host:stratup' "
+        "(did you mean hook:server:host:startup?)",
+        "acme/plugin.yaml:9:34: permissions.services.use: there is no permission 'toolManager:excute' "
+        "(did you mean toolManager:execute?)",
+    ]
+
+
+def test_any_number_of_mistakes_of_any_length_is_told_in_lines(tmp_path: Path) -> None:
+    root = tmp_path / "acme"
+    root.mkdir()
+    hooks = [f"hook:server:workflow:before-{number}" for number in range(9_000)] + ["x" * 100_000, "a\nb"]
+    (root / "plugin.yaml").write_text(f"{MINIMAL}permissions: {{hooks: {json.dumps(hooks)}}}\n")
+    host = Host(tmp_path / "p", plugins=[root])
+    host.link()
+    told = host.plugin("acme").problems
+    assert len(told) == len(hooks)
+    assert all("\n" not in str(problem) and len(str(problem)) < 1_000 for problem in told)
+
+
+# --- what the manifest names and is not there ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry", ["./nodes", "nodes.py", "inner/nodes", "."])
+def test_without_its_node_modules_a_plugin_is_invalid(tmp_path: Path, entry: str) -> None:
+    folder = make_plugin(tmp_path, nodes={"entry": entry})
+    host = Host(tmp_path / "p", plugins=[folder])
+    host.link()
+    name = entry.removeprefix("./")
+    assert host.plugin("acme").state is PluginState.INVALID
+    assert problems_of(host) == [
+        f"acme/plugin.yaml:7:3: nodes.entry: there is no {name!r} "
+        "(make this module or package in the plugin's folder, or leave `nodes` out)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "file"),
+    [
+        ("./nodes", "nodes.py"),
+        ("nodes.py", "nodes.py"),
+        ("nodes", "nodes/a.py"),
+        ("inner/nodes", "inner/nodes/__init__.py"),
+        ("nodes", f"nodes{EXTENSION_SUFFIXES[0]}"),
+    ],
+)
+def test_node_modules_are_a_file_or_a_folder(tmp_path: Path, entry: str, file: str) -> None:
+    folder = make_plugin(tmp_path, nodes={"entry": entry})
+    write(folder / file, "")
+    host = host_with(tmp_path / "p", folder)
+    host.link()
+    assert problems_of(host) == []
+
+
+@pytest.mark.parametrize("kind", ["tools", "workflows", "sample"])
+async def test_a_folder_that_is_not_there_costs_no_more_than_what_would_be_in_it(tmp_path: Path, kind: str) -> None:
+    folder = make_plugin(tmp_path, **{kind: {"entry": "./given"}})
+    write(folder / "other", "")
+    async with host_with(tmp_path / "p", folder) as host:
+        assert host.plugin("acme").state is PluginState.STARTED
+        assert problems_of(host) == [
+            f"acme/plugin.yaml:7:3: {kind}.entry: there is no folder 'given' (make it in the plugin's folder, or "
+            f"leave `{kind}` out; the rest of the plugin works)"
+        ]
+        (folder / "given").mkdir()
+        await host.reload("acme")
+        assert problems_of(host) == []
 
 
 def test_keys_that_begin_with_x_are_anybodys_wherever_they_stand(tmp_path: Path) -> None:
@@ -169,17 +313,21 @@ def test_all_else_is_still_told_beside_them(tmp_path: Path) -> None:
         (
             "{type: vite, dev: {entry: web/index.ts}}",
             [
-                "acme/plugin.yaml: frontend: a vite front end needs 'build' (say under frontend.build which files a "
-                "browser loads; the rest of the plugin works)"
+                "acme/plugin.yaml:4:1: frontend: a vite front end needs 'build' (say under frontend.build which files "
+                "a browser loads; the rest of the plugin works)"
             ],
         ),
         (
             "{type: vanilla, vanilla: {}}",
-            ["acme/plugin.yaml: frontend.vanilla: there is nothing to load (give an entry, or styles for a theme"],
+            ["acme/plugin.yaml:4:27: frontend.vanilla: there is nothing to load (give an entry, or styles for a theme"],
         ),
         (
             "{build: {entry: dist/index.js}}",
-            ["acme/plugin.yaml: frontend: there is no file 'dist/index.js' (build the front end first"],
+            ["acme/plugin.yaml:4:20: frontend: there is no file 'dist/index.js' (build the front end first"],
+        ),
+        (
+            "{vanilla: {styles: [gone.css]}}",
+            ["acme/plugin.yaml:4:31: frontend: there is no file 'gone.css' (name a file that is there"],
         ),
     ],
 )

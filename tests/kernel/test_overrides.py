@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plugin_maker import said_of
 
 from tavern_host import PLUGINS, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.errors import PermissionDenied
@@ -112,11 +113,6 @@ async def names(manager: WorkflowManager) -> list[str]:
 async def stack(host: Host) -> list[str]:
     """Return who provides the service, lowest first."""
     return [layer.plugin for layer in await host.services.get(PLUGINS).service_stack("workflowManager")]
-
-
-def messages(host: Host, plugin: str) -> list[str]:
-    """Return what a person reads about what is wrong with a plugin."""
-    return [str(problem) for problem in host.plugin(plugin).problems]
 
 
 # --- one override ------------------------------------------------------------------------------------
@@ -226,7 +222,7 @@ async def test_of_two_unordered_overrides_neither_is_used(project: Path, write_p
 async def test_both_of_two_unordered_overrides_say_so_and_how_to_mend_it(project: Path, write_plugin: Any) -> None:
     async with host_with(project, write_plugin("upper"), write_plugin("lower")) as host:
         for plugin in ("upper", "lower"):
-            assert messages(host, plugin) == [
+            assert said_of(host, plugin) == [
                 "lower and upper both override workflowManager; neither is used "
                 "(put them in order in host.yaml: overrides: {workflowManager: [below, above]})"
             ]
@@ -243,7 +239,7 @@ async def test_the_operators_order_decides_which_is_on_top(
     async with host_with(project, write_plugin("upper"), write_plugin("lower")) as host:
         assert await stack(host) == [BASE, below, above]
         assert await names(host.services.get(WORKFLOW_MANAGER)) == [name]
-        assert messages(host, below) == messages(host, above) == []
+        assert said_of(host, below) == said_of(host, above) == []
 
 
 async def test_an_order_that_names_one_of_two_settles_nothing(
@@ -275,7 +271,7 @@ async def test_when_one_of_two_rivals_goes_the_other_is_used_and_the_complaint_i
         assert await stack(host) == [BASE]
         await host.revoke("lower")
         assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale +upper"]
-        assert messages(host, "upper") == []
+        assert said_of(host, "upper") == []
 
 
 # --- what is refused ---------------------------------------------------------------------------------
@@ -309,7 +305,7 @@ def tavern_override_services():
 """
     async with host_with(project, write_plugin("broken", code)) as host:
         assert host.plugin("broken").state is PluginState.FAILED
-        assert messages(host, "broken") == [
+        assert said_of(host, "broken") == [
             "Broken.list_workflows must be an async def",
             "Broken.get must take the parameters workflow_id",
             "Broken.parse must do without the parameters encoding, which a caller may leave out",
@@ -344,7 +340,7 @@ async def test_an_override_that_could_not_take_every_call_is_refused(
 ) -> None:
     assert written in WHOLE
     async with host_with(project, write_plugin("upper", WHOLE.replace(written, instead))) as host:
-        assert messages(host, "upper") == [complaint]
+        assert said_of(host, "upper") == [complaint]
         assert await stack(host) == [BASE]
 
 
@@ -353,7 +349,7 @@ async def test_an_override_may_take_more_than_the_interface_asks_for(project: Pa
         "async def get(self, workflow_id)", "async def get(self, workflow_id, encoding='utf-8', **more)"
     )
     async with host_with(project, write_plugin("upper", code)) as host:
-        assert messages(host, "upper") == []
+        assert said_of(host, "upper") == []
         assert (await host.services.get(WORKFLOW_MANAGER).get("tale")).id == "tale"
 
 
@@ -363,7 +359,7 @@ async def test_an_override_of_another_service_than_the_declared_one_is_refused(
     manifest = MANIFEST.replace("workflowManager", "nodeManager")
     async with host_with(project, write_plugin("sly", manifest=manifest)) as host:
         assert host.plugin("sly").state is PluginState.FAILED
-        assert messages(host, "sly") == [
+        assert said_of(host, "sly") == [
             "the override of workflowManager is not declared (add it to permissions.services.override in plugin.yaml)"
         ]
         assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, problems_of, write
+from plugin_maker import context_of, contextual, host_with, make_plugin, messages_of, module_of, problems_of, write
 
 from tavern_host import LLM, PLUGINS, Host, dispatch, lifecycle
 from tavern_host.contracts.errors import TavernError
@@ -89,6 +89,37 @@ async def test_the_file_named_is_the_plugins_own_even_where_a_library_failed(tmp
         assert (problem.file, problem.line) == (str(folder / "inner.py"), 5)
 
 
+async def test_a_library_that_cannot_be_compiled_is_told_at_its_import(tmp_path: Path) -> None:
+    other = tmp_path / "library"
+    write(other / "damaged_library.py", "this is no python\n")
+    folder = make_plugin(tmp_path, "acme", f"\nimport sys\nsys.path.append({str(other)!r})\nimport damaged_library\n")
+    try:
+        async with host_with(tmp_path / "p", folder) as host:
+            (problem,) = host.plugin("acme").problems
+            assert problem.message.startswith("loading: SyntaxError: invalid syntax (damaged_library.py, line 1)")
+            assert (problem.file, problem.line) == (str(folder / "__init__.py"), 4)
+    finally:
+        sys.path.remove(str(other))
+
+
+async def test_what_is_raised_from_something_else_is_told_where_it_was_raised(tmp_path: Path) -> None:
+    code = """\
+import json
+
+def read():
+    try:
+        return json.loads("nonsense")
+    except ValueError as error:
+        raise RuntimeError("no settings") from error
+
+read()
+"""
+    folder = make_plugin(tmp_path, "acme", code)
+    async with host_with(tmp_path / "p", folder) as host:
+        (problem,) = host.plugin("acme").problems
+        assert (problem.message, problem.line) == ("loading: RuntimeError: no settings", 7)
+
+
 async def test_a_plugin_that_hangs_at_import_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: threading.Event
 ) -> None:
@@ -96,7 +127,9 @@ async def test_a_plugin_that_hangs_at_import_is_given_up(
     folder = make_plugin(tmp_path, "acme", "import sys\nsys.release.wait()\n")
     async with asyncio.timeout(10), host_with(tmp_path / "p", folder) as host:
         await the_rest_works(host)
-        assert problems_of(host) == ["loading: importing acme did not end within 0.1 s"]
+        assert messages_of(host) == ["loading: importing acme did not end within 0.1 s"]
+        assert host.plugin("acme").problems[0].file is None
+        assert host.plugin("acme").problems[0].hint == "mend it, or keep it out with `tavern plugins disable acme`"
 
 
 async def test_a_failed_import_leaves_no_module_behind(tmp_path: Path) -> None:
@@ -181,7 +214,7 @@ async def test_an_async_startup_that_hangs_is_given_up(
     folder = make_plugin(tmp_path, "acme", HEAD + STARTUPS["async def"].format(statement), hooked=LIFE)
     async with asyncio.timeout(10), host_with(tmp_path / "p", folder) as host:
         await the_rest_works(host)
-        assert problems_of(host) == ["tavern_startup: tavern_startup of acme did not end within 0.1 s"]
+        assert messages_of(host) == ["tavern_startup: tavern_startup of acme did not end within 0.1 s"]
 
 
 async def test_an_async_startup_that_will_not_be_cancelled_is_given_up(
@@ -213,7 +246,7 @@ async def test_a_startup_that_hangs_on_its_thread_is_given_up(
     folder = make_plugin(tmp_path, "acme", HEAD + STARTUPS["def"].format("sys.release.wait()"), hooked=LIFE)
     async with asyncio.timeout(10), host_with(tmp_path / "p", folder) as host:
         await the_rest_works(host)
-        assert problems_of(host) == ["tavern_startup: tavern_startup of acme did not end within 0.1 s"]
+        assert messages_of(host) == ["tavern_startup: tavern_startup of acme did not end within 0.1 s"]
 
 
 async def test_a_decorated_async_startup_is_awaited(tmp_path: Path) -> None:
@@ -291,7 +324,7 @@ async def test_a_shutdown_that_hangs_on_its_thread_does_not_keep_the_host(
     async with asyncio.timeout(10):
         async with host_with(tmp_path / "p", make_plugin(tmp_path, "acme", code, hooked=LIFE)) as host:
             pass
-    assert problems_of(host) == ["tavern_shutdown: tavern_shutdown of acme did not end within 0.1 s"]
+    assert messages_of(host) == ["tavern_shutdown: tavern_shutdown of acme did not end within 0.1 s"]
 
 
 async def test_shutdown_is_not_called_for_what_never_started(tmp_path: Path) -> None:
@@ -376,7 +409,7 @@ async def test_a_provider_that_cannot_be_closed_does_not_keep_the_host(
         ("def answer(request, context): sys.exit(2)", "tried to end the program"),
         ("async def answer(request, context): raise KeyboardInterrupt", "tried to end the program"),
         ("sys.exit(2)", "importing tavern_plugins.acme.web of acme tried to end the program"),
-        ("import not_there", "there is no handler 'tavern_plugins.acme.web:answer'"),
+        ("import not_there", "acme failed in GET /api/x/acme/a; the log says why"),
         ("", "there is no handler 'tavern_plugins.acme.web:answer'"),
         ("answer = 5", "the handler 'tavern_plugins.acme.web:answer' is not callable"),
     ],
@@ -434,7 +467,7 @@ async def test_a_plugin_that_fails_without_end_does_not_fill_its_record(tmp_path
         for number in range(50):
             await asyncio.wait([context_of().tasks.spawn(fail(number), name="sweep")])
         await asyncio.sleep(0)
-        problems = problems_of(host)
+        problems = messages_of(host)
         assert len(problems) == 20
         assert problems[-1].endswith("RuntimeError: 49")
 

@@ -1,8 +1,10 @@
-"""Runs one basic node the way the host does: through the runner that the kernel makes of its code."""
+"""Runs one basic node the way the host does: through the runner that the kernel makes of its code, with
+`--placement loopback` behind the boundary."""
 
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 import pytest
@@ -11,7 +13,8 @@ import tavern_nodes.nodes
 from tavern_host import nodes_of
 from tavern_host.authoring import NodeCode
 from tavern_host.contracts.calls import system_call
-from tavern_host.contracts.nodes import NodeCall, NodeInstance
+from tavern_host.contracts.nodes import NodeCall, NodeInstance, NodeRunner
+from tavern_host.loopback import carried_runner
 from tavern_host.noderunner import InProcessNodeRunner
 
 DEFINITIONS = {definition.type: definition for definition in nodes_of(tavern_nodes.nodes)}
@@ -25,7 +28,10 @@ class Nodes:
         module, _, name = DEFINITIONS[type].handler.partition(":")
         code = getattr(importlib.import_module(module), name).__tavern_node__
         assert isinstance(code, NodeCode)
-        runner = InProcessNodeRunner(code, context=None)  # type: ignore[arg-type]  # no basic node asks for it
+        # no basic node asks for its context
+        runner: NodeRunner = InProcessNodeRunner(code, context=None)  # type: ignore[arg-type]
+        if os.environ.get("TAVERN_PLACEMENT") == "loopback":
+            runner = carried_runner(runner, "tavern-nodes", code.definition)
         return runner.open(config or {})
 
     async def run(

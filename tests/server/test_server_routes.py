@@ -83,9 +83,10 @@ async def test_an_unforeseen_failure_tells_the_client_nothing_but_where(
     answer = await site.get(f"/api/x/acme-web/fail/{how}")
 
     assert answer.status == 500
-    error = f"GET /api/x/acme-web/fail/{how} failed; the log says why"
+    error = "acme-web failed in GET /api/x/acme-web/fail/{how}; the log says why"
     assert await answer.json() == {"error": error, "code": "plugin_error", "success": False, "message": error}
-    assert ("swordfish" if how == "foreign" else "did not return an HttpResponse") in caplog.text
+    assert ("swordfish" if how == "foreign" else "expected an HttpResponse") in caplog.text
+    assert "GET /api/x/acme-web/fail/{how}: " in site.host.plugin("acme-web").problems[0].message
 
 
 async def test_what_is_not_json_is_not_sent_as_json(site: Site) -> None:

@@ -272,6 +272,7 @@ async def test_a_file_that_holds_something_else_is_not_overwritten(bench: Bench)
         await bench.manager.save("taken", Workflow())
 
 
+@pytest.mark.in_process_only("the wire has JSON alone, so the caller is told before it is sent")
 async def test_what_json_does_not_have_is_not_saved(bench: Bench) -> None:
     workflow = Workflow(nodes=[WorkflowNode(id="n", type="t", input_values={"x": float("nan")})])
 

@@ -36,6 +36,7 @@ async def test_an_empty_document_is_a_workflow(bench: Bench) -> None:
     assert await bench.problems({}) == {}
 
 
+@pytest.mark.in_process_only("the wire has JSON alone, so the caller is told before it is sent")
 @pytest.mark.parametrize("document", [None, [], "text", 5])
 async def test_what_is_no_object_is_no_workflow(bench: Bench, document: Any) -> None:
     (path,) = await bench.problems(document)
@@ -69,6 +70,7 @@ async def test_every_problem_of_the_shape_is_named_by_its_path(bench: Bench) -> 
     assert len(problems) == 10
 
 
+@pytest.mark.in_process_only("the wire has JSON alone, so the caller is told before it is sent")
 async def test_what_json_does_not_have_is_named_by_its_path(bench: Bench) -> None:
     node = {**TEXT, "inputValues": {"text": [1, {"deep": float("nan")}, float("-inf"), "\ud800", b"x"]}}
 
@@ -81,6 +83,7 @@ async def test_what_json_does_not_have_is_named_by_its_path(bench: Bench) -> Non
     }
 
 
+@pytest.mark.in_process_only("what is nested so deeply cannot be sent")
 @pytest.mark.parametrize("depth", [300, 5000])
 async def test_a_document_nested_beyond_reason_is_refused_not_fatal(bench: Bench, depth: int) -> None:
     deep: Any = []

@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tavern_host import Host
-from tavern_host.contracts.plugins import PluginState
+from tavern_host.testing import InstallPlugin, MakeHost
 
 PLUGIN = Path(__file__).parents[1] / "my_awesome_plugin"
 
+pytestmark = pytest.mark.tavern(plugins=[PLUGIN])
 
-def test_package_and_manifest_have_one_version(make_host: Callable[..., Host]) -> None:
+
+def test_package_and_manifest_have_one_version(make_host: MakeHost) -> None:
     project = tomllib.loads((PLUGIN.parent / "pyproject.toml").read_text())["project"]
     info = next(p for p in make_host().link() if p.name == "my-awesome-plugin")
     assert info.version == project["version"]
 
 
-async def test_it_starts_with_all_that_it_declares(make_host: Callable[..., Host]) -> None:
-    async with make_host() as host:
-        info = host.plugin("my-awesome-plugin")
-        assert (info.state, info.problems) == (PluginState.STARTED, [])
-        assert info.contributions["node"] == ["my-awesome-plugin:SplitItems"]
-        assert info.contributions["override"] == ["workflowManager"]
-        assert info.contributions["ui outlet"] == ["node:header:right"]
-        assert info.contributions["ui wrap"] == ["ui:BaseNode"]
+async def test_it_starts_with_all_that_it_declares(host: Host) -> None:
+    info = host.plugin("my-awesome-plugin")
+    assert info.problems == []
+    assert info.contributions["node"] == ["my-awesome-plugin:SplitItems"]
+    assert info.contributions["override"] == ["workflowManager"]
+    assert info.contributions["ui outlet"] == ["node:header:right"]
+    assert info.contributions["ui wrap"] == ["ui:BaseNode"]
 
 
-async def test_the_front_end_has_what_the_plugin_declares_on_the_page(make_host: Callable[..., Host]) -> None:
-    async with make_host() as host:
-        folder = host.frontend_folder("my-awesome-plugin")
-        frontend = host.plugin("my-awesome-plugin").frontend
+async def test_the_front_end_has_what_the_plugin_declares_on_the_page(host: Host) -> None:
+    folder = host.frontend_folder("my-awesome-plugin")
+    frontend = host.plugin("my-awesome-plugin").frontend
     assert folder is not None
     assert frontend is not None
     assert frontend.entry_url == "/plugins/my-awesome-plugin/index.js"
@@ -41,6 +42,12 @@ async def test_the_front_end_has_what_the_plugin_declares_on_the_page(make_host:
     declared = re.findall(r'export="(\w+)"', (PLUGIN / "__init__.py").read_text())
     assert sorted(exported) == sorted(declared) == ["OwnNodeBadge", "frameOwnNodes"]
     assert (folder / "style.css").is_file()
+
+
+def test_installed_with_pip_it_is_found_and_waits_for_review(installed_plugin: InstallPlugin) -> None:
+    listed = installed_plugin(PLUGIN.parent).tavern("plugins", "list", "--json")
+    states = {plugin["name"]: plugin["state"] for plugin in listed.json()}
+    assert states["my-awesome-plugin"] == "needs-review"
 
 
 def test_the_code_imports_only_what_plugin_authors_may_import() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tavern_host import TOOL_MANAGER, Host
 from tavern_host.contracts.tools import ToolCallRequest, ToolErrorType
+
+pytestmark = pytest.mark.tavern(plugins=["../my_awesome_plugin"])
 
 TOOL = "MyAwesomePlugin:doSomething"
 
@@ -26,25 +27,21 @@ async def call(host: Host, **arguments: Any) -> Any:
         ("", []),
     ],
 )
-async def test_a_text_becomes_its_items(make_host: Callable[..., Host], text: str, items: list[str]) -> None:
-    async with make_host() as host:
-        result = await call(host, input=text)
-        assert result.status == "done", result.error
-        assert result.structured == {"items": items, "left_out": 0}
+async def test_a_text_becomes_its_items(host: Host, text: str, items: list[str]) -> None:
+    result = await call(host, input=text)
+    assert result.status == "done", result.error
+    assert result.structured == {"items": items, "left_out": 0}
 
 
-async def test_no_more_items_are_given_than_the_setting_says(make_host: Callable[..., Host]) -> None:
-    async with make_host(maxItems=2) as host:
-        assert (await call(host, input="a\nb\nc")).structured == {"items": ["a", "b"], "left_out": 1}
+@pytest.mark.tavern(settings={"extensions.my-awesome-plugin.maxItems": 2})
+async def test_no_more_items_are_given_than_the_setting_says(host: Host) -> None:
+    assert (await call(host, input="a\nb\nc")).structured == {"items": ["a", "b"], "left_out": 1}
 
 
-async def test_the_tool_asks_for_its_input(make_host: Callable[..., Host]) -> None:
-    async with make_host() as host:
-        result = await call(host)
-        assert result.error.type is ToolErrorType.PARAMETER_VALIDATION
+async def test_the_tool_asks_for_its_input(host: Host) -> None:
+    assert (await call(host)).error.type is ToolErrorType.PARAMETER_VALIDATION
 
 
-async def test_the_tool_is_the_plugins_own(make_host: Callable[..., Host]) -> None:
-    async with make_host() as host:
-        tool = await host.services.get(TOOL_MANAGER).get(TOOL)
-        assert (tool.plugin, tool.kind, tool.unavailable) == ("my-awesome-plugin", "node", None)
+async def test_the_tool_is_the_plugins_own(host: Host) -> None:
+    tool = await host.services.get(TOOL_MANAGER).get(TOOL)
+    assert (tool.plugin, tool.kind, tool.unavailable) == ("my-awesome-plugin", "node", None)

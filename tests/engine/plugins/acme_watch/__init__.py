@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tavern_host import NodeDefinition, Veto, hookimpl
-from tavern_host.contracts.executions import Run, RunRequest
+from tavern_host.contracts.executions import Run, RunRequest, RunStatus
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
 
 _withheld: set[str] = set()
@@ -44,5 +44,5 @@ async def tavern_after_execute(run: Run) -> Run | Veto | None:
     if run.outputs.get("answer") == "secret":
         return Veto(reason="that is secret")
     if run.outputs.get("answer") == "plain":
-        return run.model_copy(update={"outputs": {"answer": "changed"}, "status": "error"})
+        return run.model_copy(update={"outputs": {"answer": "changed"}, "status": RunStatus.ERROR})
     return None

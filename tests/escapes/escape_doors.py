@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
-from types import FunctionType, MethodType
+from collections.abc import Callable, Iterator, Mapping
+from types import AsyncGeneratorType, FunctionType, MethodType
 from typing import Any
 
 Door = Callable[[Any], Iterator[Any]]
@@ -22,11 +22,10 @@ def closures(thing: Any) -> Iterator[Any]:
 
 def frames(thing: Any) -> Iterator[Any]:
     """Yield the variables of a coroutine or generator, and of the frames that an error passed."""
-    if isinstance(thing, Coroutine):
-        frame = inspect.getcoroutinelocals(thing) if inspect.iscoroutine(thing) else {}
-        yield from frame.values()
-    elif isinstance(thing, AsyncGenerator):
-        yield from thing.ag_frame.f_locals.values()
+    if inspect.iscoroutine(thing):
+        yield from inspect.getcoroutinelocals(thing).values()
+    elif isinstance(thing, AsyncGeneratorType):
+        yield from thing.ag_frame.f_locals.values() if thing.ag_frame is not None else ()
     elif isinstance(thing, BaseException):
         yield from (v for f, _ in traceback.walk_tb(thing.__traceback__) for v in f.f_locals.values())
 

@@ -1,0 +1,40 @@
+"""Broken plugins that run can be taken out and put back while the host runs, and nothing of them stays."""
+
+from __future__ import annotations
+
+from broken_corpus import CORPUS
+from inn import Inn, everything_else_works
+from saying import names, prepare
+
+from tavern_host.contracts.errors import Conflict
+from tavern_host.contracts.plugins import PluginState
+
+RUNNING = [row for row in CORPUS if row.running]
+NAMES = [name for row in RUNNING for name in row.running]
+
+
+async def test_every_broken_plugin_that_runs_can_be_disabled_and_enabled_again(inn: Inn) -> None:
+    async with await prepare(inn, RUNNING) as host:
+        for row in RUNNING:
+            if row.use is not None:
+                await row.use(host)
+        for name in NAMES:
+            gone = await host.disable(name)
+            assert (gone.state, gone.contributions) == (PluginState.DISABLED, {}), name
+            await everything_else_works(host, names(RUNNING))
+            assert (await host.enable(name)).state is PluginState.STARTED, name
+        await everything_else_works(host, names(RUNNING))
+
+
+async def test_every_broken_plugin_that_runs_by_a_grant_is_gone_when_that_is_taken_back(inn: Inn) -> None:
+    async with await prepare(inn, RUNNING) as host:
+        free = []
+        for name in NAMES:
+            try:
+                gone = await host.revoke(name)
+            except Conflict:
+                free.append(name)
+                continue
+            assert (gone.state, gone.contributions) == (PluginState.NEEDS_REVIEW, {}), name
+        await everything_else_works(host, names(RUNNING))
+        assert free == ["installed-twin"]

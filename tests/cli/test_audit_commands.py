@@ -1,0 +1,186 @@
+"""`tavern audit …`: what was done, and whether somebody changed the record of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from helpers.command_line import COMMAND, tavern
+
+from tavern_host import Host
+from tavern_host.audit import AuditLog
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return an empty project."""
+    folder = tmp_path / "inn"
+    assert tavern("init", folder).code == 0
+    return folder
+
+
+@pytest.fixture
+def log(project: Path) -> AuditLog:
+    """Return the project's log with five entries in it."""
+    log = Host(project).audit
+    for number in range(4):
+        log.record("acme.done", actor="plugin:acme", subject=f"job {number}")
+        log.flush()
+    log.record("plugin.granted", actor="user:operator", subject="acme", details={"permissions": ["a:b"], "token": "x"})
+    log.flush()
+    return log
+
+
+def spoil(log: AuditLog) -> None:
+    """Change the second entry of a log, in its third line."""
+    log.path.write_text(log.path.read_text().replace("job 1", "job 7"))
+
+
+def test_the_newest_entries_are_shown_oldest_first(project: Path, log: AuditLog) -> None:
+    ran = tavern("--project", project, "audit", "tail", "--lines", "2")
+
+    first, second = ran.out.splitlines()
+    assert first.endswith("  plugin:acme  acme.done  job 3")
+    assert second.endswith('  user:operator  plugin.granted  acme  {"permissions": ["a:b"], "token": "********"}')
+
+
+def test_a_program_gets_the_entries_as_json(project: Path, log: AuditLog) -> None:
+    entries = tavern("--project", project, "audit", "tail", "--json").json()
+
+    assert [entry["seq"] for entry in entries] == [1, 2, 3, 4, 5]
+    assert entries[4]["details"] == {"permissions": ["a:b"], "token": "********"}
+    assert entries[0].keys() == {"seq", "time", "actor", "action", "subject", "details"}
+
+
+def test_a_log_that_is_not_there_is_empty_and_in_order(project: Path) -> None:
+    assert tavern("--project", project, "audit", "tail").out == "The audit log is empty.\n"
+    assert tavern("--project", project, "audit", "tail", "--json").json() == []
+    ran = tavern("--project", project, "audit", "verify")
+    assert (ran.code, ran.out) == (0, "0 entries; nothing was changed or taken out.\n")
+    assert not (project / ".tavern" / "audit").exists()
+
+
+def test_an_entry_cannot_steer_the_terminal_or_pretend_to_be_another(project: Path, log: AuditLog) -> None:
+    log.record("acme.done", actor="plugin:acme", subject="x\x1b[2J\nuser:operator  plugin.granted")
+    log.flush()
+
+    ran = tavern("--project", project, "audit", "tail", "--lines", "1")
+
+    assert ran.out.count("\n") == 1
+    assert "x\\x1b[2J\\nuser:operator  plugin.granted" in ran.out
+
+
+def test_a_number_of_lines_below_none_is_the_users_mistake(project: Path) -> None:
+    ran = tavern("--project", project, "audit", "tail", "--lines", "-1")
+
+    assert (ran.code, ran.error) == (2, "Error: --lines -1: how many entries to show is a number from 0")
+
+
+def test_following_shows_what_is_recorded_until_it_is_ended(project: Path, log: AuditLog) -> None:
+    command = [*COMMAND, "--project", str(project), "audit", "tail", "--lines", "1", "--follow"]
+    following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert following.stdout is not None
+    try:
+        assert "plugin.granted" in following.stdout.readline()
+        for number in range(3):
+            log.record("acme.followed", actor="plugin:acme", subject=str(number))
+            log.flush()
+            assert following.stdout.readline().endswith(f"  acme.followed  {number}\n")
+        following.send_signal(signal.SIGINT)
+        assert following.wait(60) == 130
+    finally:
+        following.kill()
+        _, err = following.communicate()
+    assert err == "interrupted\n"
+
+
+def test_following_as_json_gives_one_document_for_each_entry(project: Path, log: AuditLog) -> None:
+    command = [*COMMAND, "--project", str(project), "audit", "tail", "--lines", "2", "--follow", "--json"]
+    following = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert following.stdout is not None
+    documents, text = [], ""
+    try:
+        while len(documents) < 2:
+            text += following.stdout.readline()
+            if text.endswith("\n}\n"):
+                documents.append(json.loads(text))
+                text = ""
+    finally:
+        following.kill()
+        following.communicate()
+    assert [document["seq"] for document in documents] == [4, 5]
+
+
+def test_a_log_in_order_is_said_to_be_so(project: Path, log: AuditLog) -> None:
+    ran = tavern("--project", project, "audit", "verify")
+
+    assert (ran.code, ran.out) == (0, "5 entries; nothing was changed or taken out.\n")
+    assert tavern("--project", project, "audit", "verify", "--json").json() == {
+        "entries": 5,
+        "unsealed": 0,
+        "recovered": 0,
+        "torn": 0,
+    }
+
+
+def test_a_changed_log_fails_with_the_line(project: Path, log: AuditLog) -> None:
+    spoil(log)
+
+    ran = tavern("--project", project, "audit", "verify")
+    as_json = tavern("--project", project, "audit", "verify", "--json")
+
+    what = "lines 3 to 4 are not as they were sealed: something was changed, taken out or put in"
+    assert (ran.code, ran.out, ran.err) == (1, "", f"Error: {log.path}:3: {what}\n")
+    assert as_json.code == 1
+    assert (as_json.json()["line"], as_json.json()["problem"]) == (3, what)
+
+
+def test_a_log_whose_end_was_cut_off_fails(project: Path, log: AuditLog) -> None:
+    log.path.write_text("".join(log.path.read_text().splitlines(keepends=True)[:-2]))
+
+    ran = tavern("--project", project, "audit", "verify")
+
+    what = "the end was cut off: it has 4 seals, and the operator's anchor knows seal 5"
+    assert (ran.code, ran.err) == (1, f"Error: {log.path}:8: {what}\n")
+
+
+def test_what_a_crash_left_is_told_and_no_failure(project: Path, log: AuditLog) -> None:
+    with log.path.open("a") as file:
+        file.write('{"seq":6,"time":"2024-01-01T00:00:00Z","actor":"a","action":"b"}\n{"seq":7,"ti')
+
+    left = tavern("--project", project, "audit", "verify")
+    log.record("acme.done", actor="plugin:acme")
+    log.flush()
+    mended = tavern("--project", project, "audit", "verify")
+
+    assert (left.code, mended.code) == (0, 0)
+    torn = "1 line that is no entry, such as what a crash cut short.\n"
+    unsealed = "1 entry at the end, not sealed yet; the next writer does it.\n"
+    assert left.out == "6 entries; nothing was changed or taken out.\n" + unsealed + torn
+    recovered = "8 entries; nothing was changed or taken out.\n1 entry left unsealed by a crash, and sealed later.\n"
+    assert mended.out == recovered + torn
+
+
+@pytest.mark.parametrize("command", ["tail", "verify"])
+def test_a_log_that_cannot_be_read_is_the_operators_to_mend(project: Path, command: str) -> None:
+    path = Host(project).audit.path
+    path.mkdir(parents=True)
+
+    ran = tavern("--project", project, "audit", command)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"Error: the audit log {path} cannot be read: ")
+
+
+@pytest.mark.parametrize("command", ["tail", "verify"])
+def test_no_plugin_is_imported_to_read_it(project: Path, tmp_path: Path, command: str) -> None:
+    plugin = project / "plugins" / "acme"
+    plugin.mkdir()
+    (plugin / "plugin.yaml").write_text("name: acme\ndisplayName: Acme\nversion: 1.0.0\n")
+    (plugin / "__init__.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()\n")
+
+    assert tavern("--dev", plugin, "--project", project, "audit", command).code == 0
+    assert not (tmp_path / "imported").exists()

@@ -1,0 +1,108 @@
+"""`tavern plugins enable|disable|reload`, `tavern why`, and which plugins one run leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.command_line import tavern
+from helpers.folder_plugins import write_plugin
+
+BROKEN = {"__init__.py": "import no_such_module\n"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a project with a plugin that needs no grant."""
+    folder = tmp_path / "inn"
+    assert tavern("init", folder).code == 0
+    write_plugin(folder / "plugins" / "looks", description="Nothing but looks.")
+    return folder
+
+
+def state(project: Path, name: str, *options: str) -> str:
+    """Return the state of a plugin as it is listed."""
+    plugins = tavern("--project", project, *options, "plugins", "list", "--json").json()
+    return next(str(plugin["state"]) for plugin in plugins if plugin["name"] == name)
+
+
+def test_a_plugin_is_disabled_until_it_is_enabled(project: Path) -> None:
+    ran = tavern("--project", project, "plugins", "disable", "looks")
+    assert (ran.code, ran.out) == (0, "looks is disabled. A host that is running follows.\n")
+    assert state(project, "looks") == "disabled"
+    shown = tavern("--project", project, "plugins", "show", "looks")
+    assert "the operator has disabled it (`tavern plugins enable looks`)" in shown.out
+
+    ran = tavern("--project", project, "plugins", "enable", "looks")
+    assert ran.out == "looks is enabled; it is discovered. A host that is running follows.\n"
+    assert state(project, "looks") == "discovered"
+
+
+def test_what_the_operators_file_keeps_out_is_not_enabled(project: Path, operator_folders: Path) -> None:
+    (operator_folders / "config").mkdir(parents=True, exist_ok=True)
+    (operator_folders / "config" / "host.yaml").write_text("disabled: [looks]\n")
+    ran = tavern("--project", project, "plugins", "enable", "looks")
+    assert ran.code == 2
+    assert ran.error == (
+        "Error: looks cannot be enabled here: the operator has disabled it (take it out of `disabled` in host.yaml)"
+    )
+
+
+@pytest.mark.parametrize("command", ["enable", "disable", "reload"])
+def test_a_plugin_that_is_not_there_is_told(project: Path, command: str) -> None:
+    ran = tavern("--project", project, "plugins", command, "lookz")
+    assert (ran.code, ran.error) == (2, "Error: there is no plugin 'lookz'; did you mean looks?")
+
+
+def test_one_run_leaves_a_plugin_out(project: Path) -> None:
+    assert state(project, "looks", "--no-plugin", "looks") == "disabled"
+    assert state(project, "tavern-llm", "--no-plugin", "tavern-llm") == "disabled"
+    assert state(project, "looks") == "discovered"
+    ran = tavern("--project", project, "--no-plugin", "lookz", "plugins", "list")
+    assert (ran.code, ran.error) == (2, "Error: there is no plugin 'lookz'; did you mean looks?")
+
+
+def test_one_run_has_first_party_plugins_only(project: Path) -> None:
+    assert state(project, "looks", "--no-plugins") == "disabled"
+    assert state(project, "tavern-engine", "--no-plugins") == "discovered"
+
+
+def test_a_disabled_plugin_is_in_order(project: Path) -> None:
+    tavern("--project", project, "plugins", "disable", "looks")
+    assert tavern("--project", project, "--strict", "plugins", "list").code == 0
+
+
+def test_the_list_loads_nothing_unless_it_is_to_check(project: Path) -> None:
+    write_plugin(project / "plugins" / "broken", BROKEN)
+    tavern("--project", project, "plugins", "grant", "broken")
+    assert state(project, "broken") == "discovered"
+    ran = tavern("--project", project, "plugins", "list", "--check", "--json")
+    (broken,) = [plugin for plugin in ran.json() if plugin["name"] == "broken"]
+    assert broken["state"] == "failed"
+    assert "No module named 'no_such_module'" in broken["problems"][0]["message"]
+    assert tavern("--project", project, "--strict", "plugins", "list", "--check").code == 1
+
+
+def test_something_is_explained(project: Path) -> None:
+    ran = tavern("--project", project, "why", "plugin:looks")
+    lines = ran.out.splitlines()
+    assert lines[0] == "looks is loaded: it is loaded, and the host has not started"
+    assert f"  it comes from folder:{project / 'plugins' / 'looks'}" in lines
+    answer = tavern("--project", project, "why", "service:executionEngine", "--json").json()
+    assert answer["answer"] == "tavern-engine provides executionEngine (version 1)"
+    ran = tavern("--project", project, "why", "service:executionEngin")
+    assert (ran.code, ran.error) == (
+        2,
+        "Error: there is no service 'executionEngin'; did you mean executionEngine?",
+    )
+
+
+def test_what_was_decided_is_in_the_audit_log(project: Path) -> None:
+    tavern("--project", project, "plugins", "disable", "looks")
+    tavern("--project", project, "plugins", "enable", "looks")
+    entries = tavern("--project", project, "audit", "tail", "--json").json()
+    assert [(e["actor"], e["action"], e["subject"]) for e in entries] == [
+        ("user:operator", "plugin.disabled", "looks"),
+        ("user:operator", "plugin.enabled", "looks"),
+    ]
+    assert tavern("--project", project, "audit", "verify").code == 0

@@ -1,0 +1,292 @@
+"""The audit log of a host: entries are taken at once, written soon, and never keep the host from its work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tavern_host import audit
+from tavern_host.audit import AuditLog, HostAudit
+from tavern_host.auditfile import tail, verify
+from tavern_host.contracts.audit import AuditCheck, AuditEntry
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.errors import InvalidInput, Misconfigured
+
+ENDS_AT_ONCE = """
+import sys
+from pathlib import Path
+from tavern_host.audit import AuditLog
+
+log = AuditLog(Path(sys.argv[1]))
+log.record("plugin.granted", actor="user:operator", subject="acme")
+"""
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncIterator[AuditLog]:
+    log = AuditLog(tmp_path / "audit" / "audit.jsonl", anchor=tmp_path / "state" / "audit.json")
+    yield log
+    await log.close()
+
+
+def written(log: AuditLog) -> list[AuditEntry]:
+    return tail(log.path, 100_000)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+def unwritable(log: AuditLog) -> Callable[[], None]:
+    """Keep a log from being written; return what lets it be written again."""
+    log.path.parent.parent.mkdir(exist_ok=True)
+    log.path.parent.write_text("a file where the folder should be")
+    return log.path.parent.unlink
+
+
+# --- what is recorded ---------------------------------------------------------------------------------
+
+
+async def test_an_entry_says_who_did_what_to_whom_and_when(log: AuditLog) -> None:
+    before = time.time()
+    log.record("plugin.granted", actor="user:operator", subject="acme", details={"permissions": ["a"], "token": "x"})
+    log.record("plugin.revoked", actor=Principal(kind="user", id="operator"))
+    log.flush()
+    first, second = written(log)
+    assert (first.seq, first.actor, first.action, first.subject) == (1, "user:operator", "plugin.granted", "acme")
+    assert first.details == {"permissions": ["a"], "token": "********"}
+    assert before - 1 <= first.time.timestamp() <= time.time() + 1
+    assert (second.seq, second.actor, second.subject, second.details) == (2, "user:operator", "", {})
+
+
+async def test_it_is_on_disk_soon_after_without_anybody_asking(log: AuditLog) -> None:
+    log.record("plugin.granted", actor="user:operator")
+    await until(lambda: written(log))
+    log.record("plugin.revoked", actor="user:operator")
+    await until(lambda: len(written(log)) == 2)
+    await until(lambda: verify(log.path, log.anchor) == AuditCheck(entries=2))
+
+
+async def test_what_happens_to_the_details_later_is_not_seen(log: AuditLog) -> None:
+    details: dict[str, Any] = {"deep": [1]}
+    log.record("plugin.granted", actor="user:operator", details=details)
+    details["deep"].append(2)
+    log.flush()
+    assert written(log)[0].details == {"deep": [1]}
+
+
+def test_no_loop_needs_to_run(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    log.record("plugin.granted", actor="user:operator")
+    log.flush()
+    assert len(written(log)) == 1
+    asyncio.run(log.close())
+
+
+def test_a_program_that_ends_at_once_has_written_it(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    subprocess.run([sys.executable, "-c", ENDS_AT_ONCE, str(path)], check=True)
+    assert [entry.action for entry in tail(path, 10)] == ["plugin.granted"]
+    assert verify(path) == AuditCheck(entries=1)
+
+
+async def test_a_log_that_is_not_used_touches_nothing(log: AuditLog, tmp_path: Path) -> None:
+    threads = threading.active_count()
+    log.flush()
+    await log.close()
+    assert not log.path.parent.exists()
+    assert threading.active_count() == threads
+
+
+async def test_threads_record_in_the_order_of_each(log: AuditLog) -> None:
+    def work(name: int) -> None:
+        for number in range(200):
+            log.record("thing.done", actor=f"plugin:p{name}", details={"n": number})
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    await log.close()
+    entries = written(log)
+    assert [entry.seq for entry in entries] == list(range(1, 801))
+    for name in range(4):
+        assert [e.details["n"] for e in entries if e.actor == f"plugin:p{name}"] == list(range(200))
+    assert verify(log.path, log.anchor) == AuditCheck(entries=800)
+
+
+async def test_closing_writes_all_and_ends_the_thread(log: AuditLog) -> None:
+    threads = threading.active_count()
+    for number in range(1000):
+        log.record("thing.done", actor="system:host", details={"n": number})
+    await log.close()
+    assert len(written(log)) == 1000
+    assert threading.active_count() == threads
+    await log.close()
+
+
+async def test_an_entry_after_closing_is_written_too(log: AuditLog) -> None:
+    log.record("host.started", actor="system:host")
+    await log.close()
+    log.record("host.stopped", actor="system:host")
+    await until(lambda: len(written(log)) == 2)
+    await log.close()
+    assert verify(log.path, log.anchor) == AuditCheck(entries=2)
+
+
+async def test_two_hosts_may_share_a_log(log: AuditLog) -> None:
+    other = AuditLog(log.path, anchor=log.anchor)
+    for number in range(50):
+        (log if number % 2 else other).record("thing.done", actor="system:host")
+        if number % 7 == 0:
+            (other if number % 3 else log).flush()
+    await other.close()
+    await log.close()
+    assert verify(log.path, log.anchor) == AuditCheck(entries=50)
+
+
+# --- what goes wrong ----------------------------------------------------------------------------------
+
+
+async def test_a_log_that_cannot_be_written_is_told_once_and_written_when_it_can_be(
+    log: AuditLog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "RETRY", 0.01)
+    mend = unwritable(log)
+    for number in range(5):
+        log.record("thing.done", actor="system:host", details={"n": number})
+        log.flush()
+    (problem,) = [r for r in caplog.records if r.levelno == logging.ERROR]
+    assert problem.getMessage() == f"the audit log {log.path} cannot be written: File exists"
+    mend()
+    await until(lambda: len(written(log)) == 5)
+    assert [entry.details["n"] for entry in written(log)] == [0, 1, 2, 3, 4]
+    await until(lambda: "is written again; 0 entries were lost" in caplog.messages[-1])
+
+
+async def test_what_there_is_no_room_for_is_counted_and_told_later(
+    log: AuditLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "RETRY", 0.01)
+    monkeypatch.setattr(audit, "MAX_PENDING", 100_000)
+    mend = unwritable(log)
+    for number in range(2000):
+        log.record("thing.done", actor="system:host", details={"n": number, "text": "x" * 100})
+    assert 0 < log.lost < 2000
+    lost = log.lost
+    mend()
+    log.flush()
+    *kept, told = written(log)
+    assert [entry.details["n"] for entry in kept] == list(range(2000 - lost))
+    assert (told.action, told.actor, told.details) == ("audit.lost", "system:host", {"entries": lost})
+    log.record("thing.done", actor="system:host")
+    log.flush()
+    assert written(log)[-1].action == "thing.done"
+
+
+async def test_plugins_cannot_crowd_out_what_the_host_records(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "MAX_PENDING", 100_000)
+    mend = unwritable(log)
+    service = HostAudit(log)
+    for _ in range(2000):
+        await service.record("acme.done", call=call("plugin", "acme"))
+    log.record("plugin.revoked", actor="user:operator", subject="acme")
+    mend()
+    log.flush()
+    assert [entry.action for entry in written(log)][-2:] == ["plugin.revoked", "audit.lost"]
+
+
+async def test_closing_gives_up_what_cannot_be_written_and_says_how_much(
+    log: AuditLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    mend = unwritable(log)
+    for _ in range(3):
+        log.record("thing.done", actor="system:host")
+    await log.close()
+    assert log.lost == 3
+    assert caplog.messages[-1] == f"3 entries of the audit log {log.path} are lost"
+    mend()
+    log.record("host.started", actor="system:host")
+    await log.close()
+    assert [entry.action for entry in written(log)] == ["host.started", "audit.lost"]
+
+
+async def test_an_anchor_that_cannot_be_kept_is_told_once(log: AuditLog, caplog: pytest.LogCaptureFixture) -> None:
+    assert log.anchor is not None
+    log.anchor.parent.write_text("a file where the folder should be")
+    for _ in range(3):
+        log.record("thing.done", actor="system:host")
+        log.flush()
+    problems = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    assert problems == [f"the audit log's anchor is not kept: {log.anchor} cannot be used: Not a directory"]
+    assert len(written(log)) == 3
+
+
+# --- the service --------------------------------------------------------------------------------------
+
+
+def call(kind: Any, id: str) -> CallContext:
+    return CallContext(principal=Principal(kind=kind, id=id))
+
+
+@pytest.mark.parametrize(
+    ("kind", "id", "action", "recorded"),
+    [
+        ("plugin", "acme", "acme.index.rebuilt", "acme.index.rebuilt"),
+        ("plugin", "acme", "index.rebuilt", "acme.index.rebuilt"),
+        ("plugin", "acme", "plugin.granted", "acme.plugin.granted"),
+        ("plugin", "acme", "acme", "acme.acme"),
+        ("plugin", "acme", "acmeplus.done", "acme.acmeplus.done"),
+        ("plugin", "plugin", "plugin.granted", "plugin.plugin.granted"),
+        ("plugin", "audit", "audit.lost", "audit.audit.lost"),
+        ("agent", "keeper", "tool.called", "tool.called"),
+        ("agent", "keeper", "plugin.granted", "agent.plugin.granted"),
+        ("user", "operator", "plugin.granted", "user.plugin.granted"),
+        ("system", "host", "audit.broken", "system.audit.broken"),
+        ("system", "host", "plugin", "system.plugin"),
+    ],
+)
+async def test_nobody_can_record_what_the_host_records(
+    log: AuditLog, kind: str, id: str, action: str, recorded: str
+) -> None:
+    await HostAudit(log).record(action, subject="x", details={"a": 1}, call=call(kind, id))
+    log.flush()
+    (entry,) = written(log)
+    assert (entry.actor, entry.action, entry.subject, entry.details) == (f"{kind}:{id}", recorded, "x", {"a": 1})
+
+
+@pytest.mark.parametrize("action", ["", ".", "a.", ".a", "a..b", "a b", "a\nb", "a\n", "x" * 201, 7, None], ids=repr)
+async def test_what_is_no_action_is_refused(log: AuditLog, action: Any) -> None:
+    with pytest.raises(InvalidInput, match="an action is a dotted name"):
+        await HostAudit(log).record(action, call=call("plugin", "acme"))
+
+
+async def test_the_newest_entries_are_read_through_the_service_the_last_one_included(log: AuditLog) -> None:
+    service = HostAudit(log)
+    assert await service.tail() == []
+    for number in range(5):
+        await service.record(f"acme.{number}", call=call("plugin", "acme"))
+    assert [entry.action for entry in await service.tail(2)] == ["acme.3", "acme.4"]
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1001])
+async def test_a_limit_out_of_range_is_refused(log: AuditLog, limit: int) -> None:
+    with pytest.raises(InvalidInput, match=f"limit {limit}: from 1 to 1000"):
+        await HostAudit(log).tail(limit)
+
+
+async def test_a_log_that_cannot_be_read_is_the_operators_to_mend(log: AuditLog) -> None:
+    log.path.mkdir(parents=True)
+    with pytest.raises(Misconfigured, match="cannot be read"):
+        await HostAudit(log).tail()

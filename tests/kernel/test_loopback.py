@@ -1,0 +1,519 @@
+"""Placement loopback: a plugin in the host's process behaves as one in a process of its own would.
+
+Each test says what a plugin, or somebody who calls it, notices of the boundary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plugin_maker import host_with, make_plugin, module_of, problems_of, write
+
+from tavern_host import (
+    EXECUTION_ENGINE,
+    LLM,
+    TOOL_MANAGER,
+    WORKFLOW_MANAGER,
+    Host,
+    HttpRequest,
+    HttpResponse,
+    InvalidInput,
+    TavernError,
+)
+from tavern_host.contracts import errors
+from tavern_host.contracts.errors import ErrorInfo, PluginFailure, Vetoed
+from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.http import SocketMessage
+from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse
+from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.workflows import Workflow
+from tavern_host.loopback import error_of
+from tavern_host.recording import CallRecorder
+
+OVERRIDE = {"permissions": {"services": {"override": ["workflowManager"]}}}
+OVERRIDING = """
+from collections.abc import AsyncIterator
+from tavern_host import *
+from tavern_host.contracts.errors import *
+from tavern_host.contracts.workflows import *
+
+KEPT = {}
+
+class Workflows(WorkflowManager):
+    def __init__(self, original):
+        self.original = original
+
+    async def list_workflows(self):
+        return KEPT["list"]
+
+    async def get(self, workflow_id):
+        return await self.original.get(workflow_id)
+
+    async def parse(self, document):
+        KEPT["document"] = document
+        document["changed"] = True
+        return await self.original.parse(document)
+
+    async def check(self, document):
+        raise KEPT["error"]
+
+    async def save(self, workflow_id, workflow, *, expected_revision=None, call=None):
+        return await self.original.save(workflow_id, workflow, expected_revision=expected_revision, call=call)
+
+@hookimpl
+def tavern_override_services():
+    return [service_info(WORKFLOW_MANAGER, Workflows)]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return tmp_path / "project"
+
+
+def loopback(project: Path, *plugins: Path, **options: Any) -> Host:
+    return host_with(project, *plugins, placement="loopback", **options)
+
+
+# --- which placement --------------------------------------------------------------------------------------
+
+
+async def test_the_environment_says_where_plugins_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    acme = make_plugin(project.parent, "acme", OVERRIDING, **OVERRIDE)
+    monkeypatch.setenv("TAVERN_PLACEMENT", "loopback")
+    async with host_with(project, acme) as host:
+        module_of().KEPT["list"] = ["no summary"]
+        with pytest.raises(PluginFailure, match="its result is no wire value"):
+            await host.services.get(WORKFLOW_MANAGER).list_workflows()
+
+
+@pytest.mark.parametrize("text", ["process", "loop back", "Loopback"])
+def test_a_placement_that_there_is_not_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("TAVERN_PLACEMENT", text)
+    with pytest.raises(InvalidInput, match="in-process or loopback"):
+        Host(project)
+
+
+async def test_all_first_party_plugins_start(project: Path) -> None:
+    async with loopback(project) as host:
+        assert {info.name: info.state for info in host.plugins() if info.state is not PluginState.STARTED} == {}
+        assert [info.problems for info in host.plugins() if info.problems] == []
+
+
+# --- hooks ------------------------------------------------------------------------------------------------
+
+INTERCEPTING = """
+from tavern_host import *
+SEEN = []
+
+@hookimpl
+{0}def tavern_before_execute(request, call, context):
+    SEEN.append(request)
+    {1}
+"""
+
+
+def intercepting(parent: Path, body: str, name: str = "acme", is_async: bool = False) -> Path:
+    code = INTERCEPTING.format("async " if is_async else "", body)
+    return make_plugin(parent, name, code, hooked=["tavern_before_execute"])
+
+
+async def run(host: Host, **inputs: Any) -> Any:
+    return await host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow=Workflow(name="w"), metadata=inputs))
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_hook_gets_values_of_its_own(project: Path, is_async: bool) -> None:
+    body = "request.metadata['list'].append(context.plugin)"
+    acme = intercepting(project.parent, body, is_async=is_async)
+    brew = intercepting(project.parent, "pass", "brew", is_async=is_async)
+    given = [1]
+    async with loopback(project, acme, brew) as host:
+        await run(host, list=given)
+        assert module_of("acme").SEEN[0].metadata == {"list": [1, "acme"]}
+        assert module_of("brew").SEEN[0].metadata == {"list": [1]}
+    assert given == [1]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return request.model_copy(update={'metadata': {'a': {1, 2}}})", ".metadata.a: expected JSON, found set"),
+        ("return request.model_copy(update={'workflow_id': b'x'})", ".workflow_id: expected str or None, found bytes"),
+        ("return {'metadata': {}}", "expected RunRequest, Veto or None, found dict"),
+        ("class Mine(type(request)): pass\n    return Mine()", "expected RunRequest, Veto or None, found "),
+    ],
+)
+async def test_an_answer_that_cannot_be_sent_is_the_plugins_failure(project: Path, body: str, message: str) -> None:
+    async with loopback(project, intercepting(project.parent, body)) as host:
+        with pytest.raises(Vetoed, match="acme failed in tavern_before_execute") as refused:
+            await run(host)
+        assert message in refused.value.message
+        assert any(message in problem for problem in problems_of(host))
+
+
+async def test_a_failure_names_the_plugins_own_file_and_line(project: Path) -> None:
+    async with loopback(project, intercepting(project.parent, "raise ValueError('boom')")) as host:
+        with pytest.raises(Vetoed, match="ValueError: boom"):
+            await run(host)
+        (problem,) = host.plugin("acme").problems
+        assert (problem.file, problem.line) == (str(project.parent / "acme" / "__init__.py"), 8)
+
+
+@pytest.mark.parametrize("answer", ["None", "[]", "()"])
+async def test_a_declaration_may_be_nothing(project: Path, answer: str) -> None:
+    code = f"from tavern_host import *\n@hookimpl\ndef tavern_register_routes():\n    return {answer}\n"
+    acme = make_plugin(project.parent, "acme", code, hooked=["tavern_register_routes"])
+    async with loopback(project, acme) as host:
+        assert host.plugin("acme").state is PluginState.STARTED
+
+
+# --- services ---------------------------------------------------------------------------------------------
+
+
+async def test_a_service_gets_and_gives_values_and_not_objects(project: Path) -> None:
+    acme = make_plugin(project.parent, "acme", OVERRIDING, **OVERRIDE)
+    async with loopback(project, acme) as host:
+        document = {"name": "Tale"}
+        parsed = await host.services.get(WORKFLOW_MANAGER).parse(document)
+        assert module_of().KEPT["document"] is not document
+        assert document == {"name": "Tale"}
+        assert parsed.model_extra == {"changed": True}
+
+
+async def test_an_argument_that_cannot_be_sent_is_the_callers_mistake(project: Path) -> None:
+    async with loopback(project) as host:
+        workflows = host.services.get(WORKFLOW_MANAGER)
+        with pytest.raises(
+            InvalidInput, match=r"the argument document is no wire value: \.a: expected JSON, found set"
+        ):
+            await workflows.parse({"a": {1}})  # type: ignore[dict-item]
+        with pytest.raises(InvalidInput, match="the argument workflow_id is no wire value: expected str, found int"):
+            await workflows.get(5)  # type: ignore[arg-type]
+
+
+ERRORS = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, TavernError)]
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+async def test_an_error_of_the_host_arrives_as_the_class_of_its_code(project: Path, kind: type[TavernError]) -> None:
+    acme = make_plugin(project.parent, "acme", OVERRIDING, **OVERRIDE)
+    async with loopback(project, acme) as host:
+        raised = module_of().KEPT["error"] = kind("no such thing", plugin="who", near=["a", 1])
+        with pytest.raises(TavernError) as caught:
+            await host.services.get(WORKFLOW_MANAGER).check({})
+        assert (type(caught.value), caught.value.info) == (kind, raised.info)
+        assert caught.value is not raised
+        assert str(caught.value) == caught.value.message == "no such thing"
+
+
+def test_an_error_with_a_code_of_a_plugins_own_keeps_its_code() -> None:
+    info = ErrorInfo(code="acme_is_shut", message="come back tomorrow", retryable=True)
+    assert (type(error_of(info)), error_of(info).info) == (TavernError, info)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "ValueError('boom')",
+        "type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})()",
+        "type('Odd', (TavernError,), {'__init__': lambda self: None})()",
+        "type('Odd', (TavernError,), {'info': 5, '__init__': lambda self: None})()",
+    ],
+)
+async def test_a_foreign_exception_arrives_as_a_failure_of_the_plugin(project: Path, error: str) -> None:
+    code = OVERRIDING.replace('KEPT["error"]', error)
+    async with loopback(project, make_plugin(project.parent, "acme", code, **OVERRIDE)) as host:
+        with pytest.raises(PluginFailure) as caught:
+            await host.services.get(WORKFLOW_MANAGER).check({})
+        assert (caught.value.info.code, caught.value.info.plugin) == ("plugin_error", "acme")
+
+
+async def test_cancelling_a_call_reaches_the_plugin(project: Path) -> None:
+    code = OVERRIDING.replace(
+        'raise KEPT["error"]',
+        "import asyncio\n        KEPT['began'].set()\n        try: await asyncio.sleep(60)\n"
+        "        finally: KEPT['ended'] = True",
+    )
+    async with loopback(project, make_plugin(project.parent, "acme", code, **OVERRIDE)) as host:
+        kept = module_of().KEPT
+        kept["began"] = asyncio.Event()
+        task = asyncio.create_task(host.services.get(WORKFLOW_MANAGER).check({}))  # type: ignore[arg-type]
+        await kept["began"].wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert kept["ended"]
+
+
+async def test_many_calls_at_once_do_not_mix(project: Path) -> None:
+    code = OVERRIDING.replace('KEPT["document"] = document', "import asyncio; await asyncio.sleep(0)")
+    async with loopback(project, make_plugin(project.parent, "acme", code, **OVERRIDE)) as host:
+        workflows = host.services.get(WORKFLOW_MANAGER)
+        parsed = await asyncio.gather(*(workflows.parse({"name": f"w{n}"}) for n in range(200)))
+        assert [workflow.name for workflow in parsed] == [f"w{n}" for n in range(200)]
+
+
+# --- objects and streams ----------------------------------------------------------------------------------
+
+ADAPTER = """
+from tavern_host import *
+from tavern_host.contracts.llm import *
+
+KEPT = {"closed": 0}
+
+class Parrot:
+    def __init__(self, options, context):
+        KEPT["options"] = options
+        options["seen"] = True
+
+    async def complete(self, request, call):
+        KEPT["request"] = request
+        return KEPT["answer"]
+
+    async def stream(self, request, call):
+        try:
+            for chunk in KEPT["chunks"]:
+                KEPT["last"] = chunk
+                yield chunk
+        finally:
+            KEPT["closed"] += 1
+
+    async def close(self):
+        pass
+
+@hookimpl
+def tavern_register_llm_adapters():
+    return [LlmAdapterInfo(name="parrot", handler=f"{__name__}:Parrot", network=False)]
+"""
+MODELS = {"extensions.tavern-llm.models": {"p": {"adapter": "parrot", "word": "hello"}}}
+
+
+def asking(text: str = "hi") -> LlmRequest:
+    return LlmRequest(messages=[ChatMessage(role="user", content=text)])
+
+
+@pytest.fixture
+def parrot(project: Path) -> Path:
+    return make_plugin(project.parent, "acme", ADAPTER, hooked=["tavern_register_llm_adapters"])
+
+
+async def test_a_stream_crosses_item_by_item_and_ends_with_its_reader(project: Path, parrot: Path) -> None:
+    async with loopback(project, parrot, settings=MODELS) as host:
+        kept = module_of().KEPT
+        kept["chunks"] = [LlmChunk(text=text) for text in "abc"]
+        stream = host.services.get(LLM).stream(asking())
+        first = await anext(aiter(stream))
+        assert first.text == "a" and first is not kept["last"]
+        await stream.aclose()  # type: ignore[attr-defined]
+        assert (kept["last"].text, kept["closed"]) == ("a", 1)
+        assert [chunk.text async for chunk in host.services.get(LLM).stream(asking())] == ["a", "b", "c"]
+
+
+async def test_an_item_that_cannot_be_sent_ends_the_stream(project: Path, parrot: Path) -> None:
+    async with loopback(project, parrot, settings=MODELS) as host:
+        kept = module_of().KEPT
+        kept["chunks"] = ["text"]
+        with pytest.raises(PluginFailure, match="expected LlmChunk, found str"):
+            async for _ in host.services.get(LLM).stream(asking()):
+                pass
+        assert kept["closed"] == 1
+
+
+async def test_an_object_behind_a_descriptor_is_behind_the_boundary(project: Path, parrot: Path) -> None:
+    async with loopback(project, parrot, settings=MODELS) as host:
+        kept = module_of().KEPT
+        kept["answer"] = LlmResponse(text="hello", model="p")
+        request = asking()
+        answer = await host.services.get(LLM).complete(request)
+        assert answer == kept["answer"] and answer is not kept["answer"]
+        assert kept["request"].messages == request.messages and kept["request"].messages is not request.messages
+        assert kept["options"]["word"] == "hello"
+        kept["answer"] = "hello"
+        with pytest.raises(PluginFailure, match="expected LlmResponse, found str"):
+            await host.services.get(LLM).complete(request)
+        assert MODELS["extensions.tavern-llm.models"]["p"] == {"adapter": "parrot", "word": "hello"}
+
+
+async def test_a_parser_is_behind_the_boundary(project: Path) -> None:
+    code = """
+        from tavern_host import *
+        from tavern_host.contracts.protocols import *
+
+        class Parser:
+            def __init__(self, options):
+                self.options = options
+            def feed(self, text):
+                return [ParseEvent(kind="text", text=text)] if text != "bad" else [text]
+            def finish(self):
+                return []
+
+        @hookimpl
+        def tavern_register_action_protocols():
+            return [ActionProtocolInfo(name="plain", handler=f"{__name__}:Parser")]
+        """
+    acme = make_plugin(project.parent, "acme", code, hooked=["tavern_register_action_protocols"])
+    async with loopback(project, acme) as host:
+        tools = host.services.get(TOOL_MANAGER)
+        assert (await tools.parse_text("good", protocols=["plain"])).text == "good"
+        (warning,) = (await tools.parse_text("bad", protocols=["plain"])).warnings
+        assert "[0]: expected ParseEvent, found str" in warning
+
+
+@pytest.mark.parametrize("placement", ["in-process", "loopback"])
+async def test_an_observer_sees_what_a_stream_gave(project: Path, parrot: Path, placement: str) -> None:
+    seen = CallRecorder()
+    async with host_with(project, parrot, settings=MODELS, placement=placement, observer=seen) as host:
+        kept = module_of().KEPT
+        kept["chunks"] = [LlmChunk(text=text) for text in "abc"]
+        whole = [chunk.text async for chunk in host.services.get(LLM).stream(asking())]
+        stream = host.services.get(LLM).stream(asking())
+        await anext(aiter(stream))
+        await stream.aclose()  # type: ignore[attr-defined]
+        kept["chunks"] = [LlmChunk(text="a"), "text"]
+        with pytest.raises(PluginFailure):
+            _ = [chunk async for chunk in host.services.get(LLM).stream(asking())]
+    calls = seen.calls("llm.stream")
+    assert [[chunk.text for chunk in call.result] for call in calls] == [whole, ["a"], ["a"]]
+    assert [call.error and call.error.code for call in calls] == [None, None, "plugin_error"]
+    assert all(call.is_over for call in calls)
+
+
+# --- handlers ---------------------------------------------------------------------------------------------
+
+HANDLERS = """
+from tavern_host import *
+from tavern_host.contracts.http import *
+
+KEPT = {}
+
+@hookimpl
+def tavern_register_routes():
+    return [
+        RouteInfo(method="GET", path="/api/x/acme/a", handler=f"{__name__}:route"),
+        MessageInfo(type="acme.ask", handler=f"{__name__}:message"),
+    ]
+
+@hookimpl
+def tavern_register_commands():
+    return [CommandInfo(name="acme", help="A.", handler=f"{__name__}:command")]
+
+async def route(request, context):
+    request.headers["mine"] = "yes"
+    return KEPT.get("response", HttpResponse(body=request.body))
+
+async def message(message, context):
+    return KEPT.get("replies", [SocketReply(type="acme.answer", payload=message.payload)])
+
+async def command(arguments, context):
+    arguments["list"].append(2)
+    yield CommandOutput(kind="result", data=arguments)
+    yield KEPT.get("output", CommandOutput(kind="text"))
+"""
+
+
+@pytest.fixture
+def handlers(project: Path) -> Path:
+    return make_plugin(project.parent, "acme", HANDLERS, hooked=["tavern_register_routes", "tavern_register_commands"])
+
+
+async def test_requests_and_responses_are_data(project: Path, handlers: Path) -> None:
+    async with loopback(project, handlers) as host:
+        route, _, _ = host.registrations.find("GET", "/api/x/acme/a")
+        assert route is not None
+        request = HttpRequest(method="GET", path="/", body=b"\xff\x00", call=host.call())
+        assert (await route.call(request)).body == b"\xff\x00"
+        assert request.headers == {}
+        module_of().KEPT["response"] = HttpResponse.model_construct(status="ok")
+        with pytest.raises(PluginFailure, match="expected int, found str"):
+            await route.call(request)
+
+
+async def test_messages_and_replies_are_data(project: Path, handlers: Path) -> None:
+    async with loopback(project, handlers) as host:
+        asked = SocketMessage(type="acme.ask", payload={"a": [1]}, call=host.call())
+        (reply,) = await host.registrations.messages["acme.ask"].call(asked)
+        assert reply.payload == {"a": [1]} and reply.payload is not asked.payload
+        module_of().KEPT["replies"] = {"type": "acme.answer"}
+        with pytest.raises(PluginFailure, match="expected a list of SocketReply, found dict"):
+            await host.registrations.messages["acme.ask"].call(asked)
+
+
+async def test_what_a_command_is_given_and_says_is_data(project: Path, handlers: Path) -> None:
+    async with loopback(project, handlers) as host:
+        arguments = {"list": [1]}
+        outputs = [output async for output in host.registrations.commands["acme"].call(arguments)]
+        assert outputs[0].data == {"list": [1, 2]}
+        assert arguments == {"list": [1]}
+        module_of().KEPT["output"] = "text"
+        with pytest.raises(PluginFailure, match="expected CommandOutput, found str"):
+            _ = [output async for output in host.registrations.commands["acme"].call(arguments)]
+
+
+# --- nodes ------------------------------------------------------------------------------------------------
+
+NODES = """
+from tavern_host import *
+
+SEEN = []
+
+@node()
+def make() -> Annotated[Any, Slot(key="it")]:
+    return {"list": [1], "object": OBJECT}
+
+OBJECT = object()
+
+@node()
+async def take(it: Any, more: Annotated[Any, Config()] = None) -> Annotated[str, Slot(key="text")]:
+    SEEN.append(it)
+    it["list"].append(2)
+    return repr(it["list"])
+
+@node()
+def fail(it: Any) -> Annotated[str, Slot(key="text")]:
+    raise ValueError("boom")
+"""
+
+
+def graph(*takers: str) -> Workflow:
+    nodes = [{"id": "make", "type": "acme:Make"}, *({"id": f"n{i}", "type": t} for i, t in enumerate(takers))]
+    edges = [
+        {"id": f"e{i}", "source": "make", "sourceHandle": "it", "target": f"n{i}", "targetHandle": "it"}
+        for i in range(len(takers))
+    ]
+    return Workflow.model_validate({"name": "w", "nodes": nodes, "edges": edges})
+
+
+@pytest.fixture
+def nodes(project: Path) -> Path:
+    acme = make_plugin(project.parent, "acme", "", nodes={"entry": "./nodes"})
+    write(acme / "nodes.py", "from typing import Annotated, Any\n" + NODES)
+    return acme
+
+
+async def test_each_node_gets_the_values_on_edges_as_its_own(project: Path, nodes: Path) -> None:
+    async with loopback(project, nodes) as host:
+        request = RunRequest(workflow=graph("acme:Take", "acme:Take"))
+        done = await host.services.get(EXECUTION_ENGINE).run(request)
+        assert done.error is None
+        assert [done.nodes[n].output for n in ("n0", "n1")] == [{"text": "[1, 2]"}] * 2
+        module = sys.modules["tavern_plugins.acme.nodes"]
+        assert [seen["object"] for seen in module.SEEN] == [module.OBJECT] * 2, "what has no codec stays in memory"
+
+
+async def test_an_error_of_a_node_is_told_and_its_traceback_is_in_the_log(
+    project: Path, nodes: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with loopback(project, nodes) as host:
+        request = RunRequest(workflow=graph("acme:Fail"))
+        done = await host.services.get(EXECUTION_ENGINE).run(request)
+        error = done.nodes["n0"].error
+        assert error is not None
+        assert (error.code, error.message, error.plugin) == ("plugin_error", "ValueError: boom", "acme")
+        records = [r for r in caplog.records if r.levelno >= logging.WARNING and "n0" in r.getMessage()]
+        assert len(records) == 1 and records[0].exc_info

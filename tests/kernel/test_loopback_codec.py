@@ -1,0 +1,303 @@
+"""The codec: what may cross a plugin boundary comes back as it was; what may not is named with its place."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import string
+import typing
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import Field, JsonValue
+
+from tavern_host.codec import MAX_VALUES, WireError, decode, decode_loose, encode, encode_loose
+from tavern_host.contracts.calls import CallContext, system_call
+from tavern_host.contracts.catalogue import INTERFACES
+from tavern_host.contracts.errors import ErrorInfo
+from tavern_host.contracts.events import Event, Gap
+from tavern_host.contracts.executions import Run, RunRequest, RunStatus
+from tavern_host.contracts.hooks import Veto
+from tavern_host.contracts.http import HttpRequest, HttpResponse
+from tavern_host.contracts.nodes import DataFlowType, NodeDefinition, SlotDefinition
+from tavern_host.contracts.services import interface_methods
+from tavern_host.contracts.settings import SettingItem
+from tavern_host.contracts.wire import Model
+from tavern_host.contracts.workflows import InterfaceSlot, Workflow
+
+Answer = RunRequest | Veto | None
+NOW = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+
+
+class Part(Model):
+    """A model of one kind of each."""
+
+    number: int = 0
+    ratio: Annotated[float, Field(ge=0)] = 0.5
+    either: str | int | float | bool | None = None
+    pair: tuple[int, str] | None = None
+    names: tuple[str, ...] = ()
+    data: bytes = b""
+    when: datetime | None = None
+    parts: dict[str, list[Part]] = Field(default_factory=dict)
+    mode: Literal["a", "b", 1] = "a"
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+edge_values = st.recursive(
+    json_values
+    | st.binary(max_size=20)
+    | st.datetimes(timezones=st.just(UTC))
+    | st.dictionaries(st.sampled_from(["$bytes", "$dict", "$kept", "$datetime", "$"]), st.integers(0, 9), max_size=2),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def round_trip(value: Any, annotation: Any) -> Any:
+    return decode(encode(value, annotation), annotation)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are equal and of the same types all the way down."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, float):
+        return a == b and math.copysign(1, a) == math.copysign(1, b)
+    return bool(a == b)
+
+
+# --- what comes back --------------------------------------------------------------------------------------
+
+
+@given(json_values)
+def test_json_comes_back_as_it_was(value: Any) -> None:
+    assert same(round_trip(value, JsonValue), value)
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation"),
+    [
+        (None, None),
+        (True, bool),
+        (-(2**63), int),
+        (0.1, float),
+        ("\ud800 ünï\0", str),
+        (bytes(range(256)), bytes),
+        (NOW, datetime),
+        (RunStatus.RUNNING, RunStatus),
+        ("b", Literal["a", "b"]),
+        (True, Literal[1, True]),
+        ([1, 2], list[int]),
+        ((1, 2), tuple[int, ...]),
+        ((1, "a"), tuple[int, str]),
+        ({"a": [None, "x"]}, dict[str, list[str | None]]),
+        (3, float | int),
+        (3.0, int | float),
+        (True, str | int | float | bool),
+        ([1], JsonValue | None),
+        (Gap(first=1, last=2), Event | Gap),
+        (Part(either=1.0, pair=(1, "x"), names=("a",), data=b"\xff", when=NOW, mode=1), Part),
+        (Part(parts={"x": [Part(number=1), Part()]}), Part),
+        (HttpRequest(method="GET", path="/", body=b"\xff\x00", call=system_call()), HttpRequest),
+        (Event(seq=1, type="A", payload={"x": [1]}, time=NOW), Event),
+    ],
+)
+def test_a_value_comes_back_as_it_was(value: Any, annotation: Any) -> None:
+    assert same(round_trip(value, annotation), value)
+
+
+def test_a_moment_comes_back_in_universal_time() -> None:
+    there = datetime(2026, 1, 2, 3, 0, tzinfo=timezone(timedelta(hours=8)))
+    back = round_trip(there, datetime)
+    assert (back, back.utcoffset()) == (there, timedelta())
+
+
+def test_a_model_knows_which_of_its_fields_were_set() -> None:
+    document = {"name": "Tale", "mood": "gloomy", "nodes": [{"id": "n", "type": "core:Text", "width": 3}]}
+    workflow = Workflow.model_validate(document)
+    assert round_trip(workflow, Workflow).model_dump(mode="json", exclude_unset=True) == document
+    item = SettingItem(key="a", type="json", label="A", default_value=None)
+    assert round_trip(item, SettingItem).has_default
+    assert not round_trip(SettingItem(key="a", type="json", label="A"), SettingItem).has_default
+
+
+def test_what_a_model_made_itself_comes_back_and_is_not_made_anew() -> None:
+    call = system_call()
+    assert round_trip(call, CallContext) == call
+    assert round_trip(call.child(timeout=5), CallContext).id != call.id
+
+
+def test_a_default_that_somebody_changed_in_place_comes_back_changed() -> None:
+    request = RunRequest(workflow_id="a")
+    request.inputs["sneaked"] = 1
+    assert round_trip(request, RunRequest).inputs == {"sneaked": 1}
+
+
+def test_fields_that_the_outside_never_sees_cross_the_boundary() -> None:
+    node = NodeDefinition(type="A", namespace="acme", handler="acme.nodes:a")
+    assert "handler" not in node.to_wire()
+    assert round_trip(node, NodeDefinition).handler == "acme.nodes:a"
+
+
+def test_nothing_is_shared_with_what_was_sent() -> None:
+    request = RunRequest(inputs={"a": [1]})
+    back = round_trip(request, RunRequest)
+    back.inputs["a"].append(2)
+    assert request.inputs == {"a": [1]}
+
+
+@pytest.mark.parametrize("interface", INTERFACES, ids=lambda i: i.service_name)
+def test_every_method_of_every_service_can_be_sent(interface: type) -> None:
+    for name in interface_methods(interface):
+        for hint in typing.get_type_hints(getattr(interface, name), include_extras=True).values():
+            item = typing.get_args(hint)[0] if typing.get_origin(hint) is AsyncIterator else hint
+            with pytest.raises(WireError, match="^expected "):
+                encode(object(), item)
+
+
+# --- what does not cross ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "message"),
+    [
+        ({}, Answer, "expected RunRequest, Veto or None, found dict"),
+        (object(), None, "expected None, found object"),
+        (1, bool, "expected bool, found int"),
+        (True, int, "expected int, found bool"),
+        ("1", int, "expected int, found str"),
+        (2**63, int, "an int must have at most 64 bits, this one has 65"),
+        (2**70, int | float, "an int must have at most 64 bits, this one has 72"),
+        (math.nan, float, "a number must be finite, this one is nan"),
+        (10**400, float, "a number must be finite, this one is inf"),
+        (bytearray(b"x"), bytes, "expected bytes, found bytearray"),
+        (datetime(2026, 1, 1), datetime, "a datetime must say its time zone, this one does not"),
+        ("running", RunStatus, "expected RunStatus, found str"),
+        ("c", Literal["a", "b"], "expected one of 'a', 'b', found 'c'"),
+        (1, Literal["a", True], "expected one of 'a', True, found 1"),
+        (["a", 1], list[str], "[1]: expected str, found int"),
+        ("ab", list[str], "expected a list of str, found str"),
+        ((1,), tuple[int, str], "expected a tuple of 2 values, found tuple"),
+        ({1: "a"}, dict[str, str], "keys must be str, one is int"),
+        ({"a b": {1}}, JsonValue, "['a b']: expected JSON, found set"),
+        ([{"x": math.inf}], JsonValue, "[0].x: a number must be finite, this one is inf"),
+        ({"x": Veto(reason="no")}, JsonValue, ".x: expected JSON, found tavern_host.contracts.hooks.Veto"),
+        (RunRequest().model_copy(update={"inputs": {"a": [1, print]}}), Answer, ".inputs.a[1]: expected JSON, found "),
+        (RunRequest().model_copy(update={"workflow_id": 3}), Answer, ".workflow_id: expected str or None, found int"),
+        (RunRequest().model_copy(update={"nonsense": 3}), Answer, "a RunRequest has no nonsense"),
+        (RunRequest.model_construct(), HttpResponse, "expected HttpResponse, found "),
+        (Veto.model_construct(), Veto, "this Veto lacks reason"),
+        (Part().model_copy(update={"ratio": -1.0}), Part, ".ratio: no valid Part: Input should be greater"),
+        (
+            InterfaceSlot(data_flow_type=DataFlowType.STRING, key="a"),
+            SlotDefinition,
+            "expected SlotDefinition, found tavern_host.contracts.workflows.InterfaceSlot",
+        ),
+        (1, set[int], "set[int] is no wire type"),
+        (1, Any, "typing.Any is no wire type"),
+        (1, dict[int, int], "dict[int, int] is no wire type"),
+    ],
+)
+def test_what_may_not_cross_is_named_with_its_place(value: Any, annotation: Any, message: str) -> None:
+    with pytest.raises(WireError) as refused:
+        round_trip(value, annotation)
+    assert str(refused.value).startswith(message)
+
+
+def test_a_mistake_deep_in_one_of_several_kinds_is_told_of_that_kind() -> None:
+    run = Run(id="r", status=RunStatus.COMPLETE, submitted_at=NOW, outputs={"a": 1})
+    wrong = run.model_copy(update={"outputs": {"a": {"b": [object()]}}})
+    with pytest.raises(WireError, match=r"^\.outputs\.a\.b\[0\]: expected JSON, found object$"):
+        encode(wrong, Run | Veto | None)
+
+
+def test_what_has_no_end_is_refused_and_not_fatal() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    wide: Any = []
+    for _ in range(40):
+        wide = [wide, wide]
+    for value in (endless, wide):
+        with pytest.raises(WireError, match=f"more than {MAX_VALUES} values, or contains itself"):
+            encode(value, JsonValue)
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(WireError, match="nested too deeply"):
+        encode(deep, JsonValue)
+
+
+@settings(max_examples=200)
+@given(st.one_of(st.binary(max_size=30), json_values.map(lambda value: json.dumps(value).encode())))
+def test_bytes_that_nobody_sent_are_refused_and_nothing_else(data: bytes) -> None:
+    for annotation in (
+        Answer,
+        Part,
+        ErrorInfo,
+        RunStatus,
+        list[int],
+        tuple[int, str],
+        dict[str, bytes],
+        datetime,
+        bytes,
+    ):
+        with contextlib.suppress(WireError):
+            decode(data, annotation)
+
+
+# --- values on edges --------------------------------------------------------------------------------------
+
+
+@given(edge_values)
+def test_what_has_a_codec_comes_back_as_it_was_and_nothing_stays_in_memory(value: Any) -> None:
+    data, kept = encode_loose(value)
+    assert kept == []
+    assert same(decode_loose(data, kept), value)
+
+
+class Picture:
+    """Something that has no codec."""
+
+
+def test_what_has_no_codec_stays_in_memory_and_what_holds_it_is_copied() -> None:
+    picture, outer = Picture(), {"$kept": [1], "name": "x"}
+    value = {"picture": picture, "more": [picture, outer], "nan": math.nan, "big": 2**64, 1: 2}
+    data, kept = encode_loose({"all": value, "rest": value["more"]})
+    back = decode_loose(data, kept)
+    assert back["rest"][0] is picture
+    assert back["rest"][1] == outer and back["rest"][1] is not outer
+    assert back["all"] is value, "keys that are no text have no codec"
+    assert string.ascii_letters not in data.decode()
+
+
+@pytest.mark.parametrize("kind", ["itself", "deep", "wide"])
+def test_a_value_without_an_end_stays_in_memory_whole(kind: str) -> None:
+    value: Any = []
+    if kind == "itself":
+        value.append(value)
+    for _ in range({"itself": 0, "deep": 100_000, "wide": 40}[kind]):
+        value = [value] if kind == "deep" else [value, value]
+    assert decode_loose(*encode_loose(value)) is value
+
+
+def test_a_tuple_becomes_a_list_and_a_moment_without_a_zone_stays() -> None:
+    naive = datetime(2026, 1, 1)
+    assert decode_loose(*encode_loose({"a": (1, 2), "b": naive})) == {"a": [1, 2], "b": naive}

@@ -1,0 +1,455 @@
+"""Plugins that publish services and hooks of their own under their name, and others that build on them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plugin_maker import context_of, contextual, host_with, make_plugin, messages_of, problems_of, said_of, write
+
+from tavern_host import Host, ServiceKey
+from tavern_host.contracts.errors import Forbidden, NotFound, PermissionDenied, ServiceUnavailable
+from tavern_host.contracts.plugins import PluginState
+
+CONTRACTS = """
+from __future__ import annotations
+from tavern_host import CallContext, PluginContext, ServiceInterface, Veto, acts, hookspec, reads
+
+class SearchIndex(ServiceInterface, name="acme-search.index", version=2):
+    @reads
+    async def find(self, words: str) -> list[str]:
+        '''Return what has these words.'''
+
+    @reads
+    async def count(self) -> int:
+        '''Return how much there is.'''
+
+    @acts("acme-search.index:write", "Change the search index.")
+    async def add(self, text: str, *, call: CallContext | None = None) -> None:
+        '''Add a text.'''
+
+    @acts("acme-search.index:write", "Change the search index.", since=2)
+    async def clear(self, *, call: CallContext | None = None) -> str:
+        '''Take everything out; say by whom.'''
+
+@hookspec(
+    permission="hook:plugin:acme-search:before-find", level="intercept", policy="filter",
+    description="Change what is searched for.",
+)
+def acme_search_before_find(words: str, context: PluginContext) -> str | Veto | None:
+    '''Return other words.'''
+"""
+
+CODE = """
+from tavern_host import hookimpl, service_info, ServiceKey
+
+CONTEXTS = []
+
+class Index:
+    def __init__(self, context):
+        self.context = context
+        self.texts = []
+
+    async def find(self, words):
+        words = await self.context.hooks.filter("acme_search_before_find", words)
+        return [text for text in self.texts if words in text]
+
+    async def count(self):
+        return len(self.texts)
+
+    async def add(self, text, *, call=None):
+        self.texts.append(text)
+
+    async def clear(self, *, call=None):
+        self.texts.clear()
+        return "cleared by the index"
+
+@hookimpl
+def tavern_register_services():
+    from .contracts import SearchIndex
+    return [service_info(ServiceKey(SearchIndex), Index)]
+
+@hookimpl
+async def tavern_startup(context):
+    CONTEXTS.append(context)
+"""
+
+PUBLISHES: dict[str, Any] = {
+    "services": [
+        {
+            "name": "acme-search.index",
+            "interface": "contracts:SearchIndex",
+            "permissions": [
+                {"name": "acme-search.index:write", "level": "intercept", "allows": "Change the search index."}
+            ],
+        }
+    ],
+    "hooks": [
+        {
+            "spec": "contracts:acme_search_before_find",
+            "permission": "hook:plugin:acme-search:before-find",
+            "level": "intercept",
+            "allows": "Change what is searched for.",
+        }
+    ],
+}
+NEEDS = {"plugins": {"acme-search": ">=1"}}
+
+
+def publisher(
+    parent: Path, code: str = CODE, contracts: str = CONTRACTS, publishes: dict[str, Any] | None = None
+) -> Path:
+    """Write a plugin that publishes a search index, and a hook on what is searched for."""
+    folder = make_plugin(
+        parent,
+        "acme-search",
+        code,
+        hooked=["tavern_register_services", "tavern_startup"],
+        publishes=PUBLISHES if publishes is None else publishes,
+    )
+    write(folder / "contracts.py", contracts)
+    return folder
+
+
+def changed(kind: str, **values: Any) -> dict[str, Any]:
+    """Return what is published with values of the first item of a kind replaced."""
+    return {**PUBLISHES, kind: [{**PUBLISHES[kind][0], **values}]}
+
+
+# --- services ------------------------------------------------------------------------------------------
+
+
+async def test_another_plugin_uses_a_published_service_by_its_name(tmp_path: Path) -> None:
+    use = {"services": {"use": ["acme-search.index:write"]}}
+    user = contextual(tmp_path, requires=NEEDS, permissions=use)
+    async with host_with(tmp_path / "p", publisher(tmp_path), user):
+        index = context_of().services.get("acme-search.index")
+        await index.add("a red fox")
+        assert await index.find("fox") == ["a red fox"]
+        assert context_of().services.has("acme-search.index")
+
+
+async def test_it_reads_without_a_permission_and_acts_with_one_only(tmp_path: Path) -> None:
+    async with host_with(tmp_path / "p", publisher(tmp_path), contextual(tmp_path, requires=NEEDS)):
+        index = context_of().services.get("acme-search.index")
+        assert await index.find("fox") == []
+        with pytest.raises(PermissionDenied) as denied:
+            await index.add("a red fox")
+        assert denied.value.message == (
+            "acme may not call acme-search.index.add: it needs the permission services.use: acme-search.index:write"
+        )
+
+
+async def test_what_is_asked_for_is_reviewed_in_the_publishers_words(tmp_path: Path) -> None:
+    use = {"services": {"use": ["acme-search.index:write"], "override": ["acme-search.index"]}}
+    user = make_plugin(tmp_path, requires=NEEDS, permissions={**use, "hooks": ["hook:plugin:acme-search:before-find"]})
+    host = Host(tmp_path / "p", plugins=[publisher(tmp_path), user])
+    host.link()
+    assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
+    asked = {p.name: (p.level, p.description) for p in host.plugin("acme").permissions}
+    assert asked == {
+        "hook:plugin:acme-search:before-find": ("intercept", "Change what is searched for."),
+        "services.override:acme-search.index": (
+            "override",
+            "Replace the service acme-search.index for everybody.",
+        ),
+        "services.use:acme-search.index:write": ("intercept", "Change the search index."),
+    }
+
+
+@pytest.mark.parametrize(
+    ("permissions", "told"),
+    [
+        (
+            {"services": {"use": ["acme-search.index:write"]}},
+            "permissions.services.use: 'acme-search.index:write' is of a plugin that is not required "
+            '(add acme-search: ">=…" to requires.plugins)',
+        ),
+        (
+            {"services": {"override": ["acme-search.index"]}},
+            "permissions.services.override: 'acme-search.index' is of a plugin that is not required "
+            '(add acme-search: ">=…" to requires.plugins)',
+        ),
+        (
+            {"hooks": ["hook:plugin:acme-search:before-find"]},
+            "permissions.hooks: 'hook:plugin:acme-search:before-find' is of a plugin that is not required "
+            '(add acme-search: ">=…" to requires.plugins)',
+        ),
+    ],
+)
+async def test_whoever_builds_on_a_plugin_says_that_it_requires_it(
+    tmp_path: Path, permissions: dict[str, Any], told: str
+) -> None:
+    host = host_with(tmp_path / "p", publisher(tmp_path), make_plugin(tmp_path, permissions=permissions))
+    host.link()
+    assert said_of(host) == [told]
+
+
+@pytest.mark.parametrize(
+    ("permissions", "told"),
+    [
+        (
+            {"services": {"use": ["acme-search.index:wirte"]}},
+            "permissions.services.use: there is no permission 'acme-search.index:wirte' "
+            "(did you mean acme-search.index:write?)",
+        ),
+        (
+            {"services": {"override": ["acme-search.indx"]}},
+            "permissions.services.override: there is no service 'acme-search.indx' (did you mean acme-search.index?)",
+        ),
+        (
+            {"hooks": ["hook:plugin:acme-search:before-fnd"]},
+            "permissions.hooks: there is no permission 'hook:plugin:acme-search:before-fnd' "
+            "(did you mean hook:plugin:acme-search:before-find?)",
+        ),
+    ],
+)
+async def test_what_is_not_published_is_told_with_what_is(
+    tmp_path: Path, permissions: dict[str, Any], told: str
+) -> None:
+    user = make_plugin(tmp_path, requires=NEEDS, permissions=permissions)
+    host = host_with(tmp_path / "p", publisher(tmp_path), user)
+    host.link()
+    assert said_of(host) == [told]
+
+
+async def test_what_another_plugin_would_publish_is_not_judged_without_it(tmp_path: Path) -> None:
+    user = make_plugin(tmp_path, requires=NEEDS, permissions={"services": {"use": ["acme-search.index:write"]}})
+    host = host_with(tmp_path / "p", user)
+    host.link()
+    assert host.plugin("acme").state is PluginState.INCOMPATIBLE
+    assert problems_of(host) == [
+        "it requires the plugin acme-search, which is not installed (install the plugin acme-search)"
+    ]
+
+
+OVERRIDE = """
+from tavern_host import ServiceInfo, hookimpl
+
+class Louder:
+    def __init__(self, original):
+        self.original = original
+
+    async def find(self, words):
+        return [text.upper() for text in await self.original.find(words)]
+
+    async def count(self):
+        return await self.original.count()
+
+    async def add(self, text, *, call=None):
+        await self.original.add(text, call=call)
+
+@hookimpl
+def tavern_override_services():
+    return [ServiceInfo(service="acme-search.index", handler=f"{__name__}:Louder", version=VERSION)]
+"""
+
+
+async def test_an_override_of_an_older_version_leaves_later_methods_to_what_is_beneath(tmp_path: Path) -> None:
+    overriding = make_plugin(
+        tmp_path,
+        "louder",
+        OVERRIDE.replace("VERSION", "1"),
+        requires=NEEDS,
+        permissions={"services": {"override": ["acme-search.index"]}},
+    )
+    use = {"services": {"use": ["acme-search.index:write"]}}
+    user = contextual(tmp_path, requires=NEEDS, permissions=use)
+    async with host_with(tmp_path / "p", publisher(tmp_path), overriding, user) as host:
+        assert host.plugin("louder").problems == []
+        index = context_of().services.get("acme-search.index")
+        await index.add("a red fox")
+        assert await index.find("fox") == ["A RED FOX"]
+        assert await index.clear() == "cleared by the index"
+        facts = host.why("service:acme-search.index").facts
+        assert any("louder overrides version 1" in f and "leaves clear to what is beneath" in f for f in facts)
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        (2, "Louder lacks the method clear of acme-search.index"),
+        (3, "tavern_plugins.louder:Louder is for version 3 of acme-search.index; this is 2"),
+    ],
+)
+async def test_an_override_must_be_what_it_says_it_is(tmp_path: Path, version: int, told: str) -> None:
+    overriding = make_plugin(
+        tmp_path,
+        "louder",
+        OVERRIDE.replace("VERSION", str(version)),
+        requires=NEEDS,
+        permissions={"services": {"override": ["acme-search.index"]}},
+    )
+    async with host_with(tmp_path / "p", publisher(tmp_path), overriding) as host:
+        assert messages_of(host, "louder") == [told]
+
+
+# --- hooks ---------------------------------------------------------------------------------------------
+
+HOOKED = """
+from tavern_host import hookimpl
+
+@hookimpl
+async def acme_search_before_find(words):
+    return words.removeprefix("please ")
+"""
+
+
+async def test_another_plugin_implements_a_published_hook(tmp_path: Path) -> None:
+    hooked = make_plugin(
+        tmp_path, "polite", HOOKED, requires=NEEDS, permissions={"hooks": ["hook:plugin:acme-search:before-find"]}
+    )
+    async with host_with(tmp_path / "p", publisher(tmp_path), hooked, trust=["acme-search"]) as host:
+        index = _view(host)
+        await index.add("a red fox")
+        assert await index.find("please fox") == []
+        await host.grant("polite")
+        assert await index.find("please fox") == ["a red fox"]
+        await host.revoke("polite")
+        assert await index.find("please fox") == []
+
+
+async def test_only_the_plugin_that_publishes_a_hook_calls_it(tmp_path: Path) -> None:
+    async with host_with(tmp_path / "p", publisher(tmp_path), contextual(tmp_path, requires=NEEDS)):
+        with pytest.raises(Forbidden, match="acme may not call acme_search_before_find: only the provider of"):
+            await context_of().hooks.filter("acme_search_before_find", "fox")
+
+
+async def test_a_hook_that_was_not_asked_for_is_refused(tmp_path: Path) -> None:
+    hooked = make_plugin(tmp_path, "polite", HOOKED, requires=NEEDS)
+    async with host_with(tmp_path / "p", publisher(tmp_path), hooked) as host:
+        (told,) = problems_of(host, "polite")
+        assert "acme_search_before_find: the hook acme_search_before_find is not declared" in told
+        assert 'add "hook:plugin:acme-search:before-find" to permissions.hooks in plugin.yaml' in told
+
+
+# --- when the publisher goes ---------------------------------------------------------------------------
+
+
+async def test_with_its_publisher_a_service_goes_and_what_stands_on_it(tmp_path: Path) -> None:
+    user = contextual(tmp_path, requires=NEEDS)
+    async with host_with(tmp_path / "p", publisher(tmp_path), user) as host:
+        kept = _view(host)
+        await host.disable("acme-search")
+        assert host.plugin("acme").state is PluginState.INCOMPATIBLE
+        with pytest.raises(ServiceUnavailable):
+            await kept.find("fox")
+        with pytest.raises(NotFound, match="there is no service 'acme-search.index'"):
+            host.why("service:acme-search.index")
+        with pytest.raises(NotFound, match="there is no hook"):
+            host.why("hook:acme_search_before_find")
+        await host.enable("acme-search")
+        assert host.plugin("acme").state is PluginState.STARTED
+        assert await _view(host).find("fox") == []
+
+
+async def test_a_view_of_a_service_whose_interface_changed_is_to_be_had_anew(tmp_path: Path) -> None:
+    folder = publisher(tmp_path)
+    async with host_with(tmp_path / "p", folder) as host:
+        kept = _view(host)
+        method = "\n    @reads\n    async def size(self) -> int:\n        '''Return a size.'''\n"
+        (folder / "contracts.py").write_text(CONTRACTS.replace("\n@hookspec(", method + "\n@hookspec("))
+        write(
+            folder / "__init__.py",
+            CODE.replace("    async def count", "    async def size(self): return 7\n\n    async def count"),
+        )
+        await host.reload("acme-search")
+        assert problems_of(host, "acme-search") == []
+        with pytest.raises(ServiceUnavailable, match="was replaced; get it again"):
+            await kept.find("fox")
+        assert await _view(host).size() == 7
+
+
+def _view(host: Host) -> Any:
+    """Return the operator's view of the published service."""
+    return host.services.get(ServiceKey(sys.modules["tavern_plugins.acme_search.contracts"].SearchIndex))
+
+
+# --- what is not published -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("publishes", "told"),
+    [
+        (
+            changed("services", name="search.index"),
+            "publishes.services: 'search.index' must be 'acme-search.' and a camelCase word",
+        ),
+        (
+            changed("services", permissions=[{"name": "toolManager:execute", "allows": "x"}]),
+            "publishes.services: 'toolManager:execute' must be 'acme-search.index:' and a word",
+        ),
+        (
+            changed("hooks", spec="contracts:tavern_before_execute"),
+            "publishes.hooks: 'contracts:tavern_before_execute' must be 'module:acme_search_…'",
+        ),
+        (
+            changed("hooks", permission="hook:server:workflow:before-execute"),
+            "publishes.hooks: 'hook:server:workflow:before-execute' must be 'hook:plugin:acme-search:' and a word",
+        ),
+    ],
+)
+async def test_what_is_published_bears_the_plugins_own_name(
+    tmp_path: Path, publishes: dict[str, Any], told: str
+) -> None:
+    host = host_with(tmp_path / "p", publisher(tmp_path, publishes=publishes))
+    host.link()
+    (problem,) = host.plugin("acme-search").problems
+    assert problem.message == told
+
+
+@pytest.mark.parametrize(
+    ("find", "instead", "told"),
+    [
+        ("class SearchIndex", "class OtherIndex", "there is no handler"),
+        ("(self, words: str)", "(self, words)", "find: words has no annotation"),
+        ("words: str) -> list[str]", "words: set[str]) -> list[str]", "find: words: set[str] is not a wire type"),
+        ("async def count(self)", "def count(self)", "count: it must be `async def`"),
+        ("    @reads\n    async def count", "    async def count", "count is not marked with @reads or @acts"),
+        (
+            "    async def add(self, text: str, *, call: CallContext | None = None)",
+            "    async def add(self, text: str)",
+            "add: a method that acts takes `*, call: CallContext | None = None`",
+        ),
+        ("since=2", "since=3", "clear: since=3 is not a version of the interface (2)"),
+        (
+            '"Change the search index.")\n    async def add',
+            '"Read only.")\n    async def add',
+            "the permission acme-search.index:write is not the same in code and manifest",
+        ),
+        ('name="acme-search.index"', 'name="acme-search.other"', "the interface is named 'acme-search.other'"),
+        ("words: str, context: PluginContext", "words: str", "it must take `context: PluginContext`"),
+        ("-> str | Veto | None", "-> int | Veto | None", "a filter returns what its first argument is, Veto or None"),
+        (
+            'level="intercept", policy',
+            'level="add", policy',
+            "permission, level and sentence are not the same in code and manifest",
+        ),
+        ('policy="filter",', 'policy="filter", caller="toolManager",', "leave `caller` out"),
+    ],
+)
+async def test_what_is_published_keeps_the_rules_of_the_contracts(
+    tmp_path: Path, find: str, instead: str, told: str
+) -> None:
+    assert find in CONTRACTS
+    folder = publisher(tmp_path, contracts=CONTRACTS.replace(find, instead))
+    async with host_with(tmp_path / "p", folder) as host:
+        assert host.plugin("acme-search").state is PluginState.FAILED
+        found = problems_of(host, "acme-search")
+        assert any(told in problem for problem in found), found
+
+
+async def test_two_plugins_cannot_publish_one_hook(tmp_path: Path) -> None:
+    """`acme` with `search_before_find`, and `acme-search` with `before_find`, would have one name for it."""
+    hook = {**PUBLISHES["hooks"][0], "permission": "hook:plugin:acme:search-before-find"}
+    spec = CONTRACTS[: CONTRACTS.index("class SearchIndex")] + CONTRACTS[CONTRACTS.index("@hookspec(") :]
+    other = make_plugin(tmp_path, "acme", "", publishes={"hooks": [hook]})
+    write(other / "contracts.py", spec.replace("hook:plugin:acme-search:before-find", hook["permission"]))
+    async with host_with(tmp_path / "p", other, publisher(tmp_path)) as host:
+        assert host.plugin("acme").state is PluginState.STARTED
+        assert messages_of(host, "acme-search")[0] == (
+            "the hook acme_search_before_find is there already, called by plugin:acme"
+        )
+        assert (host.plugin("acme-search").problems[0].file or "").endswith("/plugin.yaml")

@@ -1,0 +1,86 @@
+"""An override that calls the service that it stands on top of, and so itself, is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from plugin_maker import host_with, make_plugin, problems_of
+
+from tavern_host import LLM, WORKFLOW_MANAGER
+from tavern_host.contracts.errors import PluginFailure
+from tavern_host.contracts.llm import LlmRequest
+
+WORKFLOWS = """
+from tavern_host import WORKFLOW_MANAGER, hookimpl, service_info
+from tavern_host.contracts.workflows import WorkflowManager
+
+class Endless(WorkflowManager):
+    def __init__(self, context, original):
+        self.context, self.original = context, original
+    async def list_workflows(self): return await self.context.services.get(WORKFLOW_MANAGER).list_workflows()
+    async def get(self, workflow_id): return await self.original.get(workflow_id)
+    async def parse(self, document): return await self.original.parse(document)
+    async def check(self, document): return await self.original.check(document)
+    async def save(self, workflow_id, workflow, *, expected_revision=None, call=None): ...
+    async def delete(self, workflow_id, *, expected_revision=None, call=None): ...
+
+@hookimpl
+def tavern_override_services():
+    return [service_info(WORKFLOW_MANAGER, Endless)]
+"""
+
+STREAMS = """
+from tavern_host import LLM, hookimpl, service_info
+from tavern_host.contracts.llm import Llm
+
+class Endless(Llm):
+    def __init__(self, context, original):
+        self.context = context
+    async def models(self): return []
+    async def complete(self, request, *, call=None): return await self.context.services.get(LLM).complete(request)
+    async def stream(self, request, *, call=None):
+        async for chunk in self.context.services.get(LLM).stream(request):
+            yield chunk
+
+@hookimpl
+def tavern_override_services():
+    return [service_info(LLM, Endless)]
+"""
+
+
+def overriding(parent: Path, code: str, service: str, *uses: str) -> Path:
+    return make_plugin(parent, "acme", code, permissions={"services": {"override": [service], "use": [*uses]}})
+
+
+async def test_an_override_that_calls_itself_through_the_top_of_the_stack_is_named(tmp_path: Path) -> None:
+    async with host_with(tmp_path / "p", overriding(tmp_path, WORKFLOWS, "workflowManager")) as host:
+        with pytest.raises(PluginFailure) as stopped:
+            await host.services.get(WORKFLOW_MANAGER).list_workflows()
+        assert stopped.value.info.code == "recursion"
+        assert stopped.value.message == (
+            "acme calls itself without end in workflowManager.list_workflows: "
+            "an override reaches what it replaces through `original`, not through context.services"
+        )
+        assert stopped.value.info.plugin == "acme"
+
+
+async def test_a_stream_that_reads_itself_is_named(tmp_path: Path) -> None:
+    async with host_with(tmp_path / "p", overriding(tmp_path, STREAMS, "llm", "llm:complete")) as host:
+        llm = host.services.get(LLM)
+        with pytest.raises(PluginFailure, match=r"acme calls itself without end in llm\.stream"):
+            async for _ in llm.stream(LlmRequest(messages=[])):
+                pass
+        with pytest.raises(PluginFailure, match=r"acme calls itself without end in llm\.complete"):
+            await llm.complete(LlmRequest(messages=[]))
+
+
+async def test_many_calls_beside_and_after_each_other_are_no_recursion(tmp_path: Path) -> None:
+    code = WORKFLOWS.replace("self.context.services.get(WORKFLOW_MANAGER)", "self.original")
+    async with host_with(tmp_path / "p", overriding(tmp_path, code, "workflowManager")) as host:
+        workflows = host.services.get(WORKFLOW_MANAGER)
+        for _ in range(50):
+            await workflows.list_workflows()
+        await asyncio.gather(*(workflows.list_workflows() for _ in range(50)))
+        assert problems_of(host) == []

@@ -1,0 +1,324 @@
+"""The watchdog: says whose code keeps the event loop from its turn, and is silent about everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tavern_host.watchdog import Blocked, Watchdog
+
+LIMIT = 0.1
+
+PLUGIN = """
+import re
+import subprocess
+import time
+
+def sleeps(until):
+    while not until():
+        time.sleep(0.01)
+
+def spins(until):
+    while not until():
+        pass
+
+def calls(function, *arguments):
+    return function(*arguments)
+
+class Node:
+    async def run(self, until):
+        while not until():
+            time.sleep(0.01)
+
+def waits_for_a_process(until):
+    subprocess.run(["sleep", "0.6"], capture_output=True)
+
+def never_lets_go(until):
+    while not until():
+        re.fullmatch("(a|aa)+b", "a" * 29)
+"""
+"""What a plugin may do that blocks the loop; `until` says when to stop."""
+
+STOPPED = """
+import asyncio, sys, time
+from tavern_host.watchdog import Watchdog
+
+async def main():
+    watchdog = Watchdog(lambda file: None, print, 0.3)
+    watchdog.start()
+    print("ready", flush=True)
+    end = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
+    while not end.done():
+        for _ in range(12):
+            time.sleep(0.01)
+        await asyncio.sleep(0)
+    watchdog.stop()
+    print("done", flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> ModuleType:
+    """Return the module of a plugin that blocks the loop in every way."""
+    file = tmp_path / "acme" / "__init__.py"
+    file.parent.mkdir()
+    file.write_text(textwrap.dedent(PLUGIN))
+    module = ModuleType("acme")
+    exec(compile(file.read_text(), str(file), "exec"), module.__dict__)
+    return module
+
+
+@pytest.fixture
+def seen(caplog: pytest.LogCaptureFixture) -> Callable[[], bool]:
+    """Return whether the watchdog has warned; what blocks the loop can ask."""
+    caplog.set_level(logging.WARNING, "tavern.watchdog")
+    return lambda: any(record.name == "tavern.watchdog" for record in caplog.records)
+
+
+def of_acme(file: str) -> str | None:
+    return "acme" if f"{os.sep}acme{os.sep}" in file else None
+
+
+class Watched:
+    """A watchdog over the running loop, and what it reported."""
+
+    def __init__(self, locate: Callable[[str], str | None] = of_acme, limit: float = LIMIT) -> None:
+        self.reports: list[Blocked] = []
+        self.threads: set[int] = set()
+        self.watchdog = Watchdog(locate, self._report, limit)
+
+    def _report(self, blocked: Blocked) -> None:
+        self.reports.append(blocked)
+        self.threads.add(threading.get_ident())
+
+    async def __aenter__(self) -> Watched:
+        self.watchdog.start()
+        await asyncio.sleep(LIMIT / 10)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.sleep(0)
+        self.watchdog.stop()
+
+
+# --- what is told -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["sleeps", "spins", "never_lets_go"])
+async def test_the_plugin_that_blocks_the_loop_is_named_while_it_lasts_and_when_it_is_over(
+    plugin: ModuleType, seen: Callable[[], bool], caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    async with Watched() as watched:
+        getattr(plugin, how)(seen)
+        assert watched.reports == []
+        await asyncio.sleep(0)
+    first, last = watched.reports
+    assert (first.plugin, first.function, first.over) == ("acme", how, False)
+    assert Path(first.file).parent.name == "acme"
+    assert PLUGIN.splitlines()[first.line - 1].startswith("    ")
+    assert first.seconds >= LIMIT
+    assert (last.plugin, last.function, last.line, last.over) == ("acme", how, first.line, True)
+    assert last.seconds >= first.seconds
+    assert watched.threads == {threading.get_ident()}
+    (warning,) = caplog.messages
+    assert warning == str(first)
+    assert warning.startswith(f"acme blocks the event loop in {how} ({first.file}:{first.line}), for ")
+
+
+async def test_the_innermost_code_of_a_plugin_is_what_is_named(plugin: ModuleType, seen: Callable[[], bool]) -> None:
+    def not_a_plugin() -> None:
+        while not seen():
+            time.sleep(0.01)
+
+    async with Watched() as watched:
+        plugin.calls(plugin.calls, not_a_plugin)
+    assert {(b.plugin, b.function) for b in watched.reports} == {("acme", "calls")}
+    assert len(watched.reports) == 2
+
+
+async def test_a_method_is_named_with_its_class(plugin: ModuleType, seen: Callable[[], bool]) -> None:
+    async with Watched() as watched:
+        await plugin.Node().run(seen)
+    assert [b.function for b in watched.reports] == ["Node.run", "Node.run"]
+
+
+async def test_one_that_waits_for_a_process_blocks_the_loop_as_well(
+    plugin: ModuleType, seen: Callable[[], bool]
+) -> None:
+    async with Watched() as watched:
+        plugin.waits_for_a_process(seen)
+    assert [(b.plugin, b.function, b.over) for b in watched.reports] == [
+        ("acme", "waits_for_a_process", False),
+        ("acme", "waits_for_a_process", True),
+    ]
+
+
+async def test_code_that_is_no_plugins_is_told_with_its_place(seen: Callable[[], bool]) -> None:
+    async with Watched() as watched:
+        while not seen():
+            time.sleep(0.01)  # noqa: ASYNC251
+    first, last = watched.reports
+    assert (first.plugin, last.plugin) == (None, None)
+    assert (first.file, last.over) == (__file__, True)
+    assert str(last).startswith("code that is no plugin's blocked the event loop for ")
+
+
+async def test_each_blockage_is_told(plugin: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
+    async with Watched() as watched:
+        for number in range(1, 3):
+            plugin.sleeps(lambda number=number: len(caplog.records) >= number)
+            await asyncio.sleep(0.01)
+    assert [b.over for b in watched.reports] == [False, True, False, True]
+
+
+async def test_a_blockage_that_ends_with_the_stop_is_told(plugin: ModuleType, seen: Callable[[], bool]) -> None:
+    watched = Watched()
+    watched.watchdog.start()
+    await asyncio.sleep(LIMIT / 10)
+    plugin.sleeps(seen)
+    watched.watchdog.stop()
+    assert [b.over for b in watched.reports] == [False, True]
+    await asyncio.sleep(0.01)
+    assert len(watched.reports) == 2
+
+
+async def test_a_failing_report_and_a_failing_locate_are_logged_and_change_nothing(
+    plugin: ModuleType, seen: Callable[[], bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    def boom(*_: Any) -> Any:
+        raise RuntimeError("boom")
+
+    watchdog = Watchdog(boom, boom, LIMIT)
+    watchdog.start()
+    await asyncio.sleep(LIMIT / 10)
+    plugin.sleeps(seen)
+    await asyncio.sleep(0.01)
+    watchdog.stop()
+    assert any("RuntimeError: boom" in text for text in caplog.messages)
+    assert "what blocked the event loop could not be reported: RuntimeError: boom" in caplog.messages
+    assert any(text.startswith("code that is no plugin's blocks the event loop in sleeps") for text in caplog.messages)
+
+
+# --- what is not told ---------------------------------------------------------------------------------
+
+
+async def test_a_loop_that_comes_to_its_turn_is_left_alone(seen: Callable[[], bool]) -> None:
+    async with Watched() as watched:
+        await asyncio.sleep(4 * LIMIT)
+        end = time.monotonic() + 4 * LIMIT
+        while time.monotonic() < end:
+            await asyncio.sleep(0)
+    assert watched.reports == []
+    assert not seen()
+
+
+async def test_a_thread_that_works_is_left_alone(plugin: ModuleType, seen: Callable[[], bool]) -> None:
+    end = time.monotonic() + 5 * LIMIT
+    async with Watched() as watched:
+        await asyncio.to_thread(plugin.spins, lambda: time.monotonic() > end)
+    assert watched.reports == []
+
+
+def test_a_process_that_was_stopped_for_a_while_is_no_false_alarm() -> None:
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", STOPPED], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    for pause in (0.1, 0.17, 0.23, 0.31, 0.37):
+        time.sleep(pause)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.6)
+        process.send_signal(signal.SIGCONT)
+    out, err = process.communicate("end\n", timeout=30)
+    assert (out, err) == ("done\n", "")
+
+
+def test_a_loop_that_pauses_between_two_runs_is_not_blocked(seen: Callable[[], bool]) -> None:
+    watched = Watched()
+    loop = asyncio.new_event_loop()
+
+    async def start() -> None:
+        watched.watchdog.start()
+
+    async def stop() -> None:
+        watched.watchdog.stop()
+
+    loop.run_until_complete(start())
+    time.sleep(4 * LIMIT)
+    loop.run_until_complete(stop())
+    loop.close()
+    assert watched.reports == []
+    assert not seen()
+
+
+# --- its life -----------------------------------------------------------------------------------------
+
+
+def watchdogs() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "watchdog"]
+
+
+async def test_it_stops_without_a_trace_and_may_be_started_again() -> None:
+    watched = Watched()
+    for _ in range(3):
+        watched.watchdog.start()
+        assert len(watchdogs()) == 1
+        with pytest.raises(RuntimeError, match="started already"):
+            watched.watchdog.start()
+        watched.watchdog.stop()
+        watched.watchdog.stop()
+        assert watchdogs() == []
+
+
+def test_without_a_running_loop_there_is_nothing_to_watch() -> None:
+    with pytest.raises(RuntimeError):
+        Watched().watchdog.start()
+    assert watchdogs() == []
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf")])
+def test_a_limit_that_is_none_is_refused(limit: float) -> None:
+    with pytest.raises(ValueError, match="number of seconds above 0"):
+        Watched(limit=limit)
+
+
+def test_a_loop_that_is_closed_without_a_stop_takes_the_thread_with_it() -> None:
+    watched = Watched()
+
+    async def forgetful() -> None:
+        watched.watchdog.start()
+
+    asyncio.run(forgetful())
+    for thread in watchdogs():
+        thread.join(30)
+    assert watchdogs() == []
+    watched.watchdog.stop()
+
+
+async def test_hosts_on_threads_of_their_own_are_told_apart(plugin: ModuleType, seen: Callable[[], bool]) -> None:
+    other = Watched()
+
+    async def blocked() -> None:
+        async with other:
+            plugin.sleeps(seen)
+
+    async with Watched() as mine:
+        await asyncio.to_thread(lambda: asyncio.run(blocked()))
+    assert [b.plugin for b in other.reports] == ["acme", "acme"]
+    assert mine.reports == []
+    assert other.threads != {threading.get_ident()}

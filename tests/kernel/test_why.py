@@ -1,0 +1,136 @@
+"""`why` explains services, hooks, permissions and plugins from what the host knows at that moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plugin_maker import host_with, make_plugin, write
+
+from tavern_host import Host
+from tavern_host.contracts.errors import InvalidInput, NotFound
+
+HOOKED = """
+from tavern_host import hookimpl
+
+@hookimpl
+def tavern_before_execute(request):
+    return None
+"""
+
+OVERRIDING = """
+from tavern_host import ServiceInfo, hookimpl
+from tavern_host.contracts.llm import Llm
+
+class Mine(Llm):
+    async def models(self): return []
+    async def complete(self, request, *, call=None): ...
+    def stream(self, request, *, call=None): ...
+
+@hookimpl
+def tavern_override_services():
+    return [ServiceInfo(service="llm", handler=f"{__name__}:Mine")]
+"""
+OVERRIDES_LLM = {"services": {"override": ["llm"]}}
+
+
+async def test_a_service_is_explained_by_its_stack(tmp_path: Path) -> None:
+    folder = make_plugin(tmp_path, "acme", OVERRIDING, permissions=OVERRIDES_LLM)
+    async with Host(tmp_path / "p", plugins=[folder]) as host:
+        assert host.why("service:llm").answer == "tavern-llm provides llm (version 1)"
+        await host.grant("acme")
+        why = host.why("service:llm")
+        assert why.answer == "acme overrides llm (version 1)"
+        assert why.facts[0].startswith("tavern-llm provides it with tavern_llm.service:LlmService, since 20")
+        assert why.facts[1].startswith("acme overrides version 1 with tavern_plugins.acme:Mine, since 20")
+        assert ", granted by the operator at 20" in why.facts[1]
+
+
+async def test_a_conflict_of_overrides_is_part_of_the_explanation(tmp_path: Path) -> None:
+    folders = [make_plugin(tmp_path, name, OVERRIDING, permissions=OVERRIDES_LLM) for name in ("acme", "other")]
+    async with host_with(tmp_path / "p", *folders) as host:
+        why = host.why("service:llm")
+        assert why.answer == "tavern-llm provides llm (version 1)"
+        assert any("acme and other both override llm; neither is used (put them in order" in f for f in why.facts)
+
+
+async def test_a_service_without_a_provider_is_explained(tmp_path: Path, operator_folders: Path) -> None:
+    write(operator_folders / "config" / "host.yaml", "disabled: [tavern-llm]\n")
+    async with Host(tmp_path / "p") as host:
+        assert host.why("service:llm").answer == "llm has no provider"
+
+
+async def test_a_hook_is_explained_by_who_calls_and_who_is_called(tmp_path: Path) -> None:
+    first, second = (
+        make_plugin(tmp_path, name, HOOKED, hooked=["tavern_before_execute"]) for name in ("acme", "other")
+    )
+    async with host_with(tmp_path / "p", first, second, trust=["acme"]) as host:
+        why = host.why("hook:tavern_before_execute")
+        assert why.answer == "tavern_before_execute is implemented by acme"
+        assert why.facts == [
+            "called by the provider of executionEngine, tavern-engine, policy veto; "
+            "needs hook:server:workflow:before-execute (intercept)",
+            f"1. acme ({first / '__init__.py'}:4), granted since the operator trusts the plugin",
+            "other (needs-review) asks for hook:server:workflow:before-execute: not granted",
+        ]
+        await host.grant("other")
+        assert host.why("hook:tavern_before_execute").answer == "tavern_before_execute is implemented by other, acme"
+
+
+async def test_a_permission_is_explained_by_who_asks_for_it(tmp_path: Path) -> None:
+    folder = make_plugin(tmp_path, "acme", permissions={"ui": {"wrap": ["ui:BaseNode"]}})
+    host = Host(tmp_path / "p", plugins=[folder])
+    host.link()
+    why = host.why("permission:ui.wrap:ui:BaseNode")
+    assert why.answer == "Change the look and behaviour of every node on the canvas. (level intercept)"
+    assert why.facts == ["acme (needs-review) asks for ui.wrap:ui:BaseNode: not granted"]
+    assert host.why("permission:ui.wrap:ui:MainMenu").facts == ["no plugin asks for it"]
+
+
+async def test_a_permission_has_its_other_names_too(tmp_path: Path) -> None:
+    host = Host(tmp_path / "p")
+    host.link()
+    one, other = host.why("permission:settings:save:before"), host.why("permission:hook:client:settings:before-save")
+    assert one.answer == other.answer == "Check or change settings before they are saved. (level intercept)"
+
+
+async def test_a_plugin_is_explained_by_its_state_and_grants(tmp_path: Path) -> None:
+    folder = make_plugin(tmp_path, "acme", HOOKED, hooked=["tavern_before_execute"])
+    needing = make_plugin(tmp_path, "needing", requires={"plugins": {"acme": ">=1"}})
+    async with Host(tmp_path / "p", plugins=[folder, needing]) as host:
+        why = host.why("plugin:acme")
+        assert why.answer.startswith(
+            "acme is needs-review: it asks for hook:server:workflow:before-execute, code:sha256:"
+        )
+        assert "needing requires it" in why.facts
+        assert "hook:server:workflow:before-execute (intercept): not granted" in why.facts
+        await host.grant("acme")
+        why = host.why("plugin:acme")
+        assert why.answer == "acme is started: nothing is wrong with it"
+        assert any(
+            f.startswith("hook:server:workflow:before-execute (intercept): granted by the operator") for f in why.facts
+        )
+        assert "it has the hook tavern_before_execute" in why.facts
+        assert any(fact.startswith("import took ") for fact in why.facts)
+
+
+@pytest.mark.parametrize(
+    ("subject", "error", "told"),
+    [
+        ("service:toolManger", NotFound, "there is no service 'toolManger'; did you mean toolManager?"),
+        ("hook:tavern_befor_execute", NotFound, "there is no hook 'tavern_befor_execute'; did you mean"),
+        ("permission:services.use:llm:complet", NotFound, "there is no permission 'services.use:llm:complet'; did you"),
+        ("plugin:tavern-lm", NotFound, "there is no plugin 'tavern-lm'; did you mean tavern-llm?"),
+        ("weather:today", InvalidInput, "'weather:today' must be one of service:NAME, hook:NAME, permission:NAME"),
+        ("service", InvalidInput, "'service' must be one of"),
+        ("", InvalidInput, "'' must be one of"),
+    ],
+)
+async def test_what_cannot_be_explained_is_told(
+    tmp_path: Path, subject: str, error: type[Exception], told: str
+) -> None:
+    host = Host(tmp_path / "p")
+    host.link()
+    with pytest.raises(error) as caught:
+        host.why(subject)
+    assert str(caught.value).startswith(told)

@@ -1,0 +1,482 @@
+"""The rows of the permission table: for every permission, a plugin that uses it and a way to see that it does.
+
+The rows are made from the host's own lists of permissions. A hook or service that is added later is in the table by
+itself where the ways that are here can try it, and else fails the test that asks for every permission.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any
+
+from permission_stage import PUBLISHED, Stage
+from pydantic import BaseModel
+
+from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, LLM, NODE_MANAGER, SETTINGS, TOOL_MANAGER
+from tavern_host.contracts.agents import AgentRequest
+from tavern_host.contracts.catalogue import interfaces
+from tavern_host.contracts.errors import PermissionDenied, TavernError
+from tavern_host.contracts.events import Event
+from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.llm import ChatMessage, LlmRequest
+from tavern_host.contracts.plugins import PermissionInfo
+from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, interface_methods
+from tavern_host.contracts.settings import SettingsChange
+from tavern_host.contracts.tools import ToolCallRequest
+from tavern_host.contracts.workflows import Workflow
+from tavern_host.hookspecs import hooks
+from tavern_host.permissions import all_permissions
+
+Tries = Callable[[Stage], Awaitable[bool]]
+"""Lets the plugin do what the permission is for, or has it called for that; returns whether it came to pass."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One permission. `asks` is how a manifest asks for it, `code` a plugin that does what it allows; `refused` is a
+    part of what is told of a plugin that does so without asking (None: it is admitted, and denied when it acts).
+    `besides` is what else it must ask for, `manifest` what else must be said of it."""
+
+    name: str
+    level: Level
+    code: str
+    tries: Tries
+    asks: dict[str, Any] = field(default_factory=dict)
+    refused: str | None = None
+    besides: dict[str, Any] = field(default_factory=dict)
+    manifest: dict[str, Any] = field(default_factory=dict)
+    is_folder: bool = False
+    without: tuple[str, ...] = ()
+
+
+KEEPS_CONTEXT = """
+@hookimpl
+async def tavern_startup(context):
+    CONTEXTS.append(context)
+"""
+ALL_OTHERS = tuple(entry.name for entry in entry_points(group="tavern_host.plugins"))
+"""What a host can do without where only pages are told."""
+STARTUP = {"hooks": ["hook:server:host:startup"]}
+
+
+def rows() -> list[Row]:
+    """Return all rows."""
+    found = [_row(permission) for permission in all_permissions()]
+    return [*(row for row in found if row is not None), *_beside()]
+
+
+def _row(permission: PermissionInfo) -> Row | None:
+    kind, _, rest = permission.name.partition(":")
+    if kind == "hook":
+        return _client(permission) if rest.startswith("client:") else _hook(permission)
+    if kind.startswith("ui."):
+        return _ui(permission.name, permission.level, kind.removeprefix("ui."), rest)
+    if kind == "services.override":
+        return _override(permission.name, interfaces()[rest])
+    if kind == "services.use":
+        return _use(permission.name, permission.level, list(interfaces().values()), rest)
+    return None
+
+
+def _beside() -> Iterator[Row]:
+    """Yield the rows of permissions that are in no list: patterns, code, and what plugins publish."""
+    yield _ui("ui.inject:sidebar:panel:header[nodes]", "add", "inject", "sidebar:panel:header[nodes]")
+    for pattern in ("NODE_*", "PLUGINS_CHANGED"):
+        for verb, tries in (("subscribe", _subscribes), ("publish", _publishes)):
+            name = f"events.{verb}:{pattern}"
+            asks = {"events": {verb: [pattern]}}
+            trying = _on(tries, pattern.replace("*", "ERROR"))
+            yield Row(name, "intercept", KEEPS_CONTEXT, trying, asks, besides=STARTUP)
+    code = "@hookimpl\ndef tavern_startup():\n    CALLS.append('tavern_startup')\n"
+    yield Row("code:sha256", "intercept", code, _called("tavern_startup"), besides=STARTUP, is_folder=True)
+    requires: dict[str, Any] = {"requires": {"plugins": {"pub": ">=1"}}}
+    box = [_published_box()]
+    yield Row(
+        "hook:plugin:pub:opened",
+        "intercept",
+        "@hookimpl\ndef pub_opened(key):\n    CALLS.append('pub_opened')\n",
+        _called("pub_opened", _open_box),
+        {"hooks": ["hook:plugin:pub:opened"]},
+        refused="the hook pub_opened is not declared",
+        manifest=requires,
+    )
+    for verb, level in (("open", "intercept"), ("knock", "add")):
+        row = _use(f"services.use:pub.box:{verb}", typing.cast(Level, level), box, f"pub.box:{verb}")
+        yield Row(**{**vars(row), "manifest": requires})
+    yield Row(**{**vars(_override("services.override:pub.box", box[0])), "manifest": requires})
+
+
+# --- hooks -------------------------------------------------------------------------------------------
+
+
+def _hook(permission: PermissionInfo) -> Row | None:
+    (info,) = [one for one in hooks().values() if one.permission == permission.name]
+    if info.name not in _HOOKS:
+        return None
+    answer, tries, without = _HOOKS[info.name]
+    body = answer.format(package="__name__") if answer else "None"
+    code = f"""
+from tavern_host import CommandInfo, NodeDefinition, RouteInfo, ServiceInfo, ToolDefinition, ToolImplementation
+from tavern_host import UiDeclaration, node
+from tavern_host.contracts.agents import AgentRuntime
+from tavern_host.contracts.llm import LlmAdapterInfo
+from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_host.contracts.protocols import ActionProtocolInfo
+
+class Mine:
+    pass
+
+class MyAgents(AgentRuntime):
+    async def list_agents(self):
+        CALLS.append("list_agents")
+        return []
+    async def get(self, profile_id):
+        return None
+    async def run(self, request, *, call=None):
+        return None
+
+@hookimpl
+def {info.name}():
+    CALLS.append({info.name!r})
+    return {body}
+"""
+    refused = f"the hook {info.name} is not declared"
+    asks = {"hooks": [permission.name]}
+    return Row(permission.name, permission.level, code, tries, asks, refused, without=without)
+
+
+def _called(name: str, trigger: Callable[[Stage], Awaitable[object]] | None = None) -> Tries:
+    """Return whether the plugin is called when what calls the hook is made to."""
+
+    async def tries(stage: Stage) -> bool:
+        calls = stage.calls  # of this load of the plugin; what triggers it may load it anew
+        if trigger is not None:
+            await trigger(stage)
+        return name in calls
+
+    return tries
+
+
+async def _list_nodes(stage: Stage) -> None:
+    await stage.host.services.get(NODE_MANAGER).list_nodes()
+
+
+async def _list_tools(stage: Stage) -> None:
+    await stage.host.services.get(TOOL_MANAGER).list_tools()
+
+
+async def _parse(stage: Stage) -> None:
+    await stage.host.services.get(TOOL_MANAGER).parse_text("hello")
+
+
+async def _run_workflow(stage: Stage) -> None:
+    run = await stage.host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow_id="think", inputs={"messages": []}))
+    assert run.status.value == "complete", run.error
+
+
+async def _call_tool(stage: Stage) -> None:
+    result = await stage.host.services.get(TOOL_MANAGER).call(SHOUT)
+    assert result.status == "done", result.error
+
+
+async def _ask_model(stage: Stage) -> None:
+    await stage.host.services.get(LLM).complete(SAY)
+
+
+async def _run_agent(stage: Stage) -> None:
+    reply = await stage.host.services.get(AGENT_RUNTIME).run(GREET)
+    assert reply.outcome == "reply", reply.error
+
+
+async def _save_setting(stage: Stage) -> None:
+    await stage.host.services.get(SETTINGS).save(await _change(stage))
+
+
+async def _change(stage: Stage) -> SettingsChange:
+    """Return a change of a setting that does change it."""
+    key = "extensions.tavern-llm.defaultModel"
+    values = await stage.host.services.get(SETTINGS).values("tavern-llm")
+    is_saved = any(value.key == key and value.origin == "operator" for value in values)
+    return SettingsChange(plugin="tavern-llm", values={key: None if is_saved else "m"})
+
+
+async def _open_box(stage: Stage) -> None:
+    await stage.host.services.get(_box()).open("key")
+
+
+async def _switch_off_and_on(stage: Stage) -> None:
+    await stage.host.disable("acme")
+    await stage.host.enable("acme")
+
+
+async def _declares_ui(stage: Stage) -> bool:
+    return "mine" in stage.info.contributions.get("ui menuItem", [])
+
+
+async def _answers_requests(stage: Stage) -> bool:
+    return stage.host.registrations.find("GET", "/api/x/acme/mine")[0] is not None
+
+
+async def _has_a_command(stage: Stage) -> bool:
+    return "acme" in stage.host.registrations.commands
+
+
+async def _serves_agents(stage: Stage) -> bool:
+    stage.calls.clear()
+    try:
+        await stage.host.services.get(AGENT_RUNTIME).list_agents()
+    except TavernError:
+        return False
+    return "list_agents" in stage.calls
+
+
+SHOUT = ToolCallRequest(tool_id="shout", arguments={"text": "hush"})
+SAY = LlmRequest(messages=[ChatMessage(role="user", content="hi")])
+GREET = AgentRequest(profile_id="keeper", message="Good evening")
+
+_HOOKS: dict[str, tuple[str, Tries, tuple[str, ...]]] = {
+    "tavern_register_nodes": ("[]", _called("tavern_register_nodes", _list_nodes), ()),
+    "tavern_discover_tools": ("[]", _called("tavern_discover_tools", _list_tools), ()),
+    "tavern_register_services": (
+        "[ServiceInfo(service='agentRuntime', handler=f'{{__name__}}:MyAgents')]",
+        _serves_agents,
+        ("tavern-agents",),
+    ),
+    "tavern_register_action_protocols": ("[]", _called("tavern_register_action_protocols", _parse), ()),
+    "tavern_register_prompt_macros": ("[]", _called("tavern_register_prompt_macros", _run_agent), ()),
+    "tavern_register_llm_adapters": ("[]", _called("tavern_register_llm_adapters", _ask_model), ()),
+    "tavern_declare_ui": ("[UiDeclaration(kind='menuItem', target='mine', title='Mine')]", _declares_ui, ()),
+    "tavern_register_routes": (
+        "[RouteInfo(method='GET', path='/api/x/acme/mine', handler=f'{{__name__}}:Mine')]",
+        _answers_requests,
+        (),
+    ),
+    "tavern_register_commands": (
+        "[CommandInfo(name='acme', help='Mine.', handler=f'{{__name__}}:Mine')]",
+        _has_a_command,
+        (),
+    ),
+    "tavern_before_register_node": ("", _called("tavern_before_register_node", _list_nodes), ()),
+    "tavern_before_register_tool": ("", _called("tavern_before_register_tool", _list_tools), ()),
+    "tavern_before_execute": ("", _called("tavern_before_execute", _run_workflow), ()),
+    "tavern_after_execute": ("", _called("tavern_after_execute", _run_workflow), ()),
+    "tavern_before_tool_call": ("", _called("tavern_before_tool_call", _call_tool), ()),
+    "tavern_after_tool_call": ("", _called("tavern_after_tool_call", _call_tool), ()),
+    "tavern_before_llm_request": ("", _called("tavern_before_llm_request", _ask_model), ()),
+    "tavern_after_llm_response": ("", _called("tavern_after_llm_response", _ask_model), ()),
+    "tavern_before_save_settings": ("", _called("tavern_before_save_settings", _save_setting), ()),
+    "tavern_startup": ("", _called("tavern_startup"), ()),
+    "tavern_shutdown": ("", _called("tavern_shutdown", _switch_off_and_on), ()),
+}
+"""What each hook answers, how its caller is made to call it, and what must not be there meanwhile."""
+
+
+# --- what only pages do ------------------------------------------------------------------------------
+
+
+def _client(permission: PermissionInfo) -> Row:
+    async def tries(stage: Stage) -> bool:
+        told = await stage.told()
+        granted = [one["name"] for one in told["permissions"] if one["granted"]]
+        return told["state"] == "started" and permission.name in granted
+
+    return Row(permission.name, permission.level, "", tries, {"hooks": [permission.name]}, without=ALL_OTHERS)
+
+
+def _ui(name: str, level: Level, kind: str, target: str) -> Row:
+    declared = {"inject": "outlet"}.get(kind, kind)
+    code = f"""
+from tavern_host import UiDeclaration
+
+@hookimpl
+def tavern_declare_ui():
+    return [UiDeclaration(kind={declared!r}, target={target!r}, export="Mine")]
+"""
+
+    async def tries(stage: Stage) -> bool:
+        told = await stage.told()
+        granted = [one["name"] for one in told["permissions"] if one["granted"]]
+        contributed = target in told.get("contributions", {}).get(f"ui {declared}", [])
+        assert not contributed or name in granted
+        return contributed and told["state"] == "started"
+
+    refused = f"{declared} on {target!r} is not declared"
+    besides = {"hooks": ["hook:server:ui:declare"]}
+    return Row(name, level, code, tries, {"ui": {kind: [target]}}, refused, besides, without=ALL_OTHERS)
+
+
+# --- services ----------------------------------------------------------------------------------------
+
+
+def _override(name: str, interface: type[ServiceInterface]) -> Row:
+    """Return a row with an override that notes each call and hands it on."""
+    service = interface.service_name
+    code = f"""
+from tavern_host import ServiceInfo
+
+class Mine:
+    def __init__(self, original):
+        self.original = original
+{"".join(_method(interface, method) for method in interface_methods(interface))}
+@hookimpl
+def tavern_override_services():
+    return [ServiceInfo(service={service!r}, handler=f"{{__name__}}:Mine")]
+"""
+
+    async def tries(stage: Stage) -> bool:
+        stage.calls.clear()
+        await _call_all(stage, stage.host.services.get(ServiceKey(interface)), interface, only=None)
+        return bool(stage.calls)
+
+    refused = "the hook tavern_override_services is not declared"
+    return Row(name, "override", code, tries, {"services": {"override": [service]}}, refused)
+
+
+def _method(interface: type[ServiceInterface], name: str) -> str:
+    """Write a method that notes the call and hands it on."""
+    declared = getattr(interface, name)
+    taken, passed, starred = ["self"], [], False
+    for parameter in list(inspect.signature(declared).parameters.values())[1:]:
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            taken.append("*")
+            starred = True
+        default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
+        taken.append(f"{parameter.name}{default}")
+        passed.append(f"{parameter.name}={parameter.name}" if starred else parameter.name)
+    is_async = inspect.iscoroutinefunction(declared)
+    kind, wait = ("async def", "await ") if is_async else ("def", "")
+    return f"""
+    {kind} {name}({", ".join(taken)}):
+        CALLS.append({name!r})
+        return {wait}self.original.{name}({", ".join(passed)})
+"""
+
+
+def _use(name: str, level: Level, among: list[type[ServiceInterface]], permission: str) -> Row:
+    """Return a row with a plugin that calls every method for which the permission is needed."""
+    only = None if permission == "*" else permission
+
+    async def tries(stage: Stage) -> bool:
+        done = []
+        for interface in among:
+            needed = {info.permission for info in interface_methods(interface).values()} - {None}
+            if needed and (only is None or only in needed):
+                view = stage.view(interface.service_name)
+                done.append(await _call_all(stage, view, interface, only=only or "*"))
+        assert done and len(set(done)) == 1
+        return done[0]
+
+    asks = {"services": {"use": [permission]}}
+    return Row(name, level, KEEPS_CONTEXT, _unless_denied(tries), asks, besides=STARTUP)
+
+
+def _unless_denied(tries: Tries) -> Tries:
+    async def tries_and_may_be_denied(stage: Stage) -> bool:
+        try:
+            return await tries(stage)
+        except PermissionDenied:
+            return False
+
+    return tries_and_may_be_denied
+
+
+async def _call_all(stage: Stage, view: Any, interface: type[ServiceInterface], *, only: str | None) -> bool:
+    """Call the acting methods that need a permission (`*`: any; None: the first method, whatever it is). Return whether
+    they were carried out; raises what is no denial."""
+    methods = interface_methods(interface)
+    names = [n for n, info in methods.items() if info.permission is not None and only in ("*", info.permission)]
+    allowed = []
+    for name in names or list(methods)[:1]:
+        arguments = await _arguments(stage, interface, name)
+        try:
+            result = getattr(view, name)(*arguments)
+            await (anext(aiter(result)) if hasattr(result, "__aiter__") else result)
+        except PermissionDenied as error:
+            assert f"acme may not call {interface.service_name}.{name}: " in error.message
+            allowed.append(False)
+        else:
+            allowed.append(True)
+    assert len(set(allowed)) == 1, dict(zip(names, allowed, strict=False))
+    return allowed[0]
+
+
+async def _arguments(stage: Stage, interface: type[ServiceInterface], method: str) -> list[Any]:
+    """Return arguments with which a method does what it is for; where none are written here, the simplest."""
+    name = f"{interface.service_name}.{method}"
+    if name == "executionEngine.interrupt":
+        engine = stage.host.services.get(EXECUTION_ENGINE)
+        return [await engine.submit(RunRequest(workflow_id="think", inputs={"messages": []}))]
+    if name == "settings.save":
+        return [await _change(stage)]
+    if name in _ARGUMENTS:
+        return _ARGUMENTS[name]
+    hints = typing.get_type_hints(getattr(interface, method))
+    parameters = list(inspect.signature(getattr(interface, method)).parameters.values())[1:]
+    return [_simplest(hints[p.name]) for p in parameters if p.default is p.empty and p.kind is not p.KEYWORD_ONLY]
+
+
+def _simplest(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        needed = {n: f.annotation for n, f in annotation.model_fields.items() if f.is_required()}
+        return annotation(**{name: _simplest(each) for name, each in needed.items()})
+    return {str: "x", int: 1, bool: True}.get(annotation) or (typing.get_origin(annotation) or annotation)()
+
+
+RUN = RunRequest(workflow_id="think", inputs={"messages": []})
+_ARGUMENTS: dict[str, list[Any]] = {
+    "plugins.grant": ["other"],
+    "plugins.revoke": ["other"],
+    "plugins.enable": ["other"],
+    "plugins.disable": ["other"],
+    "plugins.reload": ["other"],
+    "settings.options": ["tavern-llm"],
+    "settings.values": ["tavern-llm"],
+    "audit.record": ["acme.tried"],
+    "workflowManager.save": ["made", Workflow(name="Made")],
+    "executionEngine.submit": [RUN],
+    "executionEngine.run": [RUN],
+    "toolManager.call": [SHOUT],
+    "toolManager.call_text": ["hello"],
+    "llm.complete": [SAY],
+    "llm.stream": [SAY],
+    "agentRuntime.run": [GREET],
+}
+
+
+def _box() -> ServiceKey[Any]:
+    return ServiceKey(_published_box())
+
+
+def _published_box() -> Any:
+    """Return the interface that the plugin `pub` publishes, made from the same source."""
+    namespace: dict[str, Any] = {"__name__": "published"}
+    exec(compile(PUBLISHED, "published", "exec", dont_inherit=True), namespace)
+    return namespace["Box"]
+
+
+# --- events ------------------------------------------------------------------------------------------
+
+
+def _on(tries: Callable[[Stage, str], Awaitable[bool]], type: str) -> Tries:
+    return _unless_denied(lambda stage: tries(stage, type))
+
+
+async def _subscribes(stage: Stage, type: str) -> bool:
+    subscription = stage.context.events.subscribe(type)
+    stage.host.events.publish(type, {"told": True})
+    await subscription.close()
+    return [event.payload async for event in subscription if isinstance(event, Event)] == [{"told": True}]
+
+
+async def _publishes(stage: Stage, type: str) -> bool:
+    heard = stage.host.events.subscribe(type)
+    try:
+        stage.context.events.publish(type, {"told": True})
+    finally:
+        await heard.close()
+        events = [event async for event in heard if isinstance(event, Event)]
+    return [(event.plugin, event.payload) for event in events] == [("acme", {"told": True})]

@@ -1,0 +1,231 @@
+"""Puts the plugin `acme` on: an installed package (or a folder) with a manifest, in a host that has everything that a
+permission may be tried on. What the plugin is called for, it writes into `CALLS`."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+from helpers.served import served
+from helpers.tavern_project import Tavern, action
+
+from tavern_host import Host, PluginContext
+from tavern_host.contracts.errors import NotFound, PermissionDenied
+from tavern_host.contracts.plugins import PluginInfo
+
+NAME = "acme"
+PACKAGE = "acme_of_the_table"
+FOLDER_PACKAGE = "tavern_plugins.acme"
+
+HEADER = """
+from tavern_host import hookimpl
+
+CALLS = []
+CONTEXTS = []
+
+"""
+
+OTHER = {"hooks": ["hook:client:node:render:after"]}
+"""What the plugin `other` asks for, which may be granted and revoked by who may do that."""
+
+PUBLISHED = '''
+from tavern_host import CallContext, PluginContext, ServiceInterface, acts, hookspec, reads
+
+
+class Box(ServiceInterface, name="pub.box"):
+    """A box."""
+
+    @reads
+    async def peek(self) -> str:
+        """Look into the box."""
+
+    @acts("pub.box:open", "Open the box.")
+    async def open(self, key: str, *, call: CallContext | None = None) -> str:
+        """Open the box."""
+
+    @acts("pub.box:knock", "Knock at the box.", level="add")
+    async def knock(self, *, call: CallContext | None = None) -> str:
+        """Knock."""
+
+
+@hookspec(permission="hook:plugin:pub:opened", level="intercept", policy="collect", description="Hear of every key.")
+def pub_opened(key: str, context: PluginContext) -> None:
+    """Called when the box is opened."""
+'''
+
+PUBLISHER = """
+from tavern_host import ServiceInfo, hookimpl
+
+
+class MyBox:
+    def __init__(self, context):
+        self.hooks = context.hooks
+
+    async def peek(self):
+        return "dark"
+
+    async def open(self, key, *, call=None):
+        await self.hooks.collect("pub_opened", key=key)
+        return "open"
+
+    async def knock(self, *, call=None):
+        return "who is there?"
+
+
+@hookimpl
+def tavern_register_services():
+    return [ServiceInfo(service="pub.box", handler=f"{__name__}:MyBox")]
+"""
+PUBLISHES = {
+    "services": [
+        {
+            "name": "pub.box",
+            "interface": "api:Box",
+            "permissions": [
+                {"name": "pub.box:open", "allows": "Open the box."},
+                {"name": "pub.box:knock", "level": "add", "allows": "Knock at the box."},
+            ],
+        }
+    ],
+    "hooks": [
+        {
+            "spec": "api:pub_opened",
+            "permission": "hook:plugin:pub:opened",
+            "allows": "Hear of every key.",
+        }
+    ],
+}
+
+
+class Stage:
+    """Where one plugin is tried. `without` are plugins that the host leaves out."""
+
+    def __init__(self, root: Path, *, is_folder: bool, without: Iterable[str] = ()) -> None:
+        self.root = root
+        self.package = FOLDER_PACKAGE if is_folder else PACKAGE
+        self.host: Host
+        self._is_folder = is_folder
+        self._without = tuple(without)
+        self._module: ModuleType | None = None
+        self._views: dict[str, Any] = {}
+        tavern = Tavern(root / "project")
+        call = action("shout", text="hush")
+        tavern.replies(({"last_contains": ["tool please"]}, call), ({}, "Good evening."))
+        self._folders = [
+            _write(root / "other", "other", {"permissions": OTHER}, None),
+            _write(root / "pub", "pub", {"publishes": PUBLISHES, "permissions": PUB_PERMISSIONS}, PUBLISHER),
+        ]
+        (root / "pub" / "api.py").write_text(PUBLISHED)
+        self.path = root / "site" / PACKAGE
+        if is_folder:
+            self.path = root / NAME
+            self._folders.append(self.path)
+
+    def write(self, code: str | None, *asked: dict[str, Any], **manifest: Any) -> None:
+        """Write a version of the plugin that asks for all of this, in the place of the one before."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.forget()
+        permissions: dict[str, Any] = {}
+        for one in asked:
+            permissions = _merged(permissions, one)
+        _write(self.path, NAME, {"permissions": permissions, **manifest}, None if code is None else HEADER + code)
+        if not self._is_folder:
+            info = self.path.parent / "acme-1.0.0.dist-info"
+            info.mkdir(exist_ok=True)
+            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0.0\n")
+            (info / "entry_points.txt").write_text(f"[tavern_host.plugins]\n{NAME} = {PACKAGE}\n")
+        importlib.invalidate_caches()
+
+    def new_host(self, *, trusted: bool = False) -> Host:
+        """Make a host; with `trusted` the plugin needs no grant."""
+        self._module, self._views = None, {}
+        trust = ["pub", *([NAME] if trusted else [])]
+        self.host = Host(self.root / "project", plugins=self._folders, trust=trust, without=self._without)
+        return self.host
+
+    def forget(self) -> None:
+        """Forget the plugin's modules, as a new process would."""
+        for name in [n for n in sys.modules if n == self.package or n.startswith(f"{self.package}.")]:
+            del sys.modules[name]
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether the plugin's code was run."""
+        return self.package in sys.modules
+
+    @property
+    def module(self) -> ModuleType | None:
+        """The plugin's module, the last one that there was."""
+        self._module = sys.modules.get(self.package, self._module)
+        return self._module
+
+    @property
+    def calls(self) -> list[str]:
+        """What the plugin was called for."""
+        calls: list[str] = getattr(self.module, "CALLS", [])
+        return calls
+
+    @property
+    def context(self) -> PluginContext:
+        """The plugin's context, kept by the plugin. Raises `PermissionDenied` where it never got one."""
+        if not getattr(self.module, "CONTEXTS", None):
+            raise PermissionDenied("the plugin was never loaded")
+        context: PluginContext = self.module.CONTEXTS[-1]  # type: ignore[union-attr]
+        return context
+
+    def view(self, service: str) -> Any:
+        """Return the plugin's view of a service, the one that it kept where it had one."""
+        if service not in self._views:
+            self._views[service] = self.context.services.get(service)
+        return self._views[service]
+
+    @property
+    def info(self) -> PluginInfo:
+        """What the host knows of the plugin."""
+        return self.host.plugin(NAME)
+
+    @property
+    def state(self) -> str:
+        """How far the plugin came."""
+        return self.info.state.value
+
+    @property
+    def problems(self) -> str:
+        """What a person reads about what is wrong with the plugin."""
+        return "\n".join(str(problem) for problem in self.info.problems)
+
+    async def told(self) -> dict[str, Any]:
+        """Return what pages are told of the plugin, by the real server. Raises `NotFound`."""
+        async with served(self.host) as site:
+            plugins = await (await site.get("/api/plugins")).json()
+        found: dict[str, Any] | None = next((plugin for plugin in plugins if plugin["name"] == NAME), None)
+        if found is None:
+            raise NotFound("pages are not told of the plugin")
+        return found
+
+
+PUB_PERMISSIONS = {"hooks": ["hook:server:services:register"]}
+
+
+def _write(folder: Path, name: str, manifest: dict[str, Any], code: str | None) -> Path:
+    folder.mkdir(parents=True)
+    document = {"name": name, "displayName": name, "version": "1.0.0", **manifest}
+    (folder / "plugin.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    if code is not None:
+        (folder / "__init__.py").write_text(code)
+    return folder
+
+
+def _merged(one: Any, other: Any) -> Any:
+    """Return two sets of permissions, as they stand in a manifest, as one."""
+    if isinstance(one, dict):
+        return {key: _merged(one.get(key, type(value)()), value) for key, value in {**one, **other}.items()} | {
+            key: value for key, value in one.items() if key not in other
+        }
+    return [*one, *other]

@@ -1,0 +1,153 @@
+"""Every permission that there is, as it is not declared, declared, granted, revoked, and asked for by an upgrade.
+
+Each cell of the table is a real plugin in a real host that does what the permission is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from permission_rows import Row, rows
+from permission_stage import Stage
+
+from tavern_host.contracts.catalogue import service_permissions
+from tavern_host.contracts.errors import Conflict
+from tavern_host.hooknames import CLIENT_HOOKS
+from tavern_host.hookspecs import hooks
+from tavern_host.permissions import all_permissions
+from tavern_host.ui import COMPONENTS, OUTLETS
+
+ROWS = rows()
+each_permission = pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+
+BALLAST = "hook:client:node:render:after"
+OTHER_BALLAST = "hook:client:auth:login"
+"""Permissions that need a grant and do nothing here; what a version before the upgrade asks for."""
+
+
+@pytest.fixture
+def stage(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """Return where the row's plugin is tried."""
+    made = Stage(tmp_path, is_folder=row.is_folder, without=row.without)
+    (tmp_path / "site").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    yield made
+    made.forget()
+
+
+def ballast(row: Row) -> str:
+    return OTHER_BALLAST if row.name == BALLAST else BALLAST
+
+
+def missing(stage: Stage) -> list[str]:
+    """Return the permissions that the plugin asks for and does not have."""
+    return [p.name for p in stage.info.permissions if not p.granted]
+
+
+def names(row: Row, found: list[str]) -> bool:
+    """Return whether these are the row's permission alone; that of code has a hash at its end."""
+    return len(found) == 1 and found[0].startswith(row.name)
+
+
+def test_every_permission_is_in_the_table() -> None:
+    known = {
+        *(info.permission for info in hooks().values() if info.permission != "services.override"),
+        *CLIENT_HOOKS,
+        *(f"ui.{kind}:{part}" for kind in ("wrap", "override") for part in COMPONENTS),
+        *(f"ui.inject:{part}" for part in OUTLETS),
+        *(f"services.use:{permission}" for permission in service_permissions()),
+        *(permission.name for permission in all_permissions()),
+    }
+    tried = [row.name for row in ROWS]
+    assert known - set(tried) == set(), "say in permission_rows.py how these can be tried"
+    assert len(tried) == len(set(tried)) > 80
+
+
+@each_permission
+async def test_what_is_not_declared_is_not_had(row: Row, stage: Stage) -> None:
+    stage.write(None if row.is_folder else row.code, row.besides, **row.manifest)
+    async with stage.new_host(trusted=True):
+        if row.refused is None:
+            assert stage.state == "started"
+        else:
+            assert stage.state == "failed"
+            assert row.refused in stage.problems
+        assert row.name not in {p.name for p in stage.info.permissions}
+        assert not await row.tries(stage)
+
+
+@each_permission
+async def test_what_is_declared_is_had_if_it_adds_and_waits_for_the_operator_if_it_does_more(
+    row: Row, stage: Stage
+) -> None:
+    stage.write(row.code, row.asks, row.besides, **row.manifest)
+    async with stage.new_host():
+        (asked,) = [p for p in stage.info.permissions if p.name.startswith(row.name)]
+        assert asked.level == row.level
+        assert asked.description.endswith(".")
+        if row.level == "add":
+            assert asked.granted
+            assert stage.state == "started", stage.problems
+            assert await row.tries(stage)
+            with pytest.raises(Conflict, match="acme needs no grant: it only adds things"):
+                await stage.host.revoke("acme")
+        else:
+            assert not asked.granted
+            assert names(row, missing(stage))
+            assert stage.state == "needs-review"
+            assert f"it asks for {row.name}" in stage.problems
+            assert not await row.tries(stage)
+            assert not stage.is_imported
+
+
+@each_permission
+async def test_what_is_granted_works_at_once(row: Row, stage: Stage) -> None:
+    stage.write(row.code, row.asks, row.besides, {"hooks": [ballast(row)]}, **row.manifest)
+    async with stage.new_host():
+        assert stage.state == "needs-review"
+        assert not stage.is_imported
+        await stage.host.grant("acme")
+        assert stage.state == "started", stage.problems
+        assert missing(stage) == []
+        assert await row.tries(stage)
+
+
+@each_permission
+async def test_what_is_revoked_is_gone_at_once(row: Row, stage: Stage) -> None:
+    stage.write(row.code, row.asks, row.besides, {"hooks": [ballast(row)]}, **row.manifest)
+    async with stage.new_host():
+        await stage.host.grant("acme")
+        assert await row.tries(stage)
+        await stage.host.revoke("acme")
+        stage.calls.clear()
+        assert not await row.tries(stage)
+        assert stage.state == "needs-review"
+        assert stage.info.contributions == {}
+        assert stage.host.owned("acme") == {}
+        assert ballast(row) in missing(stage)
+    assert stage.calls == []
+
+
+@each_permission
+async def test_what_an_upgrade_asks_for_in_addition_is_not_covered_by_the_grant(row: Row, stage: Stage) -> None:
+    stage.write("", row.besides, {"hooks": [ballast(row)]}, version="1.0.0")
+    async with stage.new_host():
+        await stage.host.grant("acme")
+        assert stage.state == "started", stage.problems
+    stage.write(row.code, row.asks, row.besides, {"hooks": [ballast(row)]}, version="2.0.0", **row.manifest)
+    async with stage.new_host():
+        if row.level != "add":
+            assert names(row, missing(stage))
+            assert stage.state == "needs-review"
+            if row.is_folder:
+                assert "its code has changed since it was reviewed" in stage.problems
+            else:
+                assert f"it asks for {row.name} now, which the grant of version 1.0.0" in stage.problems
+            assert ballast(row) not in stage.problems
+            assert not await row.tries(stage)
+            assert not stage.is_imported
+            await stage.host.grant("acme")
+        assert stage.state == "started", stage.problems
+        assert await row.tries(stage)

@@ -1,0 +1,166 @@
+"""Switching plugins on and off, reading them anew, and explanations, over HTTP in the platform's shapes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import WSMsgType
+from helpers.folder_plugins import write_plugin
+from helpers.served import Site, served
+
+from tavern_host import Host
+
+ANSWERS = """
+from tavern_host import RouteInfo, hookimpl
+
+
+@hookimpl
+def tavern_register_routes():
+    return [RouteInfo(method="GET", path="/api/x/ahoy/word", handler=f"{__name__}.web:word")]
+"""
+WEB = """
+from tavern_host import HttpResponse
+
+
+async def word(request, context):
+    return HttpResponse(data="WORD")
+"""
+ROUTES = {"permissions": {"hooks": ["hook:server:routes:register"]}}
+
+
+@pytest.fixture
+async def ahoy(tmp_path: Path) -> AsyncIterator[Site]:
+    """Serve a project whose plugin `ahoy` answers with a word."""
+    write_plugin(tmp_path / "inn" / "plugins" / "ahoy", _files("old"), **ROUTES)
+    async with Host(tmp_path / "inn") as host, served(host) as site:
+        await host.grant("ahoy")
+        yield site
+
+
+def _files(word: str) -> dict[str, str]:
+    return {"__init__.py": ANSWERS, "web.py": WEB.replace("WORD", word)}
+
+
+async def test_a_plugin_is_switched_off_and_on(ahoy: Site) -> None:
+    assert (await ahoy.get("/api/x/ahoy/word")).status == 200
+
+    answer = await ahoy.ask("PUT", "/api/plugins/ahoy/state", json={"enabled": False})
+    body = await answer.json()
+    assert (answer.status, body["success"], body["message"]) == (200, True, "ahoy is disabled")
+    assert body["plugins"][0]["isEnabled"] is False
+    assert (await ahoy.get("/api/x/ahoy/word")).status == 404
+
+    body = await (await ahoy.ask("PUT", "/api/plugins/ahoy/state", json={"enabled": True})).json()
+    assert (body["success"], body["message"]) == (True, "ahoy is started")
+    assert await (await ahoy.get("/api/x/ahoy/word")).json() == "old"
+
+
+async def test_what_the_operators_file_keeps_out_is_not_switched_on(tmp_path: Path, operator_folders: Path) -> None:
+    (operator_folders / "config").mkdir(parents=True)
+    (operator_folders / "config" / "host.yaml").write_text("disabled: [tavern-demo]\n")
+    async with Host(tmp_path / "inn") as host, served(host) as site:
+        answer = await site.ask("PUT", "/api/plugins/tavern-demo/state", json={"enabled": True})
+        body = await answer.json()
+    assert (answer.status, body["success"], body["code"]) == (409, False, "conflict")
+    assert body["message"] == (
+        "tavern-demo cannot be enabled here: the operator has disabled it (take it out of `disabled` in host.yaml)"
+    )
+
+
+@pytest.mark.parametrize("body", ["{}", "[]", '{"enabled": 1}', '{"enabled": true, "more": 1}', "{", ""])
+async def test_a_switch_says_true_or_false(ahoy: Site, body: str) -> None:
+    answer = await ahoy.ask("PUT", "/api/plugins/ahoy/state", data=body)
+    assert (answer.status, (await answer.json())["code"]) == (400, "invalid_input")
+    assert ahoy.host.plugin("ahoy").state.value == "started"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("PUT", "/api/plugins/nope/state"), ("POST", "/api/plugins/nope/reload"), ("GET", "/api/why/plugin:nope")],
+)
+async def test_a_plugin_that_is_not_there_is_not_found(ahoy: Site, method: str, path: str) -> None:
+    answer = await ahoy.ask(method, path, json={"enabled": True} if method == "PUT" else None)
+    assert answer.status == 404
+    assert "there is no plugin 'nope'" in (await answer.json())["error"]
+
+
+async def test_all_plugins_are_looked_for_anew(ahoy: Site) -> None:
+    write_plugin(ahoy.host.project.plugins / "looks", description="A new one.")
+    answer = await ahoy.ask("POST", "/api/plugins/reload")
+    body = await answer.json()
+    assert (answer.status, body["success"], body["message"]) == (200, True, "looks is started")
+    assert [plugin["name"] for plugin in body["plugins"]] == ["looks"]
+
+    body = await (await ahoy.ask("POST", "/api/plugins/reload")).json()
+    assert (body["success"], body["message"]) == (True, "no plugin is new, changed or gone")
+
+
+async def test_a_changed_plugin_is_read_anew_once_it_was_reviewed(ahoy: Site) -> None:
+    socket = await ahoy.socket()
+    write_plugin(ahoy.host.project.plugins / "ahoy", _files("new"), **ROUTES)
+    body = await (await ahoy.ask("POST", "/api/plugins/ahoy/reload")).json()
+    assert body["message"] == "ahoy is needs-review"
+    assert (await ahoy.get("/api/x/ahoy/word")).status == 404
+    await ahoy.ask("POST", "/api/plugins/ahoy/grant")
+    assert await (await ahoy.get("/api/x/ahoy/word")).json() == "new"
+    told = []
+    while not told or told[-1]["payload"]["state"] != "started":
+        message = await socket.receive(timeout=5)
+        assert message.type is WSMsgType.TEXT
+        told.append(message.json())
+    assert [(t["type"], t["payload"]["name"], t["payload"]["state"]) for t in told] == [
+        ("PLUGINS_CHANGED", "ahoy", "needs-review"),
+        ("PLUGINS_CHANGED", "ahoy", "started"),
+    ]
+
+
+async def test_a_first_party_plugin_is_not_read_anew(ahoy: Site) -> None:
+    answer = await ahoy.ask("POST", "/api/plugins/tavern-engine/reload")
+    assert (answer.status, (await answer.json())["error"]) == (
+        409,
+        "tavern-engine is first-party: restart the host to read it anew",
+    )
+
+
+async def test_every_permission_is_listed_with_who_asks_for_it(ahoy: Site) -> None:
+    permissions = {p["name"]: p for p in await (await ahoy.get("/api/permissions")).json()}
+    routes = permissions["hook:server:routes:register"]
+    assert (routes["level"], routes["description"]) == ("add", "Answer HTTP requests and socket messages of its own.")
+    assert {"name": "ahoy", "granted": True} in routes["plugins"]
+    assert permissions["ui.override:ui:GraphEditor"] == {
+        "name": "ui.override:ui:GraphEditor",
+        "level": "override",
+        "description": "Replace the canvas.",
+        "plugins": [],
+    }
+    assert any(name.startswith("code:sha256:") for name in permissions)
+
+
+async def test_an_explanation_is_had_over_http(ahoy: Site) -> None:
+    body = await (await ahoy.get("/api/why/service:toolManager")).json()
+    assert (body["subject"], body["answer"]) == (
+        "service:toolManager",
+        "tavern-tools provides toolManager (version 1)",
+    )
+    assert (await ahoy.get("/api/why/nonsense")).status == 400
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/api/plugins/ahoy/state", "PUT"),
+        ("GET", "/api/plugins/ahoy/reload", "POST"),
+        ("DELETE", "/api/plugins/ahoy/settings", "GET, POST"),
+        ("POST", "/api/permissions", "GET"),
+    ],
+)
+async def test_other_methods_are_refused_with_those_that_are_taken(
+    ahoy: Site, method: str, path: str, allowed: str
+) -> None:
+    answer = await ahoy.ask(method, path)
+    assert (answer.status, set(answer.headers["Allow"].replace(" ", "").split(","))) == (
+        405,
+        set(allowed.replace(" ", "").split(",")),
+    )
