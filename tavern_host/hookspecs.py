@@ -130,7 +130,7 @@ def tavern_declare_ui(context: PluginContext) -> list[UiDeclaration]:
     policy="collect",
     caller="host",
     description="Answer HTTP requests and socket messages of its own.",
-    example="return [RouteInfo(method='GET', path='/api/acme', handler='acme_plugin.web:index')]",
+    example="return [RouteInfo(method='GET', path='/api/x/acme-plugin/status', handler='acme_plugin.web:index')]",
 )
 def tavern_register_routes(context: PluginContext) -> list[RouteInfo | MessageInfo]:
     """Return routes and `/ws` message types. A third party's paths begin with `/api/x/{plugin name}/`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host.auditcommands import COMMANDS as AUDIT_COMMANDS
+from tavern_host.authorcommands import COMMANDS as AUTHOR_COMMANDS
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import PluginInfo, PluginState
@@ -211,6 +212,7 @@ _ALL: tuple[tuple[CommandInfo, Command], ...] = (
         ),
         _why,
     ),
+    *AUTHOR_COMMANDS,
     *SETTINGS_COMMANDS,
     *AUDIT_COMMANDS,
 )

@@ -26,17 +26,15 @@ from tavern_host.contracts.plugins import PermissionInfo, PluginInfo, PluginStat
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
-from tavern_host.discovery import GROUP
+from tavern_host.discovery import GROUP, Record, discover
 from tavern_host.host import Host
-from tavern_host.manifest import MANIFEST, Entry, Manifest, read_manifest
+from tavern_host.manifest import MANIFEST, Manifest, read_manifest
 from tavern_host.projects import Folders
 from tavern_host.yamlfile import InvalidFile
 
 MAX_FILES = 20_000
 MAX_BYTES = 200 << 20
 """How much of a wheel is looked at; what is larger is no plugin that anybody reviews."""
-
-_DATA_FILES = "let the build put the package's data files into the wheel"
 
 
 class Report(Model):
@@ -175,7 +173,8 @@ def _of_wheel(path: Path, unpacked: Path, name: str, value: str) -> Candidate:
     folder, problems = unpacked.joinpath(*package), []
     if not (folder / MANIFEST).is_file():
         message = f"there is no {'/'.join(package)}/{MANIFEST} in the wheel"
-        problems = [Problem(message=message, hint=_DATA_FILES)]
+        hint = "let the build put the package's data files into the wheel"
+        problems = [Problem(message=message, hint=hint)]
     return Candidate(folder, f"{path} ({'.'.join(package)})", name, is_wheel=True, problems=problems)
 
 
@@ -201,17 +200,29 @@ class Inspection:
     def __init__(self, candidate: Candidate, root: Path) -> None:
         self._candidate = candidate
         self._host: Host | None = None
-        if not candidate.problems:
-            folders = Folders(config=root / "config", state=root / "state", data=root / "data")
+        self._source = f"dev:{candidate.folder.absolute()}"
+        self._name: str | None = None
+        if candidate.problems:
+            return
+        folders = Folders(config=root / "config", state=root / "state", data=root / "data")
+        installed = _installed_from(candidate.folder)
+        if installed is None:
             self._host = Host(root / "project", dev=[candidate.folder], folders=folders, placement="loopback")
-            self._host.link()
+        else:  # with `pip install -e`: the folder is what is installed
+            self._source, self._name = installed.source, installed.name
+            self._host = Host(root / "project", trust=[installed.name], folders=folders, placement="loopback")
+        self._host.link()
 
     @property
     def can_be_imported(self) -> bool:
         """Whether the host would import the plugin, going by its manifest. The code of a wheel never is."""
         if self._host is None or self._candidate.is_wheel:
             return False
-        return _ours(self._host, self._candidate).state is PluginState.DISCOVERED
+        return self._info(self._host).state is PluginState.DISCOVERED
+
+    def _info(self, host: Host) -> PluginInfo:
+        name, source = self._name, self._source
+        return next(info for info in host.plugins() if info.source == source and name in (None, info.name))
 
     def by_manifest(self) -> Report:
         """Return what the host says without an import."""
@@ -221,21 +232,22 @@ class Inspection:
             return Report(
                 name=name, version="", path=self._candidate.shown, state=state, imported=False, problems=problems
             )
-        return _report(self._candidate, _ours(self._host, self._candidate))
+        return _report(self._candidate, self._info(self._host))
 
     async def by_import(self) -> Report:
         """Return what the host says once it has imported the plugin and asked it what it registers, behind the
         loopback boundary. Nothing of it is started."""
-        assert self._host is not None
+        host = self._host
+        assert host is not None
         provides: dict[str, list[str]] = {}
         with _heard_of(self._candidate) as heard, contextlib.redirect_stdout(sys.stderr):  # it may print
             try:
-                await self._host.load()
-                if _ours(self._host, self._candidate).state is PluginState.LOADED:
-                    provides, heard.unavailable = await _provided(self._host, _ours(self._host, self._candidate))
-                info = _ours(self._host, self._candidate)
+                await host.load()
+                if self._info(host).state is PluginState.LOADED:
+                    provides, heard.unavailable = await _provided(host, self._info(host))
+                info = self._info(host)
             finally:
-                await self._host.stop()
+                await host.stop()
         report = _report(self._candidate, info)
         told = {str(problem) for problem in report.problems}
         problems = [Problem(message=line) for line in heard.lines if not any(line in one for one in told)]
@@ -281,8 +293,10 @@ async def _provided(host: Host, info: PluginInfo) -> tuple[dict[str, list[str]],
     return {kind: names for kind, names in provides.items() if names}, lacking
 
 
-def _ours(host: Host, candidate: Candidate) -> PluginInfo:
-    return next(info for info in host.plugins() if info.source == f"dev:{candidate.folder.absolute()}")
+def _installed_from(folder: Path) -> Record | None:
+    """Return the installed plugin whose code lies in this folder, or None."""
+    there = folder.resolve()
+    return next((r for r in discover() if r.root is not None and r.root.resolve() == there), None)
 
 
 def _report(candidate: Candidate, info: PluginInfo) -> Report:
@@ -311,24 +325,11 @@ def _manifest(folder: Path) -> Manifest | None:
 
 
 def _entry_problems(candidate: Candidate, manifest: Manifest | None) -> list[Problem]:
-    """Return where the entry point and the files differ from what the manifest says of them."""
-    if manifest is None:
+    """Return where the entry point differs from what the manifest says."""
+    if manifest is None or candidate.entry in (None, manifest.name):
         return []
-    problems = []
-    if candidate.entry is not None and candidate.entry != manifest.name:
-        message = f"the entry point is called {candidate.entry!r}, the manifest {manifest.name!r}"
-        problems.append(Problem(message=message, hint="give both the same name"))
-    for name in ("nodes", "tools", "workflows", "sample"):
-        entry = getattr(manifest, name)
-        if isinstance(entry, Entry) and not _is_there(candidate.folder / entry.entry):
-            hint = _DATA_FILES if candidate.is_wheel else None
-            message = f"{name}.entry: there is no {entry.entry!r} in the plugin's folder"
-            problems.append(Problem(message=message, hint=hint, file=f"{candidate.folder.name}/{MANIFEST}"))
-    return problems
-
-
-def _is_there(path: Path) -> bool:
-    return path.exists() or path.with_suffix(".py").is_file()
+    message = f"the entry point is called {candidate.entry!r}, the manifest {manifest.name!r}"
+    return [Problem(message=message, hint="give both the same name")]
 
 
 def _warnings(candidate: Candidate, manifest: Manifest | None) -> list[Problem]:

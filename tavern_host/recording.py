@@ -31,7 +31,7 @@ class RecordedCall:
     is_over: bool = False
 
     def __str__(self) -> str:
-        outcome = f"-> {self.result!r:.60}" if self.error is None else f"raised {self.error.code}"
+        outcome = f"-> {type(self.result).__name__}" if self.error is None else f"raised {self.error.code}"
         return f"{self.kind} {self.name} of {self.plugin} {outcome if self.is_over else '…'}"
 
 

@@ -205,7 +205,7 @@ class _Building:
     async def add_files(self, files: ReadFiles) -> None:
         self.problems += files.problems
         for definition in files.definitions:
-            await self._add(definition)
+            await self._add(definition, file=definition.source)
 
     async def add_contributed(self) -> None:
         contributions = await self._context.hooks.collect("tavern_discover_tools")
@@ -240,13 +240,15 @@ class _Building:
                 )
             )
 
-    async def _add(self, original: ToolDefinition) -> None:
+    async def _add(self, original: ToolDefinition, *, file: str | None = None) -> None:
         earlier = self.tools.get(original.id)
         if earlier is not None:
             message = f'the tool "{original.id}" is defined in {earlier.definition.source} already, which is used'
+            message = message if file else f"{original.source}: {message}"
             owners = [] if original.plugin is None else [original.plugin]
-            hint = "give this one another id"
-            self.problems.append(ToolProblem(message=message, hint=hint, file=original.source, plugins=owners))
+            self.problems.append(
+                ToolProblem(message=message, hint="give this one another id", file=file, plugins=owners)
+            )
             return
         definition = await self._filtered(await self._completed(original))
         if definition is None:

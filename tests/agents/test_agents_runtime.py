@@ -140,10 +140,39 @@ def tavern_register_prompt_macros():
     tavern.replies(({"contains": "{{{acme:moon}}} the sun, for ['shout'] by agent:keeper"}, "Sunny."))
     async with Host(project=tavern.root, settings=tavern.settings, plugins=[folder], trust=["acme"]) as host:
         reply = await tavern.run_in(host, "Weather?")
+        await tavern.run_in(host, "And now?")
+        (problem,) = host.plugin("acme").problems
     assert reply.text == "Sunny."
     assert "Warning: acme failed in the macro 'acme:moon': RuntimeError: clouds; left as it is" in tavern.said(
         "deliberating"
     )
+    assert str(problem) == (
+        "the macro 'acme:moon' failed: RuntimeError: clouds "
+        "(mend it there, or keep it out with `tavern plugins disable acme`)"
+    )
+
+
+async def test_a_macro_that_two_plugins_provide_is_filled_in_by_neither_and_both_are_told(
+    tavern: Tavern, tmp_path: Path
+) -> None:
+    code = """
+from tavern_host import hookimpl
+from tavern_host.contracts.macros import PromptMacroInfo
+
+@hookimpl
+def tavern_register_prompt_macros():
+    return [PromptMacroInfo(name="system:available_tools", handler=f"{__name__}:x")]
+"""
+    folder = acme(tmp_path, code, "permissions: {hooks: ['hook:server:prompts:register-macros']}")
+    tavern.replies(({"contains": "{{{system:available_tools}}}"}, "Nothing."))
+    async with Host(project=tavern.root, settings=tavern.settings, plugins=[folder], trust=["acme"]) as host:
+        assert (await tavern.run_in(host, "What is there?")).text == "Nothing."
+        for name in ("acme", "tavern-tools"):
+            (problem,) = host.plugin(name).problems
+            assert str(problem) == (
+                "the macro 'system:available_tools' is provided by acme and tavern-tools; none of them is used "
+                f"(keep one alone, such as with `tavern plugins disable {name}`)"
+            )
 
 
 # --- tools ----------------------------------------------------------------------------------------

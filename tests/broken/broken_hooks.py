@@ -470,6 +470,8 @@ filters("filter-raises", f"raise RuntimeError('broken')  {HERE}", "tavern_before
 filters("filter-number", "return 5", "tavern_before_register_node of filter-number returned int")
 filters(
     "filter-waits",
-    "waited = vars(sys.modules[__name__]).setdefault('waited', []); waited or (waited.append(1), await asyncio.sleep(3600))",
+    "if not hasattr(sys.modules[__name__], 'waited'):\n"
+    "            sys.modules[__name__].waited = True\n"
+    "            await asyncio.sleep(3600)",
     "tavern_before_register_node of filter-waits did not end within",
 )

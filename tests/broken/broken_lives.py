@@ -124,18 +124,18 @@ startup(
 
 # --- in the background -------------------------------------------------------------------------------
 
-startup(
-    "task-raises",
-    "async def sweep():\n        1 / 0\n    context.tasks.spawn(sweep(), name='sweep')\n    await asyncio.sleep(0.01)",
-    "task sweep: ZeroDivisionError",
-    state=STARTED,
-)
-startup(
-    "task-exits",
-    "async def sweep():\n        sys.exit(1)\n    context.tasks.spawn(sweep(), name='sweep')\n    await asyncio.sleep(0.01)",
-    "task sweep",
-    state=STARTED,
-)
+
+def task(name: str, statement: str, reason: str) -> None:
+    """Add a plugin whose background task does this."""
+    body = f"""async def sweep():
+        {statement}  {HERE}
+    context.tasks.spawn(sweep(), name="sweep")
+    await asyncio.sleep(0.01)"""
+    startup(name, body, f"task sweep: {reason}", state=STARTED)
+
+
+task("task-raises", "1 / 0", "ZeroDivisionError")
+task("task-exits", "sys.exit(1)", "")
 
 # --- at the end --------------------------------------------------------------------------------------
 

@@ -247,18 +247,18 @@ option("option-type", f"  type: dial {HERE}", "found 'dial'", "'slider'")
 option(
     "option-key-near", f"  type: string\n  defualtValue: x {HERE}", "'configOptions.0.defualtValue'", "defaultValue?"
 )
-option("option-default", f"  type: number\n  defaultValue: many", "defaultValue must be a number", "a number")
+option("option-default", "  type: number\n  defaultValue: many", "defaultValue must be a number", "a number")
 option(
     "option-default-range",
-    f"  type: number\n  max: 5\n  defaultValue: 6",
+    "  type: number\n  max: 5\n  defaultValue: 6",
     "defaultValue must be at most 5",
     "at most 5",
 )
-option("option-choices", f"  type: select", "a select needs options", "such as [{value: a, label: A}]")
-option("option-range", f"  type: slider\n  max: 1\n  min: 2", "min 2 is above max 1", "above max")
+option("option-choices", "  type: select", "a select needs options", "such as [{value: a, label: A}]")
+option("option-range", "  type: slider\n  max: 1\n  min: 2", "min 2 is above max 1", "above max")
 option(
     "option-secret",
-    f"  type: password\n  defaultValue: hunter2",
+    "  type: password\n  defaultValue: hunter2",
     "a secret cannot have a default value",
     "everybody can read a manifest",
 )

@@ -43,6 +43,8 @@ def says_all(inn: Inn, host: Host, rows: Iterable[Broken], *moments: Moment, sto
 
 def _unsaid(inn: Inn, host: Host, says: Says, stopped: bool) -> list[str]:
     plugin = says.of(host)
+    if plugin is None:
+        return [f"{says.plugin} is not listed, or not once"]
     state = PluginState.STOPPED if stopped and says.state is PluginState.STARTED else says.state
     told = "; ".join(str(problem)[:400] for problem in plugin.problems) or "nothing"
     found = []

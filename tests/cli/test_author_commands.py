@@ -227,7 +227,7 @@ def test_the_review_says_what_the_operator_will_be_asked(check: Check, tmp_path:
         ({}, {"apiVersion": ">=9"}, ["it is made for tavern-host >=9; this is "]),
         ({}, {"nmae": "x"}, ["unknown key 'nmae'"]),
         ({}, {"permissions": {"hooks": ["hook:server:host:starup"]}}, ["there is no permission 'hook:server:host:sta"]),
-        ({}, {"tools": {"entry": "./tools"}}, ["tools.entry: there is no './tools' in the plugin's folder"]),
+        ({}, {"tools": {"entry": "./tools"}}, ["tools.entry: there is no folder 'tools'"]),
         ({"__init__.py": "import nothing_like_it"}, {}, ["No module named 'nothing_like_it'"]),
         ({"__init__.py": "raise SystemExit(3)"}, {}, ["tried to end the program"]),
         (
@@ -245,7 +245,7 @@ def test_the_review_says_what_the_operator_will_be_asked(check: Check, tmp_path:
             {"nodes": {"entry": "./nodes"}},
             ["slot 'x': <class 'set'> has no data-flow type"],
         ),
-        ({"tools/a.tool.json": '{"id": "a"'}, {"tools": {"entry": "./tools"}}, ["tools/a.tool.json"]),
+        ({"tools/a.tool.json": '{"id": "a"'}, {"tools": {"entry": "./tools"}}, ["is not JSON: line 1"]),
         (
             {
                 "__init__.py": "from tavern_host import *\n@hookimpl\ndef tavern_register_commands():\n"
@@ -410,6 +410,20 @@ def test_a_path_that_is_no_plugin_is_told(check: Check, tmp_path: Path) -> None:
         assert (ran.code, message in ran.error) == (2, True), ran.err
 
 
+@pytest.mark.parametrize("part", [".", "acme_inn"])
+def test_a_plugin_that_is_installed_from_its_folder_is_checked_all_the_same(tmp_path: Path, part: str) -> None:
+    project = write_project(tmp_path / "project")
+    info = project / "acme_inn-1.0.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-inn\nVersion: 1.0.0\n")
+    (info / "entry_points.txt").write_text("[tavern_host.plugins]\nacme-inn = acme_inn\n")
+    ran = tavern(
+        "plugins", "check", project / part, "--json", PYTHONPATH=f"{project}:{os.environ.get('PYTHONPATH', '')}"
+    )
+    found = report(ran)
+    assert (found["name"], found["state"], found["imported"], found["problems"]) == ("acme-inn", "loaded", True, [])
+
+
 # --- wheels -----------------------------------------------------------------------------------------------
 
 MANIFEST = "name: acme-inn\ndisplayName: Inn\nversion: 1.0.0\ndescription: Fine.\n"
@@ -448,7 +462,7 @@ def test_a_wheel_is_read_and_never_imported(tmp_path: Path) -> None:
                 "acme_inn-1.0.0.dist-info/entry_points.txt": ENTRY,
             },
             1,
-            "tools.entry: there is no './tools' in the plugin's folder (let the build put the package's data files",
+            "tools.entry: there is no folder 'tools'",
         ),
         (
             {"acme_inn/plugin.yaml": "name: [", "acme_inn-1.0.0.dist-info/entry_points.txt": ENTRY},

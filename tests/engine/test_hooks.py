@@ -94,17 +94,22 @@ async def test_a_hook_may_hide_a_node_type_and_change_how_one_looks(open_host: O
         assert output(run, "n") == "none"
 
 
-async def test_who_was_loaded_first_keeps_a_node_type_and_core_is_reserved(
-    open_host: OpenHost, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_who_was_loaded_first_keeps_a_node_type_and_core_is_reserved(open_host: OpenHost) -> None:
     async with open_host("acme_watch") as bench:
         assert (await bench.nodes.get("core:Text")).display_name != "Not the real one"
         assert (await bench.nodes.get("acme-nodes:Add")).display_name != "Not the real one"
         with pytest.raises(NotFound):
             await bench.nodes.get("core:Mine")
 
-    assert "acme-watch may not register core:Mine: 'core' is reserved" in caplog.text
-    assert "acme-watch registers acme-nodes:Add, which is acme-nodes's already" in caplog.text
+        assert [str(problem) for problem in bench.host.plugin("acme-watch").problems] == [
+            "the node type core:Text is not offered: the namespace 'core' is reserved for the host "
+            "(choose another namespace, such as 'acme-watch')",
+            "the node type core:Mine is not offered: the namespace 'core' is reserved for the host "
+            "(choose another namespace, such as 'acme-watch')",
+            "the node type acme-nodes:Add is not offered: it is acme-nodes's already, and acme-nodes keeps it "
+            "(choose another type, or another namespace, such as 'acme-watch')",
+        ]
+        assert bench.host.plugin("acme-nodes").problems == []
 
 
 async def test_when_a_plugin_goes_its_node_types_and_filters_go_with_it(open_host: OpenHost) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import sys
 import threading
 import weakref
@@ -150,7 +149,7 @@ from .. import VERSION
 
 
 @node(category="test", display_name="Slow")
-async def slow(text: Annotated[str, Slot("Text.")], context: NodeContext) -> Annotated[str, Slot("The same, and more.")]:
+async def slow(text: Annotated[str, Slot("Text.")], context: NodeContext) -> Annotated[str, Slot("More text.")]:
     await asyncio.sleep(0.02)
     context.plugin.settings.get("size")
     return f"{text} by {VERSION}"
@@ -262,7 +261,7 @@ def grown(host: Host) -> dict[str, Any]:
     return {
         **kernel_objects(),
         "threads": len([t for t in threading.enumerate() if "waiting for a job" not in t.name]),
-        "files": len(os.listdir("/proc/self/fd")),
+        "files": len(list(Path("/proc/self/fd").iterdir())),
         "modules": len(sys.modules),
         "tasks": len(asyncio.all_tasks()),
     }

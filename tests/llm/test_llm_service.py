@@ -336,3 +336,8 @@ async def test_two_plugins_that_claim_one_adapter_are_a_conflict(project: Path, 
     async with Host(project=project, settings=settings, plugins=[folder], trust=["acme"]) as host:
         with pytest.raises(Misconfigured, match="'scripted' is provided by acme and tavern-llm; disable all but one"):
             await host.services.get(LLM).complete(ask("hello"))
+        (problem,) = host.plugin("acme").problems
+        assert str(problem) == (
+            "the adapter 'scripted' is provided by acme and tavern-llm; none of them is used "
+            "(keep one alone, such as with `tavern plugins disable acme`)"
+        )

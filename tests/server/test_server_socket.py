@@ -70,7 +70,10 @@ async def test_a_message_may_come_without_a_payload(site: Site, payload: dict[st
         ('{"type": "NOPE"}', "unknown message type 'NOPE'; known are ACME_ECHO, "),
         ('{"type": "\\ud800"}', "unknown message type "),
         ('{"type": "ACME_FAIL", "payload": {"how": "input"}}', "not like that"),
-        ('{"type": "ACME_FAIL", "payload": {"how": "foreign"}}', "acme-web failed in the message ACME_FAIL; the log says why"),
+        (
+            '{"type": "ACME_FAIL", "payload": {"how": "foreign"}}',
+            "acme-web failed in the message ACME_FAIL; the log says why",
+        ),
         ('{"type": "PROMPT_REQUEST"}', ""),
         ('{"type": "PROMPT_REQUEST", "payload": {"nodes": 1, "edges": 2}}', ""),
         ('{"type": "INTERRUPT_REQUEST"}', "an INTERRUPT_REQUEST needs a `promptId`"),

@@ -94,7 +94,8 @@ def test_every_problem_of_a_file_is_told_with_its_json_path(tmp_path: Path) -> N
         '$.implementation.command: expected text, got an array: ["python"]',
         "$.implementation.timeout: expected milliseconds, a number above 0, got -1",
         "$.description: expected text, got an integer: 7",
-        "$.parameters.properties.url.type: 'text' is not valid under any of the given schemas",
+        '$.parameters.properties.url.type: expected one of "string", "integer", "number", "boolean", "array", '
+        '"object", "null" or a list of them, got "text"',
         "$.parameters.properties.url.pattern: '[' is not a 'regex'",
         "$.tags[1]: expected text, got an integer",
     ]

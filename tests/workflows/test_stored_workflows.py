@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.folder_plugins import write_plugin
 from workflows_bench import Bench
 
-from tavern_host import InvalidInput, NotFound
+from tavern_host import WORKFLOW_MANAGER, Host, InvalidInput, NotFound
 from tavern_host.contracts.errors import Conflict, TavernError
 from tavern_host.contracts.workflows import Workflow, WorkflowNode
 
@@ -104,6 +105,40 @@ async def test_a_file_that_breaks_the_format_is_not_listed_and_says_why_when_ask
     assert "broken.json is not a workflow" in str(caught.value)
     paths = [p["path"] for p in caught.value.info.details["problems"]]  # type: ignore[union-attr,index,call-overload]
     assert paths == ["$.nodes[0].id", "$.nodes[0].type", "$.edges"]
+
+
+async def test_what_is_wrong_with_the_workflow_files_of_a_plugin_is_told_once_with_the_plugin(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = {"comma": "{,}", "shape": '{"nodes": [{"id": 5}]}', "good": "{}", "twice": '{"id": "good"}'}
+    files |= {f"many{number:02}": "{" for number in range(20)}
+    texts = {f"workflows/{name}.json": text for name, text in files.items()}
+    acme = write_plugin(tmp_path / "acme", texts, workflows={"entry": "./workflows"})
+    async with Host(tmp_path / "project", plugins=[acme], trust=["acme"]) as host:
+        for _ in range(3):
+            listed = await host.services.get(WORKFLOW_MANAGER).list_workflows()
+        told = {str(p).rpartition("/")[2] for p in host.plugin("acme").problems}
+
+    hint = "(mend it there, or keep it out with `tavern plugins disable acme`)"
+    expecting = "Expecting property name enclosed in double quotes"
+    assert [w.id for w in listed if w.source == "plugin:acme"] == ["good"]
+    assert f"many19.json: is not JSON: line 1, column 2: {expecting} {hint}" in told
+    assert f"twice.json: has the id 'good' of good.json and is ignored {hint}" in told
+    assert any(t.startswith("shape.json: is not a workflow: $.nodes[0].id: ") for t in told)
+    assert caplog.text.count("comma.json: is not JSON: line 1, column 2") == 1
+
+
+async def test_of_two_plugins_with_one_workflow_the_first_is_used_and_the_other_told(tmp_path: Path) -> None:
+    names = ("acme", "zenith")
+    files = {"workflows/same.json": "{}"}
+    plugins = [write_plugin(tmp_path / name, files, workflows={"entry": "./workflows"}) for name in names]
+    async with Host(tmp_path / "project", plugins=plugins, trust=names) as host:
+        assert (await host.services.get(WORKFLOW_MANAGER).get("same")).source == "plugin:acme"
+
+        assert host.plugin("acme").problems == []
+        (problem,) = host.plugin("zenith").problems
+        assert problem.message == "has the id 'same' of plugin acme and is ignored"
+        assert str(problem.file).endswith("zenith/workflows/same.json")
 
 
 async def test_links_that_lead_out_of_the_folder_are_not_followed(
