@@ -211,7 +211,7 @@ class Hooks(Protocol):
     def report(self, plugin: str, message: str, *, hint: str | None = None, file: str | None = None) -> None:
         """Say with a plugin that something that it contributed cannot be used, and log it; once for each text.
 
-        For the providers of services that call hooks, like the calls themselves.
+        For the providers of the host's services, to which plugins contribute.
         """
 
 

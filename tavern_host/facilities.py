@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tavern_host.catalogue import owner
 from tavern_host.context import Contribution, PluginContext, Project
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.errors import Forbidden, PermissionDenied
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.plugins import Problem
@@ -212,9 +213,8 @@ class PluginHooks:
     def report(self, plugin: str, message: str, *, hint: str | None = None, file: str | None = None) -> None:
         """Say with a plugin that something that it contributed cannot be used."""
         self._lease.check()
-        callers = {spec.caller for spec in self._dispatcher.catalogue.hooks.values()}
-        if plugin != self._plugin and not any(self._registry.provides(self._plugin, caller) for caller in callers):
-            raise Forbidden(f"{self._plugin} may not report on {plugin}: it provides no service that calls hooks")
+        if plugin != self._plugin and not any(self._registry.provides(self._plugin, name) for name in interfaces()):
+            raise Forbidden(f"{self._plugin} may not report on {plugin}: it provides none of the host's services")
         self._tell(plugin, Problem(message=one_line(message), hint=hint, file=file))
 
     def _check(self, hook: str) -> None:

@@ -55,8 +55,9 @@ def _new_project(folder: str) -> Path:
 
 async def _list(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     plugins = await _checked(make_host()) if arguments["check"] else make_host().link()
-    rows = [[p.name, p.version, p.state.value, p.source, _reason(p)] for p in plugins]
-    yield CommandOutput(kind="table", columns=["name", "version", "state", "source", "what to know"], rows=rows)
+    rows = [[p.name, p.version, p.state.value, p.source, _times(p), _reason(p)] for p in plugins]
+    columns = ["name", "version", "state", "source", "ms", "what to know"]
+    yield CommandOutput(kind="table", columns=columns, rows=rows)
     yield CommandOutput(kind="result", data=[p.to_json() for p in plugins])
     bad = [p.name for p in plugins if p.state not in _IN_ORDER or (p.problems and p.state is not PluginState.DISABLED)]
     if arguments["strict"] and bad:
@@ -237,6 +238,11 @@ def _review(plugin: PluginInfo) -> CommandOutput:
         columns=["level", "permission", "what it lets it do", "granted"],
         rows=rows,
     )
+
+
+def _times(plugin: PluginInfo) -> str:
+    """Return how long each stage took, as far as it came: reading the manifest, importing, loading."""
+    return " ".join(f"{stage} {ms:.0f}" for stage, ms in plugin.timings.items() if ms >= 0.5)
 
 
 def _reason(plugin: PluginInfo) -> str:

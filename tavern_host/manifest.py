@@ -5,6 +5,7 @@ Reading a manifest imports nothing of the plugin.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from importlib.machinery import all_suffixes
@@ -130,7 +131,7 @@ class Frontend(Model):
         problems = []
         for place, path in paths:
             file = self._file(root, path)
-            if not file.is_file():
+            if not os.path.isfile(file):
                 hint = "build the front end first" if wanted == "vite" else "name a file that is there"
                 problems.append(problem(place, f"frontend: there is no file {path!r}", hint))
             elif not file.resolve().is_relative_to(folder.resolve()):
@@ -141,7 +142,7 @@ class Frontend(Model):
     def _file(self, root: Path, path: str) -> Path:
         """Return the file that a path means: relative to the plugin's folder, or to the folder that is served."""
         inside = root / (self.folder() or ".") / path
-        return inside if inside.is_file() else root / path
+        return inside if os.path.isfile(inside) else root / path
 
     def folder(self) -> str | None:
         """Return the folder whose files are served under `/plugins/{name}/`, or None."""
@@ -319,7 +320,7 @@ def missing_entries(manifest: Manifest, folder: Path, places: Places) -> tuple[l
         hint = "make this module or package in the plugin's folder, or leave `nodes` out"
         nodes.append(places.problem(("nodes", "entry"), f"nodes.entry: there is no {_plain(manifest.nodes)!r}", hint))
     for key, entry in (("tools", manifest.tools), ("workflows", manifest.workflows), ("sample", manifest.sample)):
-        if entry is not None and not (folder / entry.entry).is_dir():
+        if entry is not None and not os.path.isdir(folder / entry.entry):
             hint = f"make it in the plugin's folder, or leave `{key}` out; the rest of the plugin works"
             folders.append(places.problem((key, "entry"), f"{key}.entry: there is no folder {_plain(entry)!r}", hint))
     return nodes, folders
@@ -333,7 +334,7 @@ def _is_module(folder: Path, entry: Path) -> bool:
     if not entry.name:
         return False  # the package itself
     module = folder / entry.with_suffix("")
-    return module.is_dir() or any(module.with_name(module.name + suffix).is_file() for suffix in all_suffixes())
+    return os.path.isdir(module) or any(os.path.isfile(f"{module}{suffix}") for suffix in all_suffixes())
 
 
 def read_manifest(folder: Path) -> tuple[Manifest, list[Problem]]:

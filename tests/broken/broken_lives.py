@@ -256,8 +256,8 @@ tool(
     json.dumps(
         {"id": "it", "implementation": {"type": "node", "nodeType": "core:Text"}, "parameters": {"type": "strng"}}
     ),
-    "$.parameters.type: 'strng'",
-    "plugins disable tool-schema",
+    "$.parameters.type",
+    '"string"',
 )
 
 

@@ -17,18 +17,18 @@ FAILED, STARTED = PluginState.FAILED, PluginState.STARTED
 
 INSIDE = "must be a path inside the plugin's folder"
 
-for name, line, found in (
-    ("path-up", "nodes: {entry: ../elsewhere}", "nodes.entry"),
-    ("path-down-and-up", "tools: {entry: a/../../b}", "tools.entry"),
-    ("path-absolute", "workflows: {entry: /etc}", "workflows.entry"),
-    ("path-empty", "sample: {entry: ''}", "sample.entry"),
-):
+
+def path(name: str, line: str, found: str) -> None:
+    """Add a plugin whose manifest names a path that it must not."""
     text = f"name: {name}\ndisplayName: x\nversion: 1.0.0\n{line} {HERE}\n"
-    CORPUS.add(
-        name,
-        lambda inn, name=name, text=text: inn.folder(name, text, {"__init__.py": TELLS}),
-        Says(name, INVALID, found, INSIDE, "plugin.yaml", at="link"),
-    )
+    says = Says(name, INVALID, found, INSIDE, "plugin.yaml", at="link")
+    CORPUS.add(name, lambda inn: inn.folder(name, text, {"__init__.py": TELLS}), says)
+
+
+path("path-up", "nodes: {entry: ../elsewhere}", "nodes.entry")
+path("path-down-and-up", "tools: {entry: a/../../b}", "tools.entry")
+path("path-absolute", "workflows: {entry: /etc}", "workflows.entry")
+path("path-empty", "sample: {entry: ''}", "sample.entry")
 
 
 def linked_folder(inn: Inn) -> None:

@@ -86,7 +86,11 @@ class Inn:
             ),
         }
         greeting = {"key": "extensions.healthy.greeting", "type": "string", "label": "Greeting"}
-        parts = {"nodes": {"entry": "./nodes"}, "tools": {"entry": "./tools"}, "configOptions": [greeting]}
+        parts: dict[str, Any] = {
+            "nodes": {"entry": "./nodes"},
+            "tools": {"entry": "./tools"},
+            "configOptions": [greeting],
+        }
         self.code("healthy", HEALTHY, hooked=["tavern_register_routes"], files=files, **parts)
 
     # --- how plugins are written --------------------------------------------------------------------

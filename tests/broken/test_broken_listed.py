@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broken_corpus import CORPUS
+from broken_plugins import Says
 from helpers.command_line import Ran, tavern
 from inn import Inn
 from saying import prepare
@@ -13,53 +16,40 @@ from saying import prepare
 from tavern_host.contracts.plugins import PluginState
 
 
-@pytest.fixture
-async def full(inn: Inn) -> Inn:
-    """Return an inn with the whole corpus in it."""
-    host = await prepare(inn, CORPUS)
-    await host.stop()
-    return inn
-
-
 def listed(inn: Inn, imported: Path, *options: str) -> Ran:
-    """Run `tavern plugins list --json`; imported plugins leave a file in a folder."""
-    imported.mkdir(exist_ok=True)
+    """Run `tavern plugins list --json`; a plugin that is imported leaves a file in a folder."""
     dev = [word for path in inn.dev for word in ("--dev", str(path))]
-    environment = {"PYTHONPATH": str(inn.site), "TAVERN_IMPORTED": str(imported)}
-    return tavern("--project", inn.root, *dev, *options, "plugins", "list", "--json", **environment)
+    arguments: list[str | Path] = ["--project", inn.root, *dev, *options, "plugins", "list", "--json"]
+    return tavern(*arguments, PYTHONPATH=str(inn.site), TAVERN_IMPORTED=str(imported))
 
 
-def test_all_are_listed_with_what_is_wrong_and_none_is_imported(full: Inn, tmp_path: Path) -> None:
-    ran = listed(full, tmp_path / "imported")
-
-    assert (ran.code, list((tmp_path / "imported").iterdir())) == (0, [])
-    unsaid = []
-    for says in (says for row in CORPUS for says in row.says):
-        found = [p for p in ran.json() if p["name"] == says.plugin and says.source in p["source"]]
-        if len(found) != 1:
-            unsaid.append(f"{says.plugin} is listed {len(found)} times")
-            continue
-        (plugin,) = found
-        told = [f"{problem['message']} ({problem.get('hint')})" for problem in plugin.get("problems", ())]
-        if says.at != "link":
-            expected: str = PluginState.DISCOVERED
-        else:
-            expected = says.state if says.state is not PluginState.STARTED else PluginState.DISCOVERED
-            if not any(says.reason in text and says.mend in text for text in told):
-                unsaid.append(f"{says.plugin}: {says.reason!r} ({says.mend!r}) is not said in {told}")
-        if plugin["state"] != expected:
-            unsaid.append(f"{says.plugin} is {plugin['state']}, expected {expected}: {told}")
-    assert not unsaid, "\n".join(unsaid)
+def unsaid(says: Says, plugins: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield what a list of plugins should say of one and does not."""
+    found = [p for p in plugins if p["name"] == says.plugin and says.source in p["source"]]
+    if len(found) != 1:
+        yield f"{says.plugin} is listed {len(found)} times"
+        return
+    told = [f"{problem['message']} ({problem.get('hint')})" for problem in found[0].get("problems", ())]
+    is_refused = says.at == "link" and says.state is not PluginState.STARTED
+    expected = says.state if is_refused else PluginState.DISCOVERED
+    if found[0]["state"] != expected:
+        yield f"{says.plugin} is {found[0]['state']}, expected {expected}: {told}"
+    if says.at == "link" and not any(says.reason in text and says.mend in text for text in told):
+        yield f"{says.plugin}: {says.reason!r} ({says.mend!r}) is not said in {told}"
 
 
-def test_a_strict_list_of_them_is_a_failure(full: Inn, tmp_path: Path) -> None:
-    ran = listed(full, tmp_path / "imported", "--strict")
+async def test_all_are_listed_with_what_is_wrong_and_none_is_imported(inn: Inn, tmp_path: Path) -> None:
+    imported = tmp_path / "imported"
+    imported.mkdir()
+    await (await prepare(inn, CORPUS)).stop()
 
-    assert (ran.code, list((tmp_path / "imported").iterdir())) == (1, [])
-    assert ran.error.startswith("Error: not in order: ")
-    named = ran.error.removeprefix("Error: not in order: ").split(", ")
-    for says in (says for row in CORPUS for says in row.says if says.at == "link"):
-        assert says.plugin in named
+    ran, strict = listed(inn, imported), listed(inn, imported, "--strict")
+
+    assert (ran.code, strict.code, list(imported.iterdir())) == (0, 1, [])
+    everything = [line for row in CORPUS for says in row.says for line in unsaid(says, ran.json())]
+    assert not everything, "\n".join(everything)
+    not_in_order = strict.error.removeprefix("Error: not in order: ").split(", ")
+    assert {s.plugin for row in CORPUS for s in row.says if s.at == "link"} <= set(not_in_order)
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,15 @@ def test_any_number_of_mistakes_of_any_length_is_told_in_lines(tmp_path: Path) -
 # --- what the manifest names and is not there ---------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["a\0b", "x" * 5_000, "plugin.yaml/x"])
+def test_a_name_that_no_file_can_have_is_not_there(tmp_path: Path, name: str) -> None:
+    folder = make_plugin(tmp_path, tools={"entry": name}, frontend={"vanilla": {"entry": name}}, nodes={"entry": name})
+    host = Host(tmp_path / "p", plugins=[folder])
+    host.link()
+    said = " ".join(problems_of(host))
+    assert all(words in said for words in ("nodes.entry: there is no ", "tools.entry: there is no ", "frontend: there"))
+
+
 @pytest.mark.parametrize("entry", ["./nodes", "nodes.py", "inner/nodes", "."])
 def test_without_its_node_modules_a_plugin_is_invalid(tmp_path: Path, entry: str) -> None:
     folder = make_plugin(tmp_path, nodes={"entry": entry})
