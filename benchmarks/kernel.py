@@ -118,7 +118,7 @@ async def _async(request: Any, call: Any) -> None:
 
 
 def _dispatcher(count: int, *, is_async: bool) -> Dispatcher:
-    dispatcher = Dispatcher(Catalogue(), lambda plugin, where, error: None)
+    dispatcher = Dispatcher(Catalogue(), lambda plugin, where, error: None, lambda plugin, problem: None)
     context: PluginContext = None  # type: ignore[assignment]
     plugins = []
     for number in range(count):

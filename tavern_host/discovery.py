@@ -80,9 +80,13 @@ def discover(
     """Return a record for every plugin that can be seen; what is wrong with one stands in its record.
 
     Two plugins of one name: a first-party one keeps it, else the first that is valid (entry points, then
-    embedded, dev, folders).
+    embedded, dev, folders). A folder that is handed over and is installed as well, as one that is being written
+    often is, counts once, as the folder.
     """
-    records = [_from_entry_point(entry) for entry in _entry_points()]
+    dev, embedded = list(dev), list(embedded)
+    handed = {path.resolve() for path in (*dev, *embedded) if isinstance(path, Path)}
+    installed = [_from_entry_point(entry) for entry in _entry_points()]
+    records = [r for r in installed if r.first_party or r.root is None or r.root.resolve() not in handed]
     for item in embedded:
         records.append(_from_module(item) if isinstance(item, ModuleType) else _from_folder(item, "folder"))
     records += [_from_folder(path, "dev") for path in dev]

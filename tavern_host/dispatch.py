@@ -21,8 +21,9 @@ from tavern_host.catalogue import Catalogue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, Vetoed, describe
 from tavern_host.contracts.hooks import HookInfo, Veto
-from tavern_host.contracts.plugins import HookImplInfo
+from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.copying import SHARED, duplicate
+from tavern_host.failures import one_line
 from tavern_host.lease import Lease, expire
 from tavern_host.runtime import PluginRuntime
 from tavern_host.threads import ended, is_being_cancelled, run_in_thread
@@ -136,12 +137,18 @@ class Answer:
 class Dispatcher:
     """All active hook implementations, prepared per hook; rebuilt when the set of plugins changes.
 
-    `report` is told of each failure: plugin, hook, exception.
+    `report` is told of each failure: plugin, hook, exception; `tell` of what else is wrong with an answer.
     """
 
-    def __init__(self, catalogue: Catalogue, report: Callable[[str, str, BaseException], None]) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        report: Callable[[str, str, BaseException], None],
+        tell: Callable[[str, Problem], None],
+    ) -> None:
         self.catalogue = catalogue
         self._report = report
+        self._tell = tell
         self._prepared: dict[str, tuple[Implementation, ...]] = {}
         self.revision = 0
 
@@ -187,17 +194,29 @@ class Dispatcher:
         return answers
 
     def _items(self, info: HookImplInfo, value: Any) -> list[Any]:
-        """Return the items of an answer that are what the hook collects; report the others with their plugin."""
+        """Return the items of an answer that are what the hook collects; say with the plugin what the others are."""
         types, expected = self.catalogue.item_types(info.hook)
         if not types:
             return value if isinstance(value, list) else [value]
         if not isinstance(value, list | tuple):
-            self._report(info.plugin, info.hook, PluginFailure(f"returned {type(value).__name__}, expected {expected}"))
+            self._say_wrong(info, f"returned {type(value).__name__}, expected {expected}")
             return []
-        wrong = [type(item).__name__ for item in value if not isinstance(item, types)]
-        if wrong:
-            self._report(info.plugin, info.hook, PluginFailure(f"returned a list with {wrong[0]}, expected {expected}"))
-        return [item for item in value if isinstance(item, types)]
+        items = []
+        for item in value:
+            if not isinstance(item, types):
+                self._say_wrong(info, f"returned a list with {type(item).__name__}, expected {expected}")
+                continue
+            try:
+                items.append(_checked(item, type(item), "it"))
+            except PluginFailure as failure:
+                self._say_wrong(info, failure.message)
+        return items
+
+    def _say_wrong(self, info: HookImplInfo, message: str) -> None:
+        hint = "what is right is used"
+        self._tell(
+            info.plugin, Problem(message=one_line(f"{info.hook}: {message}"), hint=hint, file=info.file, line=info.line)
+        )
 
     async def first(self, hook: str, arguments: dict[str, Any]) -> Answer | None:
         """Return the first answer other than None; a failure is reported and the next one is asked."""

@@ -87,7 +87,7 @@ class Manager:
         self.review = review
         self.records: dict[str, Record] = {}
         self.duplicates: list[Record] = []
-        self.dispatcher = Dispatcher(catalogue, self._report)
+        self.dispatcher = Dispatcher(catalogue, self._report, self._tell)
         self.services = ServiceRegistry(catalogue, boundary, self._holds, review.operator.overrides)
         self.registrations = Registrations()
         kernel = Kernel(project, self.services, self.dispatcher, bus, self._declared, self._report, self._tell)

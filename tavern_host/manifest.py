@@ -5,9 +5,8 @@ Reading a manifest imports nothing of the plugin.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Annotated, Literal
@@ -131,7 +130,7 @@ class Frontend(Model):
         problems = []
         for place, path in paths:
             file = self._file(root, path)
-            if not os.path.isfile(file):
+            if not _is(Path.is_file, file):
                 hint = "build the front end first" if wanted == "vite" else "name a file that is there"
                 problems.append(problem(place, f"frontend: there is no file {path!r}", hint))
             elif not file.resolve().is_relative_to(folder.resolve()):
@@ -142,7 +141,7 @@ class Frontend(Model):
     def _file(self, root: Path, path: str) -> Path:
         """Return the file that a path means: relative to the plugin's folder, or to the folder that is served."""
         inside = root / (self.folder() or ".") / path
-        return inside if os.path.isfile(inside) else root / path
+        return inside if _is(Path.is_file, inside) else root / path
 
     def folder(self) -> str | None:
         """Return the folder whose files are served under `/plugins/{name}/`, or None."""
@@ -320,7 +319,7 @@ def missing_entries(manifest: Manifest, folder: Path, places: Places) -> tuple[l
         hint = "make this module or package in the plugin's folder, or leave `nodes` out"
         nodes.append(places.problem(("nodes", "entry"), f"nodes.entry: there is no {_plain(manifest.nodes)!r}", hint))
     for key, entry in (("tools", manifest.tools), ("workflows", manifest.workflows), ("sample", manifest.sample)):
-        if entry is not None and not os.path.isdir(folder / entry.entry):
+        if entry is not None and not _is(Path.is_dir, folder / entry.entry):
             hint = f"make it in the plugin's folder, or leave `{key}` out; the rest of the plugin works"
             folders.append(places.problem((key, "entry"), f"{key}.entry: there is no folder {_plain(entry)!r}", hint))
     return nodes, folders
@@ -334,7 +333,16 @@ def _is_module(folder: Path, entry: Path) -> bool:
     if not entry.name:
         return False  # the package itself
     module = folder / entry.with_suffix("")
-    return os.path.isdir(module) or any(os.path.isfile(f"{module}{suffix}") for suffix in all_suffixes())
+    files = (module.with_name(module.name + suffix) for suffix in all_suffixes())
+    return _is(Path.is_dir, module) or any(_is(Path.is_file, file) for file in files)
+
+
+def _is(kind: Callable[[Path], bool], path: Path) -> bool:
+    """Return whether a path is of a kind; what cannot be looked at is not."""
+    try:
+        return kind(path)
+    except OSError:  # a name that is too long, a folder that may not be read
+        return False
 
 
 def read_manifest(folder: Path) -> tuple[Manifest, list[Problem]]:

@@ -117,7 +117,7 @@ async def test_a_node_that_exits_ends_neither_the_host_nor_other_branches(bench:
     run = await bench.run(workflow({"leave": "Leave", "one": give(1)}))
 
     assert run.nodes["leave"].error is not None
-    assert run.nodes["leave"].error.message == "SystemExit: 3"
+    assert run.nodes["leave"].error.message == "node Leave tried to end the program (SystemExit: 3)"
     assert run.nodes["one"].status == "complete"
 
 

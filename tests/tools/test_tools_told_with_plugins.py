@@ -20,6 +20,7 @@ UPPER = ToolImplementation(kind="node", node_type="core:UpperCase")
 TALL = {"type": "tall"}
 """
 UPPER = {"type": "node", "nodeType": "core:UpperCase"}
+BOUNDARY = pytest.mark.in_process_only("the boundary tells of what is no event before the tool manager sees it")
 ADDING = ["hook:server:tools:discover", "hook:server:actions:register-protocols"]
 
 
@@ -182,9 +183,13 @@ def protocol(name: str = "odd", *, made: str = "pass", fed: str = "return []") -
         (protocol(fed="raise RuntimeError('no')"), "RuntimeError: no"),
         (protocol(fed="raise SystemExit(3)"), "it tried to end the program (SystemExit: 3)"),
         (protocol(made="raise KeyboardInterrupt"), "it tried to end the program (KeyboardInterrupt)"),
-        (protocol(fed="return 5"), "TypeError: "),
-        (protocol(fed="return [5]"), "returned a list with int, expected a list of ParseEvent"),
-        (protocol(fed="return [ParseEvent.model_construct(kind='text', text=5)]"), "TypeError: "),
+        pytest.param(protocol(fed="return 5"), "TypeError: ", marks=BOUNDARY),
+        pytest.param(
+            protocol(fed="return [5]"), "returned a list with int, expected a list of ParseEvent", marks=BOUNDARY
+        ),
+        pytest.param(
+            protocol(fed="return [ParseEvent.model_construct(kind='text', text=5)]"), "TypeError: ", marks=BOUNDARY
+        ),
         (protocol().replace(":Parser", ":Gone"), "acme: there is no handler 'tavern_plugins.acme:Gone'"),
     ],
 )
