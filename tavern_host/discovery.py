@@ -79,8 +79,8 @@ def discover(
 ) -> list[Record]:
     """Return a record for every plugin that can be seen; what is wrong with one stands in its record.
 
-    Two plugins of one name: a first-party one keeps it, else the first that is valid (entry points, then
-    embedded, dev, folders). A folder that is handed over and is installed as well, as one that is being written
+    Two plugins of one name: a first-party one keeps it, else the first that is valid (dev, entry points,
+    embedded, folders). A folder that is handed over and is installed as well, as one that is being written
     often is, counts once, as the folder.
     """
     dev, embedded = list(dev), list(embedded)
@@ -94,7 +94,7 @@ def discover(
         if parent.is_dir():
             children = sorted(p for p in parent.iterdir() if p.is_dir() and not p.name.startswith((".", "_")))
             records += [_from_folder(path, "folder", within=parent) for path in children]
-    records.sort(key=lambda record: (not record.first_party, record.state is PluginState.INVALID))
+    records.sort(key=lambda r: (not r.first_party, r.state is PluginState.INVALID, not r.is_dev))
     _refuse_duplicates(records)
     return records
 

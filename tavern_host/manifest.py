@@ -25,6 +25,7 @@ from tavern_host.yamlfile import Location, Mistake, Places, read_partly
 MANIFEST = "plugin.yaml"
 RESERVED = "tavern-host"
 """The name under which the host provides services of its own."""
+LONGEST_NAME = 100
 _KEBAB = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _EVENT_PATTERN = re.compile(r"[A-Za-z][\w.-]*\*?|\*")
 _CAMEL = re.compile(r"[a-z][A-Za-z0-9]*")
@@ -34,6 +35,8 @@ _MODULE = re.compile(r"[\w.]+")
 
 
 def _name(value: str) -> str:
+    if len(value) > LONGEST_NAME:
+        raise ValueError(f"must be at most {LONGEST_NAME} characters")
     if not _KEBAB.fullmatch(value):
         raise ValueError("must be kebab-case: lower-case letters and digits, words joined by '-'")
     if value == RESERVED:

@@ -217,6 +217,9 @@ def _marked(item: pytest.Item) -> HostOptions:
     return options  # type: ignore[return-value]  # just checked
 
 
+_LISTS = frozenset({"plugins", "trust"})
+
+
 def _checked(options: Mapping[str, Any], who: str) -> Mapping[str, Any]:
     known = HostOptions.__optional_keys__
     for name in options:
@@ -225,6 +228,8 @@ def _checked(options: Mapping[str, Any], who: str) -> Mapping[str, Any]:
 
             hint = did_you_mean(name, known) or f"; it takes {', '.join(sorted(known))}"
             pytest.fail(f"{who} takes no {name!r}{hint}", pytrace=False)
+        if name in _LISTS and isinstance(options[name], str | Path):
+            pytest.fail(f"{who}: {name} is a list, such as {name}=[{str(options[name])!r}]", pytrace=False)
     return options
 
 

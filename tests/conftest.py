@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tavern_host.testing", "pytester"]
-"""Gives `--placement loopback`, and the tests in `contrib` their fixtures."""
+pytest_plugins = ["pytester"]
 
 
 @pytest.fixture(autouse=True)

@@ -170,6 +170,7 @@ def test_a_plugin_that_is_not_in_order_fails_the_test_and_says_why(author: Autho
     [
         ("plugin=['acme_greeter']", "the marker tavern takes no 'plugin' (did you mean plugins?)"),
         ("'acme_greeter'", "the marker tavern takes keywords, such as plugins=[[]…], and nothing else"),
+        ("plugins='acme_greeter'", "the marker tavern: plugins is a list, such as plugins=[[]'acme_greeter'[]]"),
         ("plugins=['acme']", "*/acme is no plugin: it has no plugin.yaml; give the folder that has it"),
         ("placement='elsewhere'", "*in-process or loopback, not 'elsewhere'*"),
     ],

@@ -85,6 +85,10 @@ def test_a_manifest_is_frozen(tmp_path: Path) -> None:
             ],
         ),
         (
+            MINIMAL.replace("acme", "a" * 101, 1),
+            ["acme/plugin.yaml:1:1: name: must be at most 100 characters, found 'aaaa"],
+        ),
+        (
             MINIMAL + "apiVersion: newest\n",
             ["acme/plugin.yaml:4:1: apiVersion: must be a version range such as '>=0.1,<0.2', found 'newest'"],
         ),
