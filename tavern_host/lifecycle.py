@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import logging
 import time
 from collections.abc import Callable, Coroutine
@@ -262,10 +263,15 @@ class Lifecycle:
 
 
 def _expected(info: RouteInfo | MessageInfo, result: Any) -> Any:
-    """Return what a handler answered. Raises `TypeError` for what is no answer."""
+    """Return what a handler answered, data as JSON. Raises `TypeError` or `ValueError` for what is no answer."""
     if isinstance(info, RouteInfo):
         if not isinstance(result, HttpResponse):
             raise TypeError(f"{info.handler} returned {type(result).__name__}, expected an HttpResponse")
+        if result.body is None:
+            try:
+                return result.model_copy(update={"body": json.dumps(result.data, allow_nan=False).encode()})
+            except (TypeError, ValueError, RecursionError) as error:
+                raise ValueError(f"{info.handler} returned data that is not JSON: {error}") from None
     elif not isinstance(result, list | tuple) or not all(isinstance(reply, SocketReply) for reply in result):
         raise TypeError(f"{info.handler} returned {type(result).__name__}, expected a list of SocketReply")
     return result

@@ -7,7 +7,6 @@ names this server and, where a browser sends one, an Origin that does too.
 from __future__ import annotations
 
 import asyncio
-import functools
 import hmac
 import json
 import logging
@@ -273,9 +272,6 @@ async def _plugin_file(request: web.Request) -> web.StreamResponse:
     return web.FileResponse(file)
 
 
-_finite = functools.partial(json.dumps, allow_nan=False)
-
-
 async def _plugin_route(request: web.Request) -> web.StreamResponse:
     """Hand a request to the plugin that registered its route."""
     host = request.app[HOST]
@@ -298,15 +294,13 @@ async def _plugin_route(request: web.Request) -> web.StreamResponse:
     )
     if any(ord(c) < 32 for header in response.headers.items() for c in "".join(header)):
         raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")
-    if response.body is not None:
-        return web.Response(
-            status=response.status,
-            body=response.body,
-            headers=response.headers,
-            content_type=response.content_type,
-            charset="utf-8" if response.content_type.startswith("text/") else None,
-        )
-    return web.json_response(response.data, status=response.status, headers=response.headers, dumps=_finite)
+    return web.Response(
+        status=response.status,
+        body=response.body,
+        headers=response.headers,
+        content_type=response.content_type,
+        charset="utf-8" if response.content_type.startswith(("text/", "application/json")) else None,
+    )
 
 
 # --- the socket -----------------------------------------------------------------------------------

@@ -10,12 +10,13 @@ import contextlib
 import io
 import json
 import logging
+import os
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -48,6 +49,43 @@ _GLOBAL = [
 ]
 
 
+class _Streams:
+    """Where a command shows what it says, whatever plugins print, or do with `sys.stdout`."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[TextIO, TextIO] | None = None
+
+    @property
+    def out(self) -> TextIO:
+        """For what was asked for."""
+        return self._kept[0] if self._kept else sys.stdout
+
+    @property
+    def err(self) -> TextIO:
+        """For what else there is to say."""
+        return self._kept[1] if self._kept else sys.stderr
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Let all that others print go to standard error while the block runs."""
+        self._kept = sys.stdout, sys.stderr
+        try:
+            theirs: TextIO = open(os.dup(sys.stderr.fileno()), "w", buffering=1, errors="backslashreplace")  # noqa: PTH123, SIM115  # a descriptor, for as long as plugins hold it
+        except (OSError, ValueError):  # no file, as where a test looks on
+            theirs = sys.stderr
+        sys.stdout = sys.stderr = theirs
+        try:
+            yield
+        finally:
+            (sys.stdout, sys.stderr), self._kept = self._kept, None
+            if theirs is not sys.stderr:
+                with contextlib.suppress(OSError, ValueError):  # whatever plugins did to it
+                    theirs.close()
+
+
+_streams = _Streams()
+
+
 @dataclass(frozen=True)
 class Invocation:
     """A command that was asked for, with its arguments."""
@@ -66,7 +104,8 @@ def run(arguments: list[str]) -> int:
             click.echo(f"tavern-host {__version__}")
             return 0
         _set_up_log(verbose=options["verbose"])
-        return asyncio.run(_run(options, rest))
+        with _streams.kept():
+            return asyncio.run(_run(options, rest))
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -167,7 +206,8 @@ def _parse(commands: list[CommandInfo], arguments: list[str]) -> Invocation | No
             group = child
         group.add_command(_click_command(name, info))
     try:
-        outcome = root.main(arguments, prog_name="tavern", standalone_mode=False)
+        with contextlib.redirect_stdout(_streams.out):
+            outcome = root.main(arguments, prog_name="tavern", standalone_mode=False)
     except click.NoSuchOption as error:
         name = error.option_name
         if any(name in option.opts for option in _GLOBAL):
@@ -234,7 +274,7 @@ def _existing_path(text: str) -> str:
 
 
 def _say(text: str, *, err: bool = False) -> None:
-    click.echo(_visible(text), err=err)
+    click.echo(_visible(text), file=_streams.err if err else _streams.out)
 
 
 def _visible(text: str) -> str:
@@ -260,7 +300,7 @@ async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
 
 def _show_json(output: CommandOutput) -> None:
     if output.kind == "result":
-        click.echo(json.dumps(output.data, ensure_ascii=False, indent=2))
+        click.echo(json.dumps(output.data, ensure_ascii=False, indent=2), file=_streams.out)
 
 
 def _show_table(output: CommandOutput) -> None:
@@ -276,10 +316,10 @@ def _show_table(output: CommandOutput) -> None:
         table.add_column(column, overflow="fold")
     for row in output.rows:
         table.add_row(*(_plain(cell) for cell in row))
-    console = Console(width=None if sys.stdout.isatty() else 160, markup=False, highlight=False)
+    console = Console(width=None if _streams.out.isatty() else 160, markup=False, highlight=False)
     with console.capture() as shown:  # rich would end the program where the reader has gone
         console.print(table)
-    click.echo(shown.get(), nl=False)
+    click.echo(shown.get(), nl=False, file=_streams.out)
 
 
 def _plain(cell: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ def listed(inn: Inn, imported: Path, *options: str) -> Ran:
     """Run `tavern plugins list --json`; a plugin that is imported leaves a file in a folder."""
     dev = [word for path in inn.dev for word in ("--dev", str(path))]
     arguments: list[str | Path] = ["--project", inn.root, *dev, *options, "plugins", "list", "--json"]
-    return tavern(*arguments, PYTHONPATH=str(inn.site), TAVERN_IMPORTED=str(imported))
+    path = os.pathsep.join([str(inn.site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return tavern(*arguments, PYTHONPATH=path, TAVERN_IMPORTED=str(imported))
 
 
 def unsaid(says: Says, plugins: list[dict[str, Any]]) -> Iterator[str]:

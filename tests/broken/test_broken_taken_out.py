@@ -6,7 +6,6 @@ from broken_corpus import CORPUS
 from inn import Inn, everything_else_works
 from saying import names, prepare
 
-from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.plugins import PluginState
 
 RUNNING = [row for row in CORPUS if row.running]
@@ -28,13 +27,9 @@ async def test_every_broken_plugin_that_runs_can_be_disabled_and_enabled_again(i
 
 async def test_every_broken_plugin_that_runs_by_a_grant_is_gone_when_that_is_taken_back(inn: Inn) -> None:
     async with await prepare(inn, RUNNING) as host:
-        free = []
-        for name in NAMES:
-            try:
-                gone = await host.revoke(name)
-            except Conflict:
-                free.append(name)
-                continue
+        granted = [n for n in NAMES if any(p.level != "add" for p in host.plugin(n).permissions)]
+        assert len(granted) > len(NAMES) / 2
+        for name in granted:
+            gone = await host.revoke(name)
             assert (gone.state, gone.contributions) == (PluginState.NEEDS_REVIEW, {}), name
         await everything_else_works(host, names(RUNNING))
-        assert free == ["installed-twin"]
