@@ -257,12 +257,15 @@ def content_hash(files: Mapping[str, bytes]) -> str:
 
 
 def fingerprint(root: Path) -> int:
-    """Return what differs once anything in a plugin's folder was written, added or removed."""
-    paths = (path for path in (root, *root.rglob("*")) if "__pycache__" not in path.parts)
+    """Return what differs once any file of a plugin's folder was written, added or removed."""
+    found = []
     try:
-        return hash(tuple(sorted((str(path), path.lstat().st_ctime_ns) for path in paths)))
+        for folder, folders, files in os.walk(root):
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            found += [(path, os.lstat(path).st_ctime_ns) for path in (f"{folder}{os.sep}{name}" for name in files)]
     except OSError:
         return 0
+    return hash(tuple(sorted(found)))
 
 
 def upgraded_since(record: Record) -> list[str]:

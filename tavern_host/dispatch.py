@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import inspect
 import types
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import pluggy
@@ -115,18 +115,21 @@ class Answer:
 
     def open(self, handler: str, *arguments: Any) -> Any:
         """Return a new object of the plugin's class `handler`."""
+        self._lease.check()
         return self._runtime.open(handler, *arguments)
 
     async def call(self, handler: str, *arguments: Any) -> Any:
         """Call the plugin's function `handler`, with its context last."""
+        self._lease.check()
         result = self._runtime.call(handler, *arguments, self._context)
         if not isinstance(result, Coroutine):
             return result
-        async with self._lease.use_for_call(handler):
+        with self._lease.use_for_call(handler):
             return await result
 
     def node_runner(self, definition: Any) -> Any:
         """Return the runner of one of the plugin's node types."""
+        self._lease.check()
         return self._runtime.node_runner(definition)
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> contextlib.AbstractContextManager[None]:
@@ -180,10 +183,26 @@ class Dispatcher:
         """Return the implementations of a hook in the order in which they are called."""
         return self._prepared.get(hook, ())
 
+    def _in_turn(self, hook: str) -> Iterator[Implementation]:
+        """Yield the implementations of a hook, each as it is when its turn comes.
+
+        While others are awaited, a plugin may be taken out, or another load of it put in its place.
+        """
+        revision, waiting = self.revision, list(self.implementations(hook))
+        called: set[tuple[str, str]] = set()
+        while waiting:
+            implementation = waiting.pop(0)
+            called.add((implementation.info.plugin, implementation.info.function))
+            yield implementation
+            if self.revision != revision:
+                revision, plugins = self.revision, {i.info.plugin for i in waiting}
+                current = [i for i in self.implementations(hook) if i.info.plugin in plugins]
+                waiting = [i for i in current if (i.info.plugin, i.info.function) not in called]
+
     async def collect(self, hook: str, arguments: dict[str, Any]) -> list[Answer]:
         """Return all answers other than None; a failure is reported and the rest go on."""
         answers = []
-        for implementation in self.implementations(hook):
+        for implementation in self._in_turn(hook):
             try:
                 value = duplicate(await self.call_one(implementation, _own(arguments)))
             except Exception as error:
@@ -222,6 +241,8 @@ class Dispatcher:
         """Return the first answer other than None; a failure is reported and the next one is asked."""
         is_mutable = any(type(value) not in SHARED for value in arguments.values())
         for implementation in self._prepared.get(hook, ()):
+            if implementation.lease.is_over:  # it was taken out while others were awaited
+                continue
             try:
                 value = implementation.invoke(_own(arguments) if is_mutable else arguments)
                 if type(value) is types.CoroutineType:
@@ -247,7 +268,7 @@ class Dispatcher:
         With the policy `veto` a failure denies: fail closed. Each plugin gets a copy of its own.
         """
         spec = self._spec(hook)
-        for implementation in self.implementations(hook):
+        for implementation in self._in_turn(hook):
             plugin = implementation.info.plugin
             try:
                 given = _own({spec.arguments[0]: value, **arguments})

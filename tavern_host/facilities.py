@@ -19,7 +19,8 @@ from tavern_host.contracts.errors import Forbidden, PermissionDenied
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.services import ServiceKey
-from tavern_host.dispatch import Answer, Dispatcher
+from tavern_host.decisions import asker
+from tavern_host.dispatch import GRACE, Answer, Dispatcher
 from tavern_host.events import BusSubscription, EventBus, covers, is_own
 from tavern_host.failures import one_line
 from tavern_host.lease import Lease
@@ -128,8 +129,9 @@ class PluginTasks:
         task = asyncio.create_task(contained(coroutine, what), name=f"{self._plugin}: {name}")
 
         async def cancel() -> None:
-            if task is asyncio.current_task():
-                return  # it is this task that unloads its plugin, and it ends with that
+            if task is asker():  # it has its own plugin taken out, and is told how that went
+                task.get_loop().call_later(GRACE, task.cancel)
+                return
             task.cancel()
             await asyncio.wait([task])
 
@@ -156,6 +158,7 @@ class PluginHttp:
         self._ledger = ledger
         self._lease = lease
         self._session: aiohttp.ClientSession | None = None
+        self._forget: Callable[[], None] = lambda: None
 
     def session(self) -> aiohttp.ClientSession:
         """Return the plugin's client session."""
@@ -164,7 +167,8 @@ class PluginHttp:
             import aiohttp
 
             self._session = aiohttp.ClientSession()
-            self._ledger.add("http-session", "client", self._session.close)
+            self._forget()  # the plugin has closed the one before
+            self._forget = self._ledger.add("http-session", "client", self._session.close)
         return self._session
 
 

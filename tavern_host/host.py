@@ -160,9 +160,12 @@ class Host:
 
     def link(self) -> list[PluginInfo]:
         """Discover plugins and decide which may be loaded. Reads manifests, imports nothing."""
+        self._link()
+        return self.plugins()
+
+    def _link(self) -> None:
         if not self._manager.records:
             self._manager.link()
-        return self.plugins()
 
     def plugins(self) -> list[PluginInfo]:
         """Return every plugin with its state, in load order; refused namesakes come last."""
@@ -257,7 +260,7 @@ class Host:
         """
         self._check_unused()
         self._bus = EventBus() if self._observer is None else ObservedBus(self._observer)
-        self.link()
+        self._link()
         self._provide_services()
         self._watchdog.start()
         await self._manager.load_all()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
 from tavern_host.contracts.errors import DeadlineExceeded, PermissionDenied
@@ -21,9 +22,9 @@ class Lease:
 
     def __init__(self, plugin: str) -> None:
         self.plugin = plugin
+        self.is_over = False
         self._is_closing = False
-        self._is_over = False
-        self._uses: dict[object, tuple[asyncio.Task[Any] | None, Cancel | None]] = {}
+        self._uses: set[Use] = set()
         self._changed: asyncio.Event | None = None
 
     def close(self) -> None:
@@ -32,63 +33,112 @@ class Lease:
 
     def end(self) -> None:
         """End it."""
-        self._is_closing = self._is_over = True
+        self._is_closing = self.is_over = True
 
     def check(self, *, while_closing: bool = False) -> None:
         """Raise `PermissionDenied` once it has ended, or is closed unless `while_closing` is allowed."""
-        if self._is_over or (self._is_closing and not while_closing):
+        if self.is_over or (self._is_closing and not while_closing):
             raise PermissionDenied(f"{self.plugin} is not loaded any more", plugin=self.plugin)
 
     # --- what is under way --------------------------------------------------------------------------
 
-    def use(self, cancel: Cancel | None = None) -> contextlib.AbstractContextManager[None]:
-        """Let whoever takes the plugin out wait while this task runs the block, unless it is this task itself;
-        `cancel` is called when that took too long."""
-        return self._use(asyncio.current_task(), cancel)
+    def use(self, cancel: Cancel | None = None) -> Use:
+        """Let whoever takes the plugin out wait while this task runs the `with` block, unless it is this task that
+        asked for it; `cancel` is called when that took too long."""
+        return Use(self, asyncio.current_task(), cancel)
 
-    def use_elsewhere(self, cancel: Cancel | None = None) -> contextlib.AbstractContextManager[None]:
+    def use_elsewhere(self, cancel: Cancel | None = None) -> Use:
         """As `use`, for what goes on in another task than that which enters the block."""
-        return self._use(None, cancel)
+        return Use(self, None, cancel)
 
-    @contextlib.contextmanager
-    def _use(self, task: asyncio.Task[Any] | None, cancel: Cancel | None) -> Iterator[None]:
-        token = object()
-        self._uses[token] = task, cancel
-        try:
-            yield
-        finally:
-            del self._uses[token]
-            if self._changed is not None:
-                self._changed.set()
-
-    @contextlib.asynccontextmanager
-    async def use_for_call(self, what: str) -> AsyncIterator[None]:
+    def use_for_call(self, what: str) -> Use:
         """As `use`, for one call that is given up when the plugin is taken out and it took too long.
 
         Raises `DeadlineExceeded` then.
         """
-        timer = asyncio.timeout(None)
-        try:
-            async with timer:
-                with self.use(lambda: expire(timer)):
-                    yield
-        except TimeoutError:
-            if timer.expired():
-                raise DeadlineExceeded(f"{self.plugin} was taken out before {what} ended") from None
-            raise
+        return _Call(self, what)
+
+    def begin(self, use: Use) -> None:
+        """Count a use as under way."""
+        self._uses.add(use)
+
+    def finish(self, use: Use) -> None:
+        """Count a use no more."""
+        self._uses.discard(use)
+        if self._changed is not None:
+            self._changed.set()
 
     async def idle(self, *, apart_from: asyncio.Task[Any] | None = None) -> None:
         """Wait until nothing is under way, what one task does apart."""
-        while any(task is None or task is not apart_from for task, _ in self._uses.values()):
+        while any(use.task is None or use.task is not apart_from for use in self._uses):
             self._changed = self._changed or asyncio.Event()
             self._changed.clear()
             await self._changed.wait()
 
-    def cancel_uses(self) -> None:
-        """Ask everything that is under way to end now."""
-        for _, cancel in list(self._uses.values()):
-            if cancel is not None:
-                cancel()
+    def cancellable(self, *, calls: bool, apart_from: asyncio.Task[Any] | None = None) -> list[Use]:
+        """Return what is under way and can be asked to end, what one task does apart: calls, or all else.
+
+        A call may only wait for something else to end, such as a run, and then tells how that ended.
+        """
+        others = [use for use in self._uses if use.task is None or use.task is not apart_from]
+        return [use for use in others if use.is_call is calls and (calls or use.can_be_cancelled)]
+
+
+class Use:
+    """What is under way in a plugin while the `with` block runs; `task` is who runs it, where that is known."""
+
+    __slots__ = ("_cancel", "_lease", "task")
+    is_call = False
+
+    def __init__(self, lease: Lease, task: asyncio.Task[Any] | None, cancel: Cancel | None) -> None:
+        self._lease = lease
+        self._cancel = cancel
+        self.task = task
+
+    def __enter__(self) -> None:
+        self._lease.begin(self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lease.finish(self)
+
+    @property
+    def can_be_cancelled(self) -> bool:
+        """Whether anything can be done to end it."""
+        return self._cancel is not None
+
+    def cancel(self) -> None:
+        """Ask it to end."""
+        if self._cancel is not None:
+            self._cancel()
+
+
+class _Call(Use):
+    """A call in this task. It is given up as by `asyncio.timeout`, which costs several times as much to enter."""
+
+    __slots__ = ("_cancelling", "_is_given_up", "_what")
+    is_call = True
+
+    def __init__(self, lease: Lease, what: str) -> None:
+        super().__init__(lease, asyncio.current_task(), None)
+        self._what = what
+        self._is_given_up = False
+        self._cancelling = self.task.cancelling() if self.task is not None else 0
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lease.finish(self)
+        if not self._is_given_up or self.task is None:
+            return
+        if self.task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise DeadlineExceeded(f"{self._lease.plugin} was taken out before {self._what} ended") from None
+
+    def cancel(self) -> None:
+        if not self._is_given_up and self.task is not None:
+            self._is_given_up = True
+            self.task.cancel()
 
 
 def expire(timer: asyncio.Timeout) -> None:

@@ -52,7 +52,7 @@ class Ledger:
     def withdraw(self) -> list[tuple[Entry, BaseException]]:
         """Take back all offers now, newest first; return what could not be taken back cleanly."""
         failures: list[tuple[Entry, BaseException]] = []
-        for number in sorted((n for n, entry in self._entries.items() if entry.offer), reverse=True):
+        for number in [n for n, entry in reversed(self._entries.items()) if entry.offer]:
             entry = self._entries.pop(number)
             try:
                 entry.undo()
@@ -63,15 +63,17 @@ class Ledger:
     async def remove(self, *, deadline: float) -> list[tuple[Entry, BaseException]]:
         """Take back everything, newest first; return what could not be taken back cleanly.
 
-        Each entry has `deadline` seconds, after which it is given up.
+        All entries together have `deadline` seconds, and each at least a hundredth of that; then it is given up.
         """
         failures: list[tuple[Entry, BaseException]] = []
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + deadline
         while self._entries:
-            entry = self._entries.pop(max(self._entries))
+            _, entry = self._entries.popitem()
             try:
                 result = entry.undo()
                 if inspect.isawaitable(result):
-                    async with asyncio.timeout(deadline):
+                    async with asyncio.timeout(max(ends - loop.time(), deadline / 100)):
                         await result
             except TimeoutError:
                 failures.append((entry, DeadlineExceeded(f"it did not end within {deadline:g} s")))

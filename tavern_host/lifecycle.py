@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from tavern_host.admission import admit
@@ -19,6 +18,7 @@ from tavern_host.boundary import Boundary
 from tavern_host.contracts.errors import PluginFailure, TavernError
 from tavern_host.contracts.http import HttpResponse, MessageInfo, RouteInfo, SocketReply
 from tavern_host.contracts.services import ServiceInfo
+from tavern_host.decisions import asker
 from tavern_host.discovery import Record
 from tavern_host.dispatch import Answer
 from tavern_host.facilities import Kernel, make_context
@@ -26,6 +26,7 @@ from tavern_host.lease import Lease, expire
 from tavern_host.ledger import Ledger
 from tavern_host.loaded import LoadedPlugin
 from tavern_host.routes import Registered, Registrations
+from tavern_host.runtime import PluginRuntime
 from tavern_host.services import Provider
 from tavern_host.settings import SettingsStore
 from tavern_host.threads import run_in_thread
@@ -38,11 +39,9 @@ CANCEL_GRACE = 1.0
 """Seconds for importing a plugin, for making one provider, for its shutdown, to finish what is under way, and to
 end what was cancelled."""
 
-_log = logging.getLogger("tavern.plugins")
-
 
 class Lifecycle:
-    """All loads of plugins in one host: those in use, by name, and those that are on their way out."""
+    """All loads of plugins in one host: those in use, by name, those on their way in, and those on their way out."""
 
     def __init__(
         self, kernel: Kernel, boundary: Boundary, settings: SettingsStore, registrations: Registrations
@@ -51,22 +50,28 @@ class Lifecycle:
         self._boundary = boundary
         self._settings = settings
         self._registrations = registrations
+        self._coming: set[LoadedPlugin] = set()
         self._draining: dict[asyncio.Task[None], LoadedPlugin] = {}
         self._drain_timers: set[asyncio.Timeout] = set()
+        self._is_in_a_hurry = False
+        self._imported: dict[str, Record | None] = {}
         self.active: dict[str, LoadedPlugin] = {}
+
+    def loads(self) -> list[LoadedPlugin]:
+        """Return all loads, those in use first."""
+        return [*self.active.values(), *self._coming, *self._draining.values()]
 
     def loads_of(self, name: str) -> list[LoadedPlugin]:
         """Return all loads of a plugin, that in use first."""
-        on_their_way_out = [loaded for loaded in self._draining.values() if loaded.record.name == name]
-        return [*([self.active[name]] if name in self.active else []), *on_their_way_out]
+        return [loaded for loaded in self.loads() if loaded.record.name == name]
 
     # --- coming -----------------------------------------------------------------------------------
 
-    async def load(self, record: Record, *, fresh: bool = False) -> LoadedPlugin:
+    async def load(self, record: Record) -> LoadedPlugin:
         """Import a plugin and look at all that it wants to register; nothing of it is offered yet.
 
-        `fresh` reads the code of an installed package anew. Raises `AdmissionError`, `DeadlineExceeded`, or what
-        importing raised.
+        The code of an installed package is read anew where it was imported for another record. Raises
+        `AdmissionError`, `DeadlineExceeded`, or what importing raised.
         """
         manifest = record.manifest
         assert manifest is not None
@@ -84,7 +89,8 @@ class Lifecycle:
         )
         runtime = self._boundary.runtime(record, context)
         loaded = LoadedPlugin(record, manifest, runtime, context, lease, ledger, views, settings, granted)
-        restore = runtime.forget_modules() if fresh and record.module is not None else None
+        self._coming.add(loaded)
+        restore = self._read_anew(record, runtime)
         began = time.perf_counter()
         try:
             await run_in_thread(runtime.load, deadline=IMPORT_DEADLINE, what=f"importing {record.name}")
@@ -93,12 +99,28 @@ class Lifecycle:
             await self._open_providers(loaded)
         except BaseException:
             await self._take_back(loaded)
-            if restore is not None:
-                restore()
+            restore()
             raise
         finally:
             record.timings["load"] = (time.perf_counter() - began) * 1000
         return loaded
+
+    def _read_anew(self, record: Record, runtime: PluginRuntime) -> Callable[[], None]:
+        """Let the code of an installed package be read from its files if that which was imported is another record's;
+        return what takes that back where the import fails."""
+        module = record.module
+        if module is None or record.first_party or record.source.startswith("embedded:"):
+            return lambda: None
+        before = self._imported.get(module, record)  # what somebody else has imported is as good
+        self._imported[module] = record
+        put_back = runtime.forget_modules() if before is not record else None
+
+        def restore() -> None:
+            self._imported[module] = before if put_back is not None else None  # None: only a part was imported
+            if put_back is not None:
+                put_back()
+
+        return restore
 
     async def _open_providers(self, loaded: LoadedPlugin) -> None:
         """Make what provides a plugin's services, on a thread with a deadline; nothing is offered yet."""
@@ -108,7 +130,7 @@ class Lifecycle:
 
     async def _open_provider(self, loaded: LoadedPlugin, info: ServiceInfo, *, is_override: bool) -> None:
         name = loaded.record.name
-        provider = Provider(name, info.handler, info.service, info.version, override=is_override)
+        provider = Provider(name, info.handler, info.service, info.version, override=is_override, lease=loaded.lease)
         original = {"original": loaded.views.original(provider)} if is_override else {}
         open_it = functools.partial(loaded.runtime.open, info.handler, **original)
         if loaded.record.first_party:
@@ -130,20 +152,13 @@ class Lifecycle:
         before = self.active.get(loaded.record.name)
         if before is not None:
             self.withdraw(before)
+        self._coming.discard(loaded)
         self.active[loaded.record.name] = loaded
-        self._register(loaded)
-
-    def _register(self, loaded: LoadedPlugin) -> None:
-        """Register what was admitted, each entry with its undo in the ledger."""
-        declarations, ledger = loaded.declarations, loaded.ledger
-        name = loaded.record.name
-        if declarations.published.hooks or declarations.published.interfaces:
-            undo = self._kernel.dispatcher.catalogue.publish(name, declarations.published)
-            published = ", ".join([*declarations.published.interfaces, *declarations.published.hooks])
-            ledger.add("published", published, undo, offer=True)
+        self.provide(loaded)
+        declarations, ledger, name = loaded.declarations, loaded.ledger, loaded.record.name
         for provider in loaded.providers:
-            kind = "override" if provider.override else "service"
-            ledger.add(kind, provider.service, self._kernel.services.add(provider), offer=True)
+            if provider.override:
+                ledger.add("override", provider.service, self._kernel.services.add(provider), offer=True)
         for route in declarations.routes:
             call = self._caller(loaded, route)
             if isinstance(route, RouteInfo):
@@ -157,6 +172,20 @@ class Lifecycle:
             ledger.add("command", command.name, undo, offer=True)
         for declaration in declarations.ui:
             ledger.add(f"ui {declaration.kind}", declaration.target, lambda: None, offer=True)
+
+    def provide(self, loaded: LoadedPlugin) -> None:
+        """Offer what a plugin publishes, and the services that it provides, once."""
+        if loaded.is_provided:
+            return
+        loaded.is_provided = True
+        declarations, ledger = loaded.declarations, loaded.ledger
+        if declarations.published.hooks or declarations.published.interfaces:
+            undo = self._kernel.dispatcher.catalogue.publish(loaded.record.name, declarations.published)
+            published = ", ".join([*declarations.published.interfaces, *declarations.published.hooks])
+            ledger.add("published", published, undo)
+        for provider in loaded.providers:
+            if not provider.override:
+                ledger.add("service", provider.service, self._kernel.services.add(provider), offer=True)
 
     def _caller(self, loaded: LoadedPlugin, info: RouteInfo | MessageInfo) -> Callable[[Any], Coroutine[Any, Any, Any]]:
         """Return what calls the handler of a route or message; its own exceptions are reported at the plugin."""
@@ -192,40 +221,78 @@ class Lifecycle:
         """Offer nothing of a load any more, from now on. The caller rebuilds the hooks."""
         if self.active.get(loaded.record.name) is loaded:
             del self.active[loaded.record.name]
+        loaded.views.keep()
         for entry, failure in loaded.ledger.withdraw():
             self._kernel.report(loaded.record.name, f"taking back its {entry.kind} {entry.name}", failure)
 
-    def retire(self, loaded: LoadedPlugin) -> asyncio.Task[None]:
-        """Let a load that was withdrawn finish what is under way, up to a deadline, then take it out; the task
-        that does so is the host's to wait for."""
-        task = asyncio.create_task(self._drain(loaded, asyncio.current_task()), name=f"taking out {loaded.record.name}")
-        self._draining[task] = loaded
-        task.add_done_callback(self._drained)
-        return task
+    def retire(self, going: Iterable[LoadedPlugin]) -> None:
+        """Let loads that were withdrawn finish what is under way, up to a deadline, then take them out.
+
+        Those that require others come first in `going`, and go before them.
+        """
+        for loaded in going:
+            name = loaded.record.name
+            users = [task for task, other in self._draining.items() if name in other.manifest.requires.plugins]
+            task = asyncio.create_task(self._drain(loaded, users), name=f"taking out {name}")
+            self._draining[task] = loaded
+            task.add_done_callback(self._drained)
 
     def _drained(self, task: asyncio.Task[None]) -> None:
         loaded = self._draining.pop(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._kernel.report(loaded.record.name, "being taken out", error)
 
-    async def _drain(self, loaded: LoadedPlugin, asked_by: asyncio.Task[Any] | None) -> None:
-        if not await self._idle(loaded, DRAIN_DEADLINE, asked_by):
-            loaded.lease.cancel_uses()
-            await self._idle(loaded, CANCEL_GRACE, asked_by)
+    async def _drain(self, loaded: LoadedPlugin, users: list[asyncio.Task[None]]) -> None:
+        if not await self._idle(loaded, DRAIN_DEADLINE):
+            await self._interrupt([loaded])
+        if users:
+            await asyncio.wait(users)
         await self.take_out(loaded)
 
-    async def _idle(self, loaded: LoadedPlugin, deadline: float, asked_by: asyncio.Task[Any] | None) -> bool:
-        """Wait until nothing of a load is under way, the asking itself apart; return whether that came in time."""
-        timer = asyncio.timeout(deadline)
+    async def _idle(self, loaded: LoadedPlugin, deadline: float) -> bool:
+        """Wait until nothing of a load is under way, what asked for this apart; return whether that came in time."""
+        timer = asyncio.timeout(0 if self._is_in_a_hurry else deadline)
         self._drain_timers.add(timer)
         try:
             async with timer:
-                await loaded.lease.idle(apart_from=asked_by)
+                await loaded.lease.idle(apart_from=asker())
         except TimeoutError:
             return False
         finally:
             self._drain_timers.discard(timer)
         return True
+
+    async def _interrupt(self, loads: Sequence[LoadedPlugin]) -> None:
+        """Ask everything that is under way in these loads to end, calls last, and give it a moment to do so."""
+        for calls in (False, True):
+            asked = [self._cancel_uses(loaded, calls=calls) for loaded in loads]
+            if not any(asked):
+                continue
+            try:
+                async with asyncio.timeout(CANCEL_GRACE):
+                    for loaded in loads:
+                        await loaded.lease.idle(apart_from=asker())
+            except TimeoutError:
+                continue
+
+    def _cancel_uses(self, loaded: LoadedPlugin, *, calls: bool) -> bool:
+        """Ask what is under way in a load to end; return whether there was anything to ask."""
+        uses = loaded.lease.cancellable(calls=calls, apart_from=asker())
+        for use in uses:
+            try:
+                use.cancel()
+            except Exception as error:
+                self._kernel.report(loaded.record.name, "being interrupted", error)
+        return bool(uses)
+
+    async def interrupt_all(self) -> None:
+        """Ask everything that is under way in the plugins in use to end, and give it a moment to do so."""
+        await self._interrupt(list(self.active.values()))
+
+    def cut_off(self, loaded: LoadedPlugin) -> None:
+        """Offer nothing of a load any more, and let it reach no service, from now on."""
+        self.withdraw(loaded)
+        loaded.views.revoke()
 
     async def take_out(self, loaded: LoadedPlugin) -> None:
         """Shut a load down within its deadline, then take back everything that it owns; nothing is waited for."""
@@ -242,22 +309,28 @@ class Lifecycle:
 
     async def _take_back(self, loaded: LoadedPlugin) -> None:
         loaded.lease.close()
+        for provider in loaded.providers:
+            self._kernel.services.end(provider)
         loaded.views.revoke()
         loaded.settings.close()
-        for entry, failure in await loaded.ledger.remove(deadline=SHUTDOWN_DEADLINE):
-            self._kernel.report(loaded.record.name, f"closing its {entry.kind} {entry.name}", failure)
-        loaded.lease.end()
-        loaded.runtime.unload()
+        try:
+            for entry, failure in await loaded.ledger.remove(deadline=SHUTDOWN_DEADLINE):
+                self._kernel.report(loaded.record.name, f"closing its {entry.kind} {entry.name}", failure)
+        finally:
+            loaded.lease.end()
+            loaded.runtime.unload()
+            self._coming.discard(loaded)
 
     async def drained(self, name: str | None = None) -> None:
         """Wait for the loads of a plugin, or of all, that are on their way out."""
-        tasks = [t for t, loaded in self._draining.items() if name is None or loaded.record.name == name]
         me = asyncio.current_task()
-        if waiting := [task for task in tasks if task is not me]:
-            await asyncio.wait(waiting)
+        tasks = [t for t, loaded in self._draining.items() if t is not me and name in (None, loaded.record.name)]
+        if tasks:
+            await asyncio.wait(tasks)
 
     def hurry(self) -> None:
-        """Let the time of everything that is on its way out be over now."""
+        """Let the time of everything that is on its way out, now or later, be over."""
+        self._is_in_a_hurry = True
         for timer in tuple(self._drain_timers):
             expire(timer)
 

@@ -36,7 +36,8 @@ class Declarations:
 class LoadedPlugin:
     """One load of a plugin: its record, its code, what it was given and what it owns.
 
-    While a plugin is reloaded there are two of them, of which the older one finishes what it began.
+    While a plugin is reloaded there are two of them, of which the older one finishes what it began. `providers` are
+    what it put on the stacks of services; `is_provided` says that it has done so but for its overrides.
     """
 
     record: Record
@@ -51,6 +52,7 @@ class LoadedPlugin:
     implementations: list[Implementation] = field(default_factory=list)
     declarations: Declarations = field(default_factory=Declarations)
     providers: list[Provider] = field(default_factory=list)
+    is_provided: bool = False
     started: bool = False
 
     def holds(self, permission: str) -> bool:

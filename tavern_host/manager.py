@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import importlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +17,8 @@ from tavern_host.context import Project
 from tavern_host.contracts.errors import Conflict, NotFound, TavernError
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import AdmissionError, PluginAsset, PluginInfo, PluginState, Problem
-from tavern_host.discovery import Record, discover, upgraded_since
+from tavern_host.decisions import Decisions
+from tavern_host.discovery import Record, discover, fingerprint, upgraded_since
 from tavern_host.dispatch import Answer, Dispatcher
 from tavern_host.events import EventBus
 from tavern_host.facilities import Kernel
@@ -28,7 +29,7 @@ from tavern_host.loaded import LoadedPlugin
 from tavern_host.manifest import Entry, Manifest
 from tavern_host.ordering import dependency_problems, load_order
 from tavern_host.permissions import decide
-from tavern_host.review import Review
+from tavern_host.review import Code, Review
 from tavern_host.routes import Registrations
 from tavern_host.services import ServiceRegistry
 from tavern_host.settings import SettingsStore
@@ -83,7 +84,8 @@ class Manager:
         self._bus = bus
         self._audit = record
         self._running = False
-        self._deciding = asyncio.Lock()
+        self._decisions = Decisions()
+        self._coming: set[str] = set()
         self.review = review
         self.records: dict[str, Record] = {}
         self.duplicates: list[Record] = []
@@ -110,7 +112,8 @@ class Manager:
         found, self.duplicates = self._discover()
         self.records = {record.name: record for record in load_order(found)}
         self._check_names()
-        self._decide(self.records.values())
+        records = list(self.records.values())
+        self._decide(records, self.review.codes(records))
 
     def _discover(self) -> tuple[list[Record], list[Record]]:
         """Return the records of all plugins that can be seen, and those whose name is taken."""
@@ -128,102 +131,177 @@ class Manager:
         for name in self.review.without:
             self.get(name)
 
-    def _decide(self, records: Iterable[Record]) -> None:
+    def _decide(self, records: Iterable[Record], codes: Mapping[str, Code]) -> None:
         """Decide anew on these records, and on what that means for those that require them."""
         grants, disabled = self._grants.read(), self._switches.load().disabled
         manifests = self.manifests()
         for record in records:
-            self.review.decide(record, grants.get(record.name), disabled=record.name in disabled, others=manifests)
+            name = record.name
+            is_disabled = name in disabled
+            self.review.decide(record, grants.get(name), codes[name], disabled=is_disabled, others=manifests)
         for name, problem in dependency_problems(self.records):
             self.records[name].refuse(PluginState.INCOMPATIBLE, problem)
+
+    async def _decide_anew(self, records: Sequence[Record]) -> None:
+        """As `_decide`, for records whose code is to be looked at, which may take time."""
+        codes = await run_in_thread(lambda: self.review.codes(records), what="reading plugins")
+        self._decide(records, codes)
 
     def _holds(self, plugin: str, permission: str) -> bool:
         return any(loaded.holds(permission) for loaded in self.lifecycle.loads_of(plugin))
 
-    # --- load and start -------------------------------------------------------------------------------
+    # --- from start to stop -------------------------------------------------------------------------
 
     async def load_all(self) -> None:
         """Load every plugin that may be loaded, in order; then prepare the hooks."""
-        for record in self.records.values():
-            if record.state is PluginState.DISCOVERED:
-                await self._bring_in(record, rebuild=False)
-        self._rebuild()
+        async with self._decisions.alone():
+            with self._bringing_in(self.records):
+                for record in self.records.values():
+                    if record.state is PluginState.DISCOVERED:
+                        await self._load_first(record)
+            self._rebuild()
 
-    async def start_all(self) -> None:
-        """Call `tavern_startup` of every loaded plugin, in order; a failure costs that plugin."""
-        self._running = True
-        for name in self.records:
-            if name in self.active:
-                await self._start(self.active[name])
-
-    async def _bring_in(self, record: Record, *, fresh: bool = False, rebuild: bool = True) -> None:
-        """Load a plugin and put it in the place of what is loaded of it now; a failure costs the plugin, both of it."""
-        before, loaded = self.active.get(record.name), None
+    async def _load_first(self, record: Record) -> None:
+        """Load a plugin of a host that starts; a failure costs the plugin."""
+        loaded = None
         try:
-            loaded = await self.lifecycle.load(record, fresh=fresh)
+            loaded = await self.lifecycle.load(record)
             self.lifecycle.put_in(loaded)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             if loaded is not None:
                 await self.lifecycle.take_out(loaded)
-            if before is not None:
-                self._let_go(before)
-            await self._fail(record, "loading", error)
-            return
-        record.state = PluginState.LOADED
-        if rebuild:
-            self._rebuild()
-        if before is not None:
-            self._let_go(before)
+            await self._cut_off(self._fail(record, "loading", error))
+        else:
+            record.state = PluginState.LOADED
 
-    def _let_go(self, loaded: LoadedPlugin) -> None:
-        """Offer a load no more, and take it out once what is under way has finished."""
-        self.lifecycle.withdraw(loaded)
-        self.lifecycle.retire(loaded)
+    async def start_all(self) -> None:
+        """Call `tavern_startup` of every loaded plugin, in order; a failure costs that plugin."""
+        async with self._decisions.alone():
+            self._running = True
+            for loaded in [self.active[name] for name in self.records if name in self.active]:
+                if loaded.record.state is not PluginState.LOADED:  # it was decided against while others were loaded
+                    await self._cut_off(self._withdraw([loaded.record.name]))
+                elif self._is_in_use(loaded):
+                    await self._start_first(loaded)
 
-    async def _start(self, loaded: LoadedPlugin) -> None:
+    async def _start_first(self, loaded: LoadedPlugin) -> None:
+        """Start a plugin of a host that starts; a failure costs the plugin."""
         record = loaded.record
         try:
-            await self.lifecycle.start(loaded)
+            with self._bringing_in([record.name]):
+                await self.lifecycle.start(loaded)
+                await self._decisions.settled()
         except Exception as error:
-            await self._fail(record, "tavern_startup", error)
+            await self._cut_off(self._fail(record, "tavern_startup", error))
         else:
-            if self.active.get(record.name) is loaded:  # else it had itself taken out
+            if self._is_in_use(loaded):  # else it had itself taken out
                 record.state = PluginState.STARTED
 
     async def stop_all(self) -> None:
         """Stop and unload every plugin, in the reverse of the load order."""
         self.lifecycle.hurry()
-        async with self._deciding:
-            for name in [n for n in reversed(self.records) if n in self.active]:
-                loaded = self.active[name]
+        async with self._decisions.alone():
+            await self.lifecycle.interrupt_all()
+            for loaded in [self.active[name] for name in reversed(self.records) if name in self.active]:
                 await self.lifecycle.take_out(loaded)
                 loaded.record.state = PluginState.STOPPED
             self._running = False
-            self.lifecycle.hurry()
             await self.lifecycle.drained()
             self._rebuild()
 
-    def _rebuild(self) -> None:
-        """Prepare the hooks anew, in load order."""
-        order = [name for name in self.records if name in self.active]
-        self.dispatcher.rebuild((name, self.active[name].implementations) for name in order)
+    # --- coming and going ---------------------------------------------------------------------------
 
-    async def _fail(self, record: Record, where: str, error: BaseException) -> None:
-        """Take out a plugin that failed, and every plugin that requires it."""
+    async def _bring_in(self, record: Record) -> list[LoadedPlugin]:
+        """Load and start a plugin, and put it in the place of what is loaded of it now; return what is withdrawn.
+
+        A failure costs the plugin: the load that there was of it goes too, and those of plugins that require it.
+        """
+        name, where, loaded = record.name, "loading", None
+        before = self.active.get(name)
+        if before is None:
+            await self.lifecycle.drained(name)  # what it may hold for itself alone is free again
+        try:
+            with self._bringing_in([name]):
+                loaded = await self.lifecycle.load(record)
+                if self._is_wanted(record, PluginState.DISCOVERED):
+                    where, record.state = "tavern_startup", PluginState.LOADED
+                    if before is None:
+                        self.lifecycle.provide(loaded)  # it may use its own services when it starts
+                    await self.lifecycle.start(loaded)
+                await self._decisions.settled()
+            if not self._is_wanted(record, PluginState.LOADED):  # so one of its own hooks decided
+                await self.lifecycle.take_out(loaded)
+                return []
+            where = "loading"
+            self.lifecycle.put_in(loaded)
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            withdrawn = self._fail(record, where, error)
+            if loaded is not None:
+                await self.lifecycle.take_out(loaded)
+            return [one for one in dict.fromkeys([*withdrawn, before]) if one is not None and one is not loaded]
+        record.state = PluginState.STARTED
+        self._rebuild()
+        return [before] if before is not None else []
+
+    def _is_wanted(self, record: Record, state: PluginState) -> bool:
+        return record.state is state and self.records.get(record.name) is record
+
+    def _is_in_use(self, loaded: LoadedPlugin) -> bool:
+        return self.active.get(loaded.record.name) is loaded
+
+    @contextlib.contextmanager
+    def _bringing_in(self, names: Iterable[str]) -> Iterator[None]:
+        """Refuse to bring in these plugins once more within the block, as their own hooks might ask."""
+        names = set(names)
+        self._coming |= names
+        try:
+            yield
+        finally:
+            self._coming -= names
+
+    def _check_not_coming(self, name: str | None) -> None:
+        coming = self._coming if name is None else self._coming & {name}
+        if coming:
+            names = ", ".join(sorted(coming)) if len(coming) < 4 else "the host"
+            raise Conflict(f"{names} is being started: ask again when that is done")
+
+    def _fail(self, record: Record, where: str, error: BaseException) -> list[LoadedPlugin]:
+        """Withdraw a plugin that failed, and every plugin that requires it; return their loads."""
         if isinstance(error, AdmissionError):
             problems = error.problems
         else:
             problems = [problem_of(error, where, record.root, record.name)]
             log_failure(_log, record.name, where, error)
-        if record.name in self.active:
-            await self.lifecycle.take_out(self.active[record.name])
         record.refuse(PluginState.FAILED, *problems)
         self._audit("plugin.failed", actor="system:host", subject=record.name, details={"where": where})
+        names = [record.name]
         for name, problem in dependency_problems(self.records):
-            if name in self.active:
-                await self.lifecycle.take_out(self.active[name])
             self.records[name].refuse(PluginState.INCOMPATIBLE, problem)
+            names.append(name)
+        return self._withdraw(names)
+
+    def _withdraw(self, names: Iterable[str]) -> list[LoadedPlugin]:
+        """Offer nothing of plugins any more; return their loads."""
+        going = [self.active[name] for name in names if name in self.active]
+        for loaded in going:
+            loaded.views.keep()
+        for loaded in going:
+            self.lifecycle.withdraw(loaded)
         self._rebuild()
+        return going
+
+    async def _cut_off(self, withdrawn: Iterable[LoadedPlugin]) -> None:
+        """Take loads out at once, whatever is under way in them."""
+        going = _users_first(withdrawn)
+        for loaded in going:
+            self.lifecycle.cut_off(loaded)
+        for loaded in going:
+            await self.lifecycle.take_out(loaded)
+
+    def _rebuild(self) -> None:
+        """Prepare the hooks anew, in load order."""
+        order = [name for name in self.records if name in self.active]
+        self.dispatcher.rebuild((name, self.active[name].implementations) for name in order)
 
     # --- the operator's decisions -----------------------------------------------------------------------
 
@@ -237,79 +315,94 @@ class Manager:
 
     async def grant(self, name: str, *, actor: str = OPERATOR) -> None:
         """Grant a plugin exactly what it asks for now; a running host loads it at once."""
-        async with self._deciding:
-            record = self.get(name)
-            if record.manifest is None or record.state in (PluginState.INVALID, PluginState.INCOMPATIBLE):
-                raise AdmissionError(f"{name} cannot be granted anything: {record.problems[0]}", list(record.problems))
-            self._grants.grant(name, record.source, record.permissions, record.manifest.version)
-            permissions = [p.name for p in record.permissions]
-            self._audit("plugin.granted", actor=actor, subject=name, details={"permissions": permissions})
-            await self._review_again([record])
+        await self._decisions.carry_out(lambda: self._grant(name, actor))
+
+    async def _grant(self, name: str, actor: str) -> None:
+        record = self.get(name)
+        self._check_not_coming(name)
+        if record.manifest is None or record.state in (PluginState.INVALID, PluginState.INCOMPATIBLE):
+            raise AdmissionError(f"{name} cannot be granted anything: {record.problems[0]}", list(record.problems))
+        self._grants.grant(name, record.source, record.permissions, record.manifest.version)
+        permissions = [p.name for p in record.permissions]
+        self._audit("plugin.granted", actor=actor, subject=name, details={"permissions": permissions})
+        await self._let_come(name)
 
     async def revoke(self, name: str, *, actor: str = OPERATOR) -> None:
         """Take a plugin's grant back; everything that it registered is gone when this returns.
 
-        Raises `Conflict` for a plugin that needs no grant: first-party, trusted, or only adding things.
+        What is under way in it is not waited for. Raises `Conflict` for a plugin that needs no grant: first-party,
+        trusted, or only adding things.
         """
-        async with self._deciding:
-            record = self.get(name)
-            why = self.review.why_no_grant(record)
-            if why is not None:
-                hint = f"to keep it out, disable it: `tavern plugins disable {name}`"
-                raise Conflict(f"{name} needs no grant: {why}; {hint}")
-            self._grants.revoke(name)
-            self._audit("plugin.revoked", actor=actor, subject=name)
-            await self._review_again([record])
+        await self._decisions.carry_out(lambda: self._revoke(name, actor))
+
+    async def _revoke(self, name: str, actor: str) -> None:
+        record = self.get(name)
+        why = self.review.why_no_grant(record)
+        if why is not None:
+            hint = f"to keep it out, disable it: `tavern plugins disable {name}`"
+            raise Conflict(f"{name} needs no grant: {why}; {hint}")
+        self._grants.revoke(name)
+        self._audit("plugin.revoked", actor=actor, subject=name)
+        await self._review_again([record], drain=False)
 
     async def enable(self, name: str, *, actor: str = OPERATOR) -> None:
         """Let a plugin be loaded that was disabled; a running host loads it at once.
 
         Raises `Conflict` where `host.yaml` or this run's options keep it out.
         """
-        async with self._deciding:
-            record = self.get(name)
-            out = self.review.left_out(record, disabled=False)
-            if out is not None:
-                raise Conflict(f"{name} cannot be enabled here: {out}")
-            if name in self._switches.load().disabled:
-                self._switches.enable(name)
-                self._audit("plugin.enabled", actor=actor, subject=name)
-            if name not in self.active:
-                await self._review_again([record])
+        await self._decisions.carry_out(lambda: self._enable(name, actor))
+
+    async def _enable(self, name: str, actor: str) -> None:
+        record = self.get(name)
+        self._check_not_coming(name)
+        out = self.review.left_out(record, disabled=False)
+        if out is not None:
+            raise Conflict(f"{name} cannot be enabled here: {out}")
+        if name in self._switches.load().disabled:
+            self._switches.enable(name)
+            self._audit("plugin.enabled", actor=actor, subject=name)
+        await self._let_come(name)
 
     async def disable(self, name: str, *, actor: str = OPERATOR) -> None:
         """Take a plugin out until it is enabled again.
 
-        Returns when what was under way in it has finished, or was given up at its deadline.
+        Returns when what was under way in it has finished, or was given up at its deadline; to a plugin that has
+        itself taken out, at once.
         """
-        async with self._deciding:
-            record = self.get(name)
-            if name not in self._switches.load().disabled:
-                self._switches.disable(name)
-                self._audit("plugin.disabled", actor=actor, subject=name)
-            affected = [one.name for one in self._with_dependents([record])]
-            await self._review_again([record], drain=True)
-        for one in affected:
-            await self.lifecycle.drained(one)
+        names = await self._decisions.carry_out(lambda: self._disable(name, actor))
+        if actor not in (f"plugin:{one}" for one in names):  # it would wait for itself
+            for one in names:
+                await self.lifecycle.drained(one)
+
+    async def _disable(self, name: str, actor: str) -> list[str]:
+        record = self.get(name)
+        if name not in self._switches.load().disabled:
+            self._switches.disable(name)
+            self._audit("plugin.disabled", actor=actor, subject=name)
+        affected = [one.name for one in self._with_dependents([record])]
+        await self._review_again([record])
+        return affected
 
     async def reload(self, name: str | None = None, *, actor: str = OPERATOR) -> list[str]:
         """Read one plugin anew, or look for all that are new, changed or gone; return the names of those concerned.
 
         What is under way finishes with the code that it began with. Raises `NotFound`, and `Conflict` for a
-        first-party plugin.
+        plugin whose code came with the host, or with the program that it is part of.
         """
-        async with self._deciding:
-            if name is not None and name in self.records and self.records[name].first_party:
-                raise Conflict(f"{name} is first-party: restart the host to read it anew")
-            found, duplicates = await run_in_thread(self._discover, what="looking for plugins")
-            seen = {record.name: record for record in found}
-            if name is not None and name not in seen:
-                self.get(name)  # says what there is
-            concerned = [name] if name is not None else self._what_changed(seen)
-            self.duplicates = duplicates
-            names = await self._take_over(seen, concerned)
-            self._audit("plugins.reloaded", actor=actor, subject=name or "", details={"plugins": names})
-            return names
+        return await self._decisions.carry_out(lambda: self._reload(name, actor))
+
+    async def _reload(self, name: str | None, actor: str) -> list[str]:
+        self._check_not_coming(name)
+        known = self.records.get(name or "")
+        if known is not None and (why := _why_not_anew(known)):
+            raise Conflict(f"{name} {why}: restart the host to read it anew")
+        seen, self.duplicates = await self._look()
+        if name is not None and name not in seen:
+            self.get(name)  # says what there is
+        concerned = self._news(seen) if name is None else [name]
+        names = await self._take_over(seen, concerned)
+        self._audit("plugins.reloaded", actor=actor, subject=name or "", details={"plugins": names})
+        return names
 
     def ask_to_reload(self, name: str | None) -> None:
         """Let running hosts of the project reload a plugin, or look for all. Raises `NotFound`."""
@@ -317,8 +410,69 @@ class Manager:
             self.get(name)
         self._switches.ask_to_reload(name or "")
 
-    def _what_changed(self, seen: dict[str, Record]) -> list[str]:
-        """Return the plugins that are gone, new, changed on disk, or not in order and worth another try."""
+    async def follow(self) -> None:
+        """Take over what was decided by somebody else in the operator's files, such as `tavern plugins revoke` beside
+        a running `tavern serve`. Raises `InvalidFile` where one of them was damaged."""
+        asked = await self._decisions.carry_out(self._follow)
+        for name in asked:
+            with contextlib.suppress(TavernError):  # it was uninstalled since
+                await self.reload(name or None)
+
+    async def _follow(self) -> list[str]:
+        """Follow grants and switches; return what is asked to be reloaded."""
+        grants, switches = self._grants.read(), self._switches.load()
+        revoked: list[Record] = []
+        switched: list[Record] = []
+        changed: list[Record] = []
+        for name, record in self.records.items():
+            now = decide(record.permissions, grants.get(name), record.source, trust=self.review.trust_in(record))
+            if [p.granted for p in record.permissions] != [p.granted for p in now]:
+                (revoked if name in self.active and name not in grants else changed).append(record)
+            elif name in switches.disabled:
+                switched += [record] if name in self.active else []
+            elif record.state is PluginState.DISABLED and self.review.left_out(record, disabled=False) is None:
+                changed.append(record)
+        if revoked:
+            await self._review_again(revoked, drain=False)
+        if switched:
+            await self._review_again(switched)
+        if changed:
+            await self._review_again(await self._current([record.name for record in changed]))
+        asked = [name for name, when in switches.reloads.items() if when > self._seen_reloads.get(name, 0.0)]
+        self._seen_reloads = switches.reloads
+        return asked
+
+    # --- carrying decisions out ---------------------------------------------------------------------------
+
+    async def _let_come(self, name: str) -> None:
+        """Bring in a plugin that may be in use now, as it is now on disk; one that is in use stays as it is."""
+        if name in self.active:
+            self._rebuild()
+        else:
+            await self._review_again(await self._current([name]))
+
+    async def _current(self, names: Collection[str]) -> list[Record]:
+        """Return the records of plugins, read anew in a running host where the files have changed."""
+        if self._running:
+            old = [self.records[name] for name in names if _why_not_anew(self.records[name]) is None]
+            changed = await run_in_thread(lambda: [r.name for r in old if _has_changed(r)], what="looking at plugins")
+            if changed:
+                seen, _ = await self._look()
+                self._replace(seen, [name for name in changed if name in seen])
+        return [self.records[name] for name in names]
+
+    async def _look(self) -> tuple[dict[str, Record], list[Record]]:
+        """Discover all plugins anew; return them by name, and those whose name is taken."""
+
+        def look() -> tuple[list[Record], list[Record]]:
+            importlib.invalidate_caches()  # something may have been installed in this very second
+            return self._discover()
+
+        found, duplicates = await run_in_thread(look, what="looking for plugins")
+        return {record.name: record for record in found}, duplicates
+
+    def _news(self, seen: Mapping[str, Record]) -> list[str]:
+        """Return the plugins that are gone, new, changed on disk, or failed and worth another try."""
         gone = [name for name in self.records if name not in seen]
         return [*gone, *(name for name, record in seen.items() if self._is_news(record))]
 
@@ -326,96 +480,68 @@ class Manager:
         known = self.records.get(record.name)
         if known is None or known.source != record.source:
             return True
-        if known.first_party:
+        if _why_not_anew(known) is not None:
             return False
-        was_wrong = known.state in (PluginState.FAILED, PluginState.INVALID, PluginState.INCOMPATIBLE)
+        was_wrong = known.state in (PluginState.FAILED, PluginState.INVALID)
         return was_wrong or known.fingerprint != record.fingerprint
 
-    async def _take_over(self, seen: dict[str, Record], concerned: Collection[str]) -> list[str]:
-        """Put new records in the place of old ones, load what may be loaded, and take out what is gone."""
-        waiting = [name for name in concerned if name in seen and self._pending_restart(name)]
-        concerned = [name for name in concerned if name not in waiting]
-        before = dict(self.records)
-        current = [seen[n] if n in concerned else r for n, r in self.records.items() if n in seen or n not in concerned]
-        current += [seen[name] for name in concerned if name in seen and name not in before]
-        self.records = {record.name: record for record in load_order(current)}
-        for name in [name for name in concerned if name not in seen]:
-            if name in self.active:
-                self._let_go(self.active[name])
-        records = [self.records[name] for name in concerned if name in self.records]
-        await self._review_again(records, drain=True, fresh=True, gone=[n for n in concerned if n not in seen])
-        return [*concerned, *waiting]
+    def _replace(self, seen: Mapping[str, Record], names: Collection[str]) -> None:
+        """Put the records that were seen of plugins in the place of those that there are; None seen, none is left."""
+        others = [record for name, record in self.records.items() if name not in names]
+        new = [seen[name] for name in names if name in seen]
+        self.records = {record.name: record for record in load_order([*others, *new])}
 
-    def _pending_restart(self, name: str) -> bool:
-        """Say with a plugin that it goes on as it is where what it stands on was upgraded beneath it."""
-        record = self.records.get(name)
-        if record is None or name not in self.active:
-            return False
-        upgraded = upgraded_since(record)
-        record.pending_restart = bool(upgraded)
-        if upgraded:
-            message = f"pending restart: {', '.join(upgraded)} was upgraded while the host ran"
-            problem = Problem(message=message, hint="restart the host; until then the version that is loaded goes on")
-            record.problems = [*(p for p in record.problems if not p.message.startswith("pending restart")), problem]
-        return bool(upgraded)
+    async def _take_over(self, seen: Mapping[str, Record], concerned: Sequence[str]) -> list[str]:
+        """Take over what was seen of plugins, and with each, of those that require it; return the names concerned."""
+        waiting = await self._waiting(concerned)
+        changing = [name for name in concerned if name not in waiting]
+        gone = [name for name in changing if name not in seen]
+        users = self._with_dependents([self.records[n] for n in changing if n in self.records], gone)
+        anew = [r.name for r in users if r.name in seen and _why_not_anew(r) is None]
+        self._replace(seen, dict.fromkeys([*changing, *anew]))
+        await self._review_again([self.records[n] for n in changing if n in self.records], gone=gone)
+        return list(concerned)
 
-    async def follow(self) -> None:
-        """Take over what was decided by somebody else in the operator's files, such as `tavern plugins revoke` beside
-        a running `tavern serve`. Raises `InvalidFile` where one of them was damaged."""
-        async with self._deciding:
-            grants, switches = self._grants.read(), self._switches.load()
-            reviewed, switched = [], []
-            for name, record in self.records.items():
-                trust = self.review.trust_in(record)
-                now = decide(record.permissions, grants.get(name), record.source, trust=trust)
-                if [p.granted for p in record.permissions] != [p.granted for p in now]:
-                    reviewed.append(record)
-                elif (name in switches.disabled) is (name in self.active) or (
-                    name not in switches.disabled
-                    and record.state is PluginState.DISABLED
-                    and self.review.left_out(record, disabled=False) is None
-                ):
-                    switched.append(record)
-            if reviewed:
-                await self._review_again(reviewed)
-            if switched:
-                await self._review_again(switched, drain=True)
-        asked = [name for name, when in switches.reloads.items() if when > self._seen_reloads.get(name, 0.0)]
-        self._seen_reloads = switches.reloads
-        for name in asked:
-            with contextlib.suppress(TavernError):  # it was uninstalled since
-                await self.reload(name or None)
+    async def _waiting(self, names: Iterable[str]) -> set[str]:
+        """Return which plugins must go on as they are, since what they, or those that require them, stand on was
+        upgraded beneath them; say so with each."""
+        groups = {n: self._with_dependents([self.records[n]]) for n in names if n in self.active}
+        records = {record.name: record for group in groups.values() for record in group if record.name in self.active}
+        upgraded = await run_in_thread(
+            lambda: {name: upgraded_since(record) for name, record in records.items()}, what="looking at distributions"
+        )
+        waiting = set()
+        for name, group in groups.items():
+            found = sorted({one for record in group for one in upgraded.get(record.name, ())})
+            _say_pending(self.records[name], found)
+            waiting |= {name} if found else set()
+        return waiting
 
-    async def _review_again(
-        self, records: Iterable[Record], *, drain: bool = False, fresh: bool = False, gone: Sequence[str] = ()
-    ) -> None:
-        """Decide anew on plugins and on those that require them; in a running host, take out and load.
+    async def _review_again(self, records: Iterable[Record], *, drain: bool = True, gone: Collection[str] = ()) -> None:
+        """Decide anew on plugins and on those that require them; in a running host, take out and bring in.
 
         With `drain`, what is under way in what is taken out goes on for a while; else it loses everything at once.
         """
         affected = self._with_dependents(records, gone)
-        self._decide([r for r in affected if r.state is not PluginState.INVALID])
+        await self._decide_anew([r for r in affected if r.state is not PluginState.INVALID])
         if not self._running:
             return
-        staying = [record for record in affected if record.state is PluginState.DISCOVERED]
-        for record in reversed(affected):
-            loaded = self.active.get(record.name)
-            if loaded is None or (drain and record in staying):
-                continue
-            if drain:
-                self._let_go(loaded)
-            else:
-                await self.lifecycle.take_out(loaded)
-        self._rebuild()
-        for record in staying:
-            if record.state is not PluginState.DISCOVERED:
-                continue  # what it requires failed in the meantime
-            if record.name not in self.active:
-                await self.lifecycle.drained(record.name)  # what it may hold for itself alone is free again
-            await self._bring_in(record, fresh=fresh)
-            if record.name in self.active:
-                await self._start(self.active[record.name])
-        for name in [*gone, *(record.name for record in affected)]:
+        names = list(dict.fromkeys([*gone, *(record.name for record in affected)]))
+        coming = [record for record in affected if record.state is PluginState.DISCOVERED]
+        for name in names:
+            if name in self.active:
+                self.active[name].views.keep()  # what is replaced goes on with what it has
+        withdrawn = self._withdraw(set(names) - {record.name for record in coming})
+        if not drain:
+            await self._cut_off(withdrawn)
+            withdrawn = []
+        try:
+            for record in coming:
+                if self._is_wanted(record, PluginState.DISCOVERED):  # what it requires may have failed meanwhile
+                    withdrawn += await self._bring_in(record)
+        finally:
+            self.lifecycle.retire(_users_first(withdrawn))
+        for name in names:
             state = self.records[name].state.value if name in self.records else "gone"
             self._bus().publish("PLUGINS_CHANGED", {"name": name, "state": state})
 
@@ -549,6 +675,38 @@ class Manager:
             return False
         record.problems = [*record.problems[-19:], problem]
         return True
+
+
+def _users_first(loads: Iterable[LoadedPlugin]) -> list[LoadedPlugin]:
+    """Return loads in such an order that each comes before those of plugins that it requires."""
+    loads = list(loads)
+    order = [record.name for record in load_order([loaded.record for loaded in loads])]
+    return sorted(loads, key=lambda loaded: order.index(loaded.record.name), reverse=True)
+
+
+def _why_not_anew(record: Record) -> str | None:
+    """Return why the code of a plugin cannot be read anew while the process runs, or None."""
+    if record.first_party:
+        return "is first-party"
+    if record.source.startswith("embedded:"):
+        return "was handed over by the program that the host is part of"
+    return None
+
+
+def _has_changed(record: Record) -> bool:
+    return record.root is not None and fingerprint(record.root) != record.fingerprint
+
+
+def _say_pending(record: Record, upgraded: Sequence[str]) -> None:
+    """Say with a plugin that it goes on as it is until the host is restarted, or nothing any more."""
+    record.pending_restart = bool(upgraded)
+    for told in (record.notes, record.problems):
+        told[:] = [problem for problem in told if not problem.message.startswith("pending restart")]
+    if upgraded:
+        message = f"pending restart: {', '.join(upgraded)} was upgraded while the host ran"
+        problem = Problem(message=message, hint="restart the host; until then the version that is loaded goes on")
+        record.notes.append(problem)
+        record.problems.append(problem)
 
 
 def _with_namespace(loaded: LoadedPlugin) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from packaging.specifiers import SpecifierSet
@@ -15,6 +15,10 @@ from tavern_host.grants import Grant
 from tavern_host.manifest import Manifest
 from tavern_host.permissions import CODE, Trust, asked, decide
 from tavern_host.projects import OperatorFile
+
+Code = Mapping[str, bytes] | Problem | None
+"""The hashes of a folder plugin's files, none where there is no code among them; why they cannot be read; or None
+for a plugin that is no folder."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +34,23 @@ class Review:
     without: frozenset[str] = frozenset()
     third_party: bool = True
 
-    def decide(self, record: Record, grant: Grant | None, *, disabled: bool, others: Mapping[str, Manifest]) -> None:
+    def codes(self, records: Iterable[Record]) -> dict[str, Code]:
+        """Return by name what `decide` is told of plugins' code. Reads whole folders, and decides nothing."""
+        return {record.name: _code(record) for record in records}
+
+    def decide(
+        self, record: Record, grant: Grant | None, code: Code, *, disabled: bool, others: Mapping[str, Manifest]
+    ) -> None:
         """Set a record's permissions, its state, and why it may not be loaded where it may not."""
         manifest = record.manifest
         if manifest is None or record.state is PluginState.INVALID:
             return
         record.state, record.problems = PluginState.DISCOVERED, list(record.notes)
-        try:
-            code_hash = self._code_hash(record)
-        except OSError as error:
-            message = f"{error.filename} cannot be read: {error.strerror}"
-            record.refuse(PluginState.INVALID, Problem(message=message, hint="all of a plugin's code is reviewed"))
+        if isinstance(code, Problem):
+            record.refuse(PluginState.INVALID, code)
             return
+        record.reviewed = None if self.trust_in(record) == "everything" else code
+        code_hash = f"sha256:{content_hash(code)}" if code else None
         wanted, problems = asked(manifest, code_hash=code_hash, others=others, places=record.places)
         problems += [*_namespace_problems(record, manifest), *record.faults]
         record.permissions = decide(wanted, grant, record.source, trust=self.trust_in(record))
@@ -53,14 +62,6 @@ class Review:
             record.refuse(PluginState.DISABLED, out)
         elif missing := [p for p in record.permissions if not p.granted]:
             record.refuse(PluginState.NEEDS_REVIEW, _review_problem(record, manifest, missing, grant))
-
-    def _code_hash(self, record: Record) -> str | None:
-        """Return the hash of a folder's code, and keep with the record what may be imported of it."""
-        if record.module is not None or record.root is None:
-            return None
-        files = file_hashes(record.root) if record.has_code else {}
-        record.reviewed = None if self.trust_in(record) == "everything" else files
-        return f"sha256:{content_hash(files)}" if record.has_code else None
 
     def trust_in(self, record: Record) -> Trust:
         """Return what of a plugin needs no grant."""
@@ -106,6 +107,16 @@ class Review:
         if grant is not None and grant.source == record.source and permission.name in grant.permissions:
             return f"granted by the operator at {grant.granted_at:%Y-%m-%d %H:%M} UTC"
         return "granted since the operator trusts the plugin"
+
+
+def _code(record: Record) -> Code:
+    try:
+        if record.module is not None or record.root is None:
+            return None
+        return file_hashes(record.root) if record.has_code else {}
+    except OSError as error:
+        message = f"{error.filename} cannot be read: {error.strerror}"
+        return Problem(message=message, hint="all of a plugin's code is reviewed")
 
 
 def _namespace_problems(record: Record, manifest: Manifest) -> list[Problem]:

@@ -76,6 +76,7 @@ class InProcessRuntime:
         self._context = context
         self._package = record.module or _reserve(record.name.replace("-", "_"))
         self._module: ModuleType | None = None
+        self._modules: dict[str, ModuleType] = {}
         self._nodes: list[NodeDefinition] = []
 
     def load(self) -> None:
@@ -89,6 +90,7 @@ class InProcessRuntime:
         manifest = record.manifest
         if manifest is not None and manifest.nodes is not None:
             self._nodes = nodes_of(self._entry_module(manifest.nodes.entry))
+        self._modules = {name: module for name, module in sys.modules.items() if self._is_inside(name)}
 
     def _entry_module(self, entry: str) -> ModuleType:
         path = Path(entry)
@@ -183,7 +185,7 @@ class InProcessRuntime:
         if not self._is_inside(module_name) or not path:
             raise NotFound(f"{self._record.name}: {self._wrong_form(handler)}")
         try:
-            target: Any = importlib.import_module(module_name)
+            target: Any = self._own_module(module_name)
             for part in path.split("."):
                 target = getattr(target, part)
         except (ImportError, AttributeError) as error:
@@ -194,6 +196,15 @@ class InProcessRuntime:
             raise ended(f"importing {module_name} of {self._record.name}", error) from error
         return target
 
+    def _own_module(self, name: str) -> ModuleType:
+        """Return a module of this load, also when another load of the package has been imported since.
+
+        One that this load had not imported by then is that of the other: its files are no longer there.
+        """
+        if name not in self._modules:
+            self._modules[name] = importlib.import_module(name)
+        return self._modules[name]
+
     def _is_inside(self, module_name: str) -> bool:
         return module_name == self._package or module_name.startswith(f"{self._package}.")
 
@@ -201,10 +212,18 @@ class InProcessRuntime:
         return f"the handler {handler!r} must be 'module:name' inside {self._package!r}"
 
     def forget_modules(self) -> Callable[[], None]:
-        """Take the package's modules out of `sys.modules`, and out of their parent; what uses them keeps them."""
-        removed = {name: sys.modules.pop(name) for name in list(sys.modules) if self._is_inside(name)}
+        """Take the package's modules out of `sys.modules`; what uses them keeps them."""
+
+        def forget() -> dict[str, ModuleType]:
+            return {name: sys.modules.pop(name) for name in list(sys.modules) if self._is_inside(name)}
+
+        def restore() -> None:
+            forget()
+            sys.modules.update(removed)
+
+        removed = forget()
         importlib.invalidate_caches()
-        return lambda: sys.modules.update(removed)
+        return restore
 
     def unload(self) -> None:
         """Forget the modules of a folder plugin; those of installed packages stay imported."""
@@ -213,6 +232,7 @@ class InProcessRuntime:
             _reserved.discard(self._package)
             _reviewed.pop(self._package, None)
         self._module = None
+        self._modules.clear()
 
 
 # --- folder plugins -----------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -34,6 +34,7 @@ from tavern_host.contracts.errors import (
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem, ServiceLayer
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, ServiceKey, interface_methods
+from tavern_host.lease import Lease
 from tavern_host.permissions import ALL_SERVICES
 from tavern_host.proxies import Complete, ViewHandle
 
@@ -50,7 +51,8 @@ class Provider:
     """One layer of a service's stack. `original` is the view of the layer beneath that an override holds.
 
     With `report`, what the provider raises that is no error of the host's is reported, and reaches callers
-    as `plugin_error` (DESIGN §3, rule 7).
+    as `plugin_error` (DESIGN §3, rule 7). With `lease`, calls count as what is under way in the plugin. `interface`
+    is that of the service when the provider was put on its stack.
     """
 
     plugin: str
@@ -61,6 +63,8 @@ class Provider:
     override: bool = False
     original: ViewHandle | None = None
     report: Report | None = None
+    lease: Lease | None = None
+    interface: type[ServiceInterface] = ServiceInterface
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
@@ -79,25 +83,36 @@ class Views:
         self._principal = principal
         self._allowed = allowed
         self._handles: dict[str, ViewHandle] = {}
+        self._interfaces: dict[str, type[ServiceInterface]] = {}
         self._originals: list[Provider] = []
+        self._kept: Stacks | None = None
+
+    def keep(self) -> None:
+        """Let the views reach the providers that there are now, as long as those live: their owner is on its way out,
+        and goes on with what it began with."""
+        if self._kept is None:
+            self._kept = self._registry.stacks()
 
     def has(self, service: str) -> bool:
         """Return whether somebody provides a service."""
-        return self._registry.provider_of(service) is not None
+        return bool(self._registry.stack(service, self._kept))
 
     def get(self, service: str) -> Any:
         """Return the view of a service. Raises `ServiceUnavailable`."""
-        if not self.has(service):
+        stack = self._registry.stack(service, self._kept)
+        if not stack:
             raise ServiceUnavailable(f"{self._owner} needs the service {service}, which no plugin provides")
         handle = self._handles.get(service)
         if handle is None:
-            handle = self._handles[service] = self._registry.new_handle(service, self._principal)
+            interface = self._interfaces[service] = stack[0].interface
+            handle = self._handles[service] = self._registry.new_handle(interface, self._principal)
             self.bind(service)
         return handle.view
 
     def original(self, provider: Provider) -> Any:
         """Return the view of what an override of this owner replaces; always the layers beneath it."""
-        provider.original = self._registry.new_handle(provider.service, self._principal)
+        interface = provider.interface = self._registry.catalogue.interfaces[provider.service]
+        provider.original = self._registry.new_handle(interface, self._principal)
         self._originals.append(provider)
         self._registry.bind_original(provider)
         return provider.original.view
@@ -107,18 +122,19 @@ class Views:
         handle = self._handles.get(service)
         if handle is None:
             return
-        targets = self._registry.targets(service)
-        if targets is None:
+        stack = self._registry.stack(service, self._kept)
+        if not stack:
             handle.refuse(lambda name: ServiceUnavailable(f"no plugin provides the service {service} any more"))
             return
-        if targets.keys() != handle.methods:  # another version of what a plugin publishes: a view of its own
+        interface = stack[0].interface
+        if not _same_shape(interface, self._interfaces[service]):  # another version of what a plugin publishes
             handle.refuse(lambda name: ServiceUnavailable(f"{service} was replaced; get it again"))
             del self._handles[service]
             return
-        handle.bind(targets)
+        handle.bind(self._registry.targets(stack))
         if self._allowed is None:
             return
-        methods = self._registry.methods(service)
+        methods = interface_methods(interface)
         denied = frozenset(name for name, info in methods.items() if not _may_use(self._allowed, info))
         handle.refuse(lambda name: _denied(self._owner, service, name, _needs(methods[name])), only=denied)
 
@@ -139,7 +155,8 @@ class Views:
 
     async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], call: CallContext) -> Any:
         """Call a method by name with JSON arguments; see `context.Services.invoke`."""
-        interface = self._registry.catalogue.interfaces.get(service)
+        stack = self._registry.stack(service, self._kept)
+        interface = stack[0].interface if stack else self._registry.catalogue.interfaces.get(service)
         if interface is None:
             raise _not_found("service", service, self._registry.catalogue.interfaces)
         methods = interface_methods(interface)
@@ -152,7 +169,10 @@ class Views:
         if methods[method].permission is not None:
             given["call"] = call
         result = await getattr(view, method)(**given)
-        return _result_adapter(interface, method).dump_python(result, mode="json", by_alias=True)
+        return _adapters_of(interface, method)[1].dump_python(result, mode="json", by_alias=True)
+
+
+Stacks = Mapping[str, list[Provider]]
 
 
 class ServiceRegistry:
@@ -168,13 +188,19 @@ class ServiceRegistry:
         self._order = order
         self._base: dict[str, Provider] = {}
         self._overrides: dict[str, list[Provider]] = {}
+        self._living: dict[Provider, None] = {}
         self._views: dict[Views, None] = {}
         self._operator: dict[Principal, Views] = {}
 
     # --- the stack --------------------------------------------------------------------------------
 
     def add(self, provider: Provider) -> Callable[[], None]:
-        """Put a provider on its service's stack; return what takes it off again."""
+        """Put a provider on its service's stack; return what takes it off again.
+
+        It lives on until its `end`, for those that keep it.
+        """
+        provider.interface = self.catalogue.interfaces[provider.service]
+        self._living[provider] = None
         if provider.override:
             self._overrides.setdefault(provider.service, []).append(provider)
         else:
@@ -190,6 +216,11 @@ class ServiceRegistry:
 
         return remove
 
+    def end(self, provider: Provider) -> None:
+        """Let a provider that was taken off its stack be kept by nobody any more."""
+        self._living.pop(provider, None)
+        self._rebind(provider.service)
+
     def provider_of(self, service: str) -> Provider | None:
         """Return who registered a service, or None."""
         return self._base.get(service)
@@ -203,12 +234,23 @@ class ServiceRegistry:
         return list(self._overrides.get(service, ()))
 
     def provides(self, plugin: str, service: str) -> bool:
-        """Return whether a plugin is a provider of a service, at the bottom or as an override."""
-        layers = [self._base.get(service), *self._overrides.get(service, ())]
-        return any(layer is not None and layer.plugin == plugin for layer in layers)
+        """Return whether a plugin is a provider of a service, at the bottom or as an override; also one that is on
+        its way out."""
+        return any(one.plugin == plugin and one.service == service for one in self._living)
 
-    def stack(self, service: str) -> list[Provider]:
-        """Return the providers in use, lowest first. Of unordered rival overrides none is used."""
+    def stacks(self) -> Stacks:
+        """Return all stacks as they are now."""
+        return {service: self.stack(service) for service in self._base}
+
+    def stack(self, service: str, kept: Stacks | None = None) -> list[Provider]:
+        """Return the providers in use, lowest first. Of unordered rival overrides none is used.
+
+        With `kept`, earlier stacks, it is what still lives of the one that there was then, if its lowest does.
+        """
+        if kept is not None:
+            living = [provider for provider in kept.get(service, ()) if provider in self._living]
+            if living and not living[0].override:
+                return living
         base = self._base.get(service)
         if base is None:
             return []
@@ -253,18 +295,14 @@ class ServiceRegistry:
         interface = self.catalogue.interfaces.get(service)
         return interface_methods(interface) if interface is not None else {}
 
-    def targets(self, service: str, beneath: Provider | None = None) -> dict[str, Callable[..., Any]] | None:
-        """Return each method's implementation, that of the topmost provider whose version has it; with `beneath`,
-        of those under that one. None where nobody provides the service."""
-        stack = self.stack(service)
-        if beneath is not None:
-            stack = stack[: stack.index(beneath)] if beneath in stack else stack[:1]
-        if not stack or service not in self.catalogue.interfaces:
-            return None
-        interface, found = self.catalogue.interfaces[service], {}
-        for name, info in self.methods(service).items():
-            provider = next(p for p in reversed(stack) if not p.override or p.version >= info.since)
+    def targets(self, stack: list[Provider]) -> dict[str, Callable[..., Any]]:
+        """Return each method's implementation, that of the topmost provider of a stack that has it."""
+        interface, found = stack[0].interface, {}
+        for name, info in interface_methods(interface).items():
+            provider = next(p for p in reversed(stack) if not p.override or _has(p, name, info))
             function = _guarded(provider, name) if provider.report else getattr(provider.instance, name)
+            if provider.lease is not None and (provider.report or info.permission is not None):
+                function = _under_way(function, provider.lease, f"{provider.service}.{name}")
             found[name] = self._boundary.method(provider.plugin, interface, name, function)
         return found
 
@@ -289,24 +327,25 @@ class ServiceRegistry:
         """Bind these views no more."""
         self._views.pop(views, None)
 
-    def new_handle(self, service: str, principal: Principal) -> ViewHandle:
+    def new_handle(self, interface: type[ServiceInterface], principal: Principal) -> ViewHandle:
         """Return the handle of a new view, which is not bound yet."""
-        return ViewHandle(self.catalogue.interfaces[service], self._completer(principal, service))
+        return ViewHandle(interface, self._completer(principal, interface.service_name))
 
     def bind_original(self, provider: Provider) -> None:
         """Let an override's view of what it replaces reach what is beneath it now."""
         assert provider.original is not None
-        targets = self.targets(provider.service, beneath=provider)
-        if targets is not None and targets.keys() == provider.original.methods:
-            provider.original.bind(targets)
+        stack = self.stack(provider.service)
+        stack = stack[: stack.index(provider)] if provider in stack else stack[:1]
+        if stack and _same_shape(stack[0].interface, provider.interface):
+            provider.original.bind(self.targets(stack))
         else:
             provider.original.refuse(lambda name: ServiceUnavailable(f"{provider.service} has no provider beneath"))
 
     def _rebind(self, service: str) -> None:
         for views in list(self._views):
             views.bind(service)
-        for provider in self._overrides.get(service, []):
-            if provider.original is not None:
+        for provider in list(self._living):
+            if provider.service == service and provider.original is not None:
                 self.bind_original(provider)
 
     def _completer(self, principal: Principal, service: str) -> Callable[[str, MethodInfo], Complete]:
@@ -332,6 +371,57 @@ class ServiceRegistry:
     def may_use(self, plugin: str, info: MethodInfo) -> bool:
         """Return whether a plugin may call a method of this kind now."""
         return _may_use(lambda permission: self._allowed(plugin, permission), info)
+
+
+def _has(provider: Provider, method: str, info: MethodInfo) -> bool:
+    """Return whether an override has a method; those that were added after its version fall through it."""
+    return provider.version >= info.since and hasattr(provider.instance, method)
+
+
+def _same_shape(interface: type[ServiceInterface], other: type[ServiceInterface]) -> bool:
+    """Return whether a view of one interface can be bound to what implements the other, read before or anew."""
+    return interface is other or _shape(interface) == _shape(other)
+
+
+def _shape(interface: type[ServiceInterface]) -> dict[str, tuple[MethodInfo, bool, str]]:
+    package = ".".join(interface.__module__.split(".")[:2])  # a folder plugin that is read anew is called otherwise
+    return {
+        name: (
+            info,
+            inspect.iscoroutinefunction(getattr(interface, name)),
+            str(inspect.signature(getattr(interface, name))).replace(f"{package}.", ""),
+        )
+        for name, info in interface_methods(interface).items()
+    }
+
+
+def _under_way(function: Callable[..., Any], lease: Lease, where: str) -> Callable[..., Any]:
+    """Return a provider's method whose calls whoever takes the plugin out waits for, up to a deadline.
+
+    A stream is waited for from its first item on to its last.
+    """
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        with lease.use_for_call(where):
+            return await function(*args, **kwargs)
+
+    async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        items = function(*args, **kwargs)
+        try:
+            with lease.use_elsewhere():
+                while True:
+                    lease.check()
+                    with lease.use_for_call(where):
+                        try:
+                            item = await anext(items)
+                        except StopAsyncIteration:
+                            return
+                    yield item
+        finally:
+            if isinstance(items, AsyncGenerator):  # the reader may leave before the end
+                await items.aclose()
+
+    return call if inspect.iscoroutinefunction(function) else stream
 
 
 def _may_use(allowed: Callable[[str], bool], info: MethodInfo) -> bool:
@@ -489,25 +579,29 @@ def _not_found(what: str, name: str, known: Iterable[str]) -> TavernError:
     return NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""))
 
 
-@cache
-def _parameter_adapters(interface: type[ServiceInterface], method: str) -> dict[str, tuple[TypeAdapter[Any], bool]]:
-    function = getattr(interface, method)
-    hints = typing.get_type_hints(function, include_extras=True)
-    parameters = inspect.signature(function).parameters
-    return {
-        name: (TypeAdapter(hints[name]), parameter.default is parameter.empty)
-        for name, parameter in parameters.items()
-        if name not in ("self", "call")
-    }
+_Parameters = dict[str, tuple[TypeAdapter[Any], bool]]
+
+_adapters: WeakKeyDictionary[type[ServiceInterface], dict[str, tuple[_Parameters, TypeAdapter[Any]]]]
+_adapters = WeakKeyDictionary()  # an interface that a plugin publishes goes with the plugin
 
 
-@cache
-def _result_adapter(interface: type[ServiceInterface], method: str) -> TypeAdapter[Any]:
-    return TypeAdapter(typing.get_type_hints(getattr(interface, method), include_extras=True)["return"])
+def _adapters_of(interface: type[ServiceInterface], method: str) -> tuple[_Parameters, TypeAdapter[Any]]:
+    """Return what reads a method's parameters, each with whether it must be given, and what writes its result."""
+    known = _adapters.setdefault(interface, {})
+    if method not in known:
+        function = getattr(interface, method)
+        hints = typing.get_type_hints(function, include_extras=True)
+        parameters = {
+            name: (TypeAdapter(hints[name]), parameter.default is parameter.empty)
+            for name, parameter in inspect.signature(function).parameters.items()
+            if name not in ("self", "call")
+        }
+        known[method] = parameters, TypeAdapter(hints["return"])
+    return known[method]
 
 
 def _typed_arguments(interface: type[ServiceInterface], method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    adapters = _parameter_adapters(interface, method)
+    adapters, _ = _adapters_of(interface, method)
     camel = {_camel(name): name for name in adapters}
     given: dict[str, Any] = {}
     problems = []

@@ -1,9 +1,11 @@
-"""Runs code that may hang, exit or raise anything on a thread of its own, with a deadline."""
+"""Runs code that may hang, exit or raise anything on a thread that it has to itself, with a deadline."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
+import queue
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -67,7 +69,7 @@ async def run_in_thread(function: Callable[[], T], *, what: str, deadline: float
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, value, error)
 
-    threading.Thread(target=body, name=what, daemon=True).start()
+    _hand_over(body, what)
     try:
         async with asyncio.timeout(deadline):
             return await outcome
@@ -75,3 +77,44 @@ async def run_in_thread(function: Callable[[], T], *, what: str, deadline: float
         if outcome.done() and not outcome.cancelled() and outcome.exception() is not None:
             raise  # the plugin's own TimeoutError, not ours
         raise DeadlineExceeded(f"{what} did not end within {deadline:g} s") from None
+
+
+# --- threads ------------------------------------------------------------------------------------------
+
+_LINGER = 0.2
+"""Seconds that a thread which has nothing to do waits for another job; a start has many, and new threads are slow."""
+
+_waiting: list[_Worker] = []
+
+
+def _hand_over(job: Callable[[], None], name: str) -> None:
+    """Let a thread that waits for a job, else a new one, do this one."""
+    try:
+        worker = _waiting.pop()
+    except IndexError:
+        worker = _Worker()
+    worker.jobs.put((job, name))
+
+
+class _Worker:
+    """A daemon thread that does one job after another; one that never ends a job gets no other."""
+
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[tuple[Callable[[], None], str]] = queue.SimpleQueue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self) -> None:
+        thread = threading.current_thread()
+        while True:
+            try:
+                job, thread.name = self.jobs.get(timeout=_LINGER)
+            except queue.Empty:
+                try:
+                    _waiting.remove(self)
+                except ValueError:
+                    continue  # it was picked this moment: its job is on the way
+                return
+            contextvars.Context().run(job)
+            del job  # and with it what it keeps of a plugin
+            thread.name = "waiting for a job"
+            _waiting.append(self)

@@ -15,11 +15,13 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from yaml.constructor import SafeConstructor
 
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem
 from tavern_host.failures import one_line
+from tavern_host.yamlnodes import compose
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -138,6 +140,7 @@ class _Reader:
         self._marks: dict[Location, Mark] = {}
         self.places = Places(name, self._marks)
         self._problems: list[Problem] = []
+        self._scalars = SafeConstructor()
         self._values = 0
 
     def read(self, path: Path) -> list[Problem]:
@@ -152,15 +155,13 @@ class _Reader:
         except UnicodeDecodeError as error:
             return [Problem(message=f"the file is not UTF-8 text (byte {error.start})", file=self.name)]
         try:
-            loader = yaml.SafeLoader(text)
+            root = compose(text)
+            if root is not None:
+                self.data = self._build(root, ())
         except yaml.reader.ReaderError as error:
             line, column = text.count("\n", 0, error.position) + 1, error.position - text.rfind("\n", 0, error.position)
             message = f"the character {chr(error.character)!r} is not allowed"
             return [Problem(message=message, file=self.name, line=line, column=column)]
-        try:
-            root = loader.get_single_node()
-            if root is not None:
-                self.data = self._build(loader, root, ())
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -174,11 +175,9 @@ class _Reader:
             return [Problem(message="not valid YAML: too deeply nested", file=self.name, line=1, column=1)]
         except (yaml.YAMLError, ValueError) as error:
             return [Problem(message=f"not valid YAML: {error}", file=self.name, line=1, column=1)]
-        finally:
-            loader.dispose()
         return self._problems
 
-    def _build(self, loader: yaml.SafeLoader, node: yaml.Node, location: Location) -> Any:
+    def _build(self, node: yaml.Node, location: Location) -> Any:
         self._values += 1
         if self._values > MAX_VALUES or len(location) > MAX_NESTING:
             message = "too many values; aliases must not repeat or contain themselves without end"
@@ -187,11 +186,11 @@ class _Reader:
         if isinstance(node, yaml.CollectionNode) and node.tag not in _PLAIN_TAGS:
             raise _unknown_tag(node)
         if isinstance(node, yaml.MappingNode):
-            return self._build_mapping(loader, node, location)
+            return self._build_mapping(node, location)
         if isinstance(node, yaml.SequenceNode):
-            return [self._build(loader, child, (*location, i)) for i, child in enumerate(node.value)]
+            return [self._build(child, (*location, i)) for i, child in enumerate(node.value)]
         try:
-            return loader.construct_object(node, deep=True)
+            return self._scalars.construct_object(node, deep=True)
         except yaml.constructor.ConstructorError as error:
             raise _unknown_tag(node) if "constructor for the tag" in (error.problem or "") else error from None
         except yaml.YAMLError:
@@ -200,7 +199,7 @@ class _Reader:
             message = f"{_short(node.value)} is not a {node.tag.rpartition(':')[2]}"
             raise yaml.MarkedYAMLError(problem=message, problem_mark=node.start_mark) from None
 
-    def _build_mapping(self, loader: yaml.SafeLoader, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
+    def _build_mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = str(getattr(key_node, "value", key_node))
@@ -211,7 +210,7 @@ class _Reader:
                     self.places.problem(inner, f"the key {key!r} stands here twice", "keep one of them")
                 )
                 continue
-            result[key] = self._build(loader, value_node, inner)
+            result[key] = self._build(value_node, inner)
             self._marks[inner] = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
         return result
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,15 +48,15 @@ class _Active:
     execution: Execution
     call: CallContext
     turn: Turn | None
-    interrupted: bool = False
+    interrupted: str | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     uses: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     task: asyncio.Task[None] | None = None
     result: Run | None = None
 
-    def interrupt(self) -> None:
+    def interrupt(self, why: str = "the run was interrupted") -> None:
         """Give up the place in the line, or stop what runs."""
-        self.interrupted = True
+        self.interrupted = self.interrupted or why
         if self.turn is not None and not self.turn.done():
             self.turn.set_result(False)
         self.execution.stop()
@@ -160,7 +161,8 @@ class Engine(ExecutionEngine):
         active = _Active(record, execution, call, turn)
         self._active[run_id] = active
         for contribution in plan.contributions:  # their code stays while the run goes on
-            active.uses.enter_context(contribution.in_use(active.interrupt))
+            why = f"the run was interrupted: {contribution.plugin} was taken out before it ended"
+            active.uses.enter_context(contribution.in_use(functools.partial(active.interrupt, why)))
         active.task = self._context.tasks.spawn(self._drive(active), name=run_id, finish=True)
         active.task.add_done_callback(lambda _: self._never_begun(active))
         return active
@@ -226,9 +228,9 @@ class Engine(ExecutionEngine):
         if error is not None:
             record.error = error
             status = RunStatus.INTERRUPTED if error.code == Interrupted.code else RunStatus.ERROR
-        elif active.interrupted:
+        elif active.interrupted is not None:
             status = RunStatus.INTERRUPTED
-            record.error = Interrupted("the run was interrupted").info
+            record.error = Interrupted(active.interrupted).info
         else:
             status = RunStatus.ERROR if record.error is not None else RunStatus.COMPLETE
         return record.snapshot(status, active.execution.outputs())

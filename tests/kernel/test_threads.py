@@ -1,0 +1,71 @@
+"""Code that may hang runs on threads: each call has one to itself, and threads are used again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextvars import ContextVar
+
+import pytest
+
+from tavern_host.contracts.errors import DeadlineExceeded, PluginFailure
+from tavern_host.threads import run_in_thread
+
+
+async def test_calls_one_after_another_share_few_threads() -> None:
+    threads = [await run_in_thread(threading.current_thread, what=f"call {n}") for n in range(50)]
+    assert len(set(threads)) < 10
+    assert threading.current_thread() not in threads
+
+
+async def test_calls_at_the_same_time_have_threads_of_their_own() -> None:
+    together = threading.Barrier(3, timeout=10)
+    calls = (run_in_thread(lambda: (together.wait(), threading.get_ident())[1], what="one of three") for _ in range(3))
+    assert len(set(await asyncio.gather(*calls))) == 3
+
+
+async def test_a_call_that_hangs_keeps_no_other_from_its_turn() -> None:
+    release = threading.Event()
+    with pytest.raises(DeadlineExceeded, match="the hanging one did not end within 0.05 s"):
+        await run_in_thread(release.wait, what="the hanging one", deadline=0.05)
+    try:
+        assert await run_in_thread(lambda: "done", what="the next", deadline=10) == "done"
+    finally:
+        release.set()
+
+
+async def test_a_thread_goes_on_after_a_call_that_ended_the_program() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(PluginFailure, match="tried to end the program"):
+        await run_in_thread(leave, what="the leaving one")
+    assert await run_in_thread(lambda: "done", what="the next", deadline=10) == "done"
+
+
+async def test_what_a_call_leaves_in_context_variables_is_not_there_for_the_next() -> None:
+    left: ContextVar[str] = ContextVar("left", default="nothing")
+    await run_in_thread(lambda: left.set("something"), what="the first")
+    assert await run_in_thread(left.get, what="the second") == "nothing"
+
+
+async def test_the_thread_of_a_call_is_named_after_it() -> None:
+    assert await run_in_thread(lambda: threading.current_thread().name, what="importing acme") == "importing acme"
+    assert not [thread for thread in threading.enumerate() if "acme" in thread.name]
+
+
+async def test_threads_that_have_nothing_to_do_end() -> None:
+    before = set(threading.enumerate())
+    await asyncio.gather(*(run_in_thread(lambda: time.sleep(0.01), what=f"call {n}") for n in range(8)))
+    async with asyncio.timeout(10):
+        while set(threading.enumerate()) - before:
+            await asyncio.sleep(0.02)
+
+
+async def test_no_call_is_lost_where_threads_are_about_to_end() -> None:
+    async def call(number: int) -> int:
+        await asyncio.sleep(number % 7 * 0.05)
+        return await run_in_thread(lambda: number, what=f"call {number}", deadline=10)
+
+    assert await asyncio.gather(*(call(n) for n in range(200))) == list(range(200))
