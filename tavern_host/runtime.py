@@ -258,6 +258,8 @@ _reviewed: dict[str, tuple[Path, Mapping[str, bytes]]] = {}
 class NotReviewed(PermissionDenied, ImportError):
     """Code of a folder plugin is not as it was when the plugin was reviewed."""
 
+    code = "not_reviewed"
+
 
 def _check_reviewed(module: str, path: str, content: bytes) -> None:
     """Raise `NotReviewed` for a file that is not as it was when the plugin was reviewed."""

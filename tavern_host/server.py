@@ -37,6 +37,7 @@ _STATUS = {
     "invalid_input": 400,
     "invalid_file": 400,
     "permission_denied": 403,
+    "not_reviewed": 403,
     "forbidden": 403,
     "vetoed": 403,
     "not_found": 404,

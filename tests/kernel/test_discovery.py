@@ -269,3 +269,19 @@ async def test_an_embedding_program_hands_over_a_module(
         assert (plugin.state, plugin.source) == (PluginState.STARTED, "embedded:embedded_pack")
         assert module.RAN == [1]
     assert sys.modules["embedded_pack"] is module
+
+
+@pytest.mark.parametrize("how", ["dev", "plugins"])
+def test_a_folder_that_is_handed_over_and_installed_as_well_counts_once(tmp_path: Path, site: Path, how: str) -> None:
+    root = install(site, "acme_pkg", entry="acme")
+    (plugin,) = named(linked(tmp_path / "p", **{how: [root]}), "acme")
+    assert plugin.state is not PluginState.INVALID
+    assert plugin.source.partition(":")[0] == ("dev" if how == "dev" else "folder")
+
+
+def test_what_is_being_written_wins_over_an_older_copy_that_is_installed(tmp_path: Path, site: Path) -> None:
+    install(site, "acme_pkg", entry="acme")
+    written = make_plugin(tmp_path, "acme", version="2.0.0")
+    used, other = named(linked(tmp_path / "p", dev=[written]), "acme")
+    assert (used.version, used.state) == ("2.0.0", PluginState.DISCOVERED)
+    assert other.state is PluginState.INVALID
