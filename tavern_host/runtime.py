@@ -167,6 +167,8 @@ class InProcessRuntime:
         module_name, _, path = handler.partition(":")
         if not self._is_inside(module_name) or not path:
             return self._wrong_form(handler)
+        if module_name in self._modules:
+            return None
         try:
             found = importlib.util.find_spec(module_name) is not None
         except ImportError:

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.command_line import COMMAND, tavern
+from helpers.command_line import COMMAND, minds_ctrl_c, tavern
 
 from tavern_host import Host
 from tavern_host.audit import AuditLog
@@ -81,7 +81,13 @@ def test_a_number_of_lines_below_none_is_the_users_mistake(project: Path) -> Non
 
 def test_following_shows_what_is_recorded_until_it_is_ended(project: Path, log: AuditLog) -> None:
     command = [*COMMAND, "--project", str(project), "audit", "tail", "--lines", "1", "--follow"]
-    following = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    following = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=minds_ctrl_c,  # noqa: PLW1509
+    )
     assert following.stdout is not None
     try:
         assert "plugin.granted" in following.stdout.readline()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.command_line import COMMAND, tavern
+from helpers.command_line import COMMAND, minds_ctrl_c, tavern
 
 ACTION = "Well.\n<|[REQUEST_TOOL]|>\ncommand:「始」text:shout「末」\ntext:「始」Grüße「末」\n<|[END_TOOL]|>\nDone."
 
@@ -143,7 +143,13 @@ def test_a_run_that_fails_says_which_node_and_why(tmp_path: Path) -> None:
 def test_ctrl_c_interrupts_a_run(tmp_path: Path) -> None:
     (tmp_path / "w.json").write_text(document({"id": "w", "type": "core:Wait", "inputValues": {"seconds": 60}}))
     command = [*COMMAND, "workflow", "run", str(tmp_path / "w.json")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ))
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=dict(os.environ),
+        preexec_fn=minds_ctrl_c,  # noqa: PLW1509
+    )
     try:
         assert process.stderr is not None
         assert process.stderr.readline().decode() == "w (core:Wait) …\n"

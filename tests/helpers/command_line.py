@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -46,3 +47,8 @@ def tavern(*arguments: str | Path, stdin: str = "", cwd: Path | None = None, **e
     ran = Ran(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
     assert "Traceback" not in ran.err, ran.err
     return ran
+
+
+def minds_ctrl_c() -> None:
+    """Let a process that is about to begin mind Ctrl-C, also where the tests run in the background and do not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

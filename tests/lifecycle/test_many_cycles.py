@@ -1,95 +1,93 @@
 """Plugins are disabled, enabled and reloaded 200 times while workflows run: no run fails, and nothing of them stays.
 
-Two plugins take turns: `acme`, a folder, brings a node, hooks, a service that it publishes, an override, routes, a
-command, a task and a subscription; `guest`, an installed package, builds on what `acme` publishes.
+`acme`, a folder, brings one of everything that a plugin can bring; `guest`, an installed package, builds on what
+`acme` publishes. Both have a new version at each reload.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import itertools
 import sys
 import threading
+import types
 import weakref
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lifecycle_maker import begin, get, installed, plugin
 
-from tavern_host import EXECUTION_ENGINE, Host
-from tavern_host.contracts.executions import Run, RunRequest, RunStatus
-from tavern_host.contracts.plugins import PluginState
-from tavern_host.contracts.workflows import Workflow
-from tavern_host.lease import Lease
+from tavern_host import LLM, Host, PluginContext
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.executions import Run, RunStatus
+from tavern_host.lease import Lease, Use
 from tavern_host.ledger import Ledger
 from tavern_host.loaded import LoadedPlugin
 from tavern_host.proxies import ViewHandle
-from tavern_host.services import Views
+from tavern_host.runtime import InProcessRuntime
+from tavern_host.services import Provider, Views
+from tavern_host.settings import PluginSettings
 
 CYCLES = 200
+FIRST_LOOK = 50
+"""After how many cycles what is there is counted for the first time."""
 
 ACME = {
-    "plugin.yaml": """
-name: acme
-displayName: Acme
-version: 1.0.0
-nodes: {entry: ./nodes}
-configOptions:
-  - {key: extensions.acme.size, type: number, label: Size, defaultValue: 1}
-permissions:
-  hooks:
-    - hook:server:services:register
-    - hook:server:routes:register
-    - hook:server:commands:register
-    - hook:server:workflow:before-execute
-    - hook:server:host:startup
-  services: {override: [llm]}
-  events: {subscribe: ["EXECUTION_STATUS_UPDATE"]}
-publishes:
-  services:
-    - name: acme.counter
-      interface: contracts:Counter
-      permissions: [{name: "acme.counter:count", allows: "Count."}]
-""",
     "contracts.py": """
-from tavern_host import CallContext, ServiceInterface, acts
+from tavern_host import CallContext, PluginContext, ServiceInterface, acts, hookspec
 
 
 class Counter(ServiceInterface, name="acme.counter"):
     @acts("acme.counter:count", "Count.")
-    async def count(self, *, call: CallContext | None = None) -> int:
-        '''Count one more.'''
+    async def count(self, *, call: CallContext | None = None) -> str:
+        '''Count one more, and say who counted.'''
+
+
+@hookspec(permission="hook:plugin:acme:counting", level="add", policy="collect", description="Be told of counting.")
+def acme_counting(context: PluginContext, number: int) -> list[str] | None:
+    '''Return words.'''
 """,
     "__init__.py": """
 import asyncio
 
-from tavern_host import CommandInfo, RouteInfo, ServiceInfo, hookimpl
+from tavern_host import CommandInfo, MessageInfo, RouteInfo, ServiceInfo, WORKFLOW_MANAGER, hookimpl
+from tavern_host.contracts.services import interface_methods
 
-VERSION = "one"
+VERSION = "VERSION"
 
 
 class Counting:
-    counted = 0
+    def __init__(self, context):
+        self.context = context
+        self.counted = 0
 
     async def count(self, *, call=None):
         self.counted += 1
-        return self.counted
+        await asyncio.sleep(0)
+        await self.context.hooks.collect("acme_counting", number=self.counted)
+        return VERSION
 
 
-class Models:
+class Workflows:
     def __init__(self, original):
         self.original = original
 
-    async def models(self):
-        return await self.original.models()
 
-    async def complete(self, request, *, call=None):
-        return await self.original.complete(request, call=call)
+def through(name):
+    async def method(self, *args, **kwargs):
+        await asyncio.sleep(0)
+        return await getattr(self.original, name)(*args, **kwargs)
 
-    def stream(self, request, *, call=None):
-        return self.original.stream(request, call=call)
+    return method
+
+
+for name in interface_methods(WORKFLOW_MANAGER.interface):
+    setattr(Workflows, name, through(name))
 
 
 @hookimpl
@@ -99,12 +97,15 @@ def tavern_register_services():
 
 @hookimpl
 def tavern_override_services():
-    return [ServiceInfo(service="llm", handler=f"{__name__}:Models")]
+    return [ServiceInfo(service="workflowManager", handler=f"{__name__}:Workflows")]
 
 
 @hookimpl
 def tavern_register_routes():
-    return [RouteInfo(method="GET", path="/api/x/acme/word", handler=f"{__name__}.web:word")]
+    return [
+        RouteInfo(method="GET", path="/api/x/acme/version", handler=f"{__name__}.web:version"),
+        MessageInfo(type="ACME_ASK", handler=f"{__name__}.web:message"),
+    ]
 
 
 @hookimpl
@@ -115,217 +116,391 @@ def tavern_register_commands():
 @hookimpl
 async def tavern_before_execute(request, context):
     await asyncio.sleep(0.001)
-    context.settings.get("size")
-    return None
+    return request.model_copy(update={"metadata": {**request.metadata, "size": context.settings.get("size")}})
 
 
 @hookimpl
 async def tavern_startup(context):
     async def listen(events):
         async for _ in events:
+            context.state["heard"] = context.state.get("heard", 0) + 1
+
+    async def follow(changes):
+        async for _ in changes:
             pass
 
+    context.state["ready"] = True
     context.tasks.spawn(listen(context.events.subscribe("EXECUTION_STATUS_UPDATE")), name="listen")
+    context.tasks.spawn(follow(context.settings.changes()), name="follow")
     context.tasks.spawn(asyncio.sleep(3600), name="wait")
+
+
+@hookimpl
+async def tavern_shutdown(context):
+    context.state.clear()
+    await asyncio.sleep(0)
 """,
     "web.py": """
 from tavern_host import HttpResponse
+from tavern_host.contracts.http import SocketReply
+
+from . import VERSION
 
 
-async def word(request, context):
-    return HttpResponse(data="word")
+async def version(request, context):
+    return HttpResponse(data=VERSION)
+
+
+async def message(message, context):
+    return [SocketReply(type="ACME_TOLD", payload={"version": VERSION})]
 
 
 async def command(arguments, context):
     yield None
 """,
-    "nodes/__init__.py": """
+    "nodes.py": """
 import asyncio
 from typing import Annotated
 
 from tavern_host import NodeContext, Slot, node
 
-from .. import VERSION
+from . import VERSION
 
 
 @node(category="test", display_name="Slow")
 async def slow(text: Annotated[str, Slot("Text.")], context: NodeContext) -> Annotated[str, Slot("More text.")]:
-    await asyncio.sleep(0.02)
-    context.plugin.settings.get("size")
-    return f"{text} by {VERSION}"
+    await asyncio.sleep(0.03)
+    counted = await context.plugin.services.get("acme.counter").count()
+    ready = context.plugin.state["ready"], context.plugin.settings.get("size") == 1
+    return f"{text}, by acme {VERSION} {ready} (counted by {counted})"
 """,
 }
 GUEST = {
-    "plugin.yaml": """
-name: guest
-displayName: Guest
-version: 1.0.0
-requires: {plugins: {acme: ">=1"}}
-permissions:
-  hooks: [hook:server:workflow:after-execute]
-  services: {use: ["acme.counter:count"]}
-""",
     "__init__.py": """
-from tavern_host import hookimpl
+from tavern_host import RouteInfo, hookimpl
+
+VERSION = "VERSION"
+
+
+@hookimpl
+def tavern_register_routes():
+    return [RouteInfo(method="GET", path="/api/x/guest/version", handler=f"{__name__}.web:version")]
 
 
 @hookimpl
 async def tavern_after_execute(run, context):
     await context.services.get("acme.counter").count()
     return None
+
+
+@hookimpl
+def acme_counting(number):
+    return ["hear, hear"]
+""",
+    "web.py": """
+from tavern_host import HttpResponse
+
+from guest import VERSION
+
+
+async def version(request, context):
+    return HttpResponse(data=VERSION)
+""",
+    "nodes/__init__.py": """
+import asyncio
+from typing import Annotated
+
+from guest.words import WORD
+from tavern_host import NodeContext, Slot, node
+
+
+@node(category="test", display_name="Pass")
+async def pass_on(text: Annotated[str, Slot("Text.")], context: NodeContext) -> Annotated[str, Slot("More text.")]:
+    await asyncio.sleep(0.01)
+    counted = await context.plugin.services.get("acme.counter").count()
+    return f"{text}, by guest {WORD} (counted by {counted})"
+""",
+    "words.py": """
+from guest import VERSION
+
+WORD = VERSION
 """,
 }
 
 
-def write(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Install `guest` as pip would, for the length of the test."""
-    folder = tmp_path / "site"
-    write(folder / "guest_of_acme", GUEST)
-    info = folder / "guest_of_acme-1.0.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest-of-acme\nVersion: 1.0.0\n")
-    (info / "entry_points.txt").write_text("[tavern_host.plugins]\nguest = guest_of_acme\n")
-    monkeypatch.syspath_prepend(str(folder))
-    yield folder
-    for name in [name for name in sys.modules if name.startswith("guest_of_acme")]:
-        del sys.modules[name]
-
-
-@pytest.fixture
-async def host(tmp_path: Path, site: Path) -> AsyncIterator[Host]:
-    """Return a running host with both plugins."""
-    write(tmp_path / "p" / "plugins" / "acme", ACME)
-    async with Host(tmp_path / "p", trust=["acme", "guest"]) as running:
-        assert running.plugin("acme").problems == running.plugin("guest").problems == []
-        yield running
-
-
-def workflow(node: str, slot: str, output: str) -> Workflow:
-    """Return a workflow of two nodes of one type, one after the other."""
-    nodes = [
-        {"id": "in", "type": "core:GroupInput", "position": {"x": 0, "y": 0}},
-        {"id": "a", "type": node, "position": {"x": 0, "y": 0}},
-        {"id": "b", "type": node, "position": {"x": 0, "y": 0}},
-        {"id": "out", "type": "core:GroupOutput", "position": {"x": 0, "y": 0}},
-    ]
-    edges = [
-        {"id": "1", "source": "in", "sourceHandle": "text", "target": "a", "targetHandle": slot},
-        {"id": "2", "source": "a", "sourceHandle": output, "target": "b", "targetHandle": slot},
-        {"id": "3", "source": "b", "sourceHandle": output, "target": "out", "targetHandle": "text"},
-    ]
-    interface = {"text": {"key": "text", "dataFlowType": "STRING"}}
-    return Workflow.model_validate(
-        {"name": node, "nodes": nodes, "edges": edges, "interfaceInputs": interface, "interfaceOutputs": interface}
+def write_acme(project: Path, version: str) -> None:
+    """Write a version of the folder plugin."""
+    plugin(
+        project / "plugins",
+        "acme",
+        {name: text.replace('"VERSION"', f'"{version}"') for name, text in ACME.items()},
+        "tavern_register_services",
+        "tavern_register_routes",
+        "tavern_register_commands",
+        "tavern_before_execute",
+        "tavern_startup",
+        "tavern_shutdown",
+        nodes={"entry": "nodes"},
+        configOptions=[{"key": "extensions.acme.size", "type": "number", "label": "Size", "defaultValue": 1}],
+        permissions={
+            "services": {"override": ["workflowManager"], "use": ["acme.counter:count"]},
+            "events": {"subscribe": ["EXECUTION_STATUS_UPDATE"]},
+        },
+        publishes={
+            "services": [
+                {
+                    "name": "acme.counter",
+                    "interface": "contracts:Counter",
+                    "permissions": [{"name": "acme.counter:count", "allows": "Count."}],
+                }
+            ],
+            "hooks": [
+                {
+                    "spec": "contracts:acme_counting",
+                    "permission": "hook:plugin:acme:counting",
+                    "level": "add",
+                    "allows": "Be told of counting.",
+                }
+            ],
+        },
     )
 
 
-@dataclass
-class Traffic:
-    """Workflows that run all the time: some of core nodes, and some of the plugin's while it is there."""
-
-    host: Host
-    ended: list[Run] = field(default_factory=list)
-
-    async def begin_slow(self) -> asyncio.Task[Run]:
-        """Begin a run of the plugin's own nodes; it is accepted when this returns."""
-        engine = self.host.services.get(EXECUTION_ENGINE)
-        request = RunRequest(workflow=workflow("acme:Slow", "text", "result"), inputs={"text": "made"})
-        return asyncio.create_task(engine.wait(await engine.submit(request)))
-
-    async def keep_running(self) -> None:
-        """Run a workflow of core nodes, one after the other, without end."""
-        engine = self.host.services.get(EXECUTION_ENGINE)
-        request = RunRequest(workflow=workflow("core:TextMerge", "text_inputs__0", "merged_text"), inputs={"text": "x"})
-        while True:
-            self.ended.append(await engine.run(request))
+def write_guest(site: Path, version: str) -> None:
+    """Write a version of the installed plugin."""
+    installed(
+        site,
+        "guest",
+        {name: text.replace('"VERSION"', f'"{version}"') for name, text in GUEST.items()},
+        "tavern_register_routes",
+        "tavern_after_execute",
+        version=f"1.0.{version.removeprefix('v')}",
+        nodes={"entry": "nodes"},
+        requires={"plugins": {"acme": ">=1"}},
+        permissions={"hooks": ["hook:plugin:acme:counting"], "services": {"use": ["acme.counter:count"]}},
+    )
 
 
-def kernel_objects() -> dict[str, int]:
-    """Return how many objects of the kernel's types that belong to one load of a plugin there are."""
+class Tavern:
+    """A running host with both plugins, and the versions that it has of them."""
+
+    def __init__(self, host: Host, project: Path, site: Path) -> None:
+        self.host = host
+        self.versions = {"acme": "v0", "guest": "v0"}
+        self._folders = {"acme": project, "guest": site}
+        self._numbers = itertools.count(1)
+
+    def write(self, name: str) -> None:
+        """Write a new version of a plugin."""
+        self.versions[name] = f"v{next(self._numbers)}"
+        (write_acme if name == "acme" else write_guest)(self._folders[name], self.versions[name])
+
+    def result(self) -> str:
+        """Return what a run that begins now gives."""
+        acme, guest = self.versions["acme"], self.versions["guest"]
+        by_acme, by_guest = f"by acme {acme} (True, True) (counted by {acme})", f"by guest {guest}"
+        return f"made, {by_acme}, {by_guest} (counted by {acme}), {by_acme}"
+
+    async def begin(self) -> asyncio.Task[Run]:
+        """Begin a run of the plugins' own nodes; it is accepted when this returns."""
+        return await begin(self.host, "acme:Slow", "guest:PassOn", "acme:Slow")
+
+    @contextlib.asynccontextmanager
+    async def traffic(self, seen: Counter[str]) -> AsyncIterator[None]:
+        """Run workflows and ask routes without end; count in `seen` what came of it."""
+        stop = asyncio.Event()
+
+        async def run_without_end(*types: str) -> None:
+            while not stop.is_set():
+                try:
+                    run = await (await begin(self.host, *types))
+                except InvalidInput as error:
+                    assert not types[0].startswith("core:"), error  # else one of the plugins is not there just now
+                    seen["not accepted"] += 1
+                    await asyncio.sleep(0.005)
+                else:
+                    seen[f"{run.status}: {run.error.message if run.error else ''}"] += 1
+
+        async def ask_without_end(name: str) -> None:
+            while not stop.is_set():
+                version = await get(self.host, f"/api/x/{name}/version")
+                seen["asked" if version else "not there"] += 1
+                await asyncio.sleep(0.001)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run_without_end("core:UpperCase"))
+            group.create_task(run_without_end("acme:Slow"))
+            group.create_task(run_without_end("acme:Slow", "guest:PassOn"))
+            group.create_task(ask_without_end("acme"))
+            group.create_task(ask_without_end("guest"))
+            yield
+            stop.set()
+
+
+@pytest.fixture
+async def tavern(project: Path, site: Path) -> AsyncIterator[Tavern]:
+    write_acme(project, "v0")
+    write_guest(site, "v0")
+    async with Host(project, trust=["acme", "guest"]) as host:
+        assert host.plugin("acme").problems == host.plugin("guest").problems == []
+        yield Tavern(host, project, site)
+
+
+async def cycle(tavern: Tavern, number: int) -> None:
+    """Take a plugin out and bring it back, in one of the ways in which that can be done."""
+    host = tavern.host
+    name = ("acme", "guest")[number // 4 % 2]
+    if number % 4 < 2:
+        await host.disable(name)
+        gone = ["acme", "guest"] if name == "acme" else ["guest"]
+        for one in gone:
+            assert host.owned(one) == host.plugin(one).contributions == {}
+            assert await get(host, f"/api/x/{one}/version") is None
+        assert host.plugin(name).state == "disabled"
+        if name == "acme":
+            assert "acme" not in host.registrations.commands
+            assert "acme.counter" not in tables(host)["services"]
+            assert [layer.plugin for layer in host._manager.services.layers("workflowManager")] == ["tavern-workflows"]
+        await host.enable(name)
+    else:
+        tavern.write(name)
+        names = [plugin.name for plugin in await host.reload(name if number % 4 == 2 else None)]
+        assert names == [name]
+    for one in ("acme", "guest"):
+        assert (host.plugin(one).state, host.plugin(one).problems) == ("started", [])
+        assert await get(host, f"/api/x/{one}/version") == tavern.versions[one]
+
+
+async def test_two_hundred_cycles_under_running_workflows(tavern: Tavern) -> None:
+    host = tavern.host
+    expected: list[tuple[str, asyncio.Task[Run]]] = []
+    seen: Counter[str] = Counter()
+    dead: dict[str, list[weakref.ref[Any]]] = {}
+    looks = []
+    for numbers in (range(FIRST_LOOK), range(FIRST_LOOK, CYCLES)):
+        async with tavern.traffic(seen):
+            for number in numbers:
+                for _ in range(2):
+                    expected.append((tavern.result(), await tavern.begin()))
+                remember(host, dead)
+                await cycle(tavern, number)
+                expected.append((tavern.result(), await tavern.begin()))
+        await asyncio.gather(*(task for _, task in expected))
+        await all_taken_out(host)
+        looks.append(counted(host))
+    wrong = Counter(outcome for text, task in expected if (outcome := of_run(task.result(), text)) is not None)
+    assert wrong == {}
+    assert {outcome for outcome in seen if outcome.startswith(tuple(RunStatus))} == {"complete: "}
+    assert seen["complete: "] > CYCLES
+    assert seen["asked"] > CYCLES
+    expected.clear()
+    assert alive(host, dead) == {}
+    first, last = looks
+    assert {key: (first[key], last[key]) for key in last if first[key] != last[key]} == {}
+
+
+def of_run(run: Run, text: str) -> str | None:
+    """Return what is wrong with a run that was to give a text, or None."""
+    if run.status is not RunStatus.COMPLETE:
+        return f"{run.status}: {run.error.message if run.error else ''}"
+    return None if run.outputs == {"text": text} else f"{run.outputs['text']} instead of {text}"
+
+
+# --- what is there --------------------------------------------------------------------------------------
+
+KINDS = (
+    LoadedPlugin,
+    PluginContext,
+    Views,
+    ViewHandle,
+    Provider,
+    Lease,
+    Use,
+    Ledger,
+    PluginSettings,
+    InProcessRuntime,
+)
+
+
+def of_the_plugins(name: Any) -> bool:
+    return isinstance(name, str) and (name.startswith("tavern_plugins.acme") or name.split(".")[0] == "guest")
+
+
+def remember(host: Host, dead: dict[str, list[weakref.ref[Any]]]) -> None:
+    """Note what there is of the plugins now, which is to be dead when they have been taken out."""
+    for name in ("acme", "guest"):
+        loaded = host._manager.active[name]
+        for thing in (loaded, loaded.context, loaded.views, loaded.lease, loaded.ledger, loaded.runtime):
+            dead.setdefault(type(thing).__name__, []).append(weakref.ref(thing))
+    for name, module in list(sys.modules.items()):
+        if of_the_plugins(name):
+            dead.setdefault(f"module {name.rpartition('.')[2]}", []).append(weakref.ref(module))
+
+
+def alive(host: Host, dead: dict[str, list[weakref.ref[Any]]]) -> dict[str, int]:
+    """Return how many are left of the things that were noted, those in use now apart."""
     gc.collect()
-    kinds = (LoadedPlugin, Views, ViewHandle, Lease, Ledger)
-    found = [type(thing) for thing in gc.get_objects() if type(thing) in kinds]
-    return {kind.__name__: found.count(kind) for kind in kinds}
+    now: dict[str, list[weakref.ref[Any]]] = {}
+    remember(host, now)
+    in_use = {id(reference()) for references in now.values() for reference in references}
+    left = {kind: {id(r()) for r in references if r() is not None} - in_use for kind, references in dead.items()}
+    return {kind: len(ids) for kind, ids in left.items() if ids}
 
 
-def grown(host: Host) -> dict[str, Any]:
-    """Return what would grow if something of a plugin stayed."""
+def counted(host: Host) -> dict[str, Any]:
+    """Return how much there is of all that would grow if something of a plugin stayed."""
+    gc.collect()
+    everything = gc.get_objects()
+    kinds = Counter(type(thing).__name__ for thing in everything if isinstance(thing, KINDS))
+    functions = (thing for thing in everything if isinstance(thing, types.FunctionType))
+    classes = (thing for thing in everything if isinstance(thing, type))
+    modules = (thing for thing in everything if isinstance(thing, types.ModuleType))
     return {
-        **kernel_objects(),
-        "threads": len([t for t in threading.enumerate() if "waiting for a job" not in t.name]),
-        "files": len(list(Path("/proc/self/fd").iterdir())),
+        **kinds,
+        **{name: len(table) for name, table in tables(host).items()},
+        "functions of plugins": sum(of_the_plugins(function.__module__) for function in functions),
+        "classes of plugins": sum(of_the_plugins(kind.__module__) for kind in classes),
+        "module objects of plugins": sum(of_the_plugins(vars(module).get("__name__")) for module in modules),
         "modules": len(sys.modules),
+        "finders": len(sys.meta_path),
+        "threads": sum(thread.name != "waiting for a job" for thread in threading.enumerate()),
         "tasks": len(asyncio.all_tasks()),
+        "files": len(list(Path("/proc/self/fd").iterdir())),
     }
 
 
-async def test_two_hundred_cycles_under_running_workflows(host: Host) -> None:
-    traffic = Traffic(host)
-    running = [asyncio.create_task(traffic.keep_running()) for _ in range(2)]
-    slow: list[asyncio.Task[Run]] = []
-    dead: list[weakref.ref[Any]] = []
-    sizes: list[dict[str, Any]] = []
-    for cycle in range(CYCLES):
-        slow.append(await traffic.begin_slow())
-        dead.append(weakref.ref(_loaded(host, "acme")))
-        if cycle % 2:
-            await host.disable("acme")
-            assert host.owned("acme") == host.owned("guest") == {}
-            assert (host.plugin("acme").state, host.plugin("guest").state) == (
-                PluginState.DISABLED,
-                PluginState.INCOMPATIBLE,
-            )
-            assert "/api/x/acme/word" not in {path for _, path in host.registrations.routes}
-            await host.enable("acme")
-        else:
-            await host.reload("acme")
-        assert (host.plugin("acme").state, host.plugin("acme").problems) == (PluginState.STARTED, [])
-        assert (host.plugin("guest").state, host.plugin("guest").problems) == (PluginState.STARTED, [])
-        if cycle in (CYCLES // 4, CYCLES - 1):
-            await asyncio.gather(*slow)
-            await _drained(host)
-            sizes.append(grown(host))
-    for task in running:
-        task.cancel()
-    await asyncio.wait(running)
-    runs = [*traffic.ended, *[task.result() for task in slow]]
-    assert {run.status for run in runs} == {RunStatus.COMPLETE}, next(r for r in runs if r.error).error
-    assert {task.result().outputs["text"] for task in slow} == {"made by one by one"}
-    assert len(traffic.ended) > CYCLES
-    del slow, runs
-    gc.collect()
-    assert sum(1 for reference in dead if reference() is not None) <= 1
-    first, last = sizes
-    assert {key: last[key] - first[key] for key in first if last[key] > first[key] + 3} == {}
-
-
-async def test_new_code_answers_new_runs_and_old_runs_end_with_the_old(host: Host, tmp_path: Path) -> None:
-    traffic = Traffic(host)
-    plugin = tmp_path / "p" / "plugins" / "acme" / "__init__.py"
-    began: list[tuple[str, asyncio.Task[Run]]] = []
-    for word in ("one", "two", "three", "four"):
-        plugin.write_text(ACME["__init__.py"].replace('"one"', f'"{word}"'))
-        await host.reload("acme")
-        began.append((word, await traffic.begin_slow()))
-    for word, task in began:
-        run = await task
-        assert (run.status, run.outputs["text"]) == (RunStatus.COMPLETE, f"made by {word} by {word}")
-
-
-def _loaded(host: Host, name: str) -> LoadedPlugin:
+def tables(host: Host) -> dict[str, Any]:
+    """Return the tables of a host that plugins are in."""
     manager: Any = host._manager
-    found: LoadedPlugin = manager.active[name]
-    return found
+    services, dispatcher, lifecycle = manager.services, manager.dispatcher, manager.lifecycle
+    return {
+        "records": manager.records,
+        "problems": [problem for record in manager.records.values() for problem in record.problems],
+        "in use": lifecycle.active,
+        "on their way": lifecycle.loads()[len(lifecycle.active) :],
+        "imported": lifecycle._imported,
+        "decisions": [*manager._decisions._tasks, *manager._decisions._under_way],
+        "services": services.services(),
+        "providers": services._living,
+        "overrides": [one for service in services.services() for one in services.overrides(service)],
+        "views": services._views,
+        "hooks": dispatcher.catalogue.hooks,
+        "interfaces": dispatcher.catalogue.interfaces,
+        "specs": dispatcher.catalogue.published_specs,
+        "implementations": [i for hook in dispatcher.catalogue.hooks for i in dispatcher.implementations(hook)],
+        "routes": host.registrations.routes,
+        "patterns": host.registrations._patterns,
+        "messages": host.registrations.messages,
+        "commands": host.registrations.commands,
+        "subscriptions": host.events._subscriptions,
+        "open settings": host._store._open,
+        "timers": lifecycle._drain_timers,
+    }
 
 
-async def _drained(host: Host) -> None:
-    manager: Any = host._manager
-    await manager.lifecycle.drained()
+async def all_taken_out(host: Host) -> None:
+    """Wait until nothing is on its way out, and nobody holds what he was told of it."""
+    await host._manager.lifecycle.drained()
+    await (await begin(host, "core:UpperCase"))
+    await host.services.get(LLM).models()
+    await asyncio.sleep(0.05)

@@ -1,0 +1,640 @@
+"""Plugins are read anew while the host runs: what is new is taken over whole, and what is broken costs itself alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from lifecycle_maker import begin, get, installed, nodes, plugin, problems, run, states, write
+from lifecycle_stage import STAGE
+
+from tavern_host import WORKFLOW_MANAGER, Host, lifecycle
+from tavern_host.contracts.errors import Conflict, NotFound
+from tavern_host.contracts.executions import RunStatus
+from tavern_host.contracts.services import ServiceInterface, ServiceKey
+
+HEAD = "import asyncio\nfrom lifecycle_stage import STAGE\nfrom tavern_host import *\n"
+
+ROUTED = f"""{HEAD}
+@hookimpl
+def tavern_register_routes():
+    return [RouteInfo(method="GET", path=f"/api/x/NAME/go", handler=f"{{__name__}}:go")]
+
+
+async def go(request, context):
+    return HttpResponse(data="ANSWER")
+"""
+
+
+def routed(answer: str, name: str = "acme", more: str = "") -> str:
+    """Return the code of a plugin with a route."""
+    return ROUTED.replace("NAME", name).replace("ANSWER", answer) + more
+
+
+def answering(project: Path, answer: str, name: str = "acme", more: str = "", *hooked: str, **manifest: object) -> Path:
+    """Write a plugin with a route."""
+    return plugin(project / "plugins", name, routed(answer, name, more), "tavern_register_routes", *hooked, **manifest)
+
+
+async def ask(host: Host, name: str = "acme") -> object:
+    return await get(host, f"/api/x/{name}/go")
+
+
+def loads(host: Host) -> dict[str, int]:
+    """Return which load of each plugin is in use."""
+    return {name: id(loaded) for name, loaded in host._manager.active.items()}
+
+
+# --- what is broken now ---------------------------------------------------------------------------------
+
+WAITS = nodes("""
+@node()
+async def wait(text: str) -> str:
+    await STAGE.wait("node")
+    return f"{text}, VERSION"
+""")
+STARTS = f"{HEAD}\n@hookimpl\nasync def tavern_startup(context):\n    raise RuntimeError('no luck')\n"
+PROVIDES = f"""{HEAD}
+from tavern_host.contracts.services import interface_methods
+
+
+class Provider:
+    def __init__(self):
+        raise RuntimeError("no luck")
+
+
+async def method(self, *args, **kwargs):
+    return None
+
+
+for name in interface_methods(WORKFLOW_MANAGER.interface):
+    setattr(Provider, name, method)
+
+
+@hookimpl
+def tavern_override_services():
+    return [ServiceInfo(service="workflowManager", handler=f"{{__name__}}:Provider")]
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "hooked", "manifest", "state", "told"),
+    [
+        ({"plugin.yaml": "name: [\n"}, (), {}, "invalid", "plugin.yaml:2:1: not valid YAML"),
+        ({"plugin.yaml": ""}, (), {}, "invalid", "plugin.yaml"),
+        ({"__init__.py": "raise RuntimeError('no luck')"}, (), {}, "failed", "loading: RuntimeError: no luck"),
+        ({"nodes.py": "def broken(:"}, (), {}, "failed", "loading: SyntaxError"),
+        ({"nodes.py": "import sys; sys.exit(2)"}, (), {}, "failed", "tried to end the program (SystemExit: 2)"),
+        ({}, (), {"apiVersion": ">=99"}, "incompatible", "it is made for tavern-host >=99"),
+        ({}, (), {"requires": {"plugins": {"other": ">=1"}}}, "incompatible", "it requires the plugin other"),
+        ({}, (), {"permissions": {"hooks": ["hook:nope"]}}, "invalid", "hook:nope"),
+        ({"__init__.py": STARTS}, ("tavern_startup",), {}, "failed", "tavern_startup: RuntimeError: no luck"),
+        (
+            {"__init__.py": PROVIDES},
+            (),
+            {"permissions": {"services": {"override": ["workflowManager"]}}},
+            "failed",
+            "loading: RuntimeError: no luck",
+        ),
+        ({"__init__.py": STARTS}, (), {}, "failed", "the hook tavern_startup is not declared"),
+    ],
+)
+async def test_what_is_broken_now_costs_the_plugin_and_no_run(
+    project: Path, files: dict[str, str], hooked: tuple[str, ...], manifest: dict[str, object], state: str, told: str
+) -> None:
+    def whole() -> None:
+        plugin(project / "plugins", "acme", WAITS, nodes={"entry": "nodes"})
+
+    whole()
+    answering(project, "still there", "other-one")
+    async with Host(project, trust=["acme", "other-one"]) as host:
+        under_way = await begin(host, "acme:Wait")
+        await STAGE.seen("node").wait()
+        others = {name: load for name, load in loads(host).items() if name != "acme"}
+        plugin(project / "plugins", "acme", {**WAITS, **files}, *hooked, **{"nodes": {"entry": "nodes"}, **manifest})
+        assert [p.name for p in await host.reload("acme")] == ["acme"]
+        assert states(host, "acme") == [state]
+        assert told in problems(host)[0]
+        assert host.plugin("acme").contributions == {}
+        assert {name: load for name, load in loads(host).items() if name != "acme"} == others
+        STAGE.cue("node").set()
+        assert (await under_way).outputs == {"text": "made, VERSION"}
+        whole()
+        await host.reload("acme")
+        assert (states(host, "acme"), problems(host)) == (["started"], [])
+        await host._manager.lifecycle.drained()
+        assert (await run(host, "acme:Wait")).status is RunStatus.COMPLETE
+
+
+async def test_a_failure_takes_those_along_that_require_it_and_lets_their_runs_end(project: Path) -> None:
+    answering(project, "one")
+    plugin(project / "plugins", "user", WAITS, nodes={"entry": "nodes"}, requires={"plugins": {"acme": ">=1"}})
+    async with Host(project, trust=["acme", "user"]) as host:
+        under_way = await begin(host, "user:Wait")
+        await STAGE.seen("node").wait()
+        answering(project, "two", more="\nraise RuntimeError('no luck')\n")
+        await host.reload("acme")
+        assert states(host, "acme", "user") == ["failed", "incompatible"]
+        assert problems(host, "user") == ["it requires acme, which is failed (see `tavern plugins show acme`)"]
+        STAGE.cue("node").set()
+        assert (await under_way).status is RunStatus.COMPLETE
+        await host._manager.lifecycle.drained()
+        assert host.owned("acme") == host.owned("user") == {}
+        answering(project, "three")
+        await host.reload()
+        assert (states(host, "acme", "user"), problems(host, "user")) == (["started", "started"], [])
+
+
+async def test_a_shutdown_of_the_old_one_that_hangs_does_not_touch_the_new_one(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "SHUTDOWN_DEADLINE", 0.02)
+    hangs = "\n@hookimpl\nasync def tavern_shutdown():\n    await asyncio.sleep(3600)\n"
+    answering(project, "one", "acme", hangs, "tavern_shutdown")
+    async with Host(project, trust=["acme"]) as host:
+        answering(project, "two")
+        await host.reload("acme")
+        assert await ask(host) == "two"
+        await host._manager.lifecycle.drained()
+        assert await ask(host) == "two"
+        assert states(host, "acme") == ["started"]
+        assert "tavern_shutdown of acme did not end within 0.02 s" in problems(host)[0]
+
+
+async def test_the_old_one_answers_until_the_new_one_has_started(project: Path) -> None:
+    answering(project, "one")
+    async with Host(project, trust=["acme"]) as host:
+        waits = "\n@hookimpl\nasync def tavern_startup():\n    await STAGE.wait('startup')\n"
+        answering(project, "two", "acme", waits, "tavern_startup")
+        reading = asyncio.create_task(host.reload("acme"))
+        await STAGE.seen("startup").wait()
+        assert await ask(host) == "one"
+        STAGE.cue("startup").set()
+        await reading
+        assert await ask(host) == "two"
+
+
+# --- which are read anew --------------------------------------------------------------------------------
+
+
+async def test_without_a_name_what_is_new_changed_or_gone_is_taken_over_and_nothing_else(
+    project: Path, site: Path
+) -> None:
+    for name in ("same", "changed", "gone"):
+        answering(project, "one", name)
+    installed(site, "wheel", routed("one", "wheel"), "tavern_register_routes")
+    installed(site, "old-wheel", "")
+    names = ["same", "changed", "gone", "new", "wheel", "old-wheel", "new-wheel"]
+    async with Host(project, trust=names) as host:
+        assert await host.reload() == []
+        before = loads(host)
+        answering(project, "two", "changed")
+        answering(project, "two", "new")
+        shutil.rmtree(project / "plugins" / "gone")
+        installed(site, "wheel", routed("two", "wheel"), "tavern_register_routes")
+        installed(site, "new-wheel", routed("two", "new-wheel"), "tavern_register_routes")
+        shutil.rmtree(site / "old_wheel-1.0.0.dist-info")
+        assert {p.name for p in await host.reload()} == {"changed", "new", "wheel", "new-wheel"}
+        kept = {name for name, load in loads(host).items() if before.get(name) == load}
+        assert kept == set(before) - {"changed", "gone", "wheel", "old-wheel"}
+        for name, answer in (("same", "one"), ("changed", "two"), ("new", "two"), ("wheel", "two"), ("gone", None)):
+            assert await ask(host, name) == answer, name
+        assert await ask(host, "new-wheel") == "two"
+        for name in ("gone", "old-wheel"):
+            with pytest.raises(NotFound):
+                host.plugin(name)
+        assert await host.reload() == []
+
+
+async def test_only_a_plugin_that_failed_is_tried_again_although_nothing_changed(project: Path) -> None:
+    opens = f"{HEAD}\nif 'open' not in STAGE.log:\n    raise RuntimeError('closed')\n"
+    plugin(project / "plugins", "acme", opens)
+    guards = f"{HEAD}\n@hookimpl\ndef tavern_before_execute():\n    return None\n"
+    plugin(project / "plugins", "guard", guards, "tavern_before_execute")
+    answering(project, "one", "off")
+    async with Host(project, trust=["acme", "off"]) as host:
+        await host.disable("off")
+        assert states(host, "acme", "guard", "off") == ["failed", "needs-review", "disabled"]
+        STAGE.log.append("open")
+        assert [p.name for p in await host.reload()] == ["acme"]
+        assert (states(host, "acme"), problems(host)) == (["started"], [])
+
+
+async def test_of_two_with_one_name_the_second_comes_when_the_first_has_gone(project: Path) -> None:
+    first = answering(project, "one")
+    second = plugin(project / "plugins", "other", routed("two"), "tavern_register_routes")
+    text = (second / "plugin.yaml").read_text()
+    write(second / "plugin.yaml", text.replace("name: other", "name: acme"))
+    async with Host(project, trust=["acme"]) as host:
+        assert await ask(host) == "one"
+        assert [p.state for p in host.plugins() if p.name == "acme"] == ["started", "invalid"]
+        shutil.rmtree(first)
+        assert [p.name for p in await host.reload()] == ["acme"]
+        assert await ask(host) == "two"
+        assert [(p.state, p.source) for p in host.plugins() if p.name == "acme"] == [("started", f"folder:{second}")]
+
+
+async def test_a_plugin_whose_name_changed_is_another(project: Path) -> None:
+    folder = answering(project, "one")
+    async with Host(project, trust=["acme", "acme-two"]) as host:
+        text = (folder / "plugin.yaml").read_text()
+        write(folder / "plugin.yaml", text.replace("name: acme", "name: acme-two"))
+        write(folder / "__init__.py", routed("two", "acme-two"))
+        await host.reload()
+        assert await ask(host) is None
+        assert await ask(host, "acme-two") == "two"
+
+
+async def test_a_plugin_that_was_handed_over_or_came_with_the_host_is_not_read_anew(project: Path) -> None:
+    handed = ModuleType("handed_over")
+    handed.__file__ = str(answering(project.parent, "one", "handed-over") / "__init__.py")
+    exec(compile(routed("one", "handed-over"), handed.__file__, "exec"), vars(handed))
+    sys.modules["handed_over"] = handed
+    try:
+        async with Host(project, plugins=[handed], trust=["handed-over"]) as host:
+            assert await ask(host, "handed-over") == "one"
+            with pytest.raises(Conflict, match="handed-over was handed over by the program that the host is part of"):
+                await host.reload("handed-over")
+            answering(project.parent, "two", "handed-over")
+            assert await host.reload() == []
+            await host.disable("handed-over")
+            await host.enable("handed-over")
+            assert await ask(host, "handed-over") == "one"
+            with pytest.raises(Conflict, match="tavern-engine is first-party: restart the host to read it anew"):
+                await host.reload("tavern-engine")
+    finally:
+        del sys.modules["handed_over"]
+
+
+# --- what was reviewed ----------------------------------------------------------------------------------
+
+
+async def test_changed_code_of_a_folder_waits_for_another_review(project: Path) -> None:
+    answering(project, "one")
+    async with Host(project) as host:
+        await host.grant("acme")
+        answering(project, "two")
+        await host.reload("acme")
+        assert (states(host, "acme"), await ask(host)) == (["needs-review"], None)
+        assert "its code has changed since it was reviewed" in problems(host)[0]
+        await host.grant("acme")
+        assert (states(host, "acme"), problems(host), await ask(host)) == (["started"], [], "two")
+
+
+async def test_a_grant_is_for_what_was_shown_and_not_for_what_came_since(project: Path) -> None:
+    answering(project, "one")
+    async with Host(project) as host:
+        asked = [p.name for p in host.plugin("acme").permissions]
+        answering(project, "two", "acme", "", "tavern_before_execute")
+        await host.grant("acme")
+        assert states(host, "acme") == ["needs-review"]
+        assert "its code has changed since it was reviewed" in problems(host)[0]
+        assert {p.name for p in host.plugin("acme").permissions} > set(asked[:-1])
+        await host.grant("acme")
+        assert (states(host, "acme"), await ask(host)) == (["started"], "two")
+
+
+@pytest.mark.parametrize("how", ["enable", "grant"])
+async def test_what_changed_while_it_was_out_comes_back_as_it_is_now(project: Path, site: Path, how: str) -> None:
+    answering(project, "one")
+    installed(site, "wheel", routed("one", "wheel"), "tavern_register_routes", "tavern_before_execute")
+    async with Host(project, trust=["acme", *(["wheel"] if how == "enable" else [])]) as host:
+        if how == "grant":
+            await host.grant("wheel")
+        assert await ask(host, "wheel") == "one"
+        for name in ("acme", "wheel"):
+            await (host.disable(name) if how == "enable" or name == "acme" else host.revoke(name))
+        answering(project, "two", version="2.0.0")
+        installed(
+            site, "wheel", routed("two", "wheel"), "tavern_register_routes", "tavern_before_execute", version="2.0.0"
+        )
+        for name in ("acme", "wheel"):
+            await (host.enable(name) if how == "enable" or name == "acme" else host.grant(name))
+            assert (host.plugin(name).version, await ask(host, name)) == ("2.0.0", "two")
+
+
+# --- installed packages ---------------------------------------------------------------------------------
+
+
+def package(answer: str) -> dict[str, str]:
+    """Return the files of a package whose handlers are in modules of their own."""
+    return {
+        "__init__.py": routed("unused").replace('{__name__}:go"', '{__name__}.deep.web:go"'),
+        "deep/__init__.py": "",
+        "deep/web.py": f"{HEAD}from acme.words import WORD\n\nasync def go(request, context):\n"
+        "    from acme.deep import late\n    return HttpResponse(data=f'{WORD} {late.WORD}')\n",
+        "deep/late.py": f"WORD = '{answer}'\n",
+        "words.py": f"WORD = '{answer}'\n",
+    }
+
+
+async def test_of_an_installed_package_every_module_is_read_anew(project: Path, site: Path) -> None:
+    installed(site, "acme", package("one"), "tavern_register_routes")
+    async with Host(project, trust=["acme"]) as host:
+        assert await ask(host) == "one one"
+        for answer in ("two", "three"):
+            installed(site, "acme", package(answer), "tavern_register_routes")
+            await host.reload("acme")
+            assert await ask(host) == f"{answer} {answer}"
+        await host.disable("acme")
+        await host.enable("acme")
+        assert await ask(host) == "three three"
+
+
+async def test_an_installed_package_that_cannot_be_imported_any_more_is_mended_by_the_next(
+    project: Path, site: Path
+) -> None:
+    installed(site, "acme", package("one"), "tavern_register_routes")
+    async with Host(project, trust=["acme"]) as host:
+        assert await ask(host) == "one one"
+        before = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "acme"}
+        broken = {**package("two"), "__init__.py": "import acme.extra\nraise RuntimeError('no luck')", "extra.py": ""}
+        installed(site, "acme", broken, "tavern_register_routes")
+        await host.reload("acme")
+        assert states(host, "acme") == ["failed"]
+        assert {name: module for name, module in sys.modules.items() if name.split(".")[0] == "acme"} == before
+        installed(site, "acme", package("three"), "tavern_register_routes")
+        await host.reload("acme")
+        assert await ask(host) == "three three"
+
+
+async def test_an_installed_package_that_could_not_be_imported_at_the_start_is_read_whole_later(
+    project: Path, site: Path
+) -> None:
+    broken = {**package("one"), "__init__.py": "from acme.words import WORD\nraise RuntimeError('no luck')"}
+    installed(site, "acme", broken, "tavern_register_routes")
+    async with Host(project, trust=["acme"]) as host:
+        assert states(host, "acme") == ["failed"]
+        installed(site, "acme", package("two"), "tavern_register_routes")
+        await host.reload()
+        assert await ask(host) == "two two"
+
+
+async def test_handlers_of_the_old_version_stay_its_own_while_it_ends(project: Path, site: Path) -> None:
+    """What the host reaches by name for what is under way is of the old code, if it was imported by then."""
+    code = {
+        "__init__.py": "",
+        "nodes.py": f"""{HEAD}
+@node()
+async def wait(text: str) -> str:
+    await STAGE.wait("node")
+    return f"{{text}}, VERSION"
+
+
+@node()
+async def say(text: str) -> str:
+    return f"{{text}}, VERSION"
+""",
+    }
+
+    def write_version(version: str) -> None:
+        files = {name: text.replace("VERSION", version) for name, text in code.items()}
+        installed(site, "acme", files, nodes={"entry": "nodes"})
+
+    write_version("one")
+    async with Host(project, trust=["acme"]) as host:
+        under_way = await begin(host, "acme:Wait", "acme:Say")
+        await STAGE.seen("node").wait()
+        old = host._manager.active["acme"].runtime
+        write_version("two")
+        await host.reload("acme")
+        assert [d.type for d in old.nodes()] == ["Wait", "Say"]
+        assert old.function("acme.nodes:say") is not sys.modules["acme.nodes"].say
+        STAGE.cue("node").set()
+        assert (await under_way).outputs == {"text": "made, one, one"}
+        assert (await run(host, "acme:Say")).outputs == {"text": "made, two"}
+
+
+async def test_with_a_plugin_those_are_read_anew_that_require_it(project: Path, site: Path) -> None:
+    installed(site, "acme", {"__init__.py": "", "words.py": "class Word: pass\n"})
+    uses = "from acme.words import Word\nimport acme.words\nIS_ONE = Word is acme.words.Word\n"
+    answers = routed("x", "user").replace('data="x"', "data=IS_ONE and Word is __import__('acme').words.Word")
+    installed(site, "user", uses + answers, "tavern_register_routes", requires={"plugins": {"acme": ">=1"}})
+    async with Host(project, trust=["acme", "user"]) as host:
+        assert await ask(host, "user") is True
+        installed(site, "acme", {"__init__.py": "", "words.py": "class Word: new = True\n"})
+        await host.reload("acme")
+        assert states(host, "acme", "user") == ["started", "started"]
+        assert await ask(host, "user") is True
+
+
+# --- what cannot be read anew yet -----------------------------------------------------------------------
+
+
+def upgrade(site: Path, name: str) -> None:
+    """Install a distribution anew: its files are written."""
+    info = site / f"{name}-1.0.0.dist-info"
+    info.mkdir(exist_ok=True)
+    for file in ("METADATA", "RECORD"):
+        (info / file).unlink(missing_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0.0\n")
+    (info / "RECORD").write_text(f"{name}-1.0.0.dist-info/METADATA,,\n{name}-1.0.0.dist-info/RECORD,,\n")
+
+
+def needing(site: Path, name: str, needed: str, answer: str, **manifest: object) -> None:
+    """Install a plugin whose distribution requires another one."""
+    installed(site, name, routed(answer, name), "tavern_register_routes", **manifest)
+    metadata = site / f"{name}-1.0.0.dist-info" / "METADATA"
+    metadata.write_text(f"{metadata.read_text()}Requires-Dist: {needed}\n")
+
+
+async def test_where_what_it_stands_on_was_upgraded_the_old_version_goes_on(project: Path, site: Path) -> None:
+    upgrade(site, "library")
+    installed(site, "base", routed("one", "base"), "tavern_register_routes")
+    needing(site, "acme", "library", "one", requires={"plugins": {"base": ">=1"}})
+    names = ["base", "acme"]
+    async with Host(project, trust=names) as host:
+        before = loads(host)
+        await asyncio.sleep(0.05)
+        upgrade(site, "library")
+        needing(site, "acme", "library", "two", requires={"plugins": {"base": ">=1"}})
+        installed(site, "base", routed("two", "base"), "tavern_register_routes")
+        for wanted in ("acme", None, "base"):
+            await host.reload(wanted)
+            assert loads(host) == before
+        for name in names:
+            shown = host.plugin(name)
+            assert (shown.state, shown.pending_restart) == ("started", True)
+            assert problems(host, name) == [
+                "pending restart: library was upgraded while the host ran "
+                "(restart the host; until then the version that is loaded goes on)"
+            ]
+            assert await ask(host, name) == "one"
+        await host.disable("base")
+        assert states(host, *names) == ["disabled", "incompatible"]
+    async with Host(project, trust=names) as host:
+        await host.enable("base")
+        assert not host.plugin("acme").pending_restart
+        assert problems(host, "acme") == []
+
+
+# --- overrides ------------------------------------------------------------------------------------------
+
+LOUD = f"""{HEAD}
+from tavern_host.contracts.services import interface_methods
+
+
+class Workflows:
+    def __init__(self, original):
+        self.original = original
+
+    async def list_workflows(self):
+        STAGE.log.append("NAME")
+        return await self.original.list_workflows()
+
+
+def through(name):
+    async def method(self, *args, **kwargs):
+        return await getattr(self.original, name)(*args, **kwargs)
+
+    return method
+
+
+for name in interface_methods(WORKFLOW_MANAGER.interface):
+    if not hasattr(Workflows, name):
+        setattr(Workflows, name, through(name))
+
+
+@hookimpl
+def tavern_override_services():
+    return [ServiceInfo(service="workflowManager", handler=f"{{__name__}}:Workflows")]
+"""
+
+
+def loud(project: Path, name: str, said: str | None = None) -> None:
+    """Write a plugin that overrides a service, and says when it is asked."""
+    code = LOUD.replace("NAME", said or name)
+    plugin(project / "plugins", name, code, permissions={"services": {"override": ["workflowManager"]}})
+
+
+async def heard(host: Host) -> list[str]:
+    STAGE.log.clear()
+    await host.services.get(WORKFLOW_MANAGER).list_workflows()
+    return list(STAGE.log)
+
+
+async def test_overrides_keep_their_order_over_a_reload(project: Path, operator_folders: Path) -> None:
+    write(operator_folders / "config" / "host.yaml", "overrides: {workflowManager: [low, high]}\n")
+    loud(project, "low")
+    loud(project, "high")
+    async with Host(project, trust=["low", "high"]) as host:
+        assert await heard(host) == ["high", "low"]
+        loud(project, "low", "low again")
+        await host.reload("low")
+        assert await heard(host) == ["high", "low again"]
+        await host.disable("high")
+        assert await heard(host) == ["low again"]
+        await host.enable("high")
+        assert await heard(host) == ["high", "low again"]
+        assert [layer.plugin for layer in host._manager.services.layers("workflowManager")] == [
+            "tavern-workflows",
+            "low",
+            "high",
+        ]
+
+
+async def test_a_conflict_of_two_overrides_is_settled_by_disabling_one(project: Path) -> None:
+    loud(project, "a")
+    loud(project, "b")
+    async with Host(project, trust=["a", "b"]) as host:
+        assert await heard(host) == []
+        assert "a and b both override workflowManager; neither is used" in problems(host, "a")[0]
+        await host.disable("a")
+        assert (await heard(host), problems(host, "b")) == (["b"], [])
+        await host.enable("a")
+        assert (await heard(host), len(problems(host, "b"))) == ([], 1)
+
+
+WORD = """
+from tavern_host import ServiceInterface, reads
+
+
+class Word(ServiceInterface, name='acme.word'):
+    @reads
+    async def word(self) -> str:
+        '''Say a word.'''
+"""
+SIZE = """
+    @reads
+    async def size(self) -> int:
+        '''Return its size.'''
+"""
+SAYS = f"""{HEAD}
+class Says:
+    async def word(self):
+        return "WORD"
+
+    async def size(self):
+        return 4
+
+
+@hookimpl
+def tavern_register_services():
+    return [ServiceInfo(service="acme.word", handler=f"{{__name__}}:Says")]
+"""
+LOUDER = f"""{HEAD}
+class Louder:
+    def __init__(self, original):
+        self.original = original
+
+    async def word(self):
+        return (await self.original.word()).upper()
+
+
+@hookimpl
+def tavern_override_services():
+    return [ServiceInfo(service="acme.word", handler=f"{{__name__}}:Louder")]
+"""
+
+
+async def test_an_override_stands_on_what_was_read_anew_beneath_it(project: Path) -> None:
+    def publish(word: str, contracts: str = WORD) -> None:
+        files = {"contracts.py": contracts, "__init__.py": SAYS.replace("WORD", word)}
+        services = [{"name": "acme.word", "interface": "contracts:Word"}]
+        plugin(project / "plugins", "acme", files, "tavern_register_services", publishes={"services": services})
+
+    key: ServiceKey[Any] = ServiceKey(type("Word", (ServiceInterface,), {"service_name": "acme.word"}))
+    publish("one")
+    permissions = {"services": {"override": ["acme.word"]}}
+    needs = {"plugins": {"acme": ">=1"}}
+    plugin(project / "plugins", "louder", LOUDER, permissions=permissions, requires=needs)
+    async with Host(project, trust=["acme", "louder"]) as host:
+        assert await host.services.get(key).word() == "ONE"
+        publish("two")
+        await host.reload("acme")
+        assert await host.services.get(key).word() == "TWO"
+        publish("three", WORD + SIZE)
+        await host.reload("acme")
+        assert states(host, "acme", "louder") == ["started", "failed"]
+        assert "Louder lacks the method size of acme.word" in problems(host, "louder")[0]
+        assert await host.services.get(key).word() == "three"
+
+
+# --- files that cannot be read --------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+async def test_code_that_cannot_be_read_costs_the_plugin(project: Path) -> None:
+    folder = answering(project, "one")
+    async with Host(project) as host:
+        await host.grant("acme")
+        (folder / "__init__.py").chmod(0)
+        await host.reload("acme")
+        assert states(host, "acme") == ["invalid"]
+
+
+async def test_a_folder_that_is_being_replaced_comes_back_whole(project: Path) -> None:
+    folder = answering(project, "one")
+    async with Host(project, trust=["acme"]) as host:
+        (folder / "plugin.yaml").rename(folder / "away")
+        await host.reload()
+        assert (states(host, "acme"), await ask(host)) == (["invalid"], None)
+        (folder / "away").rename(folder / "plugin.yaml")
+        await host.reload()
+        assert (states(host, "acme"), problems(host), await ask(host)) == (["started"], [], "one")

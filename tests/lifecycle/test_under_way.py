@@ -1,0 +1,640 @@
+"""What is under way in a plugin that is taken out or reloaded goes on, up to a deadline, with what it began with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lifecycle_maker import begin, get, nodes, plugin, problems, run, states, write
+from lifecycle_stage import STAGE
+
+from tavern_host import EXECUTION_ENGINE, WORKFLOW_MANAGER, Host, lifecycle
+from tavern_host.contracts.errors import (
+    DeadlineExceeded,
+    InvalidInput,
+    PermissionDenied,
+    ServiceUnavailable,
+    TavernError,
+    Vetoed,
+)
+from tavern_host.contracts.executions import RunRequest, RunStatus
+from tavern_host.contracts.services import ServiceInterface, ServiceKey
+
+HEAD = "import asyncio\nfrom lifecycle_stage import STAGE\nfrom tavern_host import *\n"
+
+WAITS_IN_ALL = {
+    "contracts.py": """
+from collections.abc import AsyncIterator
+from tavern_host import CallContext, ServiceInterface, acts, reads
+
+
+class Slow(ServiceInterface, name="acme.slow"):
+    @acts("acme.slow:act", "Act.")
+    async def act(self, *, call: CallContext | None = None) -> str:
+        '''Act.'''
+
+    @reads
+    async def read(self) -> str:
+        '''Read.'''
+
+    @reads
+    def stream(self) -> AsyncIterator[str]:
+        '''Stream.'''
+""",
+    "__init__.py": f"""{HEAD}
+class Provider:
+    async def act(self, *, call=None):
+        await STAGE.wait("act")
+        return "acted"
+
+    async def read(self):
+        await STAGE.wait("read")
+        return "was read"
+
+    async def stream(self):
+        yield "first"
+        await STAGE.wait("stream")
+        yield "last"
+
+    async def close(self):
+        STAGE.log.append("provider closed")
+
+
+@hookimpl
+def tavern_register_services():
+    return [ServiceInfo(service="acme.slow", handler=f"{{__name__}}:Provider")]
+
+
+@hookimpl
+def tavern_register_routes():
+    return [RouteInfo(method="GET", path="/api/x/acme/go", handler=f"{{__name__}}:go")]
+
+
+async def go(request, context):
+    await STAGE.wait("handler")
+    return HttpResponse(data="answered")
+
+
+@hookimpl
+async def tavern_before_execute(request):
+    if "hook" in request.inputs:
+        await STAGE.wait("hook")
+
+
+@hookimpl
+async def tavern_startup(context):
+    async def work():
+        await STAGE.wait("task")
+        STAGE.log.append("task done")
+
+    context.tasks.spawn(work(), name="work", finish=True)
+    await STAGE.seen("task").wait()
+    STAGE.cue("task").set()
+
+
+@hookimpl
+def tavern_shutdown():
+    STAGE.log.append("shut down")
+""",
+    "nodes.py": f"""{HEAD}
+@node()
+async def wait(text: str) -> str:
+    await STAGE.wait("node")
+    return text
+
+
+@node(blocking=True)
+def block(text: str) -> str:
+    import time
+    STAGE.log.append("blocking")
+    while "go on" not in STAGE.log:
+        time.sleep(0.005)
+    return text
+""",
+}
+
+
+class Slow(ServiceInterface, name="acme.slow"):
+    """What names the service; its interface is the plugin's."""
+
+
+def waits_in_all(project: Path) -> Path:
+    """Write a plugin that waits in everything in which it can be waited for."""
+    permissions = [{"name": "acme.slow:act", "allows": "Act."}]
+    return plugin(
+        project / "plugins",
+        "acme",
+        WAITS_IN_ALL,
+        "tavern_register_services",
+        "tavern_register_routes",
+        "tavern_before_execute",
+        "tavern_startup",
+        "tavern_shutdown",
+        nodes={"entry": "nodes"},
+        publishes={"services": [{"name": "acme.slow", "interface": "contracts:Slow", "permissions": permissions}]},
+    )
+
+
+async def act(host: Host) -> Any:
+    return await slow(host).act()
+
+
+async def read(host: Host) -> Any:
+    return await slow(host).read()
+
+
+async def stream(host: Host) -> Any:
+    return [item async for item in slow(host).stream()]
+
+
+async def handler(host: Host) -> Any:
+    return await get(host, "/api/x/acme/go")
+
+
+async def hook(host: Host) -> Any:
+    request = RunRequest(workflow_id="nope", inputs={"hook": True})
+    return await host._manager.dispatcher.filter("tavern_before_execute", request, {"call": host.call()})
+
+
+async def node(host: Host) -> Any:
+    return (await run(host, "acme:Wait")).outputs["text"]
+
+
+def slow(host: Host) -> Any:
+    return host.services.get(ServiceKey(Slow))
+
+
+BEGIN: dict[str, Callable[[Host], Awaitable[Any]]] = {
+    "act": act,
+    "read": read,
+    "stream": stream,
+    "handler": handler,
+    "hook": hook,
+    "node": node,
+}
+GIVES = {
+    "act": "acted",
+    "read": "was read",
+    "stream": ["first", "last"],
+    "handler": "answered",
+    "hook": RunRequest(workflow_id="nope", inputs={"hook": True}),
+    "node": "made",
+}
+
+
+@pytest.mark.parametrize("what", BEGIN)
+async def test_disabling_waits_for_what_is_under_way_and_then_takes_all_of_it_out(project: Path, what: str) -> None:
+    waits_in_all(project)
+    async with Host(project, trust=["acme"]) as host:
+        under_way = asyncio.ensure_future(BEGIN[what](host))
+        await STAGE.seen(what).wait()
+        going = asyncio.create_task(host.disable("acme"))
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert not going.done()
+        assert "shut down" not in STAGE.log
+        assert states(host, "acme") == ["disabled"]
+        assert await get(host, "/api/x/acme/go") is None
+        with pytest.raises(ServiceUnavailable):
+            await slow(host).read()
+        with pytest.raises(InvalidInput, match="acme:Wait"):
+            await begin(host, "acme:Wait")
+        STAGE.cue(what).set()
+        assert await under_way == GIVES[what]
+        await going
+        assert host.owned("acme") == {}
+        assert STAGE.log[-2:] == ["shut down", "provider closed"]
+        assert problems(host) == ["the operator has disabled it (`tavern plugins enable acme`)"]
+
+
+@pytest.mark.parametrize("what", BEGIN)
+async def test_at_the_deadline_what_is_under_way_is_given_up(
+    project: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 0.02)
+    waits_in_all(project)
+    async with Host(project, trust=["acme"]) as host:
+        under_way = asyncio.ensure_future(BEGIN[what](host) if what != "node" else await begin(host, "acme:Wait"))
+        await STAGE.seen(what).wait()
+        await host.disable("acme")
+        assert host.owned("acme") == {}
+        if what == "node":
+            ended = await under_way
+            assert ended.status is RunStatus.INTERRUPTED
+            assert ended.error.message == "the run was interrupted: acme was taken out before it ended"
+        elif what == "hook":
+            with pytest.raises(Vetoed, match="acme failed in tavern_before_execute, so this is refused: .*did not end"):
+                await under_way
+        else:
+            with pytest.raises(DeadlineExceeded, match="acme was taken out before .* ended"):
+                await under_way
+        assert host.plugin("acme").state == "disabled"
+
+
+async def test_a_task_that_is_to_be_finished_is_finished(project: Path) -> None:
+    code = f"""{HEAD}
+@hookimpl
+async def tavern_startup(context):
+    async def save():
+        await STAGE.wait("saving")
+        context.events.publish("acme.saved", {{}})
+        context.services.get(WORKFLOW_MANAGER)
+        STAGE.log.append("saved")
+
+    async def idle():
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            STAGE.log.append("idle cancelled")
+            raise
+
+    context.tasks.spawn(save(), name="save", finish=True)
+    context.tasks.spawn(idle(), name="idle")
+"""
+    plugin(project / "plugins", "acme", code, "tavern_startup")
+    async with Host(project, trust=["acme"]) as host:
+        await STAGE.seen("saving").wait()
+        going = asyncio.create_task(host.disable("acme"))
+        await asyncio.sleep(0.01)
+        STAGE.cue("saving").set()
+        await going
+        assert STAGE.log == ["saved", "idle cancelled"]
+        assert host.owned("acme") == {}
+
+
+async def test_a_thread_of_a_plugin_is_waited_for_too(project: Path) -> None:
+    waits_in_all(project)
+    async with Host(project, trust=["acme"]) as host:
+        under_way = await begin(host, "acme:Block")
+        while "blocking" not in STAGE.log:
+            await asyncio.sleep(0.001)
+        going = asyncio.create_task(host.disable("acme"))
+        await asyncio.sleep(0.02)
+        assert not going.done()
+        STAGE.log.append("go on")
+        assert (await under_way).status is RunStatus.COMPLETE
+        await going
+
+
+async def test_revoking_waits_for_nothing(project: Path) -> None:
+    waits_in_all(project)
+    async with Host(project) as host:
+        await host.grant("acme")
+        under_way = await begin(host, "acme:Wait")
+        asked = asyncio.ensure_future(handler(host))
+        await STAGE.seen("node").wait()
+        await STAGE.seen("handler").wait()
+        async with asyncio.timeout(lifecycle.DRAIN_DEADLINE / 2):
+            await host.revoke("acme")
+        assert host.owned("acme") == {}
+        assert STAGE.log[-2:] == ["shut down", "provider closed"]
+        STAGE.cue("node").set()
+        STAGE.cue("handler").set()
+        assert (await under_way).status.is_final
+        assert await asked == "answered"
+
+
+async def test_a_stream_that_nobody_reads_on_does_not_go_on_after_its_plugin(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 0.02)
+    monkeypatch.setattr(lifecycle, "CANCEL_GRACE", 0.02)
+    waits_in_all(project)
+    async with Host(project, trust=["acme"]) as host:
+        items = slow(host).stream()
+        assert await anext(items) == "first"
+        await host.disable("acme")
+        with pytest.raises(PermissionDenied, match="acme is not loaded any more"):
+            await anext(items)
+
+
+# --- what it goes on with ------------------------------------------------------------------------------
+
+COUNTED = {
+    "contracts.py": """
+from tavern_host import CallContext, ServiceInterface, acts
+
+
+class Counter(ServiceInterface, name="acme.counter"):
+    @acts("acme.counter:count", "Count.")
+    async def count(self, *, call: CallContext | None = None) -> str:
+        '''Count one more.'''
+""",
+    "__init__.py": f"""{HEAD}
+class Counting:
+    async def count(self, *, call=None):
+        return "VERSION"
+
+
+@hookimpl
+def tavern_register_services():
+    return [ServiceInfo(service="acme.counter", handler=f"{{__name__}}:Counting")]
+""",
+    "nodes.py": f"""{HEAD}
+@node()
+async def mine(text: str, context: NodeContext) -> str:
+    await STAGE.wait("mine")
+    return f"{{text}}, {{await context.plugin.services.get('acme.counter').count()}}"
+""",
+}
+USER = nodes("""
+@node()
+async def theirs(text: str, context: NodeContext) -> str:
+    counter = context.plugin.services.get("acme.counter")
+    await STAGE.wait("theirs")
+    return f"{text}, {await counter.count()}, {await context.plugin.services.get('acme.counter').count()}"
+""")
+COUNTER = {
+    "name": "acme.counter",
+    "interface": "contracts:Counter",
+    "permissions": [{"name": "acme.counter:count", "allows": "Count."}],
+}
+MAY_COUNT = {"services": {"use": ["acme.counter:count"]}}
+
+
+def counted(project: Path, version: str) -> None:
+    """Write a plugin that publishes a service, and uses it itself."""
+    files = {name: text.replace("VERSION", version) for name, text in COUNTED.items()}
+    plugin(
+        project / "plugins",
+        "acme",
+        files,
+        "tavern_register_services",
+        nodes={"entry": "nodes"},
+        publishes={"services": [COUNTER]},
+        permissions=MAY_COUNT,
+    )
+
+
+def user(project: Path, **manifest: Any) -> None:
+    """Write a plugin that uses it."""
+    manifest = {"nodes": {"entry": "nodes"}, "permissions": MAY_COUNT, **manifest}
+    plugin(project / "plugins", "user", USER, requires={"plugins": {"acme": ">=1"}}, **manifest)
+
+
+@pytest.mark.parametrize("how", ["disable", "reload"])
+async def test_a_run_that_is_under_way_reaches_its_own_services_to_its_end(project: Path, how: str) -> None:
+    counted(project, "one")
+    async with Host(project, trust=["acme"]) as host:
+        under_way = await begin(host, "acme:Mine", "acme:Mine")
+        await STAGE.seen("mine").wait()
+        counted(project, "two")
+        decision = asyncio.create_task(getattr(host, how)("acme"))
+        await asyncio.sleep(0.1)
+        STAGE.cue("mine").set()
+        assert (await under_way).outputs == {"text": "made, one, one"}
+        await decision
+        if how == "disable":
+            await host.enable("acme")
+        assert (await run(host, "acme:Mine")).outputs == {"text": "made, two"}
+
+
+@pytest.mark.parametrize("how", ["disable", "reload"])
+async def test_what_requires_a_plugin_reaches_it_while_both_go(project: Path, how: str) -> None:
+    counted(project, "one")
+    user(project)
+    async with Host(project, trust=["acme", "user"]) as host:
+        under_way = await begin(host, "user:Theirs")
+        await STAGE.seen("theirs").wait()
+        counted(project, "two")
+        decision = asyncio.create_task(getattr(host, how)("acme"))
+        await asyncio.sleep(0.15)
+        assert host.owned("acme") != {}
+        STAGE.cue("theirs").set()
+        assert (await under_way).outputs == {"text": "made, one, one"}
+        await decision
+        await host._manager.lifecycle.drained()
+        assert states(host, "acme", "user") == (["disabled", "incompatible"] if how == "disable" else ["started"] * 2)
+        if how == "reload":
+            assert (await run(host, "user:Theirs")).outputs == {"text": "made, two, two"}
+
+
+async def test_a_view_that_was_had_before_a_reload_reaches_the_new_provider(project: Path) -> None:
+    counted(project, "one")
+    keeps = f"""{HEAD}
+@hookimpl
+async def tavern_startup(context):
+    counter = context.services.get("acme.counter")
+
+    async def ask():
+        while True:
+            await STAGE.cue("ask").wait()
+            STAGE.cue("ask").clear()
+            STAGE.log.append(await counter.count())
+            STAGE.cue("asked").set()
+
+    context.tasks.spawn(ask(), name="ask")
+"""
+    plugin(project / "plugins", "keeper", keeps, "tavern_startup", requires={"plugins": {"acme": ">=1"}},
+           permissions=MAY_COUNT)  # fmt: skip
+    async with Host(project, trust=["acme", "keeper"]) as host:
+        key: ServiceKey[Any] = ServiceKey(type("Counter", (ServiceInterface,), {"service_name": "acme.counter"}))
+        mine = host.services.get(key)
+        assert await mine.count() == "one"
+        counted(project, "two")
+        await host.reload("acme")
+        assert await mine.count() == "two"
+        STAGE.cue("ask").set()
+        await STAGE.cue("asked").wait()
+        assert STAGE.log == ["two"]
+        await host.disable("acme")
+        with pytest.raises(ServiceUnavailable, match=r"no plugin provides the service acme\.counter any more"):
+            await mine.count()
+        await host.enable("acme")
+        assert await mine.count() == "two"
+
+
+async def test_what_a_plugin_kept_is_dead_when_it_has_been_taken_out(project: Path) -> None:
+    code = f"""{HEAD}
+@hookimpl
+async def tavern_startup(context):
+    STAGE.log.append((context, context.services.get(WORKFLOW_MANAGER)))
+"""
+    plugin(project / "plugins", "acme", code, "tavern_startup")
+    async with Host(project, trust=["acme"]) as host:
+        await host.reload("acme")
+        await host._manager.lifecycle.drained()
+        (old, view), (new, other_view) = STAGE.log  # type: ignore[misc]
+        with pytest.raises(PermissionDenied, match="acme is not loaded any more"):
+            old.services.get(WORKFLOW_MANAGER)
+        with pytest.raises(PermissionDenied, match="acme may not call workflowManager.list_workflows"):
+            await view.list_workflows()
+        with pytest.raises(PermissionDenied, match="acme is not loaded any more"):
+            old.events.publish("acme.done", {})
+        assert await other_view.list_workflows() == []
+        assert new.services.get(WORKFLOW_MANAGER) is other_view
+
+
+async def test_new_calls_pass_by_an_override_that_goes_and_those_under_way_end_in_it(project: Path) -> None:
+    code = f"""{HEAD}
+from tavern_host.contracts.services import interface_methods
+
+
+class Workflows:
+    def __init__(self, original):
+        self.original = original
+
+    async def list_workflows(self):
+        STAGE.log.append("asked the override")
+        await STAGE.wait("override")
+        return await self.original.list_workflows()
+
+
+def through(name):
+    async def method(self, *args, **kwargs):
+        return await getattr(self.original, name)(*args, **kwargs)
+
+    return method
+
+
+for name in interface_methods(WORKFLOW_MANAGER.interface):
+    if not hasattr(Workflows, name):
+        setattr(Workflows, name, through(name))
+
+
+@hookimpl
+def tavern_override_services():
+    return [ServiceInfo(service="workflowManager", handler=f"{{__name__}}:Workflows")]
+"""
+    plugin(project / "plugins", "acme", code, permissions={"services": {"override": ["workflowManager"]}})
+    async with Host(project, trust=["acme"]) as host:
+        manager = host.services.get(WORKFLOW_MANAGER)
+        under_way = asyncio.ensure_future(manager.list_workflows())
+        await STAGE.seen("override").wait()
+        going = asyncio.create_task(host.disable("acme"))
+        await asyncio.sleep(0.01)
+        assert await manager.list_workflows() == []
+        assert not going.done()
+        STAGE.cue("override").set()
+        assert await under_way == []
+        await going
+        assert STAGE.log == ["asked the override"]
+        assert host.owned("acme") == {}
+
+
+HOOKED = f"""{HEAD}
+@hookimpl
+async def tavern_before_execute(request, context):
+    STAGE.log.append("NAME")
+    await STAGE.wait("NAME")
+"""
+
+
+async def test_a_hook_that_is_being_called_passes_by_a_plugin_that_went_meanwhile(project: Path) -> None:
+    for name in ("a", "b", "c"):
+        plugin(project / "plugins", name, HOOKED.replace("NAME", name), "tavern_before_execute")
+    async with Host(project, trust=["a", "b", "c"]) as host:
+        under_way = asyncio.ensure_future(hook(host))
+        await STAGE.seen("c").wait()
+        await host.disable("b")
+        plugin(project / "plugins", "a", HOOKED.replace("NAME", "a again"), "tavern_before_execute")
+        await host.reload("a")
+        for cue in ("a again", "c"):
+            STAGE.cue(cue).set()
+        await under_way
+        assert STAGE.log == ["c", "a again"]
+
+
+async def test_a_veto_is_not_passed_by_since_its_plugin_is_being_reloaded(project: Path) -> None:
+    refuses = f"{HEAD}\n@hookimpl\ndef tavern_before_execute(request):\n    return Veto(reason='closed')\n"
+    plugin(project / "plugins", "guard", refuses, "tavern_before_execute")
+    plugin(project / "plugins", "slow", HOOKED.replace("NAME", "slow"), "tavern_before_execute")
+    async with Host(project, trust=["guard", "slow"]) as host:
+        under_way = asyncio.ensure_future(hook(host))
+        await STAGE.seen("slow").wait()
+        renamed = refuses.replace("@hookimpl\ndef tavern_before_execute",
+                                  "@hookimpl(specname='tavern_before_execute')\ndef guard")  # fmt: skip
+        plugin(project / "plugins", "guard", renamed, "tavern_before_execute")
+        await host.reload("guard")
+        await host._manager.lifecycle.drained()
+        STAGE.cue("slow").set()
+        with pytest.raises(Vetoed, match="guard refused: closed"):
+            await under_way
+
+
+# --- modules --------------------------------------------------------------------------------------------
+
+LAZY = {
+    "__init__.py": f"""{HEAD}
+@hookimpl
+def tavern_register_routes():
+    return [RouteInfo(method="GET", path="/api/x/acme/go", handler=f"{{__name__}}.web:go")]
+""",
+    "web.py": f"""{HEAD}
+async def go(request, context):
+    await STAGE.wait("handler")
+    from .words import WORD
+    return HttpResponse(data=WORD)
+""",
+    "words.py": "WORD = 'one'\n",
+}
+
+
+async def test_code_that_changed_since_it_was_reviewed_is_not_imported_by_what_is_under_way(project: Path) -> None:
+    folder = plugin(project / "plugins", "acme", LAZY, "tavern_register_routes")
+    async with Host(project) as host:
+        await host.grant("acme")
+        under_way = asyncio.ensure_future(handler(host))
+        await STAGE.seen("handler").wait()
+        write(folder / "words.py", "WORD = 'two'\n")
+        await host.reload("acme")
+        assert states(host, "acme") == ["needs-review"]
+        assert "its code has changed since it was reviewed" in problems(host)[0]
+        STAGE.cue("handler").set()
+        with pytest.raises(TavernError, match=r"words\.py was changed after it was reviewed"):
+            await under_way
+
+
+async def test_the_engine_goes_when_its_runs_have_ended(project: Path) -> None:
+    after = f"""{HEAD}
+@hookimpl
+async def tavern_after_execute(run, context):
+    return run.model_copy(update={{"outputs": {{"text": "seen"}}}})
+"""
+    waits_in_all(project)
+    plugin(project / "plugins", "after", after, "tavern_after_execute")
+    async with Host(project, trust=["acme", "after"]) as host:
+        engine = host.services.get(EXECUTION_ENGINE)
+        under_way = asyncio.ensure_future(node(host))
+        await STAGE.seen("node").wait()
+        going = asyncio.create_task(host.disable("tavern-engine"))
+        await asyncio.sleep(0.01)
+        with pytest.raises(ServiceUnavailable):
+            await engine.queue()
+        STAGE.cue("node").set()
+        assert await under_way == "seen"
+        await going
+        assert host.owned("tavern-engine") == {}
+        await host.enable("tavern-engine")
+        assert await engine.queue()
+        assert (await run(host, "core:UpperCase")).outputs == {"text": "seen"}
+
+
+async def test_a_host_that_stops_interrupts_what_is_under_way_in_its_plugins(project: Path) -> None:
+    waits_in_all(project)
+    async with asyncio.timeout(lifecycle.DRAIN_DEADLINE / 2):
+        async with Host(project, trust=["acme"]) as host:
+            under_way = await begin(host, "acme:Wait")
+            asked = asyncio.ensure_future(handler(host))
+            await STAGE.seen("node").wait()
+            await STAGE.seen("handler").wait()
+        assert (await under_way).status is RunStatus.INTERRUPTED
+        with pytest.raises(DeadlineExceeded, match="acme was taken out before"):
+            await asked
+
+
+async def test_a_host_that_stops_while_a_plugin_is_waited_for_gives_it_up(project: Path) -> None:
+    waits_in_all(project)
+    async with asyncio.timeout(lifecycle.DRAIN_DEADLINE / 2):
+        async with Host(project, trust=["acme"]) as host:
+            under_way = await begin(host, "acme:Wait")
+            await STAGE.seen("node").wait()
+            going = asyncio.create_task(host.disable("acme"))
+            await asyncio.sleep(0.01)
+        assert (await under_way).status is RunStatus.INTERRUPTED
+        await going
+        assert STAGE.log[-2:] == ["shut down", "provider closed"]
+        assert host.owned("acme") == {}
