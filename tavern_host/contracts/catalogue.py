@@ -10,6 +10,7 @@ from tavern_host.contracts.executions import ExecutionEngine
 from tavern_host.contracts.llm import Llm
 from tavern_host.contracts.nodes import NodeManager
 from tavern_host.contracts.plugins import Plugins
+from tavern_host.contracts.runs import RunStore
 from tavern_host.contracts.services import Level, ServiceInterface, interface_methods
 from tavern_host.contracts.settings import Settings
 from tavern_host.contracts.tools import ToolManager
@@ -22,6 +23,7 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     NodeManager,
     WorkflowManager,
     ExecutionEngine,
+    RunStore,
     ToolManager,
     Llm,
     AgentRuntime,

@@ -14,8 +14,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tavern_host.contracts.documents import json_type
+from tavern_host.contracts.loops import zone_of
 from tavern_host.contracts.nodes import DataFlowType, NodeDefinition, SlotDefinition
-from tavern_host.contracts.workflows import GROUP_INPUT, GROUP_OUTPUT, Workflow, WorkflowNode
+from tavern_host.contracts.workflows import (
+    ERROR_OUTPUT,
+    GROUP_INPUT,
+    GROUP_OUTPUT,
+    LOOP_ZONE,
+    NODE_GROUP,
+    Workflow,
+    WorkflowNode,
+)
 
 Slots = Mapping[str, SlotDefinition]
 Converter = Callable[[Any], Any]
@@ -28,6 +37,13 @@ BEHAVIOR_WILDCARD = "BehaviorWildcard"
 
 OPEN_SLOT = SlotDefinition(data_flow_type=DataFlowType.WILDCARD)
 """Stands for a slot that a node with `dynamicSlots` has without declaring it."""
+
+GROUP_REFERENCE = "referencedWorkflowId"
+"""The configuration of a `core:NodeGroup` that names the workflow it stands for."""
+
+_ERROR_SLOT = SlotDefinition(
+    data_flow_type=DataFlowType.OBJECT, description="The error, where there was one.", is_branch=True
+)
 
 _TEXT_FROM = frozenset({DataFlowType.INTEGER, DataFlowType.FLOAT, DataFlowType.BOOLEAN})
 _HANDLE = re.compile(r"(.+)__(\d{1,9})")
@@ -64,6 +80,31 @@ def converter(source: SlotDefinition, target: SlotDefinition) -> Converter | Non
 def _share_a_category(source: SlotDefinition, target: SlotDefinition) -> bool:
     ours, theirs = set(source.match_categories or ()), set(target.match_categories or ())
     return BEHAVIOR_WILDCARD in ours | theirs or bool(ours & theirs)
+
+
+def empty_value(kind: DataFlowType) -> Any:
+    """Return the empty value of a type, which a bypassed node gives: `""`, 0, false, `{}`, `[]`; else None."""
+    return copy.copy(_EMPTY.get(kind))
+
+
+_EMPTY: dict[DataFlowType, Any] = {
+    DataFlowType.STRING: "",
+    DataFlowType.INTEGER: 0,
+    DataFlowType.FLOAT: 0.0,
+    DataFlowType.BOOLEAN: False,
+    DataFlowType.OBJECT: {},
+    DataFlowType.ARRAY: [],
+    DataFlowType.BINARY: b"",
+}
+
+
+def collected(items: list[Any], target: SlotDefinition | None = None) -> Any:
+    """Return a stream's items as one value: a text slot, or none, gets all text of a stream of texts, any other slot
+    the list of the items."""
+    wants_text = target is None or target.data_flow_type is DataFlowType.STRING
+    if wants_text and items and all(isinstance(item, str) for item in items):
+        return "".join(items)
+    return "" if not items and target is not None and target.data_flow_type is DataFlowType.STRING else list(items)
 
 
 def literal_converter(target: SlotDefinition) -> Converter | None:
@@ -169,19 +210,33 @@ def config_of(definition: NodeDefinition, node: WorkflowNode) -> dict[str, Any]:
     return copy.deepcopy(values | (definition.config_values or {}) | node.config_values)
 
 
-def slots_of(node: WorkflowNode, definition: NodeDefinition | None, workflow: Workflow) -> tuple[Slots, Slots, bool]:
+def slots_of(
+    node: WorkflowNode,
+    definition: NodeDefinition | None,
+    workflow: Workflow,
+    groups: Mapping[str, Workflow] | None = None,
+) -> tuple[Slots, Slots, bool]:
     """Return the input and output slots in force at a node, and whether it has others beside them.
 
-    `core:GroupInput` and `core:GroupOutput` have those of the workflow's interface. Without a definition
-    a node of another type has none.
+    `core:GroupInput` and `core:GroupOutput` have those of the workflow's interface, `core:NodeGroup` those of the
+    interface of the workflow, among `groups`, that it stands for, `core:LoopZone` those that its configuration
+    says, of both its sides. Without a definition a node of another type has none.
     """
     if node.type == GROUP_INPUT:
         return {}, workflow.interface_inputs, False
     if node.type == GROUP_OUTPUT:
         return workflow.interface_outputs, {}, False
+    if node.type == NODE_GROUP:
+        group = (groups or {}).get(str(node.config_values.get(GROUP_REFERENCE)))
+        return (group.interface_inputs, group.interface_outputs, False) if group is not None else ({}, {}, False)
+    if node.type == LOOP_ZONE:
+        zone = zone_of(node.config_values)
+        return {**zone.outer_inputs, **zone.inner_inputs}, {**zone.inner_outputs, **zone.outer_outputs}, False
     if definition is None:
         return {}, {}, False
     inputs, outputs = definition.slots(config_of(definition, node) if definition.modes else None)
+    if node.policy is not None and node.policy.on_error == "route" and ERROR_OUTPUT not in outputs:
+        outputs = {**outputs, ERROR_OUTPUT: _ERROR_SLOT}
     return inputs, outputs, bool(definition.dynamic_slots)
 
 

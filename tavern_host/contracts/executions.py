@@ -7,7 +7,7 @@ from datetime import datetime
 
 from pydantic import Field, JsonValue
 
-from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model
@@ -33,38 +33,93 @@ class RunStatus(enum.StrEnum):
 class RunRequest(Model):
     """A run that is asked for: a stored workflow by id, or a document; values by interface input.
 
-    What a filter on `tavern_before_execute` sees and may change.
+    What a filter on `tavern_before_execute` sees and may change. `targets` names nodes: only they and what they
+    need are run. Of waiting runs those with the higher `priority` come first. With `actions`, whoever looks for
+    action text in the outputs may do so. With `use_cache` off, every node runs.
     """
 
     workflow_id: str | None = None
     workflow: Workflow | None = None
     inputs: dict[str, JsonValue] = Field(default_factory=dict)
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
+    targets: list[str] = Field(default_factory=list)
+    priority: int = Field(default=0, ge=-1000, le=1000)
+    actions: bool = False
+    use_cache: bool = True
 
 
 class NodeState(Model):
-    """One node of a run. Times are seconds since the run began. `output` is JSON: a value that has none
-    is shown as `{"type": "opaque", "python": "module.Class"}`."""
+    """One node of a run. Times are seconds since the run began. `output` is JSON: a value that has none is shown as
+    `{"type": "opaque", "python": "module.Class"}`, a stream as all its text or the list of its items.
+
+    `cached`: the outputs are those of an earlier run. `attempts`: how often it was tried, where more than once.
+    `iterations`: how often it ran, in a loop.
+    """
 
     status: RunStatus
     output: dict[str, JsonValue] | None = None
     error: ErrorInfo | None = None
     started: float | None = None
     finished: float | None = None
+    cached: bool = False
+    bypassed: bool = False
+    attempts: int = 1
+    iterations: int | None = None
 
 
 class Run(Model):
-    """A run as it stands. `outputs` are the values of the workflow's interface outputs."""
+    """A run as it stands. `outputs` are the values of the workflow's interface outputs.
+
+    Nodes inside a group have the id `instance/node`. `not_resumable` says why the run cannot go on after the host
+    ended in the middle of it, where that is so. `attempt` counts how often it was begun: more than once where it
+    was resumed. `principal` is who asked for it.
+    """
 
     id: str
     status: RunStatus
     workflow_id: str | None = None
     workflow_name: str | None = None
     submitted_at: datetime
+    started_at: datetime | None = None
     finished_at: datetime | None = None
+    inputs: dict[str, JsonValue] = Field(default_factory=dict)
     outputs: dict[str, JsonValue] = Field(default_factory=dict)
     nodes: dict[str, NodeState] = Field(default_factory=dict)
     error: ErrorInfo | None = None
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+    targets: list[str] = Field(default_factory=list)
+    priority: int = 0
+    actions: bool = False
+    principal: Principal | None = None
+    attempt: int = 1
+    not_resumable: str | None = None
+
+
+class RunFilter(Model):
+    """Which runs of the history are asked for; newest first, `limit` of them after `offset` others."""
+
+    statuses: list[RunStatus] = Field(default_factory=list)
+    workflow_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    text: str | None = None
+    limit: int = Field(default=50, ge=1, le=1000)
+    offset: int = Field(default=0, ge=0)
+
+
+class RunSummary(Model):
+    """What a list of runs shows of one."""
+
+    id: str
+    status: RunStatus
+    workflow_id: str | None = None
+    workflow_name: str | None = None
+    submitted_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    error: str | None = None
+    attempt: int = 1
+    resumable: bool = True
 
 
 class RunQueue(Model):
@@ -103,6 +158,25 @@ class ExecutionEngine(ServiceInterface, name="executionEngine"):
     @acts("executionEngine:interrupt", "Interrupt runs of workflows.")
     async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> bool:
         """Interrupt a run, in the middle of a node if need be; False if it had finished. Raises `NotFound`."""
+
+    @reads
+    async def history(self, filter: RunFilter | None = None) -> list[RunSummary]:
+        """Return runs, those that go on among them, newest first."""
+
+    @acts("executionEngine:execute", "Run workflows.")
+    async def resume(self, run_id: str, *, call: CallContext | None = None) -> str:
+        """Go on with a run that failed or was interrupted, from where it ended: nodes that finished keep their
+        outputs. Return its id, which stays the same.
+
+        Raises `NotFound`, `Conflict` for a run that goes on, is complete or cannot be resumed.
+        """
+
+    @acts("executionEngine:execute", "Run workflows.")
+    async def rerun(self, run_id: str, *, call: CallContext | None = None) -> str:
+        """Run a run's workflow, as it was then, once more with the same inputs; return the new run's id.
+
+        Raises `NotFound`, else what `submit` raises.
+        """
 
 
 EXECUTION_ENGINE = ServiceKey(ExecutionEngine)

@@ -6,13 +6,14 @@ The JSON of a `NodeDefinition` is what the existing platform serves at `GET /api
 from __future__ import annotations
 
 import enum
-from typing import Any, Protocol
+from collections.abc import AsyncIterator
+from typing import Any, Literal, Protocol
 
 from pydantic import ConfigDict, Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.services import ServiceInterface, ServiceKey, reads
-from tavern_host.contracts.wire import OpenModel
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.wire import Model, OpenModel
 
 
 class DataFlowType(enum.StrEnum):
@@ -33,7 +34,8 @@ class SlotDefinition(OpenModel):
     """An input, output or configuration slot of a node, as `api_nodes.json` shows it.
 
     `config` holds `default`, `min`, `max`, `suggestions` and other hints of the slot's control;
-    `multi` inputs take several edges.
+    `multi` inputs take several edges; `actions` are the buttons beside the slot, as the platform's pages know them.
+    An output that `is_branch` may be left out of a node's outputs: what follows it is then skipped, without an error.
     """
 
     data_flow_type: DataFlowType
@@ -44,7 +46,9 @@ class SlotDefinition(OpenModel):
     match_categories: tuple[str, ...] | None = None
     config: dict[str, JsonValue] | None = None
     is_stream: bool | None = None
+    is_branch: bool | None = None
     allow_dynamic_type: bool | None = None
+    actions: tuple[dict[str, JsonValue], ...] | None = None
 
     @property
     def has_default(self) -> bool:
@@ -67,8 +71,37 @@ class NodeMode(OpenModel):
     outputs: dict[str, SlotDefinition] = Field(default_factory=dict)
 
 
+class BypassBehavior(OpenModel):
+    """What a bypassed node gives: by output slot, the input whose value it passes through. An output that is not
+    named, or whose input has no value, gives the empty value of its type."""
+
+    pass_through: dict[str, str] = Field(default_factory=dict)
+
+
+class NodeTraits(Model):
+    """How an engine may run a node type.
+
+    `streams`: its code is an async generator. `stateful`: an instance is opened for each run (in a loop: for all
+    of its iterations) and closed after it; others are opened once. `placement`: where its code runs, on the event
+    loop, in a thread, or in a process that can be killed. `cached`: the same configuration and inputs give the
+    same outputs, so that earlier ones may be used. `checks_change`: the runner's `change` says whether they may.
+    `wants_call`: it looks at the `NodeCall`; the others may be given None. `actions`: the buttons that `act` knows.
+    """
+
+    streams: bool = False
+    stateful: bool = False
+    placement: Literal["loop", "thread", "process"] = "loop"
+    cached: bool = True
+    checks_change: bool = False
+    wants_call: bool = True
+    actions: tuple[str, ...] = ()
+
+
 class NodeDefinition(OpenModel):
-    """A node type. `handler` is `module:name` in the owning plugin and is never sent out.
+    """A node type. `handler` is `module:name` in the owning plugin; it and `traits` are never sent out.
+
+    `bypass_behavior` says what a bypassed node gives: `mute` (empty values), named inputs, or, where it is not
+    set, for each output the first input of a type that goes into it.
 
     With `modes`, `config_values[mode_config_key]` (else `default_mode_id`) selects the slots in force.
     """
@@ -90,8 +123,10 @@ class NodeDefinition(OpenModel):
     default_mode_id: str | None = None
     mode_config_key: str | None = None
     client_script_url: str | None = None
+    bypass_behavior: Literal["mute"] | BypassBehavior | None = None
     version: str | None = None
     handler: str = Field(default="", exclude=True)
+    traits: NodeTraits = Field(default_factory=NodeTraits, exclude=True)
 
     @property
     def full_type(self) -> str:
@@ -118,19 +153,29 @@ class NodeDefinition(OpenModel):
         return data
 
 
-class NodeCall(OpenModel):
-    """Which node of which run is being executed, and on whose behalf."""
+class NodeCall(Model):
+    """Which node of which run is being executed, and on whose behalf. `iteration` counts from 0 within a loop."""
 
     run_id: str
     node_id: str
     call: CallContext
+    iteration: int | None = None
 
 
 class NodeInstance(Protocol):
-    """One node of one run, opened with its configuration."""
+    """A node with its configuration. One that is not stateful may be run several times at once."""
 
-    async def run(self, inputs: dict[str, Any], node_call: NodeCall) -> dict[str, Any]:
-        """Execute once: values by input slot in, values by output slot out. Raises what the node raises."""
+    async def run(self, inputs: dict[str, Any], node_call: NodeCall | None) -> dict[str, Any]:
+        """Execute once: values by input slot in, values by output slot out. Raises what the node raises.
+
+        An input that is a stream is an `AsyncIterator` with one reader. `inputs` is not used again by the caller.
+        """
+
+    def stream(self, inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncIterator[dict[str, Any]]:
+        """Execute a node that streams: yields, by output slot, items of its streams and values of its other outputs.
+
+        Of an output that is no stream the last value counts. Closing the iterator ends the node's code.
+        """
 
     async def close(self) -> None:
         """Release what the instance holds; it is not used again."""
@@ -141,6 +186,16 @@ class NodeRunner(Protocol):
 
     def open(self, config: dict[str, Any]) -> NodeInstance:
         """Return an instance for a node with these configuration values."""
+
+    async def change(self, inputs: dict[str, Any], config: dict[str, Any]) -> JsonValue:
+        """Return a value that differs from the one before where the node must be run again although nothing of it
+        changed. `inputs` are those that are known before the run. For types whose traits say `checks_change`."""
+
+    async def act(self, action: str, inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, JsonValue]:
+        """Carry out what a button of the node's face asks for; return the input values that it changes.
+
+        Raises `NotFound` for an action that the type does not have.
+        """
 
 
 class NodeManager(ServiceInterface, name="nodeManager"):
@@ -153,6 +208,21 @@ class NodeManager(ServiceInterface, name="nodeManager"):
     @reads
     async def get(self, full_type: str) -> NodeDefinition:
         """Return one node type. Raises `NotFound` with near names."""
+
+    @acts("nodeManager:act", "Press buttons of nodes.")
+    async def act(
+        self,
+        full_type: str,
+        action: str,
+        *,
+        inputs: dict[str, JsonValue],
+        config: dict[str, JsonValue],
+        call: CallContext | None = None,
+    ) -> dict[str, JsonValue]:
+        """Carry out an action of a node with these written values; return the input values that it changes.
+
+        Raises `NotFound` for an unknown type or action, else what the node's code raises.
+        """
 
 
 NODE_MANAGER = ServiceKey(NodeManager)

@@ -6,6 +6,7 @@ The format is the existing platform's; keys that we do not know survive a load a
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field, JsonValue
 
@@ -18,9 +19,37 @@ GROUP_INPUT = "core:GroupInput"
 GROUP_OUTPUT = "core:GroupOutput"
 """The two node types that carry a workflow's interface."""
 
+NODE_GROUP = "core:NodeGroup"
+"""The node type that stands for a whole workflow, the one that its configuration `referencedWorkflowId` names."""
+
+LOOP_ZONE = "core:LoopZone"
+"""The node type that runs the nodes inside of it several times; they name it as their `parentNode`."""
+
+ERROR_OUTPUT = "error"
+"""The output that a node has beside its own where its policy routes errors there."""
+
+
+class NodePolicy(OpenModel):
+    """What becomes of a node that fails or takes long.
+
+    `retry`: how often it is tried again, after `retry_delay` seconds, which doubles each time. `timeout`: the
+    seconds that one try may take. `on_error`, when no try is left: `fail` (the run fails; what follows is skipped),
+    `skip_branch` (what follows is skipped, the run goes on), `default` (its outputs are `defaults`, where they name
+    none the empty value of the type), `route` (the output `error` gives the error, the others give nothing).
+    """
+
+    retry: int = Field(default=0, ge=0, le=100)
+    retry_delay: float = Field(default=0, ge=0, le=3600)
+    timeout: float | None = Field(default=None, gt=0, le=7 * 86400)
+    on_error: Literal["fail", "skip_branch", "default", "route"] = "fail"
+    defaults: dict[str, JsonValue] = Field(default_factory=dict)
+
 
 class WorkflowNode(OpenModel):
-    """A node on the canvas: its full type, where it stands, and its own values."""
+    """A node on the canvas: its full type, where it stands, its own values, and what becomes of it when it fails.
+
+    A `bypassed` node is not run; what it gives instead is the business of its type's `bypassBehavior`.
+    """
 
     id: str
     type: str
@@ -30,6 +59,8 @@ class WorkflowNode(OpenModel):
     input_values: dict[str, JsonValue] = Field(default_factory=dict)
     config_values: dict[str, JsonValue] = Field(default_factory=dict)
     input_connection_orders: dict[str, list[str]] = Field(default_factory=dict)
+    bypassed: bool = False
+    policy: NodePolicy | None = None
 
 
 class WorkflowEdge(OpenModel):
@@ -63,6 +94,7 @@ class Workflow(OpenModel):
     interface_inputs: dict[str, InterfaceSlot] = Field(default_factory=dict)
     interface_outputs: dict[str, InterfaceSlot] = Field(default_factory=dict)
     referenced_workflows: list[str] = Field(default_factory=list)
+    preview_target: dict[str, JsonValue] | None = None
 
 
 class WorkflowProblem(Model):
@@ -120,7 +152,12 @@ class WorkflowManager(ServiceInterface, name="workflowManager"):
 
     @reads
     async def check(self, document: dict[str, JsonValue]) -> list[WorkflowProblem]:
-        """Return every problem of a document: shape, node types, slots, edges, cycles. Never raises."""
+        """Return every problem of a document: shape, node types, slots, edges, groups, loops, cycles. Never raises."""
+
+    @reads
+    async def closure(self, workflow: Workflow) -> dict[str, StoredWorkflow]:
+        """Return by id the workflows that the groups of a workflow stand for, and those that theirs do, at any
+        depth; those that do not exist or cannot be read are left out."""
 
     @acts("workflowManager:save", "Write workflows into the project.")
     async def save(

@@ -1,0 +1,116 @@
+"""Where runs are kept so that none is lost: the `runStore` service.
+
+A worker is one running engine. It claims a run for a time, its lease, and renews it while it works on the run;
+a run whose lease is over belongs to nobody, and another worker may claim it. So several workers can share one store.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field, JsonValue
+
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import ErrorInfo
+from tavern_host.contracts.executions import RunFilter, RunRequest, RunStatus, RunSummary
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.wire import Model
+from tavern_host.contracts.workflows import Workflow
+
+
+class RunEntry(Model):
+    """A run as it is kept. `request` holds the inputs as they were given; `workflow` and `groups` are the documents
+    as they were when the run was accepted, so that it can go on although they changed. `owner` is the worker that
+    claimed it last, until `lease_until`. `batches` of node results are kept apart.
+    """
+
+    id: str
+    status: RunStatus = RunStatus.QUEUED
+    request: RunRequest
+    workflow: Workflow
+    groups: dict[str, Workflow] = Field(default_factory=dict)
+    call: CallContext
+    workflow_id: str | None = None
+    workflow_name: str | None = None
+    submitted_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    outputs: dict[str, JsonValue] = Field(default_factory=dict)
+    error: ErrorInfo | None = None
+    attempt: int = 1
+    not_resumable: str | None = None
+    owner: str | None = None
+    lease_until: datetime | None = None
+
+
+class RunEnd(Model):
+    """How a run ended, or how it stands: what `update` writes."""
+
+    status: RunStatus
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    outputs: dict[str, JsonValue] = Field(default_factory=dict)
+    error: ErrorInfo | None = None
+    attempt: int = 1
+    not_resumable: str | None = None
+
+
+class RunStore(ServiceInterface, name="runStore"):
+    """Keeps runs and what their nodes gave. What a call wrote has survived the end of the process when it returns."""
+
+    @acts("runStore:write", "Write and delete the record of runs.")
+    async def accept(self, entry: RunEntry, *, worker: str, lease: float, call: CallContext | None = None) -> None:
+        """Keep a new run, claimed by `worker` for `lease` seconds. Raises `Conflict` for an id that is taken."""
+
+    @acts("runStore:write", "Write and delete the record of runs.")
+    async def claim(
+        self, worker: str, lease: float, *, run_id: str | None = None, call: CallContext | None = None
+    ) -> RunEntry | None:
+        """Claim the oldest run that is neither finished nor anybody's, or `run_id` (finished or not); None where
+        there is none such, or another worker has it."""
+
+    @acts("runStore:write", "Write and delete the record of runs.")
+    async def renew(
+        self, worker: str, run_ids: list[str], lease: float, *, call: CallContext | None = None
+    ) -> list[str]:
+        """Prolong the claims of a worker; return those of the runs that are still its own."""
+
+    @acts("runStore:write", "Write and delete the record of runs.")
+    async def append(self, worker: str, run_id: str, batch: bytes, *, call: CallContext | None = None) -> None:
+        """Add a batch of node results, as its worker encoded it. Raises `Conflict` where the run is another's."""
+
+    @acts("runStore:write", "Write and delete the record of runs.")
+    async def update(self, worker: str, run_id: str, end: RunEnd, *, call: CallContext | None = None) -> None:
+        """Write how a run stands; a final status gives it back. Raises `Conflict` where it is another's by now."""
+
+    @reads
+    async def get(self, run_id: str) -> RunEntry:
+        """Return a run. Raises `NotFound`."""
+
+    @reads
+    async def batches(self, run_id: str) -> list[bytes]:
+        """Return the batches of a run, oldest first. Raises `NotFound`."""
+
+    @reads
+    async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
+        """Return runs, newest first."""
+
+    @acts("runStore:write", "Write and delete the record of runs.")
+    async def put(self, content: bytes, *, call: CallContext | None = None) -> str:
+        """Keep a large value apart; return the hash of its content, by which it is found."""
+
+    @reads
+    async def content(self, hash: str) -> bytes:
+        """Return a large value. Raises `NotFound`."""
+
+    @acts("runStore:write", "Write and delete the record of runs.")
+    async def delete(self, run_id: str, *, call: CallContext | None = None) -> bool:
+        """Forget a finished run; False where there is none. Raises `Conflict` for one that is not finished."""
+
+    @acts("runStore:write", "Write and delete the record of runs.")
+    async def prune(self, *, max_age: float, max_bytes: int, call: CallContext | None = None) -> int:
+        """Forget finished runs that ended more than `max_age` seconds ago, then the oldest until what is kept takes
+        at most `max_bytes`, and large values that no run needs; return how many runs were forgotten."""
+
+
+RUN_STORE = ServiceKey(RunStore)
