@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 ROUNDS = 9
 TARGET = 0.02
@@ -14,7 +17,10 @@ TARGET = 0.02
 
 @dataclass(frozen=True)
 class Result:
-    """One measured figure. `value` and `floor` are in `unit`; `ratio` is the median over the rounds."""
+    """One measured figure. `value` and `floor` are in `unit`; `ratio` is the median over the rounds.
+
+    `limit` and `aim` are for the ratio, or where `limited` says so for the value itself.
+    """
 
     name: str
     value: float
@@ -24,13 +30,19 @@ class Result:
     ratio: float
     runs: int
     limit: float | None = None
+    aim: float | None = None
+    limited: Literal["ratio", "value"] = "ratio"
 
     @property
     def verdict(self) -> str:
-        """Whether the ratio is within its limit, in words; empty where there is none."""
-        if self.limit is None:
-            return ""
-        return f"at most {self.limit:g}: {'holds' if self.ratio <= self.limit else 'EXCEEDED'}"
+        """Whether the figure is within its limit and has reached its aim, in words; empty where there is none."""
+        found, unit = (self.ratio, "") if self.limited == "ratio" else (self.value, f" {self.unit}")
+        said = []
+        if self.limit is not None:
+            said.append(f"at most {self.limit:g}{unit}: {'holds' if found <= self.limit else 'EXCEEDED'}")
+        if self.aim is not None:
+            said.append(f"aim {self.aim:g}: {'reached' if found <= self.aim else 'not reached'}")
+        return ", ".join(said)
 
 
 @dataclass(frozen=True)
@@ -45,13 +57,22 @@ class Report:
         """Return the report as JSON-ready data."""
         return asdict(self)
 
-    def to_text(self) -> str:
-        """Return the report as a table."""
+    def to_markdown(self) -> str:
+        """Return the report as a table in Markdown."""
+        head, *rows = self._table()
+        lines = [f"| {' | '.join(row)} |" for row in (head, ("---", "--:", "--:", "--:", "---", "---"), *rows)]
+        return "\n".join([f"Python {self.python}.", "", *lines])
+
+    def _table(self) -> list[tuple[str, ...]]:
         rows = [
             (r.name, f"{r.value:.3f} {r.unit}", f"{r.floor:.3f} {r.unit}", f"{r.ratio:.3f}", r.floor_name, r.verdict)
             for r in self.results
         ]
-        table = [("figure", "value", "floor", "ratio", "to", "limit"), *rows]
+        return [("figure", "value", "floor", "ratio", "to", "limit"), *rows]
+
+    def to_text(self) -> str:
+        """Return the report as a table."""
+        table = self._table()
         widths = [max(len(row[column]) for row in table) for column in range(6)]
         lines = [
             "  ".join(
@@ -105,7 +126,7 @@ async def compare_awaited(
     for _ in range(ROUNDS):
         ours, theirs = await awaited(subject, times), await awaited(floor, times)
         pairs.append((ours / times, theirs / times))
-    return _result(name, pairs, floor_name, limit)
+    return measured(name, pairs, floor_name, limit)
 
 
 async def compare_to_sync(
@@ -125,7 +146,7 @@ async def compare_to_sync(
     for _ in range(ROUNDS):
         ours, theirs = await awaited(subject, times), timed(times)
         pairs.append((ours / times, theirs / times))
-    return _result(name, pairs, floor_name, limit)
+    return measured(name, pairs, floor_name, limit)
 
 
 def compare(name: str, subject: Timed, floor: Timed, *, floor_name: str, limit: float | None = None) -> Result:
@@ -134,25 +155,96 @@ def compare(name: str, subject: Timed, floor: Timed, *, floor_name: str, limit: 
     while floor(times) < TARGET:
         times *= 2
     pairs = [(subject(times) / times, floor(times) / times) for _ in range(ROUNDS)]
-    return _result(name, pairs, floor_name, limit)
+    return measured(name, pairs, floor_name, limit)
 
 
 def compare_once(name: str, subject: Timed, floor: Timed, *, floor_name: str, limit: float | None = None) -> Result:
     """Measure something slow, one time a round (whole processes)."""
     subject(1), floor(1)
     pairs = [(subject(1), floor(1)) for _ in range(ROUNDS)]
-    return _result(name, pairs, floor_name, limit, unit="ms", scale=1e3)
+    return measured(name, pairs, floor_name, limit, unit="ms", scale=1e3)
 
 
-def _result(
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison. Only `run` is timed; `prepare` is called before each run, `units` says how many nodes
+    or items one run is for."""
+
+    run: Callable[[], Awaitable[object]]
+    units: int = 1
+    prepare: Callable[[], object] | None = None
+
+    async def seconds(self, times: int, clock: Callable[[], float]) -> float:
+        """Run a number of times; return the seconds that one unit took."""
+        spent, run = 0.0, self.run
+        for _ in range(times):
+            if self.prepare is not None:
+                self.prepare()
+            began = clock()
+            await run()
+            spent += clock() - began
+        return spent / (times * self.units)
+
+
+async def compare_sides(
+    name: str,
+    subject: Side,
+    floor: Side,
+    *,
+    floor_name: str,
+    clock: Callable[[], float] = time.process_time,
+    rounds: int | None = None,
+    limit: float | None = None,
+    aim: float | None = None,
+) -> Result:
+    """Measure a subject against a floor, by the CPU time of the process unless told otherwise.
+
+    What exists beforehand is kept from the garbage collector, as `tavern serve` does after its start. It is emptied
+    before each side of a round and stays on for both, so that each pays for what it allocates.
+    """
+    pairs = []
+    with frozen():
+        times = [await _times(side, clock) for side in (subject, floor)]
+        for _ in range(rounds or ROUNDS):
+            spent = []
+            for side, count in zip((subject, floor), times, strict=True):
+                gc.collect()
+                spent.append(await side.seconds(count, clock))
+            pairs.append((spent[0], spent[1]))
+    return measured(name, pairs, floor_name, limit, aim=aim)
+
+
+async def _times(side: Side, clock: Callable[[], float]) -> int:
+    """Return how many runs take the target time; they warm the side up, too."""
+    times = 1
+    while await side.seconds(times, clock) * times * side.units < TARGET:
+        times *= 2
+    return times
+
+
+@contextmanager
+def frozen() -> Iterator[None]:
+    """Keep what exists from the garbage collector while the block runs."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def measured(
     name: str,
     pairs: list[tuple[float, float]],
     floor_name: str,
-    limit: float | None,
+    limit: float | None = None,
     *,
     unit: str = "µs",
     scale: float = 1e6,
+    aim: float | None = None,
+    limited: Literal["ratio", "value"] = "ratio",
 ) -> Result:
+    """Return the figure for rounds of `(value, floor)`; `scale` brings both to the unit."""
     return Result(
         name=name,
         value=round(statistics.median(ours for ours, _ in pairs) * scale, 4),
@@ -162,4 +254,6 @@ def _result(
         ratio=round(statistics.median(ours / theirs for ours, theirs in pairs), 3),
         runs=len(pairs),
         limit=limit,
+        aim=aim,
+        limited=limited,
     )

@@ -11,14 +11,15 @@ import pkgutil
 import sys
 import types
 import typing
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar, overload
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar, overload
 
-from pydantic import ValidationError
+from tavern_host.context import NodeContext, PluginContext
+from tavern_host.contracts.nodes import BypassBehavior, NodeDefinition, NodeTraits, SlotDefinition
+from tavern_host.slots import Config, Slot, define_input, define_output, split, stream_item
 
-from tavern_host.context import NodeContext
-from tavern_host.contracts.nodes import DataFlowType, NodeDefinition, SlotDefinition
+__all__ = ["SINGLE_OUTPUT", "Config", "NodeCode", "NodeFunction", "Slot", "hookimpl", "node", "nodes_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,17 +27,6 @@ SINGLE_OUTPUT = "result"
 """The key of the output of a node whose return type is a plain value and whose slot names no key."""
 
 _INFER: Any = object()
-
-_TYPES: dict[Any, DataFlowType] = {
-    str: DataFlowType.STRING,
-    int: DataFlowType.INTEGER,
-    float: DataFlowType.FLOAT,
-    bool: DataFlowType.BOOLEAN,
-    dict: DataFlowType.OBJECT,
-    list: DataFlowType.ARRAY,
-    bytes: DataFlowType.BINARY,
-    Any: DataFlowType.WILDCARD,
-}
 
 
 @overload
@@ -67,77 +57,21 @@ def hookimpl(
     return mark(function) if function is not None else mark
 
 
-class Slot:
-    """Describes an input or output slot in an annotation: `Annotated[str, Slot("The text.")]`.
+@dataclass(frozen=True)
+class NodeFunction:
+    """A function that answers for a node outside of its runs: `target(inputs, config)`, the plugin's context in
+    `context_parameter` where it has one."""
 
-    `key` names an output slot; `required` and `default` are inferred from the signature where they are
-    not given. Other keyword arguments (`min`, `max`, `multiline`, `suggestions` …) are hints for the
-    slot's control and go into its `config`.
-    """
-
-    def __init__(
-        self,
-        description: str | None = None,
-        *,
-        key: str | None = None,
-        display_name: str | None = None,
-        type: DataFlowType | str | None = None,
-        required: bool | None = _INFER,
-        multi: bool | None = None,
-        match_categories: tuple[str, ...] | None = None,
-        **config: Any,
-    ) -> None:
-        self.description = description
-        self.key = key
-        self.display_name = display_name
-        self.type = DataFlowType(type) if type is not None else None
-        self.required = required
-        self.multi = multi
-        self.match_categories = match_categories
-        self.config = config
-
-    def define(self, hint: Any, name: str, default: Any = inspect.Parameter.empty) -> SlotDefinition:
-        """Return the slot's definition for a parameter `name` with the type `hint`. Raises `TypeError`."""
-        config = dict(self.config)
-        categories = self.match_categories
-        optional = default is not inspect.Parameter.empty or "default" in config
-        if default is not inspect.Parameter.empty and default is not None:
-            config.setdefault("default", default)
-        hint, may_be_none = _strip_optional(hint)
-        if self.multi and typing.get_origin(hint) is list:
-            hint = typing.get_args(hint)[0]
-        if typing.get_origin(hint) is Literal:
-            choices = typing.get_args(hint)
-            if len({type(c) for c in choices}) > 1:
-                raise TypeError(f"slot {name!r}: the choices of {hint} must all be of one type")
-            config.setdefault("suggestions", [{"value": c, "label": str(c)} for c in choices])
-            categories = categories or ("ComboOption",)
-            hint = type(choices[0])
-        values: dict[str, Any] = {
-            "data_flow_type": self.type or _flow_type(hint, name),
-            "display_name": self.display_name or name.replace("_", " "),
-            "description": self.description,
-            "required": (not optional and not may_be_none) if self.required is _INFER else self.required,
-            "multi": self.multi,
-            "match_categories": categories,
-            "config": config or None,
-        }
-        try:
-            return SlotDefinition(**{k: v for k, v in values.items() if v is not None})
-        except ValidationError as error:
-            where = ".".join(str(part) for part in error.errors()[0]["loc"])
-            raise TypeError(f"slot {name!r}: {where} is not a JSON value; defaults and hints must be JSON") from None
-
-
-class Config(Slot):
-    """Describes a parameter that comes from the node's configuration instead of an edge."""
+    target: Callable[..., Any]
+    context_parameter: str | None = None
 
 
 @dataclass(frozen=True)
 class NodeCode:
     """What `@node` keeps on the author's object: its definition and how to call it.
 
-    `raw` nodes are called as `run(inputs, config)`; the others with one argument per slot.
+    `raw` nodes are called as `run(inputs, config)`; the others with one argument per slot. `change` and `actions`
+    are the functions behind the traits `checks_change` and `actions`.
     """
 
     definition: NodeDefinition
@@ -148,7 +82,8 @@ class NodeCode:
     context_parameter: str | None = None
     single_output: str | None = None
     is_class: bool = False
-    blocking: bool = False
+    change: NodeFunction | None = None
+    actions: Mapping[str, NodeFunction] = field(default_factory=dict)
 
 
 def node(
@@ -158,8 +93,14 @@ def node(
     category: str = "",
     display_name: str | None = None,
     description: str | None = None,
+    version: str | None = None,
     definition: NodeDefinition | None = None,
+    cached: bool = True,
     blocking: bool = False,
+    isolated: bool = False,
+    is_changed: Callable[..., Any] | None = None,
+    actions: Mapping[str, Callable[..., Any]] | None = None,
+    bypass: Literal["mute"] | Mapping[str, str] | None = None,
     **extra: Any,
 ) -> Callable[[F], F]:
     """Make a node of a function or class. The object is returned unchanged but for its mark.
@@ -167,32 +108,52 @@ def node(
     `type` defaults to the name in CamelCase, `description` to the docstring, `namespace` to the plugin's.
     Inputs, configuration and outputs are read from the hints: parameters are inputs, those annotated
     with `Config` are configuration, one annotated `NodeContext` gets the node's context; the result is
-    one output, or several where the return type is a `TypedDict`. A class keeps state during one run:
+    one output, or several where the return type is a `TypedDict`. An async generator hinted `AsyncIterator[X]`
+    streams: each item that it yields is one of its output, or, where `X` is a `TypedDict`, has some of its outputs.
+    A parameter hinted `AsyncIterator[X]` is an input that is a stream. A class keeps state during one run:
     its constructor takes configuration, its `run` is the node.
 
-    `blocking=True` runs a `def` function in a thread. With `definition` nothing is read from the hints
-    and the function is called as `run(inputs, config)`. Raises `TypeError` naming what cannot be read.
+    `cached=False` says that the same inputs may give other outputs; `is_changed` gives a value that differs when
+    they will. `actions` are the buttons of the node's face, each with the function that it calls. Both are called
+    with `(inputs, config)`, and the plugin's context in a parameter annotated `PluginContext`. `bypass` says what
+    the node gives when it is bypassed: `"mute"`, or by output the input that it passes through.
+
+    `blocking=True` runs a `def` function in a thread, `isolated=True` in a process of its own, which is killed when
+    the run is interrupted. With `definition` nothing else is read from the hints and the function is called as
+    `run(inputs, config)`. Raises `TypeError` naming what cannot be read.
     """
 
     def mark(target: F) -> F:
         name = getattr(target, "__name__", "node")
         if definition is not None:
-            code = NodeCode(definition, target, raw=True, blocking=blocking)
+            code = _raw(target, definition)
         else:
-            code = _read(
-                target,
-                {
-                    "type": type or _camel(name),
-                    "namespace": namespace,
-                    "category": category,
-                    "display_name": display_name or name.replace("_", " "),
-                    "description": description or inspect.getdoc(target) or "",
-                    **extra,
-                },
-                blocking,
-            )
-        handler = f"{target.__module__}:{target.__qualname__}"
-        target.__tavern_node__ = _with_handler(code, handler)  # type: ignore[attr-defined]
+            about = {
+                "type": type or _camel(name),
+                "namespace": namespace,
+                "category": category,
+                "display_name": display_name or name.replace("_", " "),
+                "description": description or inspect.getdoc(target) or "",
+                **extra,
+            }
+            code = _read(target, about)
+        code = replace(
+            code,
+            change=None if is_changed is None else _function(target, is_changed, "is_changed"),
+            actions={
+                key: _function(target, function, f"actions[{key!r}]") for key, function in (actions or {}).items()
+            },
+        )
+        update: dict[str, Any] = {
+            "handler": f"{target.__module__}:{target.__qualname__}",
+            "traits": _traits(code, _placement(code, blocking, isolated), cached),
+        }
+        if version is not None:
+            update["version"] = version
+        if bypass is not None:
+            update["bypass_behavior"] = _bypass(target, code.definition, bypass)
+        code = replace(code, definition=code.definition.model_copy(update=update))
+        target.__tavern_node__ = code  # type: ignore[attr-defined]
         return target
 
     return mark
@@ -216,38 +177,31 @@ def nodes_of(module: types.ModuleType) -> list[NodeDefinition]:
     return list(found.values())
 
 
-def _with_handler(code: NodeCode, handler: str) -> NodeCode:
-    from dataclasses import replace
-
-    return replace(code, definition=code.definition.model_copy(update={"handler": handler}))
+# --- what can be read -------------------------------------------------------------------------------------
 
 
-def _read(target: Any, about: dict[str, Any], blocking: bool) -> NodeCode:
+def _read(target: Any, about: dict[str, Any]) -> NodeCode:
     is_class = inspect.isclass(target)
     function = getattr(target, "run", None) if is_class else target
     if function is None:
         raise TypeError(f"{target.__qualname__}: a class node needs a method `run`")
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise TypeError(f"{target.__qualname__}: a node returns its outputs; generator nodes are not supported")
-    if blocking and inspect.iscoroutinefunction(function):
-        raise TypeError(f"{target.__qualname__}: blocking=True is for `def` functions; this one is `async def`")
+    _refuse_plain_generator(target, function)
     hints = _hints(target, function)
     inputs: dict[str, SlotDefinition] = {}
     config: dict[str, SlotDefinition] = {}
     context_parameter = None
     parameters = list(inspect.signature(function).parameters.values())[1 if is_class else 0 :]
     for parameter in parameters:
-        hint, slot = _split(_hint_of(target, parameter, hints))
+        hint, slot = split(_hint_of(target, parameter, hints))
         if hint is NodeContext:
             context_parameter = parameter.name
-        elif isinstance(slot, Config):
-            config[parameter.name] = _define(target, slot, hint, parameter.name, parameter.default)
         else:
-            inputs[parameter.name] = _define(target, slot, hint, parameter.name, parameter.default)
+            kind = config if isinstance(slot, Config) else inputs
+            kind[parameter.name] = _input(target, slot, hint, parameter)
     config_parameters = tuple(config)
     if is_class:
         config.update(_constructor_config(target, taken={*inputs, *config}))
-    outputs, single = _outputs(target, hints.get("return", _INFER))
+    outputs, single = _outputs(target, function, hints.get("return", _INFER))
     definition = NodeDefinition(
         inputs=inputs, outputs=outputs, **({"config_schema": config} if config else {}), **about
     )
@@ -260,8 +214,115 @@ def _read(target: Any, about: dict[str, Any], blocking: bool) -> NodeCode:
         context_parameter=context_parameter,
         single_output=single,
         is_class=is_class,
-        blocking=blocking,
     )
+
+
+def _raw(target: Any, definition: NodeDefinition) -> NodeCode:
+    if inspect.isclass(target):
+        raise TypeError(f"{target.__qualname__}: with `definition` a function is expected, not a class")
+    _refuse_plain_generator(target, target)
+    context_parameter = _third(target, target, NodeContext, target.__qualname__)
+    return NodeCode(definition, target, raw=True, context_parameter=context_parameter)
+
+
+def _refuse_plain_generator(target: Any, function: Any) -> None:
+    if inspect.isgeneratorfunction(function):
+        raise TypeError(f"{target.__qualname__}: a node that streams is an async generator; make it `async def`")
+
+
+def _function(target: Any, function: Any, what: str) -> NodeFunction:
+    where = f"{target.__qualname__}: {what}"
+    if not callable(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{where} must be a function that returns, got {function!r:.80}")
+    return NodeFunction(function, _third(target, function, PluginContext, where))
+
+
+def _third(target: Any, function: Any, context: type, where: str) -> str | None:
+    """Return which parameter beside `(inputs, config)` gets the context. Raises `TypeError` for any other."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise TypeError(f"{where} must be a Python function, got {function!r:.80}") from None
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    rest = [p for p in parameters[2:] if p in named]
+    hints = _hints(target, function) if rest else {}
+    found = None
+    for parameter in rest:
+        if split(hints.get(parameter.name))[0] is context:
+            found = parameter.name
+        elif parameter.default is parameter.empty:
+            raise TypeError(
+                f"{where} is called with (inputs, config), and a context in a parameter annotated "
+                f"{context.__name__}; {parameter.name!r} is none of them"
+            )
+    try:
+        inspect.signature(function).bind({}, {}, **({found: None} if found else {}))
+    except TypeError as error:
+        raise TypeError(f"{where} is called with (inputs, config): {error}") from None
+    return found
+
+
+# --- how it may be run ------------------------------------------------------------------------------------
+
+
+def _placement(code: NodeCode, blocking: bool, isolated: bool) -> Literal["loop", "thread", "process"]:
+    """Return what was asked for. Raises `TypeError` where the function cannot be run so."""
+    given = code.definition.traits.placement
+    blocking, isolated = blocking or given == "thread", isolated or given == "process"
+    target: Any = code.target
+    name, option = target.__qualname__, "isolated=True" if isolated else "blocking=True"
+    if not blocking and not isolated:
+        return "loop"
+    if blocking and isolated:
+        raise TypeError(f"{name}: blocking=True and isolated=True exclude each other")
+    function = target.run if code.is_class else target
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{name}: {option} is for `def` functions; this one is `async def`")
+    streams = [key for key, slot in code.definition.inputs.items() if slot.is_stream]
+    if streams:
+        raise TypeError(f"{name}: {option} is for functions without streams; {streams[0]!r} is one")
+    if blocking:
+        return "thread"
+    if not inspect.isfunction(target) or target.__qualname__ != target.__name__ or not name.isidentifier():
+        raise TypeError(f"{name}: isolated=True is for `def` functions of a module, which another process can import")
+    if code.context_parameter is not None:
+        raise TypeError(f"{name}: isolated=True is for functions without a context; {code.context_parameter!r} is one")
+    return "process"
+
+
+def _traits(code: NodeCode, placement: Literal["loop", "thread", "process"], cached: bool) -> NodeTraits:
+    given = code.definition.traits
+    function = getattr(code.target, "run", code.target) if code.is_class else code.target
+    return NodeTraits(
+        streams=inspect.isasyncgenfunction(function),
+        stateful=code.is_class,
+        placement=placement,
+        cached=cached and given.cached,
+        checks_change=code.change is not None,
+        wants_call=code.context_parameter is not None,
+        actions=tuple(code.actions),
+    )
+
+
+def _bypass(
+    target: Any, definition: NodeDefinition, bypass: Literal["mute"] | Mapping[str, str]
+) -> Literal["mute"] | BypassBehavior:
+    if isinstance(bypass, str):
+        if bypass != "mute":
+            raise TypeError(f"{target.__qualname__}: bypass is 'mute' or a dict of outputs and inputs, got {bypass!r}")
+        return "mute"
+    inputs, outputs = dict(definition.inputs), dict(definition.outputs)
+    for mode in (definition.modes or {}).values():
+        inputs.update(mode.inputs)
+        outputs.update(mode.outputs)
+    for output, source in () if definition.dynamic_slots else bypass.items():
+        if output not in outputs or source not in inputs:
+            wrong = f"output {output!r}" if output not in outputs else f"input {source!r}"
+            raise TypeError(f"{target.__qualname__}: bypass names the {wrong}, which the node does not have")
+    return BypassBehavior(pass_through=dict(bypass))
+
+
+# --- hints ------------------------------------------------------------------------------------------------
 
 
 def _hints(target: Any, function: Any) -> dict[str, Any]:
@@ -285,77 +346,60 @@ def _hint_of(target: Any, parameter: inspect.Parameter, hints: dict[str, Any]) -
     return hints[parameter.name]
 
 
-def _define(target: Any, slot: Slot | None, hint: Any, name: str, default: Any) -> SlotDefinition:
-    try:
-        return (slot or Slot()).define(hint, name, default)
-    except TypeError as error:
-        raise TypeError(f"{target.__qualname__}: {error}") from None
-
-
 def _constructor_config(target: type, taken: set[str]) -> dict[str, SlotDefinition]:
     if target.__init__ is object.__init__:  # type: ignore[misc]
         return {}
     hints = _hints(target, target.__init__)  # type: ignore[misc]
     config = {}
     for parameter in inspect.signature(target).parameters.values():
-        hint, slot = _split(_hint_of(target, parameter, hints))
+        hint, slot = split(_hint_of(target, parameter, hints))
         if parameter.name in taken:
             raise TypeError(
                 f"{target.__qualname__}: both the constructor and `run` take {parameter.name!r}; rename one of them"
             )
-        config[parameter.name] = _define(target, slot, hint, parameter.name, parameter.default)
+        config[parameter.name] = _input(target, slot, hint, parameter)
     return config
 
 
-def _outputs(target: Any, hint: Any) -> tuple[dict[str, SlotDefinition], str | None]:
+def _input(target: Any, slot: Slot | None, hint: Any, parameter: inspect.Parameter) -> SlotDefinition:
+    try:
+        return define_input(slot, hint, parameter.name, parameter.default)
+    except TypeError as error:
+        raise TypeError(f"{target.__qualname__}: {error}") from None
+
+
+def _outputs(target: Any, function: Any, hint: Any) -> tuple[dict[str, SlotDefinition], str | None]:
+    """Return the outputs, and the key of the only one where the result, or each item, is its value."""
     if hint is _INFER:
         raise TypeError(f"{target.__qualname__}: the return type has no hint")
-    if hint is None or hint is type(None):
+    streams = inspect.isasyncgenfunction(function)
+    inner, slot = split(hint)
+    item, hinted = stream_item(inner)
+    if streams != hinted:
+        expected = "AsyncIterator[…] of what it yields" if streams else "that of a value; only async generators stream"
+        raise TypeError(f"{target.__qualname__}: its return type must be {expected}")
+    if not streams and (hint is None or hint is type(None)):
         return {}, None
-    if hasattr(hint, "__required_keys__"):  # a TypedDict, of `typing` or of `typing_extensions`
-        fields = _hints(target, hint)
-        outputs = {}
-        for name, field in fields.items():
-            inner, slot = _split(field)
-            outputs[name] = _output(target, inner, slot, name)
-        return outputs, None
-    inner, slot = _split(hint)
-    key = (slot.key if slot else None) or SINGLE_OUTPUT
-    return {key: _output(target, inner, slot, key)}, key
+    if not hasattr(item, "__required_keys__"):  # no TypedDict, of `typing` or of `typing_extensions`
+        key = (slot.key if slot else None) or SINGLE_OUTPUT
+        return {key: _output(target, slot, item, key, single=True, streams=streams)}, key
+    outputs = {}
+    for name, annotated in _hints(target, item).items():
+        value, slot = split(annotated)
+        outputs[name] = _output(target, slot, value, name, single=False, streams=streams)
+    if streams and not any(output.is_stream for output in outputs.values()):
+        raise TypeError(
+            f"{target.__qualname__}: no field of {item.__name__} is marked Slot(stream=True); "
+            "for a stream of dicts the hint is AsyncIterator[dict[str, Any]]"
+        )
+    return outputs, None
 
 
-def _output(target: Any, hint: Any, slot: Slot | None, name: str) -> SlotDefinition:
-    definition = _define(target, slot, hint, name, inspect.Parameter.empty)
-    return definition.model_copy(update={"required": None})
-
-
-def _split(hint: Any) -> tuple[Any, Slot | None]:
-    if typing.get_origin(hint) in (typing.Required, typing.NotRequired):
-        hint = typing.get_args(hint)[0]
-    rest, may_be_none = _strip_optional(hint)
-    if may_be_none and typing.get_origin(rest) is Annotated:
-        inner, slot = _split(rest)
-        return inner | None, slot
-    if typing.get_origin(hint) is Annotated:
-        inner, *metadata = typing.get_args(hint)
-        return inner, next((m for m in metadata if isinstance(m, Slot)), None)
-    return hint, None
-
-
-def _strip_optional(hint: Any) -> tuple[Any, bool]:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        rest = [a for a in typing.get_args(hint) if a is not type(None)]
-        if len(rest) == 1:
-            return rest[0], True
-    return hint, False
-
-
-def _flow_type(hint: Any, name: str) -> DataFlowType:
-    base = typing.get_origin(hint) or hint
-    if base in _TYPES:
-        return _TYPES[base]
-    allowed = "str, int, float, bool, dict, list, bytes, Any or Literal"
-    raise TypeError(f"slot {name!r}: {hint!r} has no data-flow type; use {allowed}, or give Slot(type=…)")
+def _output(target: Any, slot: Slot | None, hint: Any, key: str, *, single: bool, streams: bool) -> SlotDefinition:
+    try:
+        return define_output(slot, hint, key, single=single, streams=streams)
+    except TypeError as error:
+        raise TypeError(f"{target.__qualname__}: {error}") from None
 
 
 def _camel(name: str) -> str:

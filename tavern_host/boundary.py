@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Literal, Protocol
 
 from tavern_host.context import PluginContext
@@ -17,7 +17,6 @@ from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.services import ServiceInterface
 from tavern_host.discovery import Record
-from tavern_host.events import EventBus
 from tavern_host.runtime import InProcessRuntime, PluginRuntime
 
 Method = Callable[..., Any]
@@ -130,20 +129,6 @@ class Observed:
         inner = self._inner.method(plugin, interface, name, function)
         begin = functools.partial(self._observer.called, "service", plugin, f"{interface.service_name}.{name}")
         return _observed(inner, signature, begin)
-
-
-class ObservedBus(EventBus):
-    """An event bus with an observer."""
-
-    def __init__(self, observer: Observer) -> None:
-        super().__init__()
-        self._observer = observer
-
-    def publish(self, type: str, payload: Mapping[str, Any], *, plugin: str | None = None, **options: Any) -> Event:
-        """Publish an event and tell of it."""
-        event = super().publish(type, payload, plugin=plugin, **options)
-        self._observer.published(event)
-        return event
 
 
 class _ObservedRuntime(RuntimeWrapper):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +21,7 @@ from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.decisions import asker
 from tavern_host.dispatch import GRACE, Answer, Dispatcher
-from tavern_host.events import BusSubscription, EventBus, covers, is_own
+from tavern_host.events import WAITING, BusSubscription, EventBus, covers, is_own
 from tavern_host.failures import one_line
 from tavern_host.lease import Lease
 from tavern_host.ledger import Ledger
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     import aiohttp
 
 T = TypeVar("T")
+
+_REMEMBERED = 1024
+"""Of how many event types it is remembered that a plugin may publish them."""
 
 
 class PluginServices:
@@ -67,15 +70,21 @@ class PluginEvents:
         self._ledger = ledger
         self._lease = lease
         self._permissions = permissions
+        self._allowed: set[str] = set()
 
     def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
         """Publish an event in the plugin's name."""
         self._lease.check(while_closing=True)
-        if not (is_own(self._plugin, type) or covers(self._permissions.publish, type)):
-            raise self._denied("publish", type)
+        if type.__class__ is not str or type not in self._allowed:
+            self._check_publish(type)
         return self._bus.publish(type, payload, plugin=self._plugin)
 
-    def subscribe(self, *types: str, since: int | None = None, limit: int = 1024) -> BusSubscription:
+    def publish_all(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Publish events in the plugin's name."""
+        self._lease.check(while_closing=True)
+        self._bus.publish_all(events, plugin=self._plugin, may_publish=self._check_publish)
+
+    def subscribe(self, *types: str, since: int | None = None, limit: int = WAITING) -> BusSubscription:
         """Subscribe; the subscription ends with the plugin."""
         self._lease.check()
         for wanted in types or ("*",):
@@ -85,6 +94,16 @@ class PluginEvents:
         forget = self._ledger.add("subscription", ", ".join(types) or "*", subscription.close)
         subscription.on_close(forget)
         return subscription
+
+    def _check_publish(self, type: str) -> None:
+        """Raise `PermissionDenied` for a type that the plugin may not publish; for others, remember that it may."""
+        if type.__class__ is str and type in self._allowed:
+            return
+        if not (is_own(self._plugin, type) or covers(self._permissions.publish, type)):
+            raise self._denied("publish", type)
+        if len(self._allowed) >= _REMEMBERED:
+            self._allowed.clear()
+        self._allowed.add(str.__str__(type))
 
     def _denied(self, what: str, type: str) -> PermissionDenied:
         permission = f"events.{what}:{type}"
@@ -241,6 +260,7 @@ class Kernel:
     declared: Callable[[str], list[Answer]]
     report: Callable[[str, str, BaseException], None]
     tell: Callable[[str, Problem], None]
+    serving: bool
 
 
 def make_context(
@@ -259,4 +279,5 @@ def make_context(
         tasks=PluginTasks(ledger, lease, kernel.report),
         http=PluginHttp(ledger, lease),
         hooks=PluginHooks(lease, kernel.dispatcher, kernel.services, kernel.declared, kernel.tell),
+        serving=kernel.serving,
     )

@@ -15,7 +15,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from tavern_host.audit import AuditLog, HostAudit
-from tavern_host.boundary import Boundary, InProcess, Observed, ObservedBus, Observer
+from tavern_host.boundary import Boundary, InProcess, Observed, Observer
 from tavern_host.catalogue import Catalogue
 from tavern_host.context import Project
 from tavern_host.contracts.audit import AUDIT
@@ -83,7 +83,8 @@ class Host:
     `create` makes a project that does not exist when the host starts, `sample` fills it with the plugins'
     samples (the default project always is). `folders` are the operator's, by default this user's.
     `placement` is `in-process`, or for tests `loopback`: everything that crosses a plugin's boundary is encoded and
-    decoded; by default what `TAVERN_PLACEMENT` says. `observer` looks on at calls and events.
+    decoded; by default what `TAVERN_PLACEMENT` says. `observer` looks on at calls and events. `serving` tells the
+    plugins that this host goes on until it is stopped, as `tavern serve` does, not for one command.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Host:
         placement: Placement | None = None,
         observer: Observer | None = None,
         folders: Folders | None = None,
+        serving: bool = False,
     ) -> None:
         folders = folders or Folders.of_user()
         opened = find_project(project, folders, create=create)
@@ -135,6 +137,7 @@ class Host:
             boundary=_boundary(placement, catalogue, observer),
             bus=lambda: self.events,
             record=self.audit.record,
+            serving=serving,
         )
         self.settings = HostSettings(
             self._store,
@@ -259,7 +262,7 @@ class Host:
         Raises `RuntimeError` for a host that was loaded before.
         """
         self._check_unused()
-        self._bus = EventBus() if self._observer is None else ObservedBus(self._observer)
+        self._bus = EventBus(self._observer.published if self._observer is not None else None)
         self._link()
         self._provide_services()
         self._watchdog.start()

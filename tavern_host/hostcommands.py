@@ -17,7 +17,8 @@ from tavern_host.host import Host
 from tavern_host.projects import PROJECT_FILE, make_project
 from tavern_host.settingscommands import COMMANDS as SETTINGS_COMMANDS
 
-MakeHost = Callable[[], Host]
+MakeHost = Callable[..., Host]
+"""Makes the host that the command's options ask for; `serving=True`, for one that goes on until it is stopped."""
 Command = Callable[[MakeHost, dict[str, Any]], AsyncIterator[CommandOutput]]
 
 _IN_ORDER = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.STARTED, PluginState.DISABLED})
@@ -27,7 +28,7 @@ _NAME = CommandParameter(name="name", help="The plugin's name.", required=True)
 async def _serve(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     from tavern_host.serve import serve
 
-    async with make_host() as host:
+    async with make_host(serving=True) as host:
         for plugin in _out_of_order(host.plugins()):
             yield CommandOutput(kind="progress", text=f"{plugin.name} is {plugin.state.value}: {_reason(plugin)}")
         async for output in serve(host, port=arguments["port"]):

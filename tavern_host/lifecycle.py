@@ -75,7 +75,7 @@ class Lifecycle:
         """
         manifest = record.manifest
         assert manifest is not None
-        lease, ledger = Lease(record.name), Ledger()
+        lease, ledger = Lease(record.name, manifest.version), Ledger()
         granted = frozenset(p.name for p in record.permissions if p.granted)
         views = self._kernel.services.views(record.name, granted.__contains__)
         settings = self._settings.of(manifest)

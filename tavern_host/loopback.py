@@ -11,7 +11,7 @@ import functools
 import inspect
 import logging
 import typing
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any
 
 from pydantic import BaseModel, JsonValue
@@ -21,9 +21,16 @@ from tavern_host.boundary import Method, RuntimeWrapper
 from tavern_host.catalogue import Catalogue
 from tavern_host.codec import WireError, decode, decode_loose, encode, encode_loose
 from tavern_host.context import PluginContext
-from tavern_host.contracts import errors
 from tavern_host.contracts.commands import CommandInfo, CommandOutput
-from tavern_host.contracts.errors import ErrorInfo, InvalidInput, PluginFailure, TavernError, describe, error_info
+from tavern_host.contracts.errors import (
+    ErrorInfo,
+    InvalidInput,
+    PluginFailure,
+    TavernError,
+    describe,
+    error_info,
+    error_of,
+)
 from tavern_host.contracts.http import HttpRequest, HttpResponse, SocketMessage, SocketReply
 from tavern_host.contracts.llm import LlmAdapter, LlmAdapterInfo
 from tavern_host.contracts.macros import MacroRequest
@@ -202,18 +209,6 @@ class _Crossing:
             return PluginFailure(describe(error), plugin=self._plugin)
 
 
-_CLASSES: Mapping[str, type[TavernError]] = {
-    value.code: value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, TavernError)
-}
-
-
-def error_of(info: ErrorInfo) -> TavernError:
-    """Return the error that `info` describes, as the class of its code; of a code that is not the host's, the base."""
-    error = _CLASSES.get(info.code, TavernError)(info.message)
-    error.info = info
-    return error
-
-
 def _round_trip(value: Any, annotation: Any) -> Any:
     return decode(encode(value, annotation), annotation)
 
@@ -298,8 +293,14 @@ async def _awaited(coroutine: Coroutine[Any, Any, Any], annotation: Any, crossin
     return crossing.answer(result, annotation)
 
 
-async def _streamed(begin: Callable[[], Any], annotation: Any, crossing: _Crossing) -> AsyncIterator[Any]:
-    """Yield what a stream gives, item by item; it is closed when its reader leaves."""
+def _streamed(begin: Callable[[], Any], annotation: Any, crossing: _Crossing) -> AsyncGenerator[Any, None]:
+    return _passed_on(begin, lambda item: crossing.answer(item, annotation), crossing)
+
+
+async def _passed_on(
+    begin: Callable[[], Any], carry: Callable[[Any], Any], crossing: _Crossing
+) -> AsyncGenerator[Any, None]:
+    """Yield what a stream gives, each item as `carry` makes it; it is closed when its reader leaves."""
     items: Any = None
     try:
         with crossing:
@@ -309,7 +310,7 @@ async def _streamed(begin: Callable[[], Any], annotation: Any, crossing: _Crossi
                 item = await anext(items, _END)
             if item is _END:
                 return
-            yield crossing.answer(item, annotation)
+            yield carry(item)
     finally:
         close = getattr(items, "aclose", None)
         if close is not None:
@@ -350,6 +351,16 @@ class _Runner:
         with self._crossing:
             return _Instance(self._inner.open(_loose_trip(config)), self._crossing)
 
+    async def change(self, inputs: dict[str, Any], config: dict[str, Any]) -> JsonValue:
+        with self._crossing:
+            value = await self._inner.change(_loose_trip(inputs), _loose_trip(config))
+        return self._crossing.answer(value, JsonValue)  # type: ignore[no-any-return]
+
+    async def act(self, action: str, inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, JsonValue]:
+        with self._crossing:
+            changed = await self._inner.act(action, _loose_trip(inputs), _loose_trip(config))
+        return self._crossing.answer(changed, dict[str, JsonValue])  # type: ignore[no-any-return]
+
 
 class _Instance:
     """A `NodeInstance` behind the boundary. Of values on edges, those without a codec stay in memory (rule 8)."""
@@ -358,12 +369,41 @@ class _Instance:
         self._inner = inner
         self._crossing = crossing
 
-    async def run(self, inputs: dict[str, Any], node_call: NodeCall) -> dict[str, Any]:
-        sent = _round_trip(node_call, NodeCall)
+    async def run(self, inputs: dict[str, Any], node_call: NodeCall | None) -> dict[str, Any]:
         with self._crossing:
-            outputs = await self._inner.run(_loose_trip(inputs), sent)
+            outputs = await self._inner.run(_sent(inputs), _round_trip(node_call, NodeCall | None))
         return _loose_trip(outputs)  # type: ignore[no-any-return]
+
+    def stream(self, inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncIterator[dict[str, Any]]:
+        sent = _sent(inputs)
+        call = _round_trip(node_call, NodeCall | None)
+        return _passed_on(lambda: self._inner.stream(sent, call), _loose_trip, self._crossing)
 
     async def close(self) -> None:
         with self._crossing:
             await self._inner.close()
+
+
+def _sent(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return inputs as the plugin gets them: of a stream, every item when it is read."""
+    return {
+        key: _Stream(value) if isinstance(value, AsyncIterator) else _loose_trip(value) for key, value in inputs.items()
+    }
+
+
+class _Stream:
+    """A stream that a node reads, on the plugin's side of the boundary."""
+
+    def __init__(self, items: AsyncIterator[Any]) -> None:
+        self._items = items
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        return _loose_trip(await anext(self._items))
+
+    async def aclose(self) -> None:
+        close = getattr(self._items, "aclose", None)
+        if close is not None:
+            await close()

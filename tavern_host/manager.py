@@ -75,6 +75,7 @@ class Manager:
         boundary: Boundary,
         bus: Callable[[], EventBus],
         record: Recorder,
+        serving: bool,
     ) -> None:
         self._sources = sources
         self._grants = grants
@@ -92,7 +93,7 @@ class Manager:
         self.dispatcher = Dispatcher(catalogue, self._report, self._tell)
         self.services = ServiceRegistry(catalogue, boundary, self._holds, review.operator.overrides)
         self.registrations = Registrations()
-        kernel = Kernel(project, self.services, self.dispatcher, bus, self._declared, self._report, self._tell)
+        kernel = Kernel(project, self.services, self.dispatcher, bus, self._declared, self._report, self._tell, serving)
         self.lifecycle = Lifecycle(kernel, boundary, settings, self.registrations)
 
     @property

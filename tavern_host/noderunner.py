@@ -1,98 +1,80 @@
-"""Turns what `@node` marked into a `NodeRunner`: binds slots to parameters once, then calls."""
+"""Turns what `@node` marked into a `NodeRunner`: binds configuration when an instance is opened, then calls.
+
+How one call is made as cheap as can be is in `nodecalls`; how a function runs in a process of its own, in
+`nodeprocess`.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from typing import Any
 
-from tavern_host.authoring import NodeCode
-from tavern_host.context import NodeContext, PluginContext
-from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.nodes import NodeCall, NodeInstance
-from tavern_host.threads import ended, run_in_thread
+from pydantic import JsonValue
+
+from tavern_host.authoring import NodeCode, NodeFunction
+from tavern_host.codec import WireError, decode, encode
+from tavern_host.context import PluginContext
+from tavern_host.contracts.errors import NotFound, PluginFailure
+from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.nodes import NodeInstance
+from tavern_host.nodecalls import NodeCalls, instance_of
+from tavern_host.nodeprocess import FolderSource
+from tavern_host.threads import ended
 
 
 class InProcessNodeRunner:
-    """Makes instances of one node type in this process."""
+    """Makes instances of one node type in this process; see `contracts.nodes.NodeRunner`.
 
-    def __init__(self, code: NodeCode, context: PluginContext) -> None:
+    `source` is where the code of a folder plugin is, for a node that runs in a process of its own.
+    """
+
+    def __init__(self, code: NodeCode, context: PluginContext, source: FolderSource | None = None) -> None:
         self._code = code
         self._context = context
+        self._source = source
+        schema = code.definition.config_schema or {}
+        self._defaults = {key: slot.default for key, slot in schema.items() if slot.has_default}
+        self._is_same_for_all = not (code.raw or code.is_class or code.config_parameters)
+        self._shared: NodeInstance | None = None
 
     def open(self, config: dict[str, Any]) -> NodeInstance:
         """Return an instance with these configuration values, filled up with the declared defaults."""
-        schema = self._code.definition.config_schema or {}
-        values = {key: slot.default for key, slot in schema.items() if slot.has_default} | config
-        if self._code.raw:
-            return _RawInstance(self._code, self._context, values)
-        return _SlotInstance(self._code, self._context, values)
+        if self._shared is not None:
+            return self._shared
+        instance = instance_of(NodeCalls(self._code, self._context, self._source, self._defaults | config))
+        if self._is_same_for_all:
+            self._shared = instance
+        return instance
 
+    async def change(self, inputs: dict[str, Any], config: dict[str, Any]) -> JsonValue:
+        """Return what the author's `is_changed` returns. Raises `PluginFailure` where that is no JSON value."""
+        function = self._code.change
+        if function is None:
+            raise NotFound(f"node {self._code.definition.type} has no is_changed")
+        value: JsonValue = await self._ask(function, "is_changed", inputs, config, JsonValue)
+        return value
 
-class _RawInstance:
-    """A node called as `run(inputs, config)`."""
+    async def act(self, action: str, inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, JsonValue]:
+        """Return what the author's function for the action returns. Raises `NotFound`, `PluginFailure`."""
+        actions = self._code.actions
+        if action not in actions:
+            name = self._code.definition.type
+            raise NotFound(f"node {name} has no action {action!r}{did_you_mean(action, actions)}")
+        changed = await self._ask(actions[action], f"action {action!r}", inputs, config, dict[str, JsonValue] | None)
+        return changed or {}
 
-    def __init__(self, code: NodeCode, context: PluginContext, config: dict[str, Any]) -> None:
-        self._code = code
-        self._config = config
-
-    async def run(self, inputs: dict[str, Any], node_call: NodeCall) -> dict[str, Any]:
-        """Execute once."""
-        result = await _call(self._code, self._code.target, inputs, self._config)
-        if not isinstance(result, Mapping):
-            raise _wrong_result(self._code, result)
-        return dict(result)
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
-
-class _SlotInstance:
-    """A node called with one argument per slot; a class node is made anew for each run."""
-
-    def __init__(self, code: NodeCode, context: PluginContext, config: dict[str, Any]) -> None:
-        self._code = code
-        self._context = context
-        self._arguments = {key: config[key] for key in code.config_parameters if key in config}
-        self._target = code.target
-        if code.is_class:
-            known = inspect.signature(code.target).parameters
-            self._target = code.target(**{key: value for key, value in config.items() if key in known}).run
-
-    async def run(self, inputs: dict[str, Any], node_call: NodeCall) -> dict[str, Any]:
-        """Execute once."""
-        code = self._code
-        arguments = {key: inputs[key] for key in code.parameters if key in inputs}
-        arguments.update(self._arguments)
-        if code.context_parameter is not None:
-            arguments[code.context_parameter] = NodeContext(
-                plugin=self._context, run_id=node_call.run_id, node_id=node_call.node_id, call=node_call.call
-            )
-        result = await _call(code, self._target, **arguments)
-        if code.single_output is not None:
-            return {code.single_output: result}
-        if isinstance(result, Mapping):
-            return dict(result)
-        if result is None and not code.definition.outputs:
-            return {}
-        raise _wrong_result(code, result)
-
-    async def close(self) -> None:
-        """Nothing is held that the garbage collector does not release."""
-
-
-async def _call(code: NodeCode, target: Any, *args: Any, **kwargs: Any) -> Any:
-    if code.blocking:
-        return await run_in_thread(lambda: target(*args, **kwargs), what=f"node {code.definition.type}")
-    try:
-        result = target(*args, **kwargs)
-        return await result if inspect.isawaitable(result) else result
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise ended(f"node {code.definition.type}", error) from error
-
-
-def _wrong_result(code: NodeCode, result: Any) -> PluginFailure:
-    outputs = ", ".join(code.definition.outputs) or "none"
-    return PluginFailure(
-        f"node {code.definition.type} returned {type(result).__name__}, expected a dict with its outputs ({outputs})"
-    )
+    async def _ask(
+        self, function: NodeFunction, what: str, inputs: dict[str, Any], config: dict[str, Any], expected: Any
+    ) -> Any:
+        place = f"{what} of node {self._code.definition.type}"
+        context = {} if function.context_parameter is None else {function.context_parameter: self._context}
+        try:
+            result = function.target(inputs, self._defaults | config, **context)
+            if inspect.isawaitable(result):
+                result = await result
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise ended(place, error) from error
+        try:
+            return decode(encode(result, expected), expected)
+        except WireError as error:
+            raise PluginFailure(f"{place} returned what it may not: {error}") from None

@@ -23,6 +23,7 @@ from tavern_host.contracts.errors import NotFound, PermissionDenied
 from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.discovery import Record
+from tavern_host.nodeprocess import FolderSource
 from tavern_host.noderunner import InProcessNodeRunner
 from tavern_host.threads import contained, ended
 
@@ -86,7 +87,7 @@ class InProcessRuntime:
             self._module = importlib.import_module(record.module)
         else:
             assert record.root is not None
-            self._module = _import_folder(self._package, record.root, record.reviewed)
+            self._module = import_folder(self._package, record.root, record.reviewed)
         manifest = record.manifest
         if manifest is not None and manifest.nodes is not None:
             self._nodes = nodes_of(self._entry_module(manifest.nodes.entry))
@@ -180,7 +181,11 @@ class InProcessRuntime:
         code = getattr(self._resolve(definition.handler), "__tavern_node__", None)
         if not isinstance(code, NodeCode):
             raise NotFound(f"{self._record.name}: {definition.handler!r} is not a @node")
-        return InProcessNodeRunner(code, self._context)
+        record = self._record
+        source = None
+        if record.module is None and record.root is not None:
+            source = FolderSource(self._package, record.root, record.reviewed)
+        return InProcessNodeRunner(code, self._context, source)
 
     def _resolve(self, handler: str) -> Any:
         module_name, _, path = handler.partition(":")
@@ -302,7 +307,7 @@ class _FolderFinder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def _import_folder(package: str, root: Path, reviewed: Mapping[str, bytes] | None) -> ModuleType:
+def import_folder(package: str, root: Path, reviewed: Mapping[str, bytes] | None) -> ModuleType:
     """Import a folder plugin; without an `__init__.py` it is an empty package.
 
     Of files that are not as they were `reviewed` (by path and hash; None: any file) nothing is imported, now or later.

@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,6 +20,7 @@ from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.http import HttpRequest, SocketMessage, SocketReply
 from tavern_host.contracts.plugins import PluginInfo
+from tavern_host.events import BusSubscription
 from tavern_host.host import Host
 from tavern_host.serverkeys import HOST
 from tavern_host.settingsroutes import ROUTES as SETTINGS_ROUTES
@@ -30,6 +31,10 @@ MAX_BODY = 16 << 20
 HEARTBEAT = 30.0
 SEND_DEADLINE = 20.0
 """The largest body or message in bytes, and seconds between pings and for one send to a client."""
+WAITING = 1 << 17
+"""How many events may wait for one client; before so many do, those that wait have become too large for it."""
+BATCH, SLICE = 256, 0.004
+"""How many events are taken for a client at once, and how many seconds they are sent until others get a turn."""
 
 _GATE: web.AppKey[Gate] = web.AppKey("gate")
 
@@ -311,8 +316,9 @@ async def _socket(request: web.Request) -> web.WebSocketResponse:
     """Speak the platform's wire: `{"type", "payload", "seq"}`; `?since=SEQ` replays what was missed."""
     host = request.app[HOST]
     since = _since(request, host.events.last_seq)
-    socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_BODY)
-    subscription = host.events.subscribe(since=since)  # before the client knows that it is connected
+    # Nothing leaves this machine: compressing would cost more than it saves.
+    socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_BODY, compress=False)
+    subscription = host.events.subscribe(since=since, limit=WAITING)  # before the client knows that it is connected
     forward: asyncio.Task[None] | None = None
     try:
         await socket.prepare(request)
@@ -340,13 +346,34 @@ def _since(request: web.Request, last_seq: int) -> int | None:
     return int(text) if int(text) <= last_seq else 0
 
 
-async def _forward(socket: web.WebSocketResponse, events: AsyncIterator[Event | Gap]) -> None:
-    async for event in events:
-        if isinstance(event, Gap):
-            await _send(socket, {"type": "GAP", "payload": event.to_json()})
-        else:
-            await _send(socket, {"type": event.type, "payload": event.payload, "seq": event.seq}, event.plugin)
+async def _forward(socket: web.WebSocketResponse, events: BusSubscription) -> None:
+    """Send events as they come, with turns for others between them; a client that does not take one in time is
+    cut off."""
+    clock = asyncio.get_running_loop().time
+    while batch := await events.some(BATCH):
+        try:
+            async with asyncio.timeout(SEND_DEADLINE) as deadline:
+                began = clock()
+                for event in batch:
+                    data = _event_bytes(event)
+                    if data is not None:
+                        await socket.send_frame(data, WSMsgType.TEXT)
+                    if clock() - began > SLICE:
+                        await asyncio.sleep(0)
+                        began = clock()
+                        deadline.reschedule(began + SEND_DEADLINE)
+        except (TimeoutError, ConnectionError):
+            await socket.close(code=1008, message=b"too slow")
+            return
+        if len(batch) == BATCH:
+            await asyncio.sleep(0)
     await socket.close(code=1001, message=b"the host stops")
+
+
+def _event_bytes(event: Event | Gap) -> bytes | None:
+    if isinstance(event, Event):
+        return _bytes({"type": event.type, "payload": event.payload, "seq": event.seq}, event.plugin)
+    return _bytes({"type": "GAP", "payload": event.to_json()})
 
 
 async def _answer(host: Host, socket: web.WebSocketResponse, text: str) -> None:
@@ -385,26 +412,28 @@ def _error_reply(message: str, details: Any = None) -> dict[str, Any]:
     return {"type": "error", "payload": {"message": message, "details": details}}
 
 
-def _is_utf8(text: str) -> bool:
-    """Return whether a text can be sent as it is; half a surrogate pair can only be sent as an escape."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
-async def _send(socket: web.WebSocketResponse, message: dict[str, Any], plugin: str | None = None) -> None:
-    """Send one message; a client that does not take it in time is cut off, and what is no JSON is left out."""
+def _bytes(message: dict[str, Any], plugin: str | None = None) -> bytes | None:
+    """Return a message as it is sent; None for one that is no JSON, which is logged and left out."""
     try:
-        text = json.dumps(message, ensure_ascii=False, allow_nan=False)
-        if not _is_utf8(text):
-            text = json.dumps(message, allow_nan=False)
+        try:
+            return _encode(message).encode()
+        except UnicodeEncodeError:  # half a surrogate pair can only be sent as an escape
+            return json.dumps(message, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         _log.error("%s published a %s that is not JSON: %s", plugin or "the host", message["type"], error)
+        return None
+
+
+async def _send(socket: web.WebSocketResponse, message: dict[str, Any]) -> None:
+    """Send one message; a client that does not take it in time is cut off, and what is no JSON is left out."""
+    data = _bytes(message)
+    if data is None:
         return
     try:
         async with asyncio.timeout(SEND_DEADLINE):
-            await socket.send_str(text)
+            await socket.send_frame(data, WSMsgType.TEXT)
     except (TimeoutError, ConnectionError):
         await socket.close(code=1008, message=b"too slow")

@@ -27,6 +27,7 @@ from tavern_host.contracts.plugins import PluginState
 from tavern_host.garbage import collect_again
 from tavern_host.host import Host
 from tavern_host.hostcommands import HOST_COMMANDS
+from tavern_host.livedisplay import LiveDisplay
 
 _log = logging.getLogger("tavern.cli")
 
@@ -126,7 +127,7 @@ def run(arguments: list[str]) -> int:
 
 
 async def _run(options: dict[str, Any], rest: list[str]) -> int:
-    def make_host() -> Host:
+    def make_host(*, serving: bool = False) -> Host:
         dev = [Path(path) for path in options["dev"]]
         return Host(
             options["project"],
@@ -135,6 +136,7 @@ async def _run(options: dict[str, Any], rest: list[str]) -> int:
             without=options["no_plugin"],
             third_party=not options["no_plugins"],
             strict=options["strict"],
+            serving=serving,
         )
 
     if rest[0] in {name.split()[0] for name in HOST_COMMANDS}:
@@ -285,14 +287,27 @@ def _visible(text: str) -> str:
 async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
     """Show what a command says, as it says it; return the exit code."""
     code = 0
+    is_quiet = not _log.isEnabledFor(logging.INFO)  # the log would be written across what stands on the terminal
+    display = LiveDisplay(_streams.out, _streams.err, _visible, may_live=is_quiet)
     try:
-        async with contextlib.aclosing(outputs) as stream:  # type: ignore[type-var]
-            async for output in stream:
-                if output.kind == "failure":
-                    _say(f"Error: {output.text}", err=True)
-                    code = output.exit_code
-                else:
-                    (_show_json if as_json else _SHOW[output.kind])(output)
+        with contextlib.closing(display):
+            async with contextlib.aclosing(outputs) as stream:  # type: ignore[type-var]
+                async for output in stream:
+                    if output.kind == "failure":
+                        display.close()
+                        _say(f"Error: {output.text}", err=True)
+                        code = output.exit_code
+                    elif as_json:
+                        _show_json(output)
+                    elif output.kind == "live":
+                        display.show(output)
+                    elif output.kind == "chunk":
+                        display.write(output.text)
+                    elif output.kind == "progress":
+                        display.say(output.text)
+                    else:
+                        display.close()
+                        _SHOW[output.kind](output)
     except TavernError as error:
         return _fail(error)
     return code
@@ -330,7 +345,6 @@ def _plain(cell: str) -> Any:
 
 _SHOW: dict[str, Callable[[CommandOutput], None]] = {
     "text": lambda output: _say(output.text),
-    "progress": lambda output: _say(output.text, err=True),
     "table": _show_table,
     "result": lambda output: None,
 }

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional, TypedDict
 
 import pytest
 import typing_extensions
 
-from tavern_host import Config, NodeContext, NodeDefinition, Slot, hookimpl, node, nodes_of
+from tavern_host import Config, NodeContext, NodeDefinition, PluginContext, Slot, hookimpl, node, nodes_of
 from tavern_host.authoring import NodeCode
-from tavern_host.contracts.nodes import DataFlowType
+from tavern_host.contracts.nodes import DataFlowType, NodeTraits, SlotDefinition
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -317,7 +318,10 @@ def test_with_a_definition_nothing_is_read_from_the_hints() -> None:
         return {}
 
     assert code_of(raw).raw
-    assert definition_of(raw) == given.model_copy(update={"handler": f"{__name__}:{raw.__qualname__}"})
+    traits = NodeTraits(wants_call=False)
+    assert definition_of(raw) == given.model_copy(
+        update={"handler": f"{__name__}:{raw.__qualname__}", "traits": traits}
+    )
     assert given.handler == ""
 
 
@@ -327,6 +331,205 @@ def test_the_handler_is_never_sent_out() -> None:
 
     assert "handler" not in served(plain)
     assert (served(plain)["execute"], served(plain)["_executes"]) == ({"__function__": True}, True)
+
+
+# Streams
+
+
+class Told(TypedDict):
+    text: Annotated[str, Slot("Word by word.", stream=True)]
+    whole: NotRequired[str]
+    refused: NotRequired[Annotated[str, Slot(branch=True)]]
+
+
+def test_an_async_generator_has_one_output_that_is_a_stream() -> None:
+    @node()
+    async def count(to: int) -> AsyncIterator[int]:
+        yield to
+
+    @node()
+    async def named() -> Annotated[AsyncGenerator[str, None], Slot("The words.", key="words")]:
+        yield ""
+
+    @node()
+    async def inside() -> AsyncIterator[Annotated[str, Slot("The words.", key="words")]]:
+        yield ""
+
+    assert served(count)["outputs"] == {
+        "result": {"dataFlowType": "INTEGER", "displayName": "result", "isStream": True}
+    }
+    for target in (named, inside):
+        assert served(target)["outputs"] == {
+            "words": {"dataFlowType": "STRING", "displayName": "words", "description": "The words.", "isStream": True}
+        }
+    assert definition_of(count).traits.streams
+    assert code_of(named).single_output == "words"
+
+
+def test_an_async_generator_of_a_typed_dict_has_streams_beside_other_outputs() -> None:
+    @node()
+    async def tell(text: str) -> AsyncIterator[Told]:
+        yield {"text": text}
+
+    outputs = definition_of(tell).outputs
+    assert [(key, slot.is_stream, slot.is_branch) for key, slot in outputs.items()] == [
+        ("text", True, None),
+        ("whole", None, None),
+        ("refused", None, True),
+    ]
+    assert (code_of(tell).single_output, definition_of(tell).traits.streams) == (None, True)
+
+
+def test_the_run_of_a_class_may_be_an_async_generator() -> None:
+    @node()
+    class Ticker:
+        async def run(self, to: int) -> AsyncIterator[int]:
+            yield to
+
+    traits = definition_of(Ticker).traits
+    assert (traits.streams, traits.stateful) == (True, True)
+
+
+def test_an_input_hinted_as_an_iterator_is_a_stream() -> None:
+    @node()
+    async def join(
+        words: Annotated[AsyncIterator[str], Slot("The words.")],
+        more: AsyncIterator[Annotated[int, Slot("Numbers.")]] | None = None,
+        anything: AsyncIterable | None = None,  # type: ignore[type-arg]
+    ) -> str: ...
+
+    assert served(join)["inputs"] == {
+        "words": {
+            "dataFlowType": "STRING",
+            "displayName": "words",
+            "description": "The words.",
+            "required": True,
+            "isStream": True,
+        },
+        "more": {
+            "dataFlowType": "INTEGER",
+            "displayName": "more",
+            "description": "Numbers.",
+            "required": False,
+            "isStream": True,
+        },
+        "anything": {"dataFlowType": "WILDCARD", "displayName": "anything", "required": False, "isStream": True},
+    }
+    assert not definition_of(join).traits.streams
+
+
+# Traits, buttons, bypass
+
+
+class Fork(TypedDict):
+    yes: NotRequired[Annotated[Any, Slot(branch=True)]]
+    no: NotRequired[Annotated[Any, Slot(branch=True)]]
+
+
+def test_an_output_may_be_a_branch() -> None:
+    @node()
+    def switch(value: Any, condition: bool) -> Fork: ...
+
+    assert [slot["isBranch"] for slot in served(switch)["outputs"].values()] == [True, True]
+
+
+BUTTON = {"id": "reroll", "icon": "Dice", "handlerType": "emit_event", "handlerArgs": {"event": "roll"}}
+
+
+def test_a_slot_has_buttons() -> None:
+    @node(actions={"reroll": lambda inputs, config: {"value": 4}})
+    def dice(value: Annotated[int, Slot(actions=[BUTTON])] = 0) -> int: ...
+
+    assert served(dice)["inputs"]["value"]["actions"] == [BUTTON]
+    assert definition_of(dice).traits.actions == ("reroll",)
+
+
+def test_a_plain_function_asks_nothing_of_who_runs_it() -> None:
+    @node()
+    async def plain(text: str) -> str: ...
+
+    @node()
+    async def with_context(text: str, context: NodeContext) -> str: ...
+
+    assert definition_of(plain).traits == NodeTraits(wants_call=False)
+    assert definition_of(with_context).traits == NodeTraits(wants_call=True)
+
+
+@node(isolated=True)
+def heavy(text: str, rounds: Annotated[int, Config()] = 1) -> str: ...
+
+
+@node(isolated=True, definition=NodeDefinition(type="Raw", namespace="acme"))
+def raw_heavy(inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]: ...
+
+
+def test_where_a_function_runs_is_a_trait() -> None:
+    @node(blocking=True)
+    def slow(text: str) -> str: ...
+
+    @node(blocking=True)
+    class Slow:
+        def run(self, text: str) -> str: ...
+
+    assert [definition_of(target).traits.placement for target in (slow, Slow, heavy, raw_heavy)] == [
+        "thread",
+        "thread",
+        "process",
+        "process",
+    ]
+
+
+def test_a_node_says_whether_its_outputs_may_be_kept() -> None:
+    async def stamp(inputs: dict[str, Any], config: dict[str, Any], context: PluginContext) -> str: ...
+
+    @node(cached=False)
+    def now() -> str: ...
+
+    @node(is_changed=stamp)
+    def read(path: str) -> str: ...
+
+    assert (definition_of(now).traits.cached, definition_of(read).traits.cached) == (False, True)
+    assert (definition_of(now).traits.checks_change, definition_of(read).traits.checks_change) == (False, True)
+    assert code_of(read).change is not None and code_of(read).change.context_parameter == "context"
+
+
+def test_what_a_bypassed_node_gives_is_said_with_it() -> None:
+    @node(bypass={"result": "text"}, version="2.1")
+    def upper(text: str) -> str: ...
+
+    @node(bypass="mute")
+    def drop(text: str) -> str: ...
+
+    assert served(upper)["bypassBehavior"] == {"passThrough": {"result": "text"}}
+    assert (served(upper)["version"], served(drop)["bypassBehavior"]) == ("2.1", "mute")
+
+
+def test_what_is_said_of_a_raw_node_is_added_to_its_definition() -> None:
+    given = NodeDefinition(
+        type="Raw",
+        namespace="acme",
+        inputs={"a": SlotDefinition(data_flow_type=DataFlowType.STRING)},
+        outputs={"b": SlotDefinition(data_flow_type=DataFlowType.STRING, is_stream=True)},
+        traits=NodeTraits(cached=False),
+    )
+
+    @node(definition=given, bypass={"b": "a"}, version="3", actions={"go": lambda inputs, config: None})
+    async def raw(inputs: dict[str, Any], config: dict[str, Any], *, where: NodeContext) -> AsyncIterator[Any]:
+        yield {}
+
+    definition = definition_of(raw)
+    assert definition.traits == NodeTraits(streams=True, cached=False, wants_call=True, actions=("go",))
+    assert code_of(raw).context_parameter == "where"
+    assert definition.to_wire()["bypassBehavior"] == {"passThrough": {"b": "a"}}
+    assert definition.version == "3"
+    assert given.version is None
+
+
+def test_traits_are_never_sent_out() -> None:
+    @node(cached=False)
+    def now() -> str: ...
+
+    assert "traits" not in served(now)
 
 
 # What an author is told
@@ -364,6 +567,47 @@ def hint_not_json(value: Annotated[int, Slot(min=1j)]) -> str: ...
 
 def generator(text: str) -> str:  # type: ignore[misc]
     yield text
+
+
+async def returns_a_stream() -> AsyncIterator[str]: ...
+
+
+async def streams_a_value() -> str:  # type: ignore[misc]
+    yield ""
+
+
+class NoStream(TypedDict):
+    text: str
+
+
+async def no_stream() -> AsyncIterator[NoStream]:
+    yield {"text": ""}
+
+
+def stream_without_generator() -> Told: ...
+
+
+def a_stream_said_of_an_input(text: Annotated[str, Slot(stream=True)]) -> str: ...
+
+
+async def a_stream_of_several(text: Annotated[AsyncIterator[str], Slot(multi=True)]) -> str: ...
+
+
+async def a_stream_configured(text: Annotated[AsyncIterator[str], Config()]) -> str: ...
+
+
+def a_branch_into(text: Annotated[str, Slot(branch=True)]) -> str: ...
+
+
+def only_branch() -> Annotated[str, Slot(branch=True)]: ...
+
+
+class IteratorField(TypedDict):
+    text: AsyncIterator[str]
+
+
+async def hinted_twice() -> AsyncIterator[IteratorField]:
+    yield {}  # type: ignore[typeddict-item]
 
 
 class NoRun:
@@ -409,7 +653,37 @@ MISTAKES = [
         "default_not_json: slot 'value': config.default is not a JSON value; defaults and hints must be JSON",
     ),
     (hint_not_json, "hint_not_json: slot 'value': config.min is not a JSON value; defaults and hints must be JSON"),
-    (generator, "generator: a node returns its outputs; generator nodes are not supported"),
+    (generator, "generator: a node that streams is an async generator; make it `async def`"),
+    (
+        returns_a_stream,
+        "returns_a_stream: its return type must be that of a value; only async generators stream",
+    ),
+    (streams_a_value, "streams_a_value: its return type must be AsyncIterator[…] of what it yields"),
+    (
+        no_stream,
+        "no_stream: no field of NoStream is marked Slot(stream=True); "
+        "for a stream of dicts the hint is AsyncIterator[dict[str, Any]]",
+    ),
+    (
+        stream_without_generator,
+        "stream_without_generator: slot 'text': stream=True is for the outputs of async generators",
+    ),
+    (
+        a_stream_said_of_an_input,
+        "a_stream_said_of_an_input: slot 'text': an input that is a stream is hinted AsyncIterator[…]",
+    ),
+    (
+        a_stream_of_several,
+        "a_stream_of_several: slot 'text': collections.abc.AsyncIterator[str] is a stream, "
+        "which Slot(multi=True) and Slot(stream=False) are not",
+    ),
+    (a_stream_configured, "a_stream_configured: slot 'text': a configuration value cannot be a stream"),
+    (a_branch_into, "a_branch_into: slot 'text': branch=True is for outputs"),
+    (
+        only_branch,
+        "only_branch: slot 'result': branch=True is for the fields of a TypedDict, which can be left out",
+    ),
+    (hinted_twice, "hinted_twice: slot 'text': hint the type of one item, and say Slot(stream=True)"),
     (NoRun, "NoRun: a class node needs a method `run`"),
     (UnhintedConstructor, "UnhintedConstructor: parameter 'start' has no type hint"),
     (Twice, "Twice: both the constructor and `run` take 'start'; rename one of them"),
@@ -428,6 +702,85 @@ def test_a_coroutine_function_cannot_be_blocking() -> None:
 
     with pytest.raises(TypeError, match=r"fetch: blocking=True is for `def` functions; this one is `async def`$"):
         node(blocking=True)(fetch)
+
+
+def with_isolated_context(text: str, context: NodeContext) -> str: ...
+
+
+async def isolated_coroutine(text: str) -> str: ...
+
+
+def isolated_stream(text: AsyncIterator[str]) -> str: ...
+
+
+class IsolatedClass:
+    def run(self) -> str: ...
+
+
+def plain(text: str) -> str: ...
+
+
+OF_A_MODULE = "isolated=True is for `def` functions of a module, which another process can import"
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "message"),
+    [
+        (isolated_coroutine, {"isolated": True}, "isolated=True is for `def` functions; this one is `async def`"),
+        (isolated_stream, {"isolated": True}, "isolated=True is for functions without streams; 'text' is one"),
+        (isolated_stream, {"blocking": True}, "blocking=True is for functions without streams; 'text' is one"),
+        (IsolatedClass, {"isolated": True}, OF_A_MODULE),
+        (
+            with_isolated_context,
+            {"isolated": True},
+            "isolated=True is for functions without a context; 'context' is one",
+        ),
+        (plain, {"isolated": True, "blocking": True}, "blocking=True and isolated=True exclude each other"),
+        (plain, {"bypass": "pass"}, "bypass is 'mute' or a dict of outputs and inputs, got 'pass'"),
+        (plain, {"bypass": {"resul": "text"}}, "bypass names the output 'resul', which the node does not have"),
+        (plain, {"bypass": {"result": "txt"}}, "bypass names the input 'txt', which the node does not have"),
+        (plain, {"is_changed": "always"}, "is_changed must be a function that returns, got 'always'"),
+        (
+            plain,
+            {"is_changed": lambda inputs: 1},
+            "is_changed is called with (inputs, config): too many positional arguments",
+        ),
+        (
+            plain,
+            {"actions": {"go": lambda inputs, config, more: 1}},
+            "actions['go'] is called with (inputs, config), and a context in a parameter annotated PluginContext; "
+            "'more' is none of them",
+        ),
+    ],
+)
+def test_options_that_do_not_fit_the_function_are_told_with_its_name(
+    target: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        node(**options)(target)
+    assert str(refused.value) == f"{target.__qualname__}: {message}"
+
+
+def test_a_function_that_another_process_cannot_import_is_not_isolated() -> None:
+    def local(inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]: ...
+
+    for target in (local, lambda inputs, config: {}):
+        with pytest.raises(TypeError, match=OF_A_MODULE):
+            node(isolated=True, definition=NodeDefinition(type="Raw", namespace="acme"))(target)
+
+
+def test_a_raw_class_or_a_raw_function_with_more_parameters_is_refused() -> None:
+    given = NodeDefinition(type="Raw", namespace="acme")
+
+    class Raw:
+        def run(self) -> None: ...
+
+    def more(inputs: dict[str, Any], config: dict[str, Any], colour: str) -> dict[str, Any]: ...
+
+    with pytest.raises(TypeError, match="with `definition` a function is expected, not a class"):
+        node(definition=given)(Raw)
+    with pytest.raises(TypeError, match="in a parameter annotated NodeContext; 'colour' is none of them"):
+        node(definition=given)(more)
 
 
 # Collecting, hookimpl

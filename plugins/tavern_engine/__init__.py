@@ -1,5 +1,5 @@
 """The workflow engine: the services `nodeManager` and `executionEngine`, the routes and messages of the
-platform that go with them, and the `tavern workflow run` and `tavern nodes list` commands."""
+platform that go with them, and the commands `tavern workflow run`, `tavern runs …` and `tavern nodes list`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,20 @@ def tavern_register_routes() -> list[RouteInfo | MessageInfo]:
     web = "tavern_engine.web"
     return [
         RouteInfo(method="GET", path="/api/nodes", handler=f"{web}:list_nodes", summary="All node types."),
+        RouteInfo(
+            method="POST",
+            path="/api/nodes/{type}/actions/{action}",
+            handler=f"{web}:press",
+            summary="Press a button of a node.",
+        ),
         RouteInfo(method="POST", path="/api/prompt", handler=f"{web}:submit", summary="Run a workflow."),
         RouteInfo(method="GET", path="/api/prompt/{promptId}", handler=f"{web}:show", summary="A run as it stands."),
         RouteInfo(method="DELETE", path="/api/interrupt/{promptId}", handler=f"{web}:interrupt", summary="Stop a run."),
         RouteInfo(method="GET", path="/api/executions", handler=f"{web}:queue", summary="What runs and what waits."),
+        *_run_routes(),
         MessageInfo(type="PROMPT_REQUEST", handler=f"{web}:on_prompt_request", summary="Run a workflow."),
         MessageInfo(type="INTERRUPT_REQUEST", handler=f"{web}:on_interrupt_request", summary="Stop a run."),
+        MessageInfo(type="button_click", handler=f"{web}:on_button_click", summary="Press a button of a node."),
     ]
 
 
@@ -47,7 +55,84 @@ def tavern_register_commands() -> list[CommandInfo]:
                 CommandParameter(
                     name="--input", multiple=True, help="A value for an interface input, KEY=VALUE; JSON or text."
                 ),
+                CommandParameter(
+                    name="--inputs",
+                    type="path",
+                    help="A file with the values of interface inputs, a JSON object; - for stdin.",
+                ),
+                CommandParameter(name="--target", multiple=True, help="Run this node and what it needs, no others."),
+                CommandParameter(
+                    name="--priority",
+                    type="integer",
+                    default=0,
+                    help="Of runs that wait for their turn, the higher one comes first.",
+                ),
+                CommandParameter(name="--no-cache", type="flag", help="Run every node, whatever ran before."),
             ],
         ),
+        *_run_commands(),
         CommandInfo(name="nodes list", help="List all node types.", handler="tavern_engine.commands:list_nodes"),
+    ]
+
+
+def _run_routes() -> list[RouteInfo]:
+    """Return the routes of the run history."""
+    web = "tavern_engine.runweb"
+    return [
+        RouteInfo(method="GET", path="/api/runs", handler=f"{web}:list_runs", summary="Runs, newest first."),
+        RouteInfo(method="GET", path="/api/runs/{runId}", handler=f"{web}:show", summary="A run with its nodes."),
+        RouteInfo(
+            method="POST",
+            path="/api/runs/{runId}/resume",
+            handler=f"{web}:resume",
+            summary="Go on with a run that failed or was interrupted.",
+        ),
+        RouteInfo(
+            method="POST",
+            path="/api/runs/{runId}/rerun",
+            handler=f"{web}:rerun",
+            summary="Run a run's workflow once more with the same inputs.",
+        ),
+        RouteInfo(method="GET", path="/api/system_stats", handler=f"{web}:system_stats", summary="How busy it is."),
+    ]
+
+
+def _run_commands() -> list[CommandInfo]:
+    """Return the commands of the run history."""
+    handlers = "tavern_engine.runcommands"
+    run = CommandParameter(name="run", required=True, help="The id of a run, or the beginning of it.")
+    return [
+        CommandInfo(
+            name="runs list",
+            help="List runs, newest first.",
+            handler=f"{handlers}:list_runs",
+            parameters=[
+                CommandParameter(
+                    name="--status",
+                    multiple=True,
+                    help="Those of this status: queued, running, complete, error, interrupted.",
+                ),
+                CommandParameter(name="--workflow", help="Those of the workflow with this id."),
+                CommandParameter(name="--since", help="Those since then: 2d, 3h, 30m, or a date such as 2026-01-31."),
+                CommandParameter(name="--limit", type="integer", default=20, help="At most so many."),
+            ],
+        ),
+        CommandInfo(
+            name="runs show",
+            help="Show a run: what was asked, what its nodes did when, and what it gave.",
+            handler=f"{handlers}:show",
+            parameters=[run, CommandParameter(name="--node", help="This node alone, with its whole output.")],
+        ),
+        CommandInfo(
+            name="runs resume",
+            help="Go on with a run that failed or was interrupted, from where it ended.",
+            handler=f"{handlers}:resume",
+            parameters=[run],
+        ),
+        CommandInfo(
+            name="runs retry",
+            help="Run a run's workflow, as it was then, once more with the same inputs.",
+            handler=f"{handlers}:retry",
+            parameters=[run],
+        ),
     ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
+from tavern_engine.following import Documents, follow
 from tavern_host import (
     EXECUTION_ENGINE,
     NODE_MANAGER,
@@ -19,13 +21,10 @@ from tavern_host import (
     NotFound,
     PluginContext,
 )
-from tavern_host.contracts.documents import read_document_file
-from tavern_host.contracts.events import Event, Gap
-from tavern_host.contracts.executions import Run, RunRequest, RunStatus
+from tavern_host.contracts.documents import MAX_DOCUMENT, canonical, read_document, read_document_file
+from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.nodes import DataFlowType, NodeDefinition
 from tavern_host.contracts.workflows import Workflow
-
-_WATCHED = ("NODE_EXECUTING", "NODE_COMPLETE", "NODE_ERROR", "EXECUTION_STATUS_UPDATE")
 
 
 async def list_nodes(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -45,33 +44,27 @@ def _row(node: NodeDefinition) -> list[str]:
 async def run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Run a workflow, show what its nodes do while they do it, then its outputs."""
     workflow_id, workflow = await _find(str(arguments["workflow"]), context)
-    request = RunRequest(workflow_id=workflow_id, workflow=workflow, inputs=_inputs(arguments.get("input"), workflow))
+    request = _request(
+        workflow_id=workflow_id,
+        workflow=workflow,
+        inputs=await _inputs(arguments, workflow),
+        targets=arguments.get("target") or [],
+        priority=arguments.get("priority") or 0,
+        use_cache=not arguments.get("no_cache"),
+    )
+    groups = await context.services.get(WORKFLOW_MANAGER).closure(workflow)
+    documents = Documents(workflow, {key: stored.workflow for key, stored in groups.items()})
     engine = context.services.get(EXECUTION_ENGINE)
-    watching = context.events.subscribe(*_WATCHED)
-    names = {node.id: node.display_name or node.type for node in workflow.nodes}
-    try:
-        run_id = await engine.submit(request)
-    except InvalidInput as error:
-        for output in _refusal(error):
-            yield output
-        return
-    try:
-        async for event in watching:
-            if isinstance(event, Gap):
-                if (await engine.get(run_id)).status.is_final:
-                    break
-            elif event.payload.get("promptId") == run_id:
-                text = _progress(event, names)
-                if text:
-                    yield CommandOutput(kind="progress", text=text)
-                if event.type == "EXECUTION_STATUS_UPDATE" and RunStatus(str(event.payload["status"])).is_final:
-                    break
-        finished = await engine.wait(run_id)
-    finally:
-        await watching.close()
-        await engine.interrupt(run_id)  # does nothing to a run that has finished
-    for output in _ending(finished, workflow):
+    async for output in follow(lambda: engine.submit(request), documents, context):
         yield output
+
+
+def _request(**values: Any) -> RunRequest:
+    try:
+        return RunRequest(**values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        raise InvalidInput(f"--{first['loc'][0]}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
 
 
 async def _find(name: str, context: PluginContext) -> tuple[str | None, Workflow]:
@@ -92,9 +85,13 @@ def _document_in(path: Path) -> dict[str, Any] | None:
     return read_document_file(path) if path.is_file() else None
 
 
-def _inputs(given: JsonValue, workflow: Workflow) -> dict[str, JsonValue]:
-    """Return `--input` values by key. Raises `InvalidInput` for one without `=`."""
+async def _inputs(arguments: dict[str, JsonValue], workflow: Workflow) -> dict[str, JsonValue]:
+    """Return the values of `--inputs`, and of `--input` above them. Raises `InvalidInput`."""
     values: dict[str, JsonValue] = {}
+    file = arguments.get("inputs")
+    if file is not None:
+        values = await asyncio.to_thread(_values_in, str(file))
+    given = arguments.get("input")
     for item in given if isinstance(given, list) else []:
         key, found, text = str(item).partition("=")
         if not found or not key:
@@ -103,6 +100,19 @@ def _inputs(given: JsonValue, workflow: Workflow) -> dict[str, JsonValue]:
         is_text = slot is not None and slot.data_flow_type is DataFlowType.STRING and not slot.multi
         values[key] = text if is_text else _json_or_text(text)
     return values
+
+
+def _values_in(file: str) -> dict[str, JsonValue]:
+    """Return the JSON object in a file, or in standard input where it is `-`."""
+    if file == "-":
+        name, document = "standard input", read_document(sys.stdin.buffer.read(MAX_DOCUMENT + 1), name="standard input")
+    else:
+        name, document = file, read_document_file(Path(file))
+    try:
+        canonical(document)
+    except ValueError as error:
+        raise InvalidInput(f"{name} is not JSON: {error}") from None
+    return document
 
 
 def _json_or_text(text: str) -> JsonValue:
@@ -114,39 +124,3 @@ def _json_or_text(text: str) -> JsonValue:
     except (ValueError, RecursionError):
         return text
     return value
-
-
-def _progress(event: Event, names: dict[str, str]) -> str | None:
-    node_id = str(event.payload.get("nodeId", ""))
-    if node_id not in names:
-        return None
-    name = f"{node_id} ({names[node_id]})"
-    if event.type == "NODE_EXECUTING":
-        return f"{name} …"
-    if event.type == "NODE_COMPLETE":
-        return f"{name} done"
-    details: Any = event.payload.get("errorDetails")
-    return f"{name} failed: {details.get('message') if isinstance(details, dict) else details}"
-
-
-def _refusal(error: InvalidInput) -> list[CommandOutput]:
-    """Return every problem of a run that was not begun, one a line."""
-    problems = error.info.details.get("problems")
-    items = [p for p in problems if isinstance(p, dict)] if isinstance(problems, list) else []
-    lines = [f"{p.get('path')}: {p.get('message')}" for p in items] or [error.message]
-    return [CommandOutput(kind="failure", text=line, exit_code=2) for line in lines]
-
-
-def _ending(finished: Run, workflow: Workflow) -> list[CommandOutput]:
-    """Return what is said of a finished run."""
-    said = []
-    for key, value in finished.outputs.items():
-        slot = workflow.interface_outputs.get(key)
-        title = (slot.display_name if slot is not None else None) or key
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        said.append(CommandOutput(kind="text", text=f"{key if title == '*' else title}: {text}"))
-    said.append(CommandOutput(kind="result", data=finished.to_json()))
-    if finished.status is not RunStatus.COMPLETE:
-        reason = finished.error.message if finished.error else f"the run ended as {finished.status}"
-        said.append(CommandOutput(kind="failure", text=reason, exit_code=1))
-    return said

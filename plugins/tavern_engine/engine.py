@@ -1,5 +1,5 @@
 """The service `executionEngine`: accepts runs, lets a limited number of them go on at a time, keeps what
-became of them. How one run is carried out is the business of `execution.py`."""
+became of them. How one run is carried out is the business of `activity.py`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ import contextlib
 import functools
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
 
-from pydantic import JsonValue
-
-from tavern_engine.drain import GRACE
-from tavern_engine.execution import Execution
-from tavern_engine.plan import compile_plan
+from tavern_engine.activity import Activity, Results
+from tavern_engine.bound import Bound
+from tavern_engine.cache import DEFAULT_LIMIT as CACHE_LIMIT
+from tavern_engine.cache import OutputCache
+from tavern_engine.execution import GRACE
+from tavern_engine.feed import Feed, Message
+from tavern_engine.planner import Planner
 from tavern_engine.record import RunRecord
 from tavern_engine.registry import NodeRegistry
+from tavern_engine.scope import Scope
 from tavern_engine.turns import Turn, Turns
-from tavern_engine.values import bind_values, interface_values
 from tavern_engine.wireform import error_form
 from tavern_host import WORKFLOW_MANAGER, CallContext, PluginContext
 from tavern_host.contracts.calls import new_id, system_call
 from tavern_host.contracts.errors import (
+    Conflict,
     DeadlineExceeded,
     ErrorInfo,
     Interrupted,
@@ -30,14 +32,30 @@ from tavern_host.contracts.errors import (
     NotFound,
     TavernError,
 )
-from tavern_host.contracts.executions import ExecutionEngine, NodeState, Run, RunQueue, RunRequest, RunStatus
-from tavern_host.contracts.workflows import Workflow, WorkflowProblem
+from tavern_host.contracts.executions import (
+    ExecutionEngine,
+    NodeState,
+    Run,
+    RunFilter,
+    RunQueue,
+    RunRequest,
+    RunStatus,
+    RunSummary,
+)
+from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.contracts.workflows import Workflow
 
 KEPT = 500
 """How many finished runs are remembered."""
 
+KEPT_NODES = 200_000
+"""How many nodes the finished runs that are remembered may have altogether."""
+
 DEFAULT_LIMIT = 4
 """How many runs go on at a time, unless the setting `maxConcurrentRuns` says otherwise."""
+
+DEFAULT_QUEUE = 1000
+"""How many runs may wait, unless the setting `maxQueuedRuns` says otherwise."""
 
 
 @dataclass(eq=False)
@@ -45,7 +63,7 @@ class _Active:
     """A run that is not finished. `turn` is None for a run within a run: it goes on in its parent's turn."""
 
     record: RunRecord
-    execution: Execution
+    activity: Activity
     call: CallContext
     turn: Turn | None
     interrupted: str | None = None
@@ -59,7 +77,7 @@ class _Active:
         self.interrupted = self.interrupted or why
         if self.turn is not None and not self.turn.done():
             self.turn.set_result(False)
-        self.execution.stop()
+        self.activity.stop()
 
 
 class Engine(ExecutionEngine):
@@ -67,7 +85,8 @@ class Engine(ExecutionEngine):
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self._registry = NodeRegistry.of(context)
+        self._planner = Planner(context, NodeRegistry.of(context))
+        self._cache = OutputCache(self._cache_limit())
         self._turns = Turns(self._limit)
         self._active: dict[str, _Active] = {}
         self._finished: dict[str, Run] = {}
@@ -123,6 +142,20 @@ class Engine(ExecutionEngine):
         active.interrupt()
         return True
 
+    async def history(self, filter: RunFilter | None = None) -> list[RunSummary]:
+        """Return runs, those that go on among them, newest first."""
+        return await self._context.services.get(RUN_STORE).list_runs(filter or RunFilter())
+
+    async def resume(self, run_id: str, *, call: CallContext | None = None) -> str:
+        """Go on with a run that failed or was interrupted."""
+        raise NotFound(run_id)
+
+    async def rerun(self, run_id: str, *, call: CallContext | None = None) -> str:
+        """Run a run's workflow once more with the same inputs."""
+        entry = await self._context.services.get(RUN_STORE).get(run_id)
+        request = entry.request.model_copy(update={"workflow": entry.workflow})
+        return await self.submit(request, call=call)
+
     async def close(self) -> None:
         """Interrupt all runs and wait until they have ended."""
         tasks = []
@@ -142,28 +175,31 @@ class Engine(ExecutionEngine):
         hooks = self._context.hooks
         if hooks.implemented("tavern_before_execute"):
             request = await hooks.filter("tavern_before_execute", request, call=call)
+        if self._turns.waiting >= self._queue_limit():
+            raise Conflict(f"the run was not accepted: {self._turns.waiting} runs wait already; try again later")
         workflow, name = await self._workflow(request)
-        interface = await self._checked_inputs(workflow, request, name)
-        plan = compile_plan(workflow, await self._registry.types())
-        values = bind_values(plan, workflow, interface)
+        groups = await self._planner.groups(workflow)
+        bound = await self._planner.bind(workflow, groups, request.inputs, name)
         run_id = new_id("run")
-        run_call = call.child(run_id=run_id)
-        record = RunRecord(
-            run_id,
-            plan,
-            self._context.events,
-            workflow_id=request.workflow_id or workflow.id,
-            name=workflow.name or None,
-        )
-        execution = Execution(plan, values, run_call, record, self._context.log)
+        record = RunRecord(run_id, request, workflow, groups, bound.plan, call, self._publish)
+        return self._begin(record, bound)
+
+    def _begin(self, record: RunRecord, bound: Bound, finished: Results | None = None) -> _Active:
+        """Let a run that was accepted go on by itself."""
+        request, call = record.request, record.call
+        cache = self._cache if request.use_cache and self._cache_limit() else None
+        feed = Feed(record.id, bound.plan, record.account, self._publish, cache=cache)
+        scope = Scope(record.id, call.child(run_id=record.id), feed, self._context.log)
+        activity = Activity(bound, scope, cache=cache, finished=finished, targets=request.targets)
+        record.streams = activity.streams
         # A run that waited for a turn while its parent holds one could wait forever.
-        turn = None if call.run_id in self._active else self._turns.enter()
-        active = _Active(record, execution, call, turn)
-        self._active[run_id] = active
-        for contribution in plan.contributions:  # their code stays while the run goes on
+        turn = None if call.run_id in self._active else self._turns.enter(request.priority)
+        active = _Active(record, activity, call, turn)
+        self._active[record.id] = active
+        for contribution in bound.plan.contributions:  # their code stays while the run goes on
             why = f"the run was interrupted: {contribution.plugin} was taken out before it ended"
             active.uses.enter_context(contribution.in_use(functools.partial(active.interrupt, why)))
-        active.task = self._context.tasks.spawn(self._drive(active), name=run_id, finish=True)
+        active.task = self._context.tasks.spawn(self._drive(active), name=record.id, finish=True)
         active.task.add_done_callback(lambda _: self._never_begun(active))
         return active
 
@@ -175,17 +211,6 @@ class Engine(ExecutionEngine):
             raise InvalidInput("a run needs a workflow: give the id of a stored one, or a document")
         stored = await self._context.services.get(WORKFLOW_MANAGER).get(request.workflow_id)
         return stored.workflow, request.workflow_id
-
-    async def _checked_inputs(self, workflow: Workflow, request: RunRequest, name: str) -> dict[str, Any]:
-        """Return the interface values. Raises `InvalidInput` with all that is wrong with workflow and inputs."""
-        document: dict[str, JsonValue] = workflow.model_dump(mode="json", exclude_unset=True)
-        found = await self._context.services.get(WORKFLOW_MANAGER).check(document)
-        problems = [p for p in found if p.severity == "error"]
-        values, wrong = interface_values(workflow, request.inputs)
-        problems += wrong
-        if problems:
-            raise _refusal(name, problems)
-        return values
 
     # --- carrying out -----------------------------------------------------------------------------
 
@@ -200,7 +225,7 @@ class Engine(ExecutionEngine):
                 if active.turn is None or await active.turn:
                     record.started()
                     self._tell_queue()
-                    await active.execution.run()
+                    await active.activity.run()
         except TimeoutError:
             error = DeadlineExceeded("the run did not end before its deadline").info
         except asyncio.CancelledError:  # the host stops, or takes the plugin away: no time for hooks
@@ -224,7 +249,8 @@ class Engine(ExecutionEngine):
     def _result(self, active: _Active, error: ErrorInfo | None) -> Run:
         """Return how the run ended; `error` is what stopped it from outside of its nodes."""
         record = active.record
-        record.close_nodes()
+        record.account.close()
+        record.error = active.activity.error
         if error is not None:
             record.error = error
             status = RunStatus.INTERRUPTED if error.code == Interrupted.code else RunStatus.ERROR
@@ -233,7 +259,7 @@ class Engine(ExecutionEngine):
             record.error = Interrupted(active.interrupted).info
         else:
             status = RunStatus.ERROR if record.error is not None else RunStatus.COMPLETE
-        return record.snapshot(status, active.execution.outputs())
+        return record.snapshot(status, active.activity.outputs())
 
     async def _after(self, active: _Active, run: Run) -> Run:
         """Return the run as the hooks leave it: their outputs count, a refusal withholds all of them."""
@@ -249,10 +275,7 @@ class Engine(ExecutionEngine):
     def _end(self, active: _Active, run: Run) -> None:
         """Settle the run for everybody who waits for it, and let the next one begin."""
         del self._active[run.id]
-        self._finished[run.id] = run
-        self._order.append(run.id)
-        while len(self._order) > KEPT:
-            del self._finished[self._order.popleft()]
+        self._remember(run)
         if active.turn is not None:
             self._turns.leave(active.turn)
         active.uses.close()
@@ -260,6 +283,13 @@ class Engine(ExecutionEngine):
         active.record.announce_end(run)
         active.ended.set()
         self._tell_queue()
+
+    def _remember(self, run: Run) -> None:
+        self._finished[run.id] = run
+        self._order.append(run.id)
+        nodes = sum(len(kept.nodes) for kept in self._finished.values())
+        while len(self._order) > KEPT or (nodes > KEPT_NODES and len(self._order) > 1):
+            nodes -= len(self._finished.pop(self._order.popleft()).nodes)
 
     # --- small parts ------------------------------------------------------------------------------
 
@@ -270,25 +300,29 @@ class Engine(ExecutionEngine):
         return active
 
     def _limit(self) -> int:
-        value = self._context.settings.get("maxConcurrentRuns", DEFAULT_LIMIT)
-        return int(value) if isinstance(value, int | float) and value >= 1 else DEFAULT_LIMIT
+        return self._number("maxConcurrentRuns", DEFAULT_LIMIT, least=1)
+
+    def _queue_limit(self) -> int:
+        return self._number("maxQueuedRuns", DEFAULT_QUEUE, least=1)
+
+    def _cache_limit(self) -> int:
+        return self._number("cacheMegabytes", CACHE_LIMIT // 2**20, least=0) * 2**20
+
+    def _number(self, key: str, default: int, *, least: int) -> int:
+        value = self._context.settings.get(key, default)
+        return int(value) if isinstance(value, int | float) and value >= least else default
+
+    def _publish(self, messages: list[Message]) -> None:
+        self._context.events.publish_all(messages)
 
     def _tell_queue(self) -> None:
         """Tell clients what runs and what waits."""
         records = [active.record for active in self._active.values()]
-        self._context.events.publish(
-            "SYSTEM_QUEUE_UPDATE",
-            {
-                "runningExecutions": [r.summary() for r in records if r.status is RunStatus.RUNNING],
-                "pendingExecutions": [r.summary() for r in records if r.status is RunStatus.QUEUED],
-            },
-        )
-
-
-def _refusal(name: str, problems: list[WorkflowProblem]) -> InvalidInput:
-    shown = "; ".join(str(p) for p in problems[:5])
-    more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-    return InvalidInput(f"{name} cannot be run: {shown}{more}", problems=[p.to_json() for p in problems])
+        update = {
+            "runningExecutions": [r.summary() for r in records if r.status is RunStatus.RUNNING],
+            "pendingExecutions": [r.summary() for r in records if r.status is RunStatus.QUEUED],
+        }
+        self._context.events.publish("SYSTEM_QUEUE_UPDATE", update)
 
 
 def _withheld(run: Run, reason: ErrorInfo) -> Run:

@@ -1,160 +1,275 @@
-"""Carries out one plan with one set of values: gathers each node's inputs, runs it, keeps its outputs.
+"""Carries out one level of a plan: in the order of dependencies, with few tasks.
 
-Order and concurrency are the drain's (`drain.py`), the account of it the record's (`record.py`).
+A task per node would cost more than most nodes do. Workers drain a list of what is ready and await each node
+natively; a node that suspends stays in the task that began it, so that `asyncio.timeout`, `TaskGroup` and
+cancellation inside of it are right, and holds up that worker alone. A worker that begins a node arms one callback of
+the event loop: if that fires, somebody is suspended (or gives way), so what happened is passed on, and while
+something is ready 2, 4, 8 … further workers are started.
+
+What a node needs beyond calling it (streams, loops, policies, interface) is in `steps.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextvars
+import time
+from collections import deque
 from typing import Any
 
-from pydantic import JsonValue
+from tavern_engine.account import State
+from tavern_engine.gather import Gatherer
+from tavern_engine.plan import Level
+from tavern_engine.scope import Scope
+from tavern_engine.selection import Selection, everything
+from tavern_engine.steps import Steps
+from tavern_host.contracts.errors import ErrorInfo
 
-from tavern_engine.drain import Drain
-from tavern_engine.plan import Feed, Input, Plan, PlanNode, Role
-from tavern_engine.record import RunRecord
-from tavern_engine.values import Values
-from tavern_engine.wireform import error_form, json_form
-from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError
-from tavern_host.contracts.nodes import NodeCall
+SLICE = 0.003
+"""Seconds that a worker goes on without letting the event loop do something else."""
 
-_NOTHING: Any = object()
+GRACE = 1.0
+"""Seconds that a cancelled node has to end; after that the run no longer waits for it."""
+
+_DONE = int(State.DONE)
+
+
+class Worker:
+    """A task that carries out nodes, one after another. `index` is the one it is at, -1 between two."""
+
+    __slots__ = ("began", "index", "is_fresh", "task")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task = task
+        self.index = -1
+        self.began = 0.0
+        self.is_fresh = False
 
 
 class Execution:
-    """One run of a plan. `call` is the context of what its nodes do."""
+    """One pass over a level; made and run on one event loop. `written[i]` are the values of node `i`.
 
-    def __init__(self, plan: Plan, values: Values, call: CallContext, record: RunRecord, log: logging.Logger) -> None:
-        self._plan = plan
-        self._values = values
-        self._call = call
-        self._record = record
-        self._log = log
-        self._results: list[dict[str, Any] | None] = [None] * len(plan.nodes)
-        self._drain = Drain(plan.waiting_for, plan.followers, self._execute, record.skipped)
+    `results[i]` are the outputs of node `i`, once there are some; of a stream, the stream. `error` is the first
+    failure of a node whose policy lets the whole fail with it.
+    """
+
+    def __init__(
+        self,
+        level: Level,
+        written: list[dict[str, Any]],
+        signatures: list[bytes | None] | None,
+        selection: Selection,
+        scope: Scope,
+        *,
+        is_top: bool = True,
+    ) -> None:
+        self._level = level
+        self._written = written
+        self._signatures = signatures if signatures is not None else [None] * len(level.nodes)
+        self._left = selection.waiting_for
+        self._remaining = selection.count
+        self._ready: deque[int] = deque(selection.ready)
+        self._scope = scope
+        self._feed = scope.feed
+        self.error: ErrorInfo | None = None
+        self.results: list[dict[str, Any] | None] = [None] * len(level.nodes)
+        for index, outputs in selection.known.items():
+            self.results[index] = outputs
+        self._steps = Steps(self, level, written, self._signatures, selection.runs, scope, is_top=is_top)
+        self._workers: dict[asyncio.Task[Any], Worker] = {}
+        self._fresh: list[Worker] = []
+        self._armed: asyncio.Handle | None = None
+        self._burst = 1
+        self._giving_way = 0
+        self.stopping = False
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._finished: asyncio.Future[None] = self._loop.create_future()
+
+    @property
+    def stragglers(self) -> int:
+        """How many nodes still run; after `run`, those that ignored their cancellation."""
+        return len(self._workers)
+
+    @property
+    def gatherer(self) -> Gatherer:
+        """What gathers values of this level."""
+        return self._steps.gatherer
 
     async def run(self) -> None:
-        """Run all nodes; returns when none is left or `stop` was called. Cancelling stops too."""
+        """Carry everything out, or go on until `stop`; cancelling stops too."""
         try:
-            await self._drain.run()
+            if self._remaining and not self.stopping:
+                self._start(1)
+                await self._finished
         finally:
-            self._record.close_nodes()
-            if self._drain.stragglers:
-                self._log.warning("run %s: %s", self._record.id, self._straggling())
+            self.stop()
+            if self._workers:
+                await asyncio.wait(list(self._workers), timeout=GRACE)
+            self._feed.flush()
 
     def stop(self) -> None:
-        """Interrupt the nodes that run, in the middle of an `await` if need be, and begin no others."""
-        self._drain.stop()
-
-    def outputs(self) -> dict[str, JsonValue]:
-        """Return the interface outputs that there are: those whose sources all completed."""
-        found: dict[str, JsonValue] = {}
-        for index, item in self._plan.outputs:
-            if any(self._results[feed.source] is None for feed in item.feeds):
-                continue
-            try:
-                value = self._value(index, item)
-            except TavernError:  # told as the error of the node that carries the outputs
-                continue
-            if value is not _NOTHING:
-                found[item.key] = json_form(value)
-        return found
-
-    async def _execute(self, index: int) -> bool:
-        node = self._plan.nodes[index]
-        self._record.executing(index)
-        try:
-            outputs = await self._outputs_of(index, node)
-        except asyncio.CancelledError as cancelled:
-            if self._drain.stopping:
-                raise
-            self._fail(index, node, PluginFailure("it was cancelled by its own code"), cause=cancelled)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # a node that calls sys.exit must not end the host
-            self._fail(index, node, error)
-        else:
-            if not self._drain.stopping:
-                self._results[index] = outputs
-                self._record.completed(index, outputs)
-            return True
-        return False
-
-    def _fail(self, index: int, node: PlanNode, error: BaseException, cause: BaseException | None = None) -> None:
-        if self._drain.stopping:
+        """Cancel whatever runs, at once; nothing further is begun."""
+        if self.stopping:
             return
-        info = error_form(error, node.plugin)
-        if info.code == PluginFailure.code:
-            place = f"run {self._record.id}, node {node.id} ({node.type} of {node.plugin})"
-            self._log.warning("%s: %s", place, info.message, exc_info=cause or error)
-        self._record.failed(index, info)
+        self.stopping = True
+        if self._armed is not None:
+            self._armed.cancel()
+        for worker in self._workers:
+            worker.cancel()
+        if not self._finished.done():
+            self._finished.set_result(None)
 
-    async def _outputs_of(self, index: int, node: PlanNode) -> dict[str, Any]:
-        if node.role is Role.INPUT:
-            return dict(self._values.interface)
-        inputs = self._inputs(index, node)
-        if node.runner is None:
-            return {}
-        instance = node.runner.open(self._values.configs[index])
+    # --- workers ----------------------------------------------------------------------------------
+
+    def _start(self, count: int) -> None:
+        for _ in range(count):
+            task = self._loop.create_task(self._work(), context=self._context.copy())
+            self._workers[task] = Worker(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._workers[task]
+        if self._finished.done():
+            if not task.cancelled():
+                task.exception()
+            return
+        if task.cancelled():  # by what a node left behind, between two nodes
+            self._start(1 if self._ready else 0)
+        elif (error := task.exception()) is not None:
+            self._finished.set_exception(error)
+
+    async def _work(self) -> None:
+        """Carry out what is ready until nothing is."""
+        task = asyncio.current_task()
+        assert task is not None
+        worker = self._workers[task]
+        level, ready, left, results, written = self._level, self._ready, self._left, self.results, self._written
+        nodes, simple, followers, signatures = level.nodes, level.simple, level.followers, self._signatures
+        feed, clock, copy_context = self._feed, time.perf_counter, contextvars.copy_context
+        clean = copy_context()
+        began = clock()
+        slice_end = began + SLICE
+        while ready and not self.stopping:
+            index = ready.popleft()
+            worker.index = index
+            worker.began = began
+            if not worker.is_fresh:
+                self._freshen(worker)
+            node = nodes[index]
+            edges = simple[index]
+            outputs: dict[str, Any] | None = None
+            if edges is not None:
+                values = written[index]
+                inputs = values.copy() if values else {}
+                try:
+                    for key, source, output in edges:
+                        inputs[key] = results[source][output]  # type: ignore[index]  # None is what is caught
+                except (KeyError, TypeError):
+                    edges = None  # something before it gave no value
+                else:
+                    try:
+                        outputs = await node.instance.run(inputs, None)  # type: ignore[union-attr]
+                        ended = clock()
+                        if outputs.__class__ is dict and not self.stopping:
+                            feed.records.append((node.number, began, ended, _DONE, outputs, signatures[index], None))
+                        else:
+                            outputs = self._steps.odd(index, began, outputs)
+                    except (KeyboardInterrupt, GeneratorExit):
+                        raise
+                    except BaseException as error:  # a node that calls sys.exit must not end the host
+                        if self.stopping:
+                            raise
+                        outputs = self._steps.failed(index, began, error)
+                        ended = clock()
+            if edges is None:
+                outputs = await self._steps.take(index, began)
+                ended = clock()
+            if self.stopping:
+                return
+            results[index] = outputs
+            for follower in followers[index]:
+                count = left[follower] - 1
+                left[follower] = count
+                if not count:
+                    ready.append(follower)
+            if level.early and index in level.early:
+                self.release_early(index)
+            self._remaining -= 1
+            if not self._remaining:
+                worker.index = -1
+                if not self._finished.done():
+                    self._finished.set_result(None)
+                return
+            if task.cancelling() or _differs(copy_context(), clean):
+                # What the node did to its task must not reach the next one.
+                worker.index = -1
+                self._start(1 if ready else 0)
+                return
+            began = ended
+            if began >= slice_end:
+                worker.index = -1
+                await self._give_way()
+                began = clock()
+                slice_end = began + SLICE
+        worker.index = -1
+
+    def release_early(self, index: int) -> None:
+        """Count a node as begun for those that read its streams; once."""
+        if self._steps.was_opened(index):
+            return
+        left = self._left
+        for follower in self._level.early[index]:
+            left[follower] -= 1
+            if not left[follower]:
+                self._ready.append(follower)
+        self.hold_up()
+
+    def child(self, level: Level, written: list[dict[str, Any]]) -> Execution:
+        """Return the execution of a level within this one: one iteration of a loop."""
+        return Execution(level, written, None, everything(level), self._scope, is_top=False)
+
+    def hold_up(self) -> None:
+        """See to it that other workers go on while the one that calls this is suspended."""
+        if self._armed is None and not self.stopping:
+            self._armed = self._loop.call_soon(self._paused)
+
+    def _freshen(self, worker: Worker) -> None:
+        worker.is_fresh = True
+        self._fresh.append(worker)
+        if self._armed is None:
+            self._armed = self._loop.call_soon(self._paused)
+
+    def _paused(self) -> None:
+        """The loop came to run this: some workers are suspended, or give way."""
+        self._armed = None
+        fresh, self._fresh = self._fresh, []
+        for worker in fresh:
+            worker.is_fresh = False
+            if worker.index >= 0 and worker.task in self._workers:
+                number = self._level.nodes[worker.index].number
+                if number >= 0:
+                    self._feed.executing(number, worker.began)
+        self._feed.flush()
+        if self.stopping or not self._ready:
+            self._burst = 1
+        elif not self._giving_way:
+            self._burst *= 2
+            self._start(min(self._burst, len(self._ready)))
+            self.hold_up()
+
+    async def _give_way(self) -> None:
+        """Let the event loop run once. That this worker pauses is no reason to start others."""
+        self._giving_way += 1
         try:
-            outputs: object = await instance.run(
-                inputs, NodeCall(run_id=self._record.id, node_id=node.id, call=self._call)
-            )
+            await asyncio.sleep(0)
         finally:
-            await instance.close()
-        if not isinstance(outputs, dict):
-            raise PluginFailure(f"it returned {type(outputs).__name__}, expected a dict with its outputs")
-        return outputs
-
-    def _inputs(self, index: int, node: PlanNode) -> dict[str, Any]:
-        """Return a node's inputs: from edges, else as written down, else the default."""
-        inputs: dict[str, Any] = {}
-        missing: list[str] = []
-        for item in node.inputs:
-            value = self._value(index, item)
-            if value is not _NOTHING:
-                inputs[item.key] = value
-            elif item.slot.required and node.role is Role.NODE:
-                missing.append(_no_value(item, self._plan))
-        if missing:
-            raise InvalidInput("; ".join(missing))
-        return inputs
-
-    def _value(self, index: int, item: Input) -> Any:
-        """Return the value of one input, a list for a `multi` one, or `_NOTHING`."""
-        arrived = []
-        for feed in item.feeds:
-            outputs = self._results[feed.source]
-            if outputs is not None and feed.key in outputs:
-                value = outputs[feed.key]
-                arrived.append(value if feed.convert is None else _convert(feed, item, value))
-        if arrived:
-            return arrived if item.slot.multi else arrived[0]
-        written = self._values.literals[index].get(item.key, _NOTHING)
-        if written is _NOTHING and item.slot.multi and not item.slot.required:
-            return []
-        return written
-
-    def _straggling(self) -> str:
-        count = len(self._drain.stragglers)
-        nodes = "a node ignores" if count == 1 else f"{count} nodes ignore"
-        return f"{nodes} being interrupted and may still be running"
+            self._giving_way -= 1
 
 
-def _convert(feed: Feed, item: Input, value: Any) -> Any:
-    assert feed.convert is not None
+def _differs(context: contextvars.Context, clean: contextvars.Context) -> bool:
+    """Return whether context variables were changed; cheap where they were not."""
     try:
-        return feed.convert(value)
-    except (OverflowError, ValueError) as error:
-        wanted = item.slot.data_flow_type
-        raise InvalidInput(f"the input {item.key!r}: the value on edge {feed.edge} is no {wanted}: {error}") from error
-
-
-def _no_value(item: Input, plan: Plan) -> str:
-    text = f"the required input {item.key!r} has no value"
-    if not item.feeds:
-        return text
-    sources = ", ".join(f"{plan.nodes[feed.source].id}.{feed.key}" for feed in item.feeds)
-    return f"{text}: {sources} gave none"
+        return context != clean
+    except Exception:  # a value whose comparison fails is another value
+        return True

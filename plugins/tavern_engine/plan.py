@@ -1,52 +1,63 @@
-"""Compiles the structure of a workflow into a plan: integers instead of ids, edges grouped by input,
-conversions bound to them. Values are apart (`values.py`), so that one plan serves many runs."""
+"""A workflow as the engine runs it: integers instead of ids, edges grouped by input, conversions bound to them.
+
+Made by `compiler.py`; values are apart (`bound.py`), so that one plan serves many runs. A plan has one level for the
+workflow, groups included, and one for the body of each loop.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any, NamedTuple
 
+from tavern_engine.kinds import Kind
 from tavern_engine.registry import NodeType
 from tavern_host.context import Contribution
-from tavern_host.contracts.dataflow import (
-    OPEN_SLOT,
-    Converter,
-    compatible,
-    converter,
-    edge_order,
-    find_slot,
-    slots_of,
-)
-from tavern_host.contracts.errors import InvalidInput, TavernError
-from tavern_host.contracts.nodes import NodeDefinition, NodeRunner, SlotDefinition
-from tavern_host.contracts.workflows import GROUP_INPUT, GROUP_OUTPUT, Workflow, WorkflowEdge, WorkflowNode
+from tavern_host.contracts.dataflow import Converter
+from tavern_host.contracts.loops import Zone
+from tavern_host.contracts.nodes import NodeDefinition, NodeInstance, SlotDefinition
+from tavern_host.contracts.workflows import NodePolicy
 
 CARRIER = "__interface_outputs__"
 """The id of the node that carries the outputs which a client mapped to an interface by itself."""
 
+VALUE = "value"
+"""The only output, and input, of the nodes that the compiler puts in."""
+
 
 class Role(Enum):
-    """What a node is to the engine."""
+    """What a node of a plan is."""
 
     NODE = "node"
+    RELAY = "relay"
+    """Hands a value on: of a slot of a group's instance, of an output of a bypassed node, from outside of a loop."""
     INPUT = "input"
-    """Hands out the values of the workflow's interface inputs."""
+    """`core:GroupInput` of the workflow itself, and what of a group's instance is seen of it."""
     OUTPUT = "output"
-    """What arrives at it are the workflow's interface outputs."""
+    """`core:GroupOutput`: what arrives there are the workflow's interface outputs."""
+    GROUP = "group"
+    """What is seen of an instance of a group; it ends when all outputs of the group are there."""
+    BYPASSED = "bypassed"
+    """What is seen of a node that is bypassed."""
+    LOOP = "loop"
 
 
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """An edge into an input: the output `key` of node `source`, converted on the way."""
+class Feed(NamedTuple):
+    """An edge into an input: the output `key` of node `source`, converted on the way.
+
+    `reader` is the edge's number among the readers of a stream; `collects` says that its items become one value.
+    """
 
     edge: str
     source: int
     key: str
     convert: Converter | None
+    reader: int = -1
+    collects: bool = False
+    is_branch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Input:
     """An input of a node: its slot and the edges that feed it, in order."""
 
@@ -55,22 +66,29 @@ class Input:
     feeds: tuple[Feed, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlanNode:
-    """A node of a plan. `runner` is None for the nodes that carry the interface."""
+    """A node of one level. `number` is its place in the account of a run; hidden ones have none (-1).
+
+    `written` are the values and defaults of its inputs, `instance` what runs it, opened once, where it has no state.
+    `token` stands in its signature for its type, configuration and edges; None: its outputs are never used again.
+    """
 
     id: str
-    type: str
-    label: str
     role: Role
-    inputs: tuple[Input, ...]
-    node_type: NodeType | None
-    runner: NodeRunner | None
-
-    @property
-    def is_hidden(self) -> bool:
-        """Whether the engine itself put the node in, to carry outputs that a client mapped."""
-        return self.role is Role.OUTPUT and self.id.startswith(CARRIER)
+    number: int = -1
+    type: str = ""
+    label: str = ""
+    inputs: list[Input] = field(default_factory=list)
+    outputs: dict[str, SlotDefinition] = field(default_factory=dict)
+    written: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    node_type: NodeType | None = None
+    kind: Kind | None = None
+    instance: NodeInstance | None = None
+    policy: NodePolicy | None = None
+    token: bytes | None = b""
+    loop: Loop | None = None
 
     @property
     def plugin(self) -> str | None:
@@ -78,133 +96,63 @@ class PlanNode:
         return self.node_type.plugin if self.node_type else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class Loop:
+    """A loop: what its configuration says and the level of its body. `sources` are the body's nodes that bring values
+    in, by the zone's inner output or the zone's input for a value from outside; `end` gathers what the body gives."""
+
+    zone: Zone
+    body: Level
+    sources: dict[str, int]
+    end: int
+
+
+@dataclass(slots=True)
+class Level:
+    """Nodes that are scheduled together. `waiting_for[i]` counts the nodes before node `i`; `followers[i]` are those
+    that wait for its end, `early[i]` those that wait for its beginning, as readers of its streams do.
+
+    `simple[i]` is `(input, source, output)` for each edge, where node `i` needs nothing but these and its written
+    values to run; None where it does. `streams[i]`: for each of its outputs that somebody reads as a stream, the nodes
+    that do, by the number of the reader, and whether each may hold items without limit.
+    """
+
+    nodes: list[PlanNode]
+    waiting_for: list[int] = field(default_factory=list)
+    followers: list[tuple[int, ...]] = field(default_factory=list)
+    early: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    simple: list[tuple[tuple[str, int, str], ...] | None] = field(default_factory=list)
+    streams: dict[int, dict[str, list[tuple[int, bool]]]] = field(default_factory=dict)
+    order: list[int] = field(default_factory=list)
+    """All nodes, each after those that it waits for."""
+
+
+class Shown(NamedTuple):
+    """A node in the account of a run."""
+
+    id: str
+    type: str
+    label: str
+    is_hidden: bool = False
+
+
+@dataclass(slots=True)
 class Plan:
-    """A workflow's structure. `waiting_for[i]` counts the nodes before node `i`, `followers[i]` names those
-    after it; `outputs` are the inputs of the nodes that carry the interface's outputs, `contributions` what the
-    nodes' code belongs to, each once."""
+    """A compiled workflow. `interface` are the nodes that bring the values of interface inputs in, by key; `outputs`
+    those that carry the interface's outputs; `shown` the nodes in the account of a run;
+    `contributions` what the nodes' code belongs to, each once."""
 
-    nodes: tuple[PlanNode, ...]
-    waiting_for: tuple[int, ...]
-    followers: tuple[tuple[int, ...], ...]
-    outputs: tuple[tuple[int, Input], ...]
+    level: Level
+    interface: dict[str, int]
+    outputs: list[int]
+    shown: list[Shown]
     contributions: tuple[Contribution[list[NodeDefinition]], ...]
-
-
-Types = Mapping[str, NodeType]
-
-
-def compile_plan(workflow: Workflow, types: Types) -> Plan:
-    """Compile a workflow that was checked. Raises `InvalidInput` with all that cannot be compiled even so."""
-    compiler = _Compiler(workflow, types)
-    plan = compiler.compile()
-    if compiler.problems:
-        raise InvalidInput(f"the workflow cannot be run: {'; '.join(compiler.problems)}", problems=compiler.problems)
-    return plan
-
-
-class _Compiler:
-    def __init__(self, workflow: Workflow, types: Types) -> None:
-        self._workflow = workflow
-        self._types = types
-        self._index = {node.id: index for index, node in enumerate(workflow.nodes)}
-        self._runners: dict[str, NodeRunner] = {}
-        self._slots = []
-        self.problems: list[str] = []
-        for node in workflow.nodes:
-            node_type = types.get(node.type)
-            self._slots.append(slots_of(node, node_type.definition if node_type else None, workflow))
-
-    def compile(self) -> Plan:
-        feeds, links = self._edges()
-        nodes = tuple(self._node(node, index, feeds.get(index, {})) for index, node in enumerate(self._workflow.nodes))
-        if len(self._index) != len(nodes):
-            self.problems.append("several nodes have the same id")
-        followers = tuple(tuple(sorted(links[index])) for index in range(len(nodes)))
-        waiting_for = [0] * len(nodes)
-        for after in followers:
-            for follower in after:
-                waiting_for[follower] += 1
-        if not _can_finish(waiting_for, followers):
-            self.problems.append("some nodes wait for one another")
-        outputs = tuple((i, item) for i, node in enumerate(nodes) if node.role is Role.OUTPUT for item in node.inputs)
-        types = {id(node.node_type): node.node_type for node in nodes if node.node_type is not None}
-        contributions = {id(t.contribution): t.contribution for t in types.values()}
-        return Plan(nodes, tuple(waiting_for), followers, outputs, tuple(contributions.values()))
-
-    def _edges(self) -> tuple[dict[int, dict[str, list[tuple[Feed, int | None, int]]]], list[set[int]]]:
-        """Return by target and input key what feeds it, and for each node those that follow."""
-        feeds: dict[int, dict[str, list[tuple[Feed, int | None, int]]]] = {}
-        links: list[set[int]] = [set() for _ in self._workflow.nodes]
-        for place, edge in enumerate(self._workflow.edges):
-            ends = self._ends(edge)
-            if ends is None:
-                continue
-            source, target, output, (key, slot, position) = ends
-            problem = compatible(output[1], slot)
-            if problem:
-                self.problems.append(f"edge {edge.id}: {problem}")
-                continue
-            feed = Feed(edge.id, source, output[0], converter(output[1], slot))
-            feeds.setdefault(target, {}).setdefault(key, []).append((feed, position, place))
-            links[source].add(target)
-        return feeds, links
-
-    def _ends(
-        self, edge: WorkflowEdge
-    ) -> tuple[int, int, tuple[str, SlotDefinition], tuple[str, SlotDefinition, int | None]] | None:
-        source, target = self._index.get(edge.source), self._index.get(edge.target)
-        if source is None or target is None:
-            self.problems.append(f"edge {edge.id}: there is no node {edge.source if source is None else edge.target!r}")
-            return None
-        output = find_slot(self._slots[source][1], edge.source_handle, dynamic=self._slots[source][2])
-        into = find_slot(self._slots[target][0], edge.target_handle, dynamic=self._slots[target][2])
-        if output is None or into is None:
-            missing = f"{edge.source}.{edge.source_handle}" if output is None else f"{edge.target}.{edge.target_handle}"
-            self.problems.append(f"edge {edge.id}: there is no slot {missing}")
-            return None
-        return source, target, output[:2], into
-
-    def _node(self, node: WorkflowNode, index: int, feeds: dict[str, list[tuple[Feed, int | None, int]]]) -> PlanNode:
-        role = {GROUP_INPUT: Role.INPUT, GROUP_OUTPUT: Role.OUTPUT}.get(node.type, Role.NODE)
-        node_type = self._types.get(node.type)
-        if role is Role.NODE and node_type is None:
-            self.problems.append(f"node {node.id}: there is no node type {node.type!r}")
-        slots, _, dynamic = self._slots[index]
-        keys = dict.fromkeys([*slots, *feeds, *(node.input_values if dynamic else ())])
-        inputs = []
-        for key in keys:
-            slot = slots.get(key, OPEN_SLOT)
-            arriving = feeds.get(key, [])
-            order = edge_order(node, key)
-            arriving.sort(key=lambda item: order((item[0].edge, item[1], item[2])))
-            if len(arriving) > 1 and not slot.multi:
-                self.problems.append(f"node {node.id}: the input {key!r} takes one edge and has {len(arriving)}")
-            inputs.append(Input(key, slot, tuple(feed for feed, _, _ in arriving)))
-        label = node.display_name or (node_type.definition.display_name if node_type else "") or node.type
-        runner = self._runner(node, node_type) if node_type is not None and role is Role.NODE else None
-        return PlanNode(node.id, node.type, label, role, tuple(inputs), node_type, runner)
-
-    def _runner(self, node: WorkflowNode, node_type: NodeType) -> NodeRunner | None:
-        """Return the runner of the node's type, one for all nodes of that type."""
-        if node.type not in self._runners:
-            try:
-                self._runners[node.type] = node_type.runner()
-            except TavernError as error:
-                self.problems.append(f"node {node.id}: {error.message}")
-                return None
-        return self._runners[node.type]
-
-
-def _can_finish(waiting_for: list[int], followers: tuple[tuple[int, ...], ...]) -> bool:
-    """Return whether every node becomes ready at some time."""
-    left = list(waiting_for)
-    ready = [index for index, count in enumerate(left) if count == 0]
-    done = 0
-    while ready:
-        done += 1
-        for follower in followers[ready.pop()]:
-            left[follower] -= 1
-            if not left[follower]:
-                ready.append(follower)
-    return done == len(left)
+    numbers: dict[str, int]
+    targets: dict[str, int]
+    """By id the node of the top level that must run for a node: itself, or the loop that it is in."""
+    streaming: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """By number the outputs of a node that are streams."""
+    by_place: list[int] = field(default_factory=list)
+    """By the document's order, the node of the top level whose written values are its; -1 for others."""
+    asking: list[int] = field(default_factory=list)
+    """The nodes of the top level that must be asked whether they changed."""

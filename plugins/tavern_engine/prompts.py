@@ -13,11 +13,18 @@ from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.nodes import DataFlowType
 from tavern_host.contracts.wire import OpenModel
-from tavern_host.contracts.workflows import GROUP_OUTPUT, InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
+from tavern_host.contracts.workflows import (
+    GROUP_OUTPUT,
+    InterfaceSlot,
+    NodePolicy,
+    Workflow,
+    WorkflowEdge,
+    WorkflowNode,
+)
 
 
 class PromptNode(OpenModel):
-    """A node as a `PROMPT_REQUEST` has it."""
+    """A node as a `PROMPT_REQUEST` has it; `parent_node` and `policy` are ours."""
 
     id: str
     full_type: str
@@ -26,6 +33,8 @@ class PromptNode(OpenModel):
     bypassed: bool = False
     input_connection_orders: dict[str, list[str]] = Field(default_factory=dict)
     display_name: str | None = None
+    parent_node: str | None = None
+    policy: NodePolicy | None = None
 
 
 class PromptEdge(OpenModel):
@@ -46,8 +55,10 @@ class OutputMapping(OpenModel):
 
 
 class PromptRequest(OpenModel):
-    """A run that a client asks for. `inputs` are values by interface input; without `nodes` the stored
-    workflow `workflowId` is run (both are ours)."""
+    """A run that a client asks for. Without `nodes` the stored workflow `workflow_id` is run.
+
+    That, and all from `inputs` on, are ours; see `RunRequest`.
+    """
 
     workflow_id: str | None = None
     name: str = ""
@@ -58,29 +69,34 @@ class PromptRequest(OpenModel):
     interface_outputs: dict[str, InterfaceSlot] = Field(default_factory=dict)
     output_interface_mappings: dict[str, OutputMapping] = Field(default_factory=dict)
     inputs: dict[str, JsonValue] = Field(default_factory=dict)
+    targets: list[str] = Field(default_factory=list)
+    priority: int = 0
+    actions: bool = False
+    use_cache: bool = True
 
 
 def run_request(payload: Any) -> RunRequest:
     """Return what a payload asks for. Raises `InvalidInput` with every problem of its shape."""
     try:
         prompt = PromptRequest.model_validate(payload)
+        if prompt.nodes is None and prompt.workflow_id is None:
+            raise InvalidInput("a PROMPT_REQUEST needs `nodes` and `edges`, or the `workflowId` of a stored workflow")
+        return RunRequest(
+            workflow_id=prompt.workflow_id,
+            workflow=_workflow(prompt, prompt.nodes) if prompt.nodes is not None else None,
+            inputs=prompt.inputs,
+            metadata=prompt.metadata,
+            targets=prompt.targets,
+            priority=prompt.priority,
+            actions=prompt.actions,
+            use_cache=prompt.use_cache,
+        )
     except ValidationError as error:
         found = [f"{json_path(*e['loc'])}: {e['msg']}" for e in error.errors(include_url=False)]
         raise InvalidInput(f"this is no PROMPT_REQUEST: {'; '.join(found)}", problems=found) from None
-    if prompt.nodes is None and prompt.workflow_id is None:
-        raise InvalidInput("a PROMPT_REQUEST needs `nodes` and `edges`, or the `workflowId` of a stored workflow")
-    return RunRequest(
-        workflow_id=prompt.workflow_id,
-        workflow=_workflow(prompt, prompt.nodes) if prompt.nodes is not None else None,
-        inputs=prompt.inputs,
-        metadata=prompt.metadata,
-    )
 
 
 def _workflow(prompt: PromptRequest, nodes: list[PromptNode]) -> Workflow:
-    bypassed = [node.id for node in nodes if node.bypassed]
-    if bypassed:
-        raise InvalidInput(f"bypassed nodes cannot be run: {', '.join(bypassed)}; take them out of the workflow")
     workflow = Workflow(
         id=prompt.workflow_id,
         name=prompt.name,
@@ -100,6 +116,9 @@ def _node(node: PromptNode) -> WorkflowNode:
         input_values=node.inputs,
         config_values=node.config_values,
         input_connection_orders=node.input_connection_orders,
+        parent_node=node.parent_node,
+        bypassed=node.bypassed,
+        policy=node.policy,
     )
 
 

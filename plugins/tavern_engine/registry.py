@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 
-from tavern_host import PLUGINS, PluginContext
+from pydantic import JsonValue
+
+from tavern_host import PLUGINS, CallContext, PluginContext
 from tavern_host.context import Contribution
-from tavern_host.contracts.errors import NotFound, Vetoed
+from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, TavernError, Vetoed, describe
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NodeDefinition, NodeManager, NodeRunner
 
@@ -34,13 +37,21 @@ class NodeType:
         """Who owns the node type."""
         return self.contribution.plugin
 
+    @property
+    def version(self) -> str:
+        """The version of the plugin that owns the node type."""
+        return self.contribution.version
+
     def runner(self) -> NodeRunner:
         """Return what opens instances. Raises `NotFound` where the code is gone."""
         return self.contribution.node_runner(self.original)
 
 
 class NodeRegistry:
-    """All node types by full type; collected again when the set of plugins has changed."""
+    """All node types by full type; collected again when the set of plugins has changed.
+
+    Once somebody has seen them, clients are told (`NODES_RELOADED`) when they have changed.
+    """
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
@@ -56,15 +67,45 @@ class NodeRegistry:
             registry = context.state["nodes"] = cls(context)
         return registry
 
+    @property
+    def revision(self) -> int | None:
+        """Differs whenever the node types do; of those that `types` returned last."""
+        return self._revision
+
     async def types(self) -> dict[str, NodeType]:
         """Return all node types; the dict is not changed afterwards."""
         if self._revision != self._context.hooks.revision:
             async with self._lock:
                 while self._revision != self._context.hooks.revision:
                     revision = self._context.hooks.revision
-                    self._types = await self._collect()
+                    before, self._types = self._types, await self._collect()
+                    if self._revision is None:
+                        self._context.tasks.spawn(self._follow(), name="follow node types")
+                    else:
+                        self._tell_changes(before)
                     self._revision = revision
         return self._types
+
+    async def _follow(self) -> None:
+        """Collect again when plugins come, go or change, though nobody asks."""
+        async for _ in self._context.events.subscribe("PLUGINS_CHANGED"):
+            try:
+                await self.types()
+            except TavernError as error:
+                self._context.log.warning("the node types could not be collected again: %s", error.message)
+
+    def _tell_changes(self, before: dict[str, NodeType]) -> None:
+        now = self._types
+        both = before.keys() & now.keys()
+        counts = {
+            "new": len(now.keys() - before.keys()),
+            "gone": len(before.keys() - now.keys()),
+            "changed": sum(before[name].definition != now[name].definition for name in both),
+        }
+        if any(counts.values()):
+            message = "Node types: " + ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+            payload = {"success": True, "message": message, "count": len(now)}
+            self._context.events.publish("NODES_RELOADED", payload)
 
     async def _collect(self) -> dict[str, NodeType]:
         hooks = self._context.hooks
@@ -121,6 +162,7 @@ class Nodes(NodeManager):
 
     def __init__(self, context: PluginContext) -> None:
         self._registry = NodeRegistry.of(context)
+        self._log = context.log
 
     async def list_nodes(self) -> list[NodeDefinition]:
         """Return all node types, by full type."""
@@ -128,7 +170,38 @@ class Nodes(NodeManager):
 
     async def get(self, full_type: str) -> NodeDefinition:
         """Return one node type. Raises `NotFound` with near names."""
+        return (await self._type(full_type)).definition
+
+    async def act(
+        self,
+        full_type: str,
+        action: str,
+        *,
+        inputs: dict[str, JsonValue],
+        config: dict[str, JsonValue],
+        call: CallContext | None = None,
+    ) -> dict[str, JsonValue]:
+        """Carry out an action of a node; inputs that have no written value have their default."""
+        node = await self._type(full_type)
+        config = (node.original.config_values or {}) | config
+        slots = node.original.slots(config)[0]
+        inputs = {key: slot.default for key, slot in slots.items() if slot.has_default} | inputs
+        place = f"the action {action!r} of {full_type}"
+        try:
+            async with asyncio.timeout(None) as timer:
+                with node.contribution.in_use(partial(timer.reschedule, 0)):
+                    return await node.runner().act(action, inputs, config)
+        except TavernError:
+            raise
+        except Exception as error:
+            if timer.expired():
+                raise DeadlineExceeded(f"{node.plugin} was taken out before {place} ended") from None
+            message = f"{place} failed: {describe(error)}"
+            self._log.warning("%s", message, exc_info=error)
+            raise PluginFailure(message, plugin=node.plugin) from error
+
+    async def _type(self, full_type: str) -> NodeType:
         types = await self._registry.types()
         if full_type not in types:
             raise NotFound(f"there is no node type {full_type!r}{did_you_mean(full_type, types)}")
-        return types[full_type].definition
+        return types[full_type]

@@ -1,9 +1,10 @@
-"""Who may run: first come, first served, a limited number at a time."""
+"""Who may run: the higher priority first, else first come, first served; a limited number at a time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import heapq
+import itertools
 from collections.abc import Callable
 
 Turn = asyncio.Future[bool]
@@ -15,27 +16,33 @@ class Turns:
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
-        self._waiting: deque[Turn] = deque()
+        self._waiting: list[tuple[int, int, Turn]] = []
+        self._came = itertools.count()
         self._running = 0
 
-    def enter(self) -> Turn:
+    @property
+    def waiting(self) -> int:
+        """How many stand in line."""
+        return sum(not turn.done() for _, _, turn in self._waiting)
+
+    def enter(self, priority: int = 0) -> Turn:
         """Stand in line."""
         turn: Turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        heapq.heappush(self._waiting, (-priority, next(self._came), turn))
         self._next()
         return turn
 
     def leave(self, turn: Turn) -> None:
         """Give a turn back, or leave the line."""
-        if turn in self._waiting:
-            self._waiting.remove(turn)
-        elif turn.done() and not turn.cancelled() and turn.result():
+        if turn.done() and not turn.cancelled() and turn.result():
             self._running -= 1
+        elif not turn.done():
+            turn.cancel()
         self._next()
 
     def _next(self) -> None:
-        while self._waiting and self._running < max(1, self._limit()):
-            turn = self._waiting.popleft()
+        while self._waiting and (self._waiting[0][2].done() or self._running < max(1, self._limit())):
+            _, _, turn = heapq.heappop(self._waiting)
             if not turn.done():
                 self._running += 1
                 turn.set_result(True)

@@ -1,69 +1,17 @@
-"""The values of one run: what the creator wrote down, defaults, configuration, interface inputs.
-
-They are laid over a plan by index, so that the plan itself needs no change from run to run.
-"""
+"""The values of a workflow's interface inputs: what was given, brought to the slots' types, else their defaults."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_engine.plan import Input, Plan
-from tavern_host.contracts.dataflow import coerce, config_of, literal_converter
+from tavern_host.contracts.dataflow import coerce
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.workflows import Workflow, WorkflowNode, WorkflowProblem
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """By node index: what an input has where no edge brings a value, and the configuration. By interface
-    key: the workflow's inputs."""
-
-    literals: tuple[dict[str, Any], ...]
-    configs: tuple[dict[str, Any], ...]
-    interface: dict[str, Any]
-
-
-def bind_values(plan: Plan, workflow: Workflow, interface: dict[str, Any]) -> Values:
-    """Return the values of a workflow for its plan. Nothing in them is shared with definitions."""
-    literals = []
-    configs = []
-    for planned, node in zip(plan.nodes, workflow.nodes, strict=True):
-        literals.append(_literals(planned.inputs, node))
-        node_type = planned.node_type
-        configs.append(config_of(node_type.definition, node) if node_type else dict(node.config_values))
-    return Values(tuple(literals), tuple(configs), interface)
-
-
-def _literals(inputs: tuple[Input, ...], node: WorkflowNode) -> dict[str, Any]:
-    """Return the written value of each input that has one, else its default; null is no value."""
-    found: dict[str, Any] = {}
-    for item in inputs:
-        value = node.input_values.get(item.key)
-        if value is None and item.slot.has_default:
-            value = item.slot.default
-        if value is None:
-            continue
-        value = copy.deepcopy(value)
-        if item.slot.multi and not isinstance(value, list):
-            value = [value]
-        found[item.key] = _converted(item, value)
-    return found
-
-
-def _converted(item: Input, value: Any) -> Any:
-    convert = literal_converter(item.slot)
-    if convert is None:
-        return value
-    try:
-        return [convert(each) for each in value] if item.slot.multi else convert(value)
-    except (OverflowError, ValueError):  # a number that has no such form is passed as it was written
-        return value
+from tavern_host.contracts.workflows import InterfaceSlot, Workflow, WorkflowProblem
 
 
 def interface_values(
@@ -71,7 +19,8 @@ def interface_values(
 ) -> tuple[dict[str, Any], list[WorkflowProblem]]:
     """Return the values of the workflow's interface inputs, and everything that is wrong with `given`.
 
-    Given values are brought to the type of their slot; null counts as not given; defaults fill up.
+    Given values are brought to the type of their slot, those of a stream item by item; null counts as not given;
+    defaults fill up.
     """
     slots = workflow.interface_inputs
     values: dict[str, Any] = {}
@@ -90,13 +39,16 @@ def interface_values(
                 problems.append(_problem(key, f"the input {key!r} is required"))
             continue
         try:
-            if slot.multi:
-                values[key] = [coerce(slot, item) for item in (value if isinstance(value, list) else [value])]
-            else:
-                values[key] = copy.deepcopy(coerce(slot, value))
+            values[key] = _coerced(slot, value)
         except ValueError as error:
             problems.append(_problem(key, f"the input {key!r}: {error}"))
     return values, problems
+
+
+def _coerced(slot: InterfaceSlot, value: JsonValue) -> Any:
+    if slot.multi or slot.is_stream:
+        return [coerce(slot, item) for item in (value if isinstance(value, list) else [value])]
+    return copy.deepcopy(coerce(slot, value))
 
 
 def _problem(key: str, message: str) -> WorkflowProblem:

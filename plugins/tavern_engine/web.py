@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tavern_engine.buttons import read_click, read_values, written
 from tavern_engine.prompts import run_request
 from tavern_engine.wireform import prompt_form, queue_form
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, CallContext, HttpRequest, HttpResponse, PluginContext
@@ -57,6 +58,30 @@ async def on_interrupt_request(message: SocketMessage, context: PluginContext) -
         raise InvalidInput("an INTERRUPT_REQUEST needs a `promptId`")
     await _interrupt(run_id, message.call, context)
     return []
+
+
+async def press(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/nodes/{type}/actions/{action}`; the body has the node's `inputs` and `config`, or is empty."""
+    values = read_values(request.json_body() if request.body else {})
+    changed = await context.services.get(NODE_MANAGER).act(
+        request.parameters["type"],
+        request.parameters["action"],
+        inputs=values.inputs or {},
+        config=values.config or {},
+        call=request.call,
+    )
+    return HttpResponse(data={"inputValues": changed})
+
+
+async def on_button_click(message: SocketMessage, context: PluginContext) -> list[SocketReply]:
+    """`button_click`: the sender is told which input values of the node change."""
+    click = read_click(message.payload)
+    full_type, inputs, config = await written(click, context)
+    changed = await context.services.get(NODE_MANAGER).act(
+        full_type, click.button_name, inputs=inputs, config=config, call=message.call
+    )
+    payload = {"nodeId": click.node_id, "buttonName": click.button_name, "inputValues": changed}
+    return [SocketReply(type="NODE_ACTION_RESULT", payload=payload)]
 
 
 async def _interrupt(run_id: str, call: CallContext, context: PluginContext) -> str:

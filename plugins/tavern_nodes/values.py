@@ -57,8 +57,9 @@ def to_json(value: Any, where: str, indent: int = 0) -> str:
         raise InvalidInput(f"{where} cannot be written as JSON: {error}") from None
 
 
-def check_size(value: Any, where: str, indent: int = 0) -> None:
-    """Raise `InvalidInput` for what is nested more than `MAX_NESTING` deep or, as JSON, longer than `MAX_TEXT`.
+def check_size(value: Any, where: str, indent: int = 0) -> int:
+    """Return about how many characters `value` has as JSON, or raise `InvalidInput` for what is nested more than
+    `MAX_NESTING` deep or longer than `MAX_TEXT`.
 
     A list that holds one list twice, which holds another twice, and so on, is small in memory and endless
     when it is written; so this counts what would be written and stops at the limit.
@@ -79,6 +80,7 @@ def check_size(value: Any, where: str, indent: int = 0) -> None:
             if size + len(inner) > MAX_TEXT:
                 raise InvalidInput(f"{where} is too large: as JSON it has more than {MAX_TEXT:,} characters")
         level = inner
+    return size
 
 
 def look_up(data: Any, path: str, who: str) -> Any:

@@ -27,6 +27,7 @@ from tavern_host.contracts.tools import (
 )
 from tavern_tools.documentation import describe_tool, describe_unknown, tool_schema
 from tavern_tools.failures import ToolFailure, failure_of, value_failure
+from tavern_tools.outputs import DEFAULT_LIMIT, LIMIT, act_on
 from tavern_tools.parameters import Bound
 from tavern_tools.protocols import protocols_of
 from tavern_tools.registry import Tool, registry_of
@@ -74,8 +75,25 @@ class Tools(ToolManager):
     ) -> TextResult:
         """Parse `text` and carry out its calls in order; see the interface."""
         parsed = await self.parse_text(text)
+        return TextResult(parsed=parsed, results=await self._carry_out_all(parsed.calls, allowed, call))
+
+    async def call_outputs(
+        self, outputs: dict[str, JsonValue], *, call: CallContext | None = None
+    ) -> dict[str, JsonValue]:
+        """Carry out the calls in a run's outputs; see the interface."""
+        return await act_on(
+            outputs,
+            parse=self.parse_text,
+            carry_out=lambda calls: self._carry_out_all(calls, None, call),
+            limit=int(self._context.settings.get(LIMIT, DEFAULT_LIMIT)),
+        )
+
+    async def _carry_out_all(
+        self, calls: list[ToolCallRequest], allowed: list[str] | None, call: CallContext | None
+    ) -> list[ToolResult]:
+        """Return the results of calls, one for each that was begun."""
         results: list[ToolResult] = []
-        for block in blocks(parsed.calls):
+        for block in blocks(calls):
             for request in block:
                 if allowed is None or request.tool_id in allowed:
                     result = await self.call(request, call=call)
@@ -84,7 +102,7 @@ class Tools(ToolManager):
                 results.append(result)
                 if result.status == "error" and request.on_error == "stop":
                     break
-        return TextResult(parsed=parsed, results=results)
+        return results
 
     async def call(self, request: ToolCallRequest, *, call: CallContext | None = None) -> ToolResult:
         """Validate and carry out one call; publishes `TOOL_CALL_UPDATE` when it begins and when it ends."""

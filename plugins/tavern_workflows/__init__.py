@@ -1,5 +1,5 @@
-"""The project's workflow files: the service `workflowManager` and the `tavern workflow check` and `list`
-commands. Running them is the engine's business."""
+"""The project's workflow files: the service `workflowManager` and the `tavern workflow check`, `show` and
+`list` commands. Running them is the engine's business."""
 
 from __future__ import annotations
 
@@ -25,6 +25,19 @@ def tavern_register_commands() -> list[CommandInfo]:
             help="Say everything that is wrong with a workflow file.",
             handler="tavern_workflows.commands:check",
             parameters=[file],
+        ),
+        CommandInfo(
+            name="workflow show",
+            help="Draw a workflow's graph as text, also of one that is broken.",
+            handler="tavern_workflows.graphtext:show",
+            parameters=[
+                CommandParameter(
+                    name="workflow", type="path", required=True, help="A workflow file, or the id of a stored one."
+                ),
+                CommandParameter(name="--expand", type="flag", help="Draw what is inside of groups too."),
+                CommandParameter(name="--values", type="flag", help="Show the values that are written at nodes."),
+                CommandParameter(name="--width", type="integer", default=80, help="How many columns to use."),
+            ],
         ),
         CommandInfo(
             name="workflow list",

@@ -1,225 +1,157 @@
-"""Checks whether the parts of a workflow fit together: ids, node types, slots, edges, cycles.
+"""Checks whether the parts of a workflow fit together: ids, node types, values, slots, edges, groups, loops, policies.
 
-Pure: it takes the node types that exist and returns every problem; `error` where a run cannot succeed,
-else `warning`.
+Pure: it takes the node types and stored workflows that exist and finds everything that is wrong; an `error` where a
+run cannot succeed, else a `warning`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
-from tavern_host.contracts.dataflow import Slots, coerce, compatible, config_of, find_slot, slots_of
+from tavern_host.contracts.dataflow import coerce, mode_of
 from tavern_host.contracts.documents import json_path
-from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.nodes import NodeDefinition, SlotDefinition
-from tavern_host.contracts.workflows import GROUP_INPUT, GROUP_OUTPUT, WorkflowNode, WorkflowProblem
-from tavern_workflows.shape import Reading
+from tavern_host.contracts.workflows import (
+    GROUP_INPUT,
+    GROUP_OUTPUT,
+    LOOP_ZONE,
+    NODE_GROUP,
+    Workflow,
+    WorkflowNode,
+    WorkflowProblem,
+)
+from tavern_workflows.edges import crowded_inputs, cycles, edges
+from tavern_workflows.groups import Groups
+from tavern_workflows.loops import loops, parents
+from tavern_workflows.policies import policies
+from tavern_workflows.report import Finding, Hints, quoted, report
+from tavern_workflows.shape import Reading, whole
+from tavern_workflows.store import Entry
+from tavern_workflows.subject import Definitions, Site, Subject
 
-Definitions = Mapping[str, NodeDefinition]
-
-
-def check(reading: Reading, definitions: Definitions | None) -> list[WorkflowProblem]:
-    """Return the problems of a reading's well-formed parts. Without `definitions` node types are not checked."""
-    state = _Check(reading, definitions)
-    return [
-        *state.duplicate_ids(),
-        *state.nodes(),
-        *state.edges(),
-        *state.crowded_inputs(),
-        *state.missing_inputs(),
-        *state.cycles(),
-    ]
-
-
-@dataclass(frozen=True)
-class _Site:
-    """A node with its index in the document and the slots that are in force."""
-
-    node: WorkflowNode
-    place: int
-    definition: NodeDefinition | None
-    inputs: Slots
-    outputs: Slots
-    dynamic: bool
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it is certain which slots the node has."""
-        return self.definition is not None or self.node.type in (GROUP_INPUT, GROUP_OUTPUT)
+OfGroup = Callable[[WorkflowNode, int, Hints], Iterator[Finding]]
+_BUILT_IN = frozenset({GROUP_INPUT, GROUP_OUTPUT, NODE_GROUP, LOOP_ZONE})
+"""The types that are known without a definition."""
 
 
-@dataclass
+def check(
+    reading: Reading, definitions: Definitions | None, entries: Mapping[str, Entry] | None = None
+) -> list[WorkflowProblem]:
+    """Return the problems of a document, those of its shape first.
+
+    Without `definitions` node types are not checked. `entries` are the stored workflows, for the groups.
+    """
+    hints = Hints()
+    groups = Groups(reading.workflow, entries or {})
+    return report(_Check(definitions, groups, hints).findings(reading))
+
+
 class _Check:
-    reading: Reading
-    definitions: Definitions | None
-    sites: dict[str, _Site] = field(init=False, default_factory=dict)
-    fed: dict[tuple[str, str], list[int]] = field(init=False, default_factory=lambda: defaultdict(list))
-    """By node and input key, the edges that arrive there, by their places in the document."""
+    def __init__(self, definitions: Definitions | None, groups: Groups, hints: Hints) -> None:
+        self._definitions = definitions
+        self._groups = groups
+        self._hints = hints
 
-    def __post_init__(self) -> None:
-        workflow = self.reading.workflow
-        for node, place in zip(workflow.nodes, self.reading.node_places, strict=True):
-            definition = (self.definitions or {}).get(node.type)
-            slots = slots_of(node, definition, workflow)
-            self.sites.setdefault(node.id, _Site(node, place, definition, *slots))
+    def findings(self, reading: Reading) -> Iterator[Finding]:
+        """Yield everything that is wrong with a document and with the workflows that its groups stand for."""
+        groups = self._groups
+        groups.examine(self._own_errors)
+        yield from reading.findings
+        yield from groups.size(reading.workflow)
+        yield from self._own(reading, groups.above)
 
-    # --- nodes ------------------------------------------------------------------------------------
+    def _own_errors(self, workflow: Workflow) -> list[Finding]:
+        return [finding for finding in self._own(whole(workflow), self._groups.within) if finding.is_error]
 
-    def duplicate_ids(self) -> Iterator[WorkflowProblem]:
-        workflow, reading = self.reading.workflow, self.reading
-        for kind, ids, places in (
-            ("nodes", [n.id for n in workflow.nodes], reading.node_places),
-            ("edges", [e.id for e in workflow.edges], reading.edge_places),
-        ):
-            first: dict[str, int] = {}
-            for identifier, place in zip(ids, places, strict=True):
-                if first.setdefault(identifier, place) != place:
-                    other = json_path(kind, first[identifier])
-                    node = identifier if kind == "nodes" else None
-                    yield _problem((kind, place, "id"), f"the id {identifier!r} is taken by {other}", node)
+    def _own(self, reading: Reading, of_group: OfGroup) -> Iterator[Finding]:
+        subject = Subject(reading, self._definitions, self._groups.workflows, self._hints)
+        yield from duplicate_ids(reading)
+        yield from nodes(subject)
+        for site in subject.sites.values():
+            if site.node.type == NODE_GROUP:
+                yield from of_group(site.node, site.place, self._hints)
+        yield from parents(subject)
+        yield from edges(subject)
+        yield from crowded_inputs(subject)
+        yield from missing_inputs(subject)
+        yield from loops(subject)
+        yield from policies(subject)
+        yield from cycles(subject)
 
-    def nodes(self) -> Iterator[WorkflowProblem]:
-        for site in self.sites.values():
-            node, path = site.node, ("nodes", site.place)
-            if self.definitions is not None and not site.is_known:
-                near = did_you_mean(node.type, self.definitions)
-                yield _problem((*path, "type"), f"there is no node type {node.type!r}{near}", node.id)
-            if node.parent_node is not None and node.parent_node not in self.reading.known_ids:
-                message = f"there is no node {node.parent_node!r}"
-                yield _problem((*path, "parentNode"), message, node.id, severity="warning")
-            yield from self._mode(site)
-            yield from self._values(site)
 
-    def _mode(self, site: _Site) -> Iterator[WorkflowProblem]:
-        definition = site.definition
-        if definition is None or not definition.modes or definition.mode_config_key is None:
-            return
-        key = definition.mode_config_key
-        mode = config_of(definition, site.node).get(key, definition.default_mode_id)
-        if mode is not None and str(mode) not in definition.modes:
-            near = did_you_mean(str(mode), definition.modes)
-            path = ("nodes", site.place, "configValues", key)
-            yield _problem(path, f"{definition.full_type} has no mode {mode!r}{near}", site.node.id, severity="warning")
+def duplicate_ids(reading: Reading) -> Iterator[Finding]:
+    """Ids that several nodes or edges have."""
+    workflow = reading.workflow
+    for kind, ids, places in (
+        ("nodes", [n.id for n in workflow.nodes], reading.node_places),
+        ("edges", [e.id for e in workflow.edges], reading.edge_places),
+    ):
+        first: dict[str, int] = {}
+        for identifier, place in zip(ids, places, strict=True):
+            if first.setdefault(identifier, place) != place:
+                message = f"the id {quoted(identifier)} is taken by {json_path(kind, first[identifier])}"
+                yield Finding((kind, place, "id"), message, identifier if kind == "nodes" else None)
 
-    def _values(self, site: _Site) -> Iterator[WorkflowProblem]:
-        """Values that a creator wrote down and that are not of the slot's type."""
-        for key, value in site.node.input_values.items():
-            slot = site.inputs.get(key)
-            if slot is None or value is None:
+
+def nodes(subject: Subject) -> Iterator[Finding]:
+    """Nodes of unknown types, with ids, modes or values that cannot be."""
+    definitions = subject.definitions
+    groups = {site.node.id for site in subject.sites.values() if site.node.type == NODE_GROUP}
+    for site in subject.sites.values():
+        node = site.node
+        if groups and "/" in node.id and (group := _group_in(node.id, groups)) is not None:
+            message = f"the id {quoted(node.id)} is that of a node inside the group {quoted(group)}; choose another"
+            yield Finding(("nodes", site.place, "id"), message, node.id)
+        if site.definition is None:
+            if definitions is not None and not site.is_known and node.type not in _BUILT_IN:
+                message = f"there is no node type {quoted(node.type)}{subject.hints(node.type, definitions)}"
+                yield Finding(("nodes", site.place, "type"), message, node.id)
+        elif site.definition.modes:
+            yield from _mode(subject, site)
+        if node.input_values:
+            yield from _values(site)
+
+
+def _group_in(identifier: str, groups: set[str]) -> str | None:
+    """Return the group that an id has the form of a node inside of: `group/node`."""
+    parts = identifier.split("/")[:-1]
+    prefixes = ("/".join(parts[:count]) for count in range(1, min(len(parts), 50) + 1))
+    return next((prefix for prefix in prefixes if prefix in groups), None)
+
+
+def _mode(subject: Subject, site: Site) -> Iterator[Finding]:
+    definition = site.definition
+    if definition is None or not definition.modes or definition.mode_config_key is None:
+        return
+    mode = mode_of(definition, site.node)
+    if mode is not None and str(mode) not in definition.modes:
+        hint = subject.hints(str(mode), definition.modes)
+        path = ("nodes", site.place, "configValues", definition.mode_config_key)
+        message = f"{definition.full_type} has no mode {quoted(str(mode))}{hint}"
+        yield Finding(path, message, site.node.id, severity="warning")
+
+
+def _values(site: Site) -> Iterator[Finding]:
+    """Values that a creator wrote down and that are not of the slot's type."""
+    for key, value in site.node.input_values.items():
+        slot = site.inputs.get(key)
+        if slot is None or value is None:
+            continue
+        try:
+            for item in value if slot.multi and isinstance(value, list) else [value]:
+                coerce(slot, item)
+        except ValueError as error:
+            path = ("nodes", site.place, "inputValues", key)
+            yield Finding(path, str(error), site.node.id, key, severity="warning")
+
+
+def missing_inputs(subject: Subject) -> Iterator[Finding]:
+    """Required inputs without a value, of nodes that are run."""
+    for site in subject.sites.values():
+        if site.node.type == GROUP_OUTPUT:
+            continue
+        for key, slot in site.inputs.items():
+            if not slot.required or (site.node.id, key) in subject.fed:
                 continue
-            try:
-                for item in value if slot.multi and isinstance(value, list) else [value]:
-                    coerce(slot, item)
-            except ValueError as error:
-                path = ("nodes", site.place, "inputValues", key)
-                yield _problem(path, str(error), site.node.id, key, severity="warning")
-
-    def missing_inputs(self) -> Iterator[WorkflowProblem]:
-        for site in self.sites.values():
-            if site.node.type == GROUP_OUTPUT:
-                continue
-            for key, slot in site.inputs.items():
-                has_value = site.node.input_values.get(key) is not None or slot.default is not None
-                if slot.required and not has_value and (site.node.id, key) not in self.fed:
-                    message = f"the required input {key!r} has neither an edge, a value nor a default"
-                    yield _problem(("nodes", site.place, "inputValues", key), message, site.node.id, key)
-
-    # --- edges ------------------------------------------------------------------------------------
-
-    def edges(self) -> Iterator[WorkflowProblem]:
-        reading = self.reading
-        for edge, place in zip(reading.workflow.edges, reading.edge_places, strict=True):
-            source, problems = self._end(edge.source, edge.source_handle, ("edges", place, "source"), outgoing=True)
-            yield from problems
-            target, problems = self._end(edge.target, edge.target_handle, ("edges", place, "target"), outgoing=False)
-            yield from problems
-            if target is not None:
-                self.fed[edge.target, target[0]].append(place)
-            if source is None or target is None:
-                continue
-            problem = compatible(source[1], target[1])
-            if problem:
-                ends = f"{edge.source}.{edge.source_handle} to {edge.target}.{edge.target_handle}"
-                yield _problem(("edges", place), f"{ends}: {problem}", edge.target, target[0])
-
-    def _end(
-        self, node_id: str, handle: str, path: tuple[str | int, ...], *, outgoing: bool
-    ) -> tuple[tuple[str, SlotDefinition] | None, list[WorkflowProblem]]:
-        """Return the slot at one end of an edge, or why there is none; neither where it cannot be known."""
-        site = self.sites.get(node_id)
-        if site is None:
-            if node_id in self.reading.known_ids:
-                return None, []
-            near = did_you_mean(node_id, self.reading.known_ids)
-            return None, [_problem(path, f"there is no node {node_id!r}{near}")]
-        slots = site.outputs if outgoing else site.inputs
-        slot = find_slot(slots, handle, dynamic=site.dynamic)
-        if slot is not None:
-            return slot[:2], []
-        if not site.is_known:
-            return None, []
-        what = "output" if outgoing else "input"
-        path = (*path[:-1], f"{path[-1]}Handle")
-        message = f"{site.node.type} has no {what} {handle!r}{did_you_mean(handle, slots)}"
-        return None, [_problem(path, message, node_id, handle)]
-
-    def crowded_inputs(self) -> Iterator[WorkflowProblem]:
-        """Inputs that take one edge and get several; interface outputs that two nodes feed."""
-        outputs: dict[str, str] = {}
-        for (node_id, key), places in self.fed.items():
-            site = self.sites[node_id]
-            slot = find_slot(site.inputs, key, dynamic=site.dynamic)
-            if len(places) > 1 and slot is not None and not slot[1].multi:
-                others = ", ".join(json_path("edges", place) for place in places[:-1])
-                message = f"the input {key!r} of {node_id} takes one edge and has {others} already"
-                yield _problem(("edges", places[-1], "targetHandle"), message, node_id, key)
-            if site.node.type == GROUP_OUTPUT and outputs.setdefault(key, node_id) != node_id:
-                message = f"the interface output {key!r} is fed by {outputs[key]} already"
-                yield _problem(("edges", places[0], "targetHandle"), message, node_id, key)
-
-    # --- cycles -----------------------------------------------------------------------------------
-
-    def cycles(self) -> Iterator[WorkflowProblem]:
-        """One problem for each knot of nodes that wait for one another."""
-        reading = self.reading
-        links: dict[tuple[str, str], int] = {}
-        for edge, place in zip(reading.workflow.edges, reading.edge_places, strict=True):
-            links.setdefault((edge.source, edge.target), place)
-        tangled = _tangled(links)
-        if not tangled:
-            return
-        import networkx
-
-        graph: networkx.DiGraph[str] = networkx.DiGraph([link for link in links if set(link) <= tangled])
-        for knot in sorted(map(sorted, networkx.strongly_connected_components(graph))):
-            if len(knot) == 1 and not graph.has_edge(knot[0], knot[0]):
-                continue
-            cycle = networkx.find_cycle(graph.subgraph(knot), source=knot[0])
-            names = " → ".join([*(link[0] for link in cycle), cycle[0][0]])
-            place = links[cycle[-1][0], cycle[-1][1]]
-            yield _problem(("edges", place), f"these nodes wait for one another: {names}", cycle[0][0])
-
-
-def _tangled(links: Iterable[tuple[str, str]]) -> set[str]:
-    """Return the nodes that are on a cycle or behind one: those that never become ready."""
-    following: dict[str, list[str]] = defaultdict(list)
-    waiting_for: dict[str, int] = defaultdict(int)
-    for source, target in links:
-        following[source].append(target)
-        waiting_for[target] += 1
-    ready = [node for node in following if not waiting_for[node]]
-    while ready:
-        for target in following[ready.pop()]:
-            waiting_for[target] -= 1
-            if not waiting_for[target]:
-                ready.append(target)
-    return {node for node, count in waiting_for.items() if count}
-
-
-def _problem(
-    path: Iterable[Any], message: str, node: str | None = None, slot: str | None = None, *, severity: str = "error"
-) -> WorkflowProblem:
-    return WorkflowProblem(path=json_path(*path), message=message, node=node, slot=slot, severity=severity)
+            if site.node.input_values.get(key) is None and slot.default is None and not subject.is_idle(site):
+                message = f"the required input {quoted(key)} has neither an edge, a value nor a default"
+                yield Finding(("nodes", site.place, "inputValues", key), message, site.node.id, key)

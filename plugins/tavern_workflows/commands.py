@@ -10,6 +10,8 @@ from pydantic import JsonValue
 
 from tavern_host import WORKFLOW_MANAGER, CommandOutput, PluginContext
 from tavern_host.contracts.documents import read_document_file
+from tavern_host.contracts.workflows import WorkflowProblem
+from tavern_workflows.report import MOST_PROBLEMS
 
 
 async def check(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -18,17 +20,32 @@ async def check(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
     problems = await context.services.get(WORKFLOW_MANAGER).check(await asyncio.to_thread(read_document_file, path))
     errors = [p for p in problems if p.severity == "error"]
     for problem in problems:
-        mark = "" if problem.severity == "error" else f"{problem.severity}: "
-        yield CommandOutput(kind="text", text=f"{mark}{problem}")
+        yield CommandOutput(kind="text", text=_line(problem))
     yield CommandOutput(
         kind="result",
         data={"file": str(path), "ok": not errors, "problems": [p.to_json() for p in problems]},
     )
-    if errors:
-        count = "1 problem" if len(errors) == 1 else f"{len(errors)} problems"
-        yield CommandOutput(kind="failure", text=f"{path.name} has {count}", exit_code=2)
+    warnings = len(problems) - len(errors)
+    told = _count(warnings, "warning") if warnings else ""
+    if errors and len(problems) > MOST_PROBLEMS:
+        yield CommandOutput(kind="failure", text=f"{path.name} has more than {MOST_PROBLEMS:,} problems", exit_code=2)
+    elif errors:
+        text = f"{path.name} has {_count(len(errors), 'problem')}{f' and {told}' if told else ''}"
+        yield CommandOutput(kind="failure", text=text, exit_code=2)
     else:
-        yield CommandOutput(kind="text", text=f"{path.name} is a workflow that can be run")
+        text = f"{path.name} is a workflow that can be run{f', with {told}' if told else ''}"
+        yield CommandOutput(kind="text", text=text)
+
+
+def _line(problem: WorkflowProblem) -> str:
+    """Return a problem as a line, with the node beside its place in the file."""
+    mark = "" if problem.severity == "error" else f"{problem.severity}: "
+    node = f" (node {problem.node!r})" if problem.node is not None else ""
+    return f"{mark}{problem}{node}"
+
+
+def _count(count: int, thing: str) -> str:
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 async def list_all(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:

@@ -19,8 +19,12 @@ from tavern_host.contracts.workflows import (
     WorkflowSummary,
 )
 from tavern_workflows.check import check
+from tavern_workflows.groups import closure, references
 from tavern_workflows.shape import parse, problems_error, read
 from tavern_workflows.store import PROJECT, SUFFIX, Entry, FileProblem, Folder, Scan, WorkflowFiles, check_id
+
+LARGE = 500
+"""How many nodes and edges are looked at on the event loop; more of them in a thread."""
 
 
 class Workflows(WorkflowManager):
@@ -50,16 +54,29 @@ class Workflows(WorkflowManager):
 
     async def parse(self, document: dict[str, JsonValue]) -> Workflow:
         """Return a document as a workflow. Raises `InvalidInput` with all problems of its shape."""
-        return parse(document)
+        return await asyncio.to_thread(parse, document) if _is_large(document) else parse(document)
 
     async def check(self, document: dict[str, JsonValue]) -> list[WorkflowProblem]:
-        """Return every problem of a document, those of its shape first."""
-        reading = read(document)
-        problems = [*reading.problems, *check(reading, await self._node_types())]
+        """Return the problems of a document, those of its shape first; of too many the last says how many more."""
+        large = _is_large(document)
+        reading = await asyncio.to_thread(read, document) if large else read(document)
+        types = await self._node_types()
+        entries = (await self.scan()).entries if references(reading.workflow) else {}
+        if large or entries:  # work that would hold up everybody else
+            problems = await asyncio.to_thread(check, reading, types, entries)
+        else:
+            problems = check(reading, types)
         if not self._context.services.has(NODE_MANAGER):
             message = "node types cannot be checked: no plugin provides nodeManager"
             problems.append(WorkflowProblem(path="$.nodes", message=message, severity="warning"))
         return problems
+
+    async def closure(self, workflow: Workflow) -> dict[str, StoredWorkflow]:
+        """Return by id the readable workflows that the groups of a workflow stand for, at any depth."""
+        if not references(workflow):
+            return {}
+        found = closure(workflow, (await self.scan()).entries)
+        return {identifier: _stored(entry) for identifier, entry in found.items() if not entry.problems}
 
     async def save(
         self,
@@ -121,6 +138,11 @@ class Workflows(WorkflowManager):
             found = await services.get(NODE_MANAGER).list_nodes()
             self._definitions = (revision, {d.full_type: d for d in found})
         return self._definitions[1]
+
+
+def _is_large(document: JsonValue) -> bool:
+    parts = [document.get("nodes"), document.get("edges")] if isinstance(document, dict) else []
+    return sum(len(part) for part in parts if isinstance(part, list)) > LARGE
 
 
 def _of_plugins(scan: Scan) -> list[FileProblem]:

@@ -8,15 +8,38 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from tavern_host.contracts.documents import canonical, json_path, json_type
+from tavern_host.contracts.dataflow import MOST_NODES
+from tavern_host.contracts.documents import canonical, json_type
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.workflows import InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode, WorkflowProblem
+from tavern_workflows.report import Finding, quoted, report
 
 M = TypeVar("M", WorkflowNode, WorkflowEdge, InterfaceSlot)
+
+MAX_DEPTH = 100
+"""How many levels of a document may lie in one another."""
+
+_MANY = 100_000
+"""How many values that JSON does not have are looked for."""
+
+_MOST_ITEMS = {"nodes": MOST_NODES, "edges": 10 * MOST_NODES}
+_MOST_OTHERS = 10_000
+_COUNTED = frozenset(
+    {
+        *("referencedWorkflows", "referenced_workflows", "interfaceInputs", "interface_inputs"),
+        *("interfaceOutputs", "interface_outputs", "viewport", "position"),
+        *("inputConnectionOrders", "input_connection_orders", "matchCategories", "match_categories", "actions"),
+    }
+)
+"""Parts that are looked at piece by piece: how many pieces are allowed, so that a report stays within bounds."""
+
+_SLOTS = frozenset({"interfaceInputs", "interface_inputs", "interfaceOutputs", "interface_outputs"})
+_CONTAINERS = frozenset({dict, list, tuple})
 
 _MESSAGES = {"missing": "is missing", "extra_forbidden": "is not known"}
 
@@ -27,31 +50,60 @@ class Reading:
 
     `workflow` holds the well-formed parts. `node_places` and `edge_places` say at which index of the
     document each of its nodes and edges stands; `known_ids` are the ids of all nodes, well-formed or not.
+    `whole_inputs` and `whole_outputs` say whether no slot of the interface is missing.
     """
 
     workflow: Workflow
-    node_places: list[int]
-    edge_places: list[int]
-    known_ids: frozenset[str]
-    problems: list[WorkflowProblem] = field(default_factory=list)
+    node_places: list[int] = field(default_factory=list)
+    edge_places: list[int] = field(default_factory=list)
+    known_ids: frozenset[str] = frozenset()
+    whole_inputs: bool = True
+    whole_outputs: bool = True
+    findings: list[Finding] = field(default_factory=list)
 
 
 def read(document: Any) -> Reading:
     """Read a document; never raises."""
-    problems = _json_problems(document)
-    if not problems:
-        try:
-            return _whole(Workflow.model_validate(document))
-        except ValidationError as error:
-            problems = _shape_problems(error, document)
-    return _partial(document, problems)
+    if not isinstance(document, dict):
+        return Reading(Workflow(), findings=[Finding((), f"expected an object, got {json_type(document)}")])
+    crowded = list(_crowded(document))
+    if crowded:
+        return Reading(Workflow(), findings=crowded)
+    findings = _json_findings(document)
+    spoilt = {finding.path[:length] for finding in findings for length in range(1, len(finding.path) + 1)}
+    shape = _Shape()
+    workflow = shape.frame(document)
+    nodes, node_places = shape.items(document, "nodes", WorkflowNode.model_validate)
+    edges, edge_places = shape.items(document, "edges", WorkflowEdge.model_validate)
+    findings += [finding for finding in shape.findings if finding.path not in spoilt]
+    parts = {"nodes": nodes, "edges": edges}
+    ids = (item.get("id") for item in _listed(document.get("nodes")) if isinstance(item, dict))
+    return Reading(
+        workflow.model_copy(update={key: part for key, part in parts.items() if key in document}),
+        node_places,
+        edge_places,
+        frozenset(i for i in ids if isinstance(i, str)),
+        shape.whole_inputs,
+        shape.whole_outputs,
+        findings,
+    )
+
+
+def whole(workflow: Workflow) -> Reading:
+    """Return the reading of a workflow that has no problems of its shape."""
+    return Reading(
+        workflow,
+        list(range(len(workflow.nodes))),
+        list(range(len(workflow.edges))),
+        frozenset(node.id for node in workflow.nodes),
+    )
 
 
 def parse(document: Any) -> Workflow:
-    """Return a document as a workflow. Raises `InvalidInput` with all problems of its shape."""
+    """Return a document as a workflow. Raises `InvalidInput` with the problems of its shape."""
     reading = read(document)
-    if reading.problems:
-        raise problems_error("the document is not a workflow", reading.problems)
+    if reading.findings:
+        raise problems_error("the document is not a workflow", report(reading.findings))
     return reading.workflow
 
 
@@ -62,81 +114,157 @@ def problems_error(what: str, problems: list[WorkflowProblem]) -> InvalidInput:
     return InvalidInput(f"{what}: {shown}{more}", problems=[p.to_json() for p in problems])
 
 
-def _whole(workflow: Workflow) -> Reading:
-    return Reading(
-        workflow,
-        list(range(len(workflow.nodes))),
-        list(range(len(workflow.edges))),
-        frozenset(node.id for node in workflow.nodes),
-    )
+class _Shape:
+    """The parts of a document that have the form of a workflow's, and findings on the others."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.whole_inputs = True
+        self.whole_outputs = True
+
+    def frame(self, document: dict[str, Any]) -> Workflow:
+        """Return the workflow without its nodes and edges."""
+        frame = {key: value for key, value in document.items() if key not in ("nodes", "edges")}
+        beyond = _beyond_reason(frame, ())
+        for key in _SLOTS & frame.keys():
+            slots = frame[key]
+            for name, slot in slots.items() if isinstance(slots, dict) else ():
+                beyond += _beyond_reason(slot, (key, str(name)))
+        if not beyond:
+            try:
+                return Workflow.model_validate(frame)
+            except ValidationError as error:
+                beyond = _shape_findings(error, document, ())
+        self.findings += beyond
+        inputs, self.whole_inputs = _valid_slots(document.get("interfaceInputs", {}))
+        outputs, self.whole_outputs = _valid_slots(document.get("interfaceOutputs", {}))
+        identifier = document.get("id")
+        return Workflow(
+            id=identifier if isinstance(identifier, str) and _is_unicode(identifier) else None,
+            interface_inputs=inputs,
+            interface_outputs=outputs,
+        )
+
+    def items(self, document: dict[str, Any], kind: str, validate: Callable[[Any], M]) -> tuple[list[M], list[int]]:
+        """Return the well-formed items of a list, and at which index each of them stands."""
+        given = document.get(kind, [])
+        if not isinstance(given, list):
+            self.findings.append(Finding((kind,), f"expected a list, got {json_type(given)}"))
+            return [], []
+        found: list[M] = []
+        places: list[int] = []
+        for place, item in enumerate(given):
+            beyond = _beyond_reason(item, (kind, place))
+            if beyond:
+                self.findings += beyond
+                continue
+            try:
+                found.append(validate(item))
+            except ValidationError as error:
+                self.findings += _shape_findings(error, item, (kind, place))
+                continue
+            places.append(place)
+        return found, places
 
 
-def _partial(document: Any, problems: list[WorkflowProblem]) -> Reading:
-    if not isinstance(document, dict):
-        return Reading(Workflow(), [], [], frozenset(), problems)
-    nodes, node_places = _valid_items(document.get("nodes"), WorkflowNode.model_validate)
-    edges, edge_places = _valid_items(document.get("edges"), WorkflowEdge.model_validate)
-    items = document.get("nodes")
-    ids = [item.get("id") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-    workflow = Workflow(
-        nodes=nodes,
-        edges=edges,
-        interface_inputs=_valid_slots(document.get("interfaceInputs")),
-        interface_outputs=_valid_slots(document.get("interfaceOutputs")),
-    )
-    return Reading(workflow, node_places, edge_places, frozenset(i for i in ids if isinstance(i, str)), problems)
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
-def _valid_items(items: Any, validate: Callable[[Any], M]) -> tuple[list[M], list[int]]:
-    found: list[M] = []
-    places: list[int] = []
-    for place, item in enumerate(items if isinstance(items, list) else []):
-        try:
-            found.append(validate(item))
-        except ValidationError:
-            continue
-        places.append(place)
-    return found, places
-
-
-def _valid_slots(slots: Any) -> dict[str, InterfaceSlot]:
+def _valid_slots(slots: Any) -> tuple[dict[str, InterfaceSlot], bool]:
+    """Return the well-formed slots, and whether they are all there are."""
     if not isinstance(slots, dict):
-        return {}
+        return {}, False
     found = {}
     for key, value in slots.items():
-        items, _ = _valid_items([value], InterfaceSlot.model_validate)
-        if items and isinstance(key, str):
-            found[key] = items[0]
-    return found
+        if not isinstance(key, str) or _beyond_reason(value, ()):
+            continue
+        try:
+            found[key] = InterfaceSlot.model_validate(value)
+        except ValidationError:
+            continue
+    return found, len(found) == len(slots)
 
 
-def _json_problems(document: Any) -> list[WorkflowProblem]:
+# --- what is too large or too deep --------------------------------------------------------------------
+
+
+def _crowded(document: dict[str, Any]) -> Iterator[Finding]:
+    for kind, most in _MOST_ITEMS.items():
+        count = len(_listed(document.get(kind)))
+        if count > most:
+            yield Finding((kind,), f"has {count:,} items, at most {most:,} are allowed")
+
+
+def _beyond_reason(item: Any, path: tuple[str | int, ...]) -> list[Finding]:
+    """Return which parts of an object have too many pieces or lie too deep."""
+    findings: list[Finding] = []
+    if not isinstance(item, dict):
+        return findings
+    for key, value in item.items():
+        kind = value.__class__
+        if kind not in _CONTAINERS or not value:
+            continue
+        if key in _COUNTED:
+            pieces = value.values() if kind is dict else value
+            count = len(value) + sum(len(piece) for piece in pieces if piece.__class__ is list)
+            if count > _MOST_OTHERS:
+                message = f"has {count:,} items, at most {_MOST_OTHERS:,} are allowed"
+                findings.append(Finding((*path, key), message))
+        if _is_deep(value, MAX_DEPTH - len(path) - 1):
+            findings += islice(_not_json(value, (*path, key)), _MANY)
+    return findings
+
+
+def _is_deep(value: Any, most: int) -> bool:
+    level: list[Any] = [value]
+    for _ in range(most):
+        level = [
+            part
+            for container in level
+            for part in (container.values() if container.__class__ is dict else container)
+            if part.__class__ in _CONTAINERS
+        ]
+        if not level:
+            return False
+    return True
+
+
+# --- what is no JSON ----------------------------------------------------------------------------------
+
+
+def _json_findings(document: dict[str, Any]) -> list[Finding]:
     """Return where the document is not JSON at all."""
-    if not isinstance(document, dict):
-        return [WorkflowProblem(path="$", message=f"expected an object, got {json_type(document)}")]
     try:
         canonical(document)
     except ValueError as error:
-        found = [WorkflowProblem(path=json_path(*path), message=message) for path, message in _not_json(document)]
-        return found or [WorkflowProblem(path="$", message=f"is not JSON: {error}")]
+        return list(islice(_not_json(document, ()), _MANY)) or [Finding((), f"is not JSON: {error}")]
     return []
 
 
-def _not_json(document: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield the path and reason of each value that JSON does not have. Bounded in depth."""
-    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), document)]
+def _not_json(document: Any, where: tuple[str | int, ...]) -> Iterator[Finding]:
+    """Yield the path and reason of each value that JSON does not have, or that lies too deep; of parts that are
+    there several times, the first."""
+    waiting: list[tuple[tuple[str | int, ...], Any]] = [(where, document)]
+    seen: set[int] = set()
     while waiting:
         path, value = waiting.pop()
-        if isinstance(value, dict) and len(path) < 100:
-            waiting.extend(((*path, str(key)), item) for key, item in reversed(value.items()))
-        elif isinstance(value, list | tuple) and len(path) < 100:
-            waiting.extend(((*path, place), item) for place, item in reversed(list(enumerate(value))))
+        if isinstance(value, dict | list | tuple):
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            if len(path) >= MAX_DEPTH:
+                yield Finding(path, f"is nested deeper than {MAX_DEPTH} levels")
+            elif isinstance(value, dict):
+                waiting.extend(((*path, str(key)), item) for key, item in reversed(value.items()))
+            else:
+                waiting.extend(((*path, place), item) for place, item in reversed(list(enumerate(value))))
         elif isinstance(value, float) and not math.isfinite(value):
-            yield path, f"{value} is not a JSON number"
+            yield Finding(path, f"{value} is not a JSON number")
         elif isinstance(value, str) and not _is_unicode(value):
-            yield path, "the text holds half of a surrogate pair, which is not Unicode"
-        elif not (value is None or isinstance(value, bool | int | float | str | dict | list)):
-            yield path, f"{type(value).__name__} is not a JSON value"
+            yield Finding(path, "the text holds half of a surrogate pair, which is not Unicode")
+        elif not (value is None or isinstance(value, bool | int | float | str)):
+            yield Finding(path, f"{type(value).__name__} is not a JSON value")
 
 
 def _is_unicode(text: str) -> bool:
@@ -147,21 +275,22 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _shape_problems(error: ValidationError, document: Any) -> list[WorkflowProblem]:
-    """Return pydantic's findings, one per place in the document."""
-    messages: dict[str, list[str]] = {}
-    for finding in error.errors(include_url=False, include_context=False):
-        parts, value = _place(finding["loc"], document, missing=finding["type"] == "missing")
-        message = _MESSAGES.get(finding["type"])
+# --- what has another form ----------------------------------------------------------------------------
+
+
+def _shape_findings(error: ValidationError, item: Any, path: tuple[str | int, ...]) -> list[Finding]:
+    """Return pydantic's findings on an item, one per place in it."""
+    messages: dict[tuple[str | int, ...], list[str]] = {}
+    for found in error.errors(include_url=False, include_context=False, include_input=False):
+        parts, value = _place(found["loc"], item, missing=found["type"] == "missing")
+        message = _MESSAGES.get(found["type"])
         if message is None:
-            message = _lower(finding["msg"].partition(", unable to")[0])
-            message = (
-                f"{message}, got {json_type(value)}" if not isinstance(value, str) else f"{message}, got {value!r}"
-            )
-        known = messages.setdefault(json_path(*parts), [])
+            message = _lower(found["msg"].partition(", unable to")[0])
+            message = f"{message}, got {quoted(value) if isinstance(value, str) else json_type(value)}"
+        known = messages.setdefault((*path, *parts), [])
         if message not in known:
             known.append(message)
-    return [WorkflowProblem(path=path, message=" or ".join(found)) for path, found in messages.items()]
+    return [Finding(place, " or ".join(found)) for place, found in messages.items()]
 
 
 def _place(location: tuple[str | int, ...], document: Any, *, missing: bool) -> tuple[list[str | int], Any]:

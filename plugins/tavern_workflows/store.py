@@ -17,6 +17,7 @@ from typing import Any
 from tavern_host.contracts.documents import MAX_DOCUMENT, read_document_file, revision_of
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.workflows import Workflow, WorkflowProblem
+from tavern_workflows.report import report
 from tavern_workflows.shape import read
 
 PROJECT = "project"
@@ -129,12 +130,12 @@ class WorkflowFiles:
 
     def write(self, path: Path, workflow: Workflow) -> str:
         """Replace a file's content and return its revision. Raises `InvalidInput` for what is not JSON."""
-        document = document_of(workflow)
         try:
+            document = document_of(workflow)
             revision = revision_of(document)
-        except ValueError as error:
+            data = (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
+        except (ValueError, RecursionError) as error:
             raise InvalidInput(f"the workflow cannot be written as JSON: {error}") from None
-        data = (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
         if len(data) > MAX_DOCUMENT:
             raise InvalidInput(f"the workflow is larger than {MAX_DOCUMENT // (1024 * 1024)} MiB")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,10 +205,10 @@ def _make_entry(path: Path, source: str, document: dict[str, Any], modified: dat
         id=identifier if isinstance(identifier, str) and identifier else path.stem,
         path=path,
         source=source,
-        revision="" if reading.problems else revision_of(document),
+        revision="" if reading.findings else revision_of(document),
         workflow=reading.workflow,
         updated_at=_updated_at(document) or modified,
-        problems=tuple(reading.problems),
+        problems=tuple(report(reading.findings)),
     )
 
 

@@ -44,15 +44,22 @@ class CommandInfo(Model):
 class CommandOutput(Model):
     """One thing that a command says.
 
-    `text` goes to stdout as a line; `progress` is for a person watching (stderr, never with `--json`);
-    `table` is `columns` and `rows`; `result` is the JSON of the whole command, printed with `--json`;
-    `failure` is an error: `exit_code` 2 for the user's mistake, 1 for a failure.
+    `text` goes to stdout as a line; `chunk` as it is, for text that is shown as it comes: what comes after it, of
+    another kind, begins on a line of its own; `table` is `columns` and `rows`; `result` is the JSON of the whole
+    command, printed with `--json`; `failure` is an error: `exit_code` 2 for the user's mistake, 1 for a failure.
+
+    For a person watching (stderr, never with `--json`): `progress` is a line. `live` is how things stand, kept at the
+    foot of a terminal in place of the `live` before it: `title`, `done` of `total`, and `rows` in their `tones`.
+    It is shown on a terminal only, and while it is, `progress` is not: a command may send both.
     """
 
-    kind: Literal["text", "progress", "table", "result", "failure"]
+    kind: Literal["text", "chunk", "progress", "live", "table", "result", "failure"]
     text: str = ""
     title: str | None = None
     columns: list[str] = Field(default_factory=list)
     rows: list[list[str]] = Field(default_factory=list)
+    tones: list[Literal["plain", "good", "bad", "active", "quiet"]] = Field(default_factory=list)
+    done: int = 0
+    total: int = 0
     data: JsonValue = None
     exit_code: int = 1

@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pydantic import JsonValue
+
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.loops import zone_of
 from tavern_host.contracts.nodes import DataFlowType, NodeDefinition, SlotDefinition
@@ -41,12 +43,18 @@ OPEN_SLOT = SlotDefinition(data_flow_type=DataFlowType.WILDCARD)
 GROUP_REFERENCE = "referencedWorkflowId"
 """The configuration of a `core:NodeGroup` that names the workflow it stands for."""
 
+DEEPEST_GROUPS = 50
+"""How deep groups may lie in one another, and loops in one workflow."""
+
+MOST_NODES = 100_000
+"""How many nodes a workflow may have when its groups are laid out: each group counts, and what is in it."""
+
 _ERROR_SLOT = SlotDefinition(
     data_flow_type=DataFlowType.OBJECT, description="The error, where there was one.", is_branch=True
 )
 
 _TEXT_FROM = frozenset({DataFlowType.INTEGER, DataFlowType.FLOAT, DataFlowType.BOOLEAN})
-_HANDLE = re.compile(r"(.+)__(\d{1,9})")
+_HANDLE = re.compile(r"(.+)__([0-9]{1,9})", re.DOTALL)
 
 
 def compatible(source: SlotDefinition, target: SlotDefinition) -> str | None:
@@ -78,6 +86,8 @@ def converter(source: SlotDefinition, target: SlotDefinition) -> Converter | Non
 
 
 def _share_a_category(source: SlotDefinition, target: SlotDefinition) -> bool:
+    if not source.match_categories and not target.match_categories:
+        return False
     ours, theirs = set(source.match_categories or ()), set(target.match_categories or ())
     return BEHAVIOR_WILDCARD in ours | theirs or bool(ours & theirs)
 
@@ -119,7 +129,10 @@ def _converts(given: DataFlowType, wanted: DataFlowType) -> bool:
 
 
 def _to_float(value: Any) -> Any:
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    try:
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    except OverflowError:
+        raise ValueError("expected a number, got an integer too large for one") from None
 
 
 def _to_text(value: Any) -> Any:
@@ -167,10 +180,7 @@ def _adapt(wanted: DataFlowType, value: Any) -> Any:
     if wanted is DataFlowType.INTEGER and isinstance(value, float) and value.is_integer():
         return int(value)
     if wanted is DataFlowType.FLOAT:
-        try:
-            return _to_float(value)
-        except OverflowError:
-            raise ValueError("expected a number, got an integer too large for one") from None
+        return _to_float(value)
     if wanted is DataFlowType.BINARY and isinstance(value, str):
         try:
             return base64.b64decode(value, validate=True)
@@ -207,7 +217,21 @@ def config_of(definition: NodeDefinition, node: WorkflowNode) -> dict[str, Any]:
     """Return a node's configuration: declared defaults, beneath the type's values, beneath its own."""
     schema = definition.config_schema or {}
     values = {key: slot.default for key, slot in schema.items() if slot.has_default}
-    return copy.deepcopy(values | (definition.config_values or {}) | node.config_values)
+    values |= definition.config_values or {}
+    values |= node.config_values
+    return {key: copy.deepcopy(v) if isinstance(v, dict | list) else v for key, v in values.items()}
+
+
+def mode_of(definition: NodeDefinition, node: WorkflowNode) -> JsonValue:
+    """Return the mode that a node's configuration selects, or None where its type has none."""
+    key = definition.mode_config_key
+    if not definition.modes or key is None:
+        return definition.default_mode_id if definition.modes else None
+    for values in (node.config_values, definition.config_values or {}):
+        if key in values:
+            return values[key]
+    slot = (definition.config_schema or {}).get(key)
+    return slot.default if slot is not None and slot.has_default else definition.default_mode_id
 
 
 def slots_of(
@@ -227,17 +251,25 @@ def slots_of(
     if node.type == GROUP_OUTPUT:
         return workflow.interface_outputs, {}, False
     if node.type == NODE_GROUP:
-        group = (groups or {}).get(str(node.config_values.get(GROUP_REFERENCE)))
+        reference = node.config_values.get(GROUP_REFERENCE)
+        group = groups.get(reference) if groups and isinstance(reference, str) else None
         return (group.interface_inputs, group.interface_outputs, False) if group is not None else ({}, {}, False)
     if node.type == LOOP_ZONE:
         zone = zone_of(node.config_values)
-        return {**zone.outer_inputs, **zone.inner_inputs}, {**zone.inner_outputs, **zone.outer_outputs}, False
+        outputs: Slots = {**zone.inner_outputs, **zone.outer_outputs}
+        return {**zone.outer_inputs, **zone.inner_inputs}, with_error_output(node, outputs), False
     if definition is None:
         return {}, {}, False
-    inputs, outputs = definition.slots(config_of(definition, node) if definition.modes else None)
-    if node.policy is not None and node.policy.on_error == "route" and ERROR_OUTPUT not in outputs:
-        outputs = {**outputs, ERROR_OUTPUT: _ERROR_SLOT}
-    return inputs, outputs, bool(definition.dynamic_slots)
+    config = {definition.mode_config_key or "": mode_of(definition, node)} if definition.modes else None
+    inputs, outputs = definition.slots(config)
+    return inputs, with_error_output(node, outputs), bool(definition.dynamic_slots)
+
+
+def with_error_output(node: WorkflowNode, outputs: Slots) -> Slots:
+    """Return a node's outputs with the one that its policy routes errors to, where it does."""
+    if node.policy is None or node.policy.on_error != "route" or ERROR_OUTPUT in outputs:
+        return outputs
+    return {**outputs, ERROR_OUTPUT: _ERROR_SLOT}
 
 
 def edge_order(node: WorkflowNode, key: str) -> Callable[[tuple[str, int | None, int]], tuple[int, int, int]]:

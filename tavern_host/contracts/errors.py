@@ -132,6 +132,18 @@ def error_info(error: BaseException, *, plugin: str | None = None) -> ErrorInfo:
     return ErrorInfo(code=PluginFailure.code, message=describe(error), plugin=plugin)
 
 
+def error_of(info: ErrorInfo) -> TavernError:
+    """Return the error that `info` describes, as the class of its code; of a code that is not the host's, the base."""
+    error = _by_code().get(info.code, TavernError)(info.message)
+    error.info = info
+    return error
+
+
+def _by_code() -> dict[str, type[TavernError]]:
+    own = (value for value in globals().values() if isinstance(value, type) and issubclass(value, TavernError))
+    return {value.code: value for value in own}
+
+
 def describe(error: BaseException) -> str:
     """Return `Type: text` for any exception, including one whose `__str__` raises."""
     try:

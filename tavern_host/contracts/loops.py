@@ -18,11 +18,14 @@ Feedback is never an edge, so a workflow with loops has no cycle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
+from tavern_host.contracts.workflows import LOOP_ZONE, WorkflowNode
 
 DEFAULT_MAXIMUM = 1000
 HIGHEST_MAXIMUM = 1_000_000
@@ -33,8 +36,8 @@ IN, NEXT, OUT, EACH, LIST, STREAM = "in__", "next__", "out__", "each__", "list__
 
 @dataclass(frozen=True)
 class Zone:
-    """What a zone's configuration says. `problems` names, by key of the configuration, what is wrong with it; the
-    parts that are wrong are left out of the rest."""
+    """What a zone's configuration says. `problems` names, by place in the configuration (`("carried", 2)`), what is
+    wrong with it; the parts that are wrong are left out of the rest."""
 
     carried: dict[str, SlotDefinition] = field(default_factory=dict)
     per_iteration: dict[str, SlotDefinition] = field(default_factory=dict)
@@ -42,7 +45,7 @@ class Zone:
     condition: str | None = None
     stop_when: bool = True
     maximum: int = DEFAULT_MAXIMUM
-    problems: dict[str, str] = field(default_factory=dict)
+    problems: dict[tuple[str | int, ...], str] = field(default_factory=dict)
 
     @property
     def outer_inputs(self) -> dict[str, SlotDefinition]:
@@ -80,57 +83,105 @@ class Zone:
 
 def zone_of(config: Mapping[str, Any]) -> Zone:
     """Return what a zone's configuration says; never raises."""
-    problems: dict[str, str] = {}
+    problems: dict[tuple[str | int, ...], str] = {}
     carried = _slots(config.get("carried"), "carried", problems)
     per_iteration = _slots(config.get("perIteration"), "perIteration", problems)
     condition = config.get("conditionSlot") or None
     if condition is not None and (not isinstance(condition, str) or "__" in condition or condition == COUNT):
-        problems["conditionSlot"] = f"expected the key of a slot, without '__' and not {COUNT!r}, got {condition!r:.60}"
+        expected = f"expected the key of a slot, without '__' and not {COUNT!r}"
+        problems[("conditionSlot",)] = f"{expected}, got {_shown(condition)}"
         condition = None
     stop_when = config.get("stopWhen", True)
     if not isinstance(stop_when, bool):
-        problems["stopWhen"] = f"expected true or false, got {stop_when!r:.60}"
+        problems[("stopWhen",)] = f"expected true or false, got {_shown(stop_when)}"
         stop_when = True
     count = _number(config.get("count"), "count", 0, problems)
     maximum = _number(config.get("maxIterations"), "maxIterations", 1, problems)
     return Zone(carried, per_iteration, count, condition, stop_when, maximum or DEFAULT_MAXIMUM, problems)
 
 
-def _slots(given: Any, where: str, problems: dict[str, str]) -> dict[str, SlotDefinition]:
+def enclosing_zones(nodes: Iterable[WorkflowNode]) -> dict[str, str]:
+    """Return by node the innermost loop that it lies in; nodes that lie in none are left out.
+
+    A parent that is no loop, a frame of the canvas say, is passed through: what lies in it lies where it does. Nodes
+    whose parents go round in a circle lie in no loop. Of several nodes with one id the first counts.
+    """
+    parents: dict[str, str | None] = {}
+    zones: set[str] = set()
+    for node in nodes:
+        if node.id not in parents:
+            parents[node.id] = node.parent_node
+            if node.type == LOOP_ZONE:
+                zones.add(node.id)
+    if not zones:
+        return {}
+    found: dict[str, str | None] = {}
+    for start in parents:
+        path: list[str] = []
+        seen: set[str] = set()
+        node_id: str | None = start
+        while node_id is not None and node_id in parents and node_id not in found and node_id not in seen:
+            seen.add(node_id)
+            path.append(node_id)
+            node_id = parents[node_id]
+        circle = node_id in seen
+        for inner in reversed(path):
+            parent = parents[inner]
+            if circle or parent is None:
+                found[inner] = None
+            else:
+                found[inner] = parent if parent in zones else found.get(parent)
+    return {node_id: zone for node_id, zone in found.items() if zone is not None}
+
+
+def _slots(given: Any, where: str, problems: dict[tuple[str | int, ...], str]) -> dict[str, SlotDefinition]:
     found: dict[str, SlotDefinition] = {}
     if given is None:
         return found
     if not isinstance(given, list):
-        problems[where] = "expected a list of {key, dataFlowType}"
+        problems[(where,)] = f"expected a list of {{key, dataFlowType}}, got {json_type(given)}"
         return found
     for place, item in enumerate(given):
-        key = item.get("key") if isinstance(item, dict) else None
+        if not isinstance(item, dict):
+            problems[where, place] = f"expected an object with a key, got {json_type(item)}"
+            continue
+        key, kind = item.get("key"), item.get("dataFlowType", DataFlowType.WILDCARD)
         if not isinstance(key, str) or not key or "__" in key:
-            problems[where] = f"item {place} needs a key without '__'"
+            problems[where, place, "key"] = f"expected a name without '__', got {_shown(key)}"
         elif key in found:
-            problems[where] = f"the key {key!r} is there twice"
-        elif (kind := item.get("dataFlowType", DataFlowType.WILDCARD)) not in set(DataFlowType):
-            problems[where] = f"item {place}: {kind!r:.60} is no dataFlowType"
+            problems[where, place, "key"] = f"the key {_shown(key)} is there twice"
+        elif not isinstance(kind, str) or kind not in set(DataFlowType):
+            problems[where, place, "dataFlowType"] = f"{_shown(kind)} is no dataFlowType"
         else:
             config = {"default": item["initial"]} if item.get("initial") is not None else None
             found[key] = SlotDefinition(data_flow_type=DataFlowType(kind), display_name=key, config=config)
     return found
 
 
-def _number(value: Any, where: str, least: int, problems: dict[str, str]) -> int | None:
+def _number(value: Any, where: str, least: int, problems: dict[tuple[str | int, ...], str]) -> int | None:
     if value is None:
         return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= HIGHEST_MAXIMUM:
-        problems[where] = f"expected an integer from {least} to {HIGHEST_MAXIMUM}, got {value!r:.60}"
+        problems[(where,)] = f"expected an integer from {least} to {HIGHEST_MAXIMUM:,}, got {_shown(value)}"
         return None
     return value
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message: short text and small numbers as they are, of others what they are."""
+    if isinstance(value, str):
+        return repr(value) if len(value) <= 60 else f"{value[:60]!r}…"
+    if isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**15):
+        return str(value).lower()
+    return json_type(value)
 
 
 def _plain(slot: SlotDefinition) -> SlotDefinition:
     return slot.model_copy(update={"config": None})
 
 
+@functools.cache
 def _slot(kind: DataFlowType, description: str) -> SlotDefinition:
     return SlotDefinition(data_flow_type=kind, description=description)

@@ -1,7 +1,12 @@
 """Where runs are kept so that none is lost: the `runStore` service.
 
-A worker is one running engine. It claims a run for a time, its lease, and renews it while it works on the run;
-a run whose lease is over belongs to nobody, and another worker may claim it. So several workers can share one store.
+A worker is one running engine, under a name that no other has. It claims a run for a time, its lease, and renews it
+while it works on the run; a run whose lease is over belongs to nobody, and another worker may claim it. So several
+workers can share one store. Who may write to a run is decided by who claimed it last, not by the clock: a worker
+whose run was claimed by another is refused with `Conflict` from then on.
+
+For stores that several machines share: times of leases are the store's own (one clock), claiming is one atomic step
+(`UPDATE … WHERE` with `SKIP LOCKED`, say), and contents may be in a store of objects.
 """
 
 from __future__ import annotations
@@ -15,20 +20,21 @@ from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import RunFilter, RunRequest, RunStatus, RunSummary
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model
-from tavern_host.contracts.workflows import Workflow
 
 
 class RunEntry(Model):
-    """A run as it is kept. `request` holds the inputs as they were given; `workflow` and `groups` are the documents
-    as they were when the run was accepted, so that it can go on although they changed. `owner` is the worker that
-    claimed it last, until `lease_until`. `batches` of node results are kept apart.
+    """A run as it is kept. `request` holds the inputs as they were given, and no document.
+
+    `workflow` and, by the id that refers to it, `groups` name the documents as they were when the run was accepted,
+    so that it can go on although they changed: each by the hash of its content, which `RunStore.put` keeps once for
+    all runs. `owner` is the worker that claimed it last, until `lease_until`. `batches` of node results are kept apart.
     """
 
     id: str
     status: RunStatus = RunStatus.QUEUED
     request: RunRequest
-    workflow: Workflow
-    groups: dict[str, Workflow] = Field(default_factory=dict)
+    workflow: str
+    groups: dict[str, str] = Field(default_factory=dict)
     call: CallContext
     workflow_id: str | None = None
     workflow_name: str | None = None
@@ -44,7 +50,10 @@ class RunEntry(Model):
 
 
 class RunEnd(Model):
-    """How a run ended, or how it stands: what `update` writes."""
+    """How a run ended, or how it stands: what `update` writes in the place of what was there.
+
+    Without a `started_at` the one that is kept stays; a run that ended without a `finished_at` ended now.
+    """
 
     status: RunStatus
     started_at: datetime | None = None
@@ -60,14 +69,22 @@ class RunStore(ServiceInterface, name="runStore"):
 
     @acts("runStore:write", "Write and delete the record of runs.")
     async def accept(self, entry: RunEntry, *, worker: str, lease: float, call: CallContext | None = None) -> None:
-        """Keep a new run, claimed by `worker` for `lease` seconds. Raises `Conflict` for an id that is taken."""
+        """Keep a new run, claimed by `worker` for `lease` seconds.
+
+        Raises `Conflict` for an id that is taken, `NotFound` where a document is not there (`put` it again: those
+        that no run needs are forgotten), `InvalidInput` for inputs that cannot be kept.
+        """
 
     @acts("runStore:write", "Write and delete the record of runs.")
     async def claim(
         self, worker: str, lease: float, *, run_id: str | None = None, call: CallContext | None = None
     ) -> RunEntry | None:
-        """Claim the oldest run that is neither finished nor anybody's, or `run_id` (finished or not); None where
-        there is none such, or another worker has it."""
+        """Claim a run that is neither finished nor anybody's, of several the one with the highest priority, then
+        the oldest; or `run_id` (finished or not, the worker's own too). None where there is none such, or another
+        worker has it.
+
+        A store may know that a worker has ended before its lease is over.
+        """
 
     @acts("runStore:write", "Write and delete the record of runs.")
     async def renew(
@@ -76,12 +93,24 @@ class RunStore(ServiceInterface, name="runStore"):
         """Prolong the claims of a worker; return those of the runs that are still its own."""
 
     @acts("runStore:write", "Write and delete the record of runs.")
-    async def append(self, worker: str, run_id: str, batch: bytes, *, call: CallContext | None = None) -> None:
-        """Add a batch of node results, as its worker encoded it. Raises `Conflict` where the run is another's."""
+    async def append(
+        self,
+        worker: str,
+        run_id: str,
+        batch: bytes,
+        *,
+        contents: tuple[str, ...] = (),
+        call: CallContext | None = None,
+    ) -> None:
+        """Add a batch of node results, as its worker encoded it. `contents` are the hashes of the large values that
+        it refers to, which are kept as long as the run is.
+
+        Raises `Conflict` where the run is another's or gone, `NotFound` where such a value is not there.
+        """
 
     @acts("runStore:write", "Write and delete the record of runs.")
     async def update(self, worker: str, run_id: str, end: RunEnd, *, call: CallContext | None = None) -> None:
-        """Write how a run stands; a final status gives it back. Raises `Conflict` where it is another's by now."""
+        """Write how a run stands; a final status gives it back. Raises `Conflict` where it is another's or gone."""
 
     @reads
     async def get(self, run_id: str) -> RunEntry:
@@ -93,24 +122,30 @@ class RunStore(ServiceInterface, name="runStore"):
 
     @reads
     async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
-        """Return runs, newest first."""
+        """Return runs, newest first. `text` is looked for in the id, the workflow's name and the error, whatever
+        the case; `since` and `until` are about when a run was submitted, both included."""
 
     @acts("runStore:write", "Write and delete the record of runs.")
     async def put(self, content: bytes, *, call: CallContext | None = None) -> str:
-        """Keep a large value apart; return the hash of its content, by which it is found."""
+        """Keep a large value or a document apart, once however often it is put; return the SHA-256 of its content
+        in hex, by which it is found. It stays while a run refers to it, and for an hour at least."""
 
     @reads
     async def content(self, hash: str) -> bytes:
-        """Return a large value. Raises `NotFound`."""
+        """Return what was `put`. Raises `NotFound` where it is not there, or not what it was."""
 
     @acts("runStore:write", "Write and delete the record of runs.")
     async def delete(self, run_id: str, *, call: CallContext | None = None) -> bool:
-        """Forget a finished run; False where there is none. Raises `Conflict` for one that is not finished."""
+        """Forget a finished run; False where there is none. Raises `Conflict` for one that is not finished, or that
+        a worker has claimed."""
 
     @acts("runStore:write", "Write and delete the record of runs.")
     async def prune(self, *, max_age: float, max_bytes: int, call: CallContext | None = None) -> int:
         """Forget finished runs that ended more than `max_age` seconds ago, then the oldest until what is kept takes
-        at most `max_bytes`, and large values that no run needs; return how many runs were forgotten."""
+        at most `max_bytes`, and large values that no run needs; return how many runs were forgotten.
+
+        Runs that are not finished, or that a worker has claimed, stay.
+        """
 
 
 RUN_STORE = ServiceKey(RunStore)

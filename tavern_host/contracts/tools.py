@@ -140,6 +140,10 @@ class TextResult(Model):
     results: list[ToolResult] = Field(default_factory=list)
 
 
+ACTIONS = "__actions__"
+"""Under which key `ToolManager.call_outputs` puts the results of calls."""
+
+
 class ToolManager(ServiceInterface, name="toolManager"):
     """Registers, finds, describes, validates and calls tools. A failed call is a result, never a raise."""
 
@@ -173,6 +177,17 @@ class ToolManager(ServiceInterface, name="toolManager"):
     ) -> TextResult:
         """Parse `text` and carry out its calls in order; a chain stops at a failed step unless the step
         says `continue`. With `allowed`, a call to any other tool is a `PermissionDenied` result."""
+
+    @acts("toolManager:execute", "Call tools.")
+    async def call_outputs(
+        self, outputs: dict[str, JsonValue], *, call: CallContext | None = None
+    ) -> dict[str, JsonValue]:
+        """Carry out what the texts among a run's outputs ask for, and return the outputs without those calls.
+
+        The new output `__actions__` (`ACTIONS`) lists the results in order, each a `ToolResult` as JSON with the key
+        of the `output` that asked for it. As many calls are made as the setting `maxActions` allows for one run.
+        For a run that was submitted with `actions`; whoever finishes it calls this.
+        """
 
 
 TOOL_MANAGER = ServiceKey(ToolManager)

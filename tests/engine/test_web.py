@@ -93,6 +93,51 @@ async def test_a_prompt_may_name_a_stored_workflow_and_give_its_inputs(bench: Be
     assert (shown["workflowId"], shown["workflowName"]) == ("stored", "Stored")
 
 
+async def test_a_bypassed_node_passes_on_what_it_was_given(bench: Bench, client: Client) -> None:
+    prompt = {
+        "nodes": [
+            {"id": "g", "fullType": "acme-nodes:Give", "configValues": {"value": 5}},
+            {"id": "p", "fullType": "acme-nodes:Pause", "bypassed": True},
+        ],
+        "edges": [
+            {"sourceNodeId": "g", "sourceHandle": "value", "targetNodeId": "p", "targetHandle": "value"},
+        ],
+        "outputInterfaceMappings": {"o": {"sourceNodeId": "p", "sourceSlotKey": "value"}},
+    }
+
+    run = await bench.engine.wait(await post(client, prompt))
+
+    assert (run.outputs, run.nodes["p"].bypassed) == ({"o": 5}, True)
+
+
+async def test_a_prompt_may_say_what_to_run_how_urgent_it_is_and_whether_earlier_outputs_count(
+    bench: Bench, client: Client
+) -> None:
+    first = await bench.engine.wait(await post(client, PROMPT))
+    asked = {"targets": ["a"], "priority": 7, "actions": True, "useCache": False}
+
+    run = await bench.engine.wait(await post(client, {**PROMPT, **asked}))
+
+    assert first.nodes["a"].status == "complete"
+    assert (run.targets, run.priority, run.actions) == (["a"], 7, True)
+    assert run.nodes["a"].status == "complete" and not run.nodes["a"].cached
+    assert run.nodes["all"].status == "skipped"
+
+
+async def test_nodes_of_a_prompt_may_be_inside_of_a_loop_and_have_a_policy(bench: Bench, client: Client) -> None:
+    prompt = {
+        "nodes": [
+            {"id": "z", "fullType": "core:LoopZone", "configValues": {"count": 3}},
+            {"id": "b", "fullType": "acme-nodes:Boom", "parentNode": "z", "policy": {"onError": "skip_branch"}},
+        ],
+        "edges": [],
+    }
+
+    run = await bench.engine.wait(await post(client, prompt))
+
+    assert (run.status, run.nodes["b"].iterations) == ("complete", 3)
+
+
 async def test_an_output_that_an_edge_feeds_already_is_not_mapped_twice(bench: Bench, client: Client) -> None:
     out = {"id": "out", "fullType": "core:GroupOutput"}
     edge = {"sourceNodeId": "all", "sourceHandle": "list", "targetNodeId": "out", "targetHandle": "output_0"}
@@ -115,8 +160,13 @@ async def test_an_output_that_an_edge_feeds_already_is_not_mapped_twice(bench: B
         ({}, "a PROMPT_REQUEST needs `nodes` and `edges`, or the `workflowId` of a stored workflow"),
         ({"nodes": [{"id": "a"}]}, "this is no PROMPT_REQUEST: $.nodes[0].fullType: Field required"),
         (
-            {"nodes": [{"id": "a", "fullType": "core:Text", "bypassed": True}]},
-            "bypassed nodes cannot be run: a; take them out of the workflow",
+            {**PROMPT, "priority": 5000},
+            "this is no PROMPT_REQUEST: $.priority: Input should be less than or equal to 1000",
+        ),
+        (
+            {**PROMPT, "targets": "all", "useCache": "perhaps"},
+            "this is no PROMPT_REQUEST: $.targets: Input should be a valid list; "
+            "$.useCache: Input should be a valid boolean, unable to interpret input",
         ),
         (
             {"nodes": [{"id": "a", "fullType": "acme-nodes:Stuborn"}]},

@@ -34,6 +34,14 @@ async def test_a_host_starts_and_stops_everything_and_leaves_no_task(tmp_path: P
     assert all(p.contributions == {} for p in host.plugins())
 
 
+@pytest.mark.parametrize(("options", "expected"), [({}, False), ({"serving": True}, True)], ids=str)
+async def test_plugins_are_told_whether_the_host_goes_on_until_it_is_stopped(
+    tmp_path: Path, options: dict[str, bool], expected: bool
+) -> None:
+    async with host_with(tmp_path / "p", contextual(tmp_path), **options):
+        assert context_of().serving is expected
+
+
 READS_ALL = {"events": {"subscribe": ["*"]}}
 
 

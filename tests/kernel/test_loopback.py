@@ -26,13 +26,12 @@ from tavern_host import (
     TavernError,
 )
 from tavern_host.contracts import errors
-from tavern_host.contracts.errors import ErrorInfo, PluginFailure, Vetoed
+from tavern_host.contracts.errors import ErrorInfo, PluginFailure, Vetoed, error_of
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.http import SocketMessage
 from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.workflows import Workflow
-from tavern_host.loopback import error_of
 from tavern_host.recording import CallRecorder
 
 OVERRIDE = {"permissions": {"services": {"override": ["workflowManager"]}}}

@@ -441,6 +441,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "executionEngine.run": [RUN],
     "toolManager.call": [SHOUT],
     "toolManager.call_text": ["hello"],
+    "toolManager.call_outputs": [{"text": "hello"}],
     "llm.complete": [SAY],
     "llm.stream": [SAY],
     "agentRuntime.run": [GREET],

@@ -138,6 +138,19 @@ async def test_all_clients_see_the_same_events_in_order(site: Site) -> None:
     assert all(messages == seen[0] for messages in seen)
 
 
+async def test_a_burst_of_events_reaches_an_ordinary_client_whole_while_others_have_their_turns(site: Site) -> None:
+    sockets = [await site.socket() for _ in range(2)]
+    before = site.host.events.last_seq
+    site.host.events.publish_all([("ACME_EVENT", {"number": number}) for number in range(10_000)])
+    reading = [asyncio.create_task(heard(socket, until=10_000)) for socket in sockets]
+    assert (await site.get("/api/plugins")).status == 200
+    assert not any(task.done() for task in reading)
+
+    for messages in await asyncio.gather(*reading):
+        assert numbers(messages) == list(range(10_000))
+        assert [message["seq"] for message in messages] == list(range(before + 1, before + 10_001))
+
+
 async def test_a_client_that_comes_back_gets_what_it_missed(site: Site) -> None:
     socket = await site.socket()
     await publish(site, 10)

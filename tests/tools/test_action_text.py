@@ -10,6 +10,7 @@ import pytest
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.macros import MacroRequest
+from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.tools import ToolCallRequest, ToolErrorType
 from tavern_tools.manager import blocks
 
@@ -109,3 +110,64 @@ async def test_the_macro_documents_the_tools_and_the_protocols(open_host: OpenHo
         assert text.startswith("- Tool ID: acme:measure\n  - Description: Measures text.\n")
         assert "Write !tool key=value." in text
         assert await available_tools(request(), context) == "No tools are available."
+
+
+# --- in the outputs of a run -------------------------------------------------------------------------
+
+
+async def test_what_outputs_ask_for_is_done_and_the_texts_are_left_without_it(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        bench.write_info("info")
+        text = "Before.\n<|[REQUEST_TOOL]|>\ncommand:「始」info「末」\nname:「始」tavern-llm「末」\n<|[END_TOOL]|>\n"
+        outputs = {"first": f"{text}After.", "count": 3, "plain": "Nothing <here>.\n", "second": "!info name=absent\n"}
+        done = await bench.tools.call_outputs(outputs)
+
+        assert done["first"].split() == ["Before.", "After."]  # type: ignore[union-attr]
+        assert (done["count"], done["plain"], done["second"]) == (3, "Nothing <here>.\n", "")
+        told, failed = done["__actions__"]  # type: ignore[misc, union-attr]
+        assert (told["output"], told["toolId"], told["status"]) == ("first", "info", "done")  # type: ignore[index, call-overload]
+        assert told["structured"]["name"] == "tavern-llm"  # type: ignore[index, call-overload]
+        assert (failed["output"], failed["status"]) == ("second", "error")  # type: ignore[index, call-overload]
+        assert failed["error"]["message"] == "there is no plugin 'absent'"  # type: ignore[index, call-overload]
+
+
+async def test_outputs_that_ask_for_nothing_are_left_as_they_are(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        outputs = {"text": " !! \n", "list": ["!info name=a"], "none": None, "__actions__": "of somebody else"}
+        expected = {"text": " !! \n", "list": ["!info name=a"], "none": None, "__actions__": []}
+        assert await bench.tools.call_outputs(outputs) == expected
+        assert await bench.tools.call_outputs({}) == {"__actions__": []}
+
+
+async def test_outputs_may_not_ask_for_more_calls_than_the_setting_allows(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        bench.write_info("info")
+        await bench.host.settings.save(SettingsChange(plugin="tavern-tools", values={"maxActions": 3}))
+        ask = "!info name=tavern-llm\n" * 2
+        done = await bench.tools.call_outputs({"a": ask, "b": ask, "c": ask})
+        results: Any = done["__actions__"]
+        assert [(r.get("output"), r["status"]) for r in results] == [
+            ("a", "done"),
+            ("a", "done"),
+            ("b", "done"),
+            (None, "error"),
+        ]
+        assert results[-1]["error"]["message"] == (
+            "3 of the calls were not made, info the first of them: the outputs of one run may ask for 3 "
+            "(extensions.tavern-tools.maxActions)"
+        )
+        assert (done["a"], done["b"], done["c"]) == ("", "", "")
+
+
+async def test_what_outputs_ask_for_is_done_for_who_asked_for_the_run(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        bench.write_info("info")
+        events = bench.host.events.subscribe("TOOL_CALL_UPDATE")
+        call = system_call().child(run_id="run_1")
+        await bench.tools.call_outputs({"a": "!info name=tavern-llm\n"}, call=call)
+        await events.close()
+        seen = [event.payload async for event in events]
+        assert [(e["status"], e["runId"], e["caller"]) for e in seen] == [
+            ("running", "run_1", "system:host"),
+            ("done", "run_1", "system:host"),
+        ]

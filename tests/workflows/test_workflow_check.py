@@ -7,18 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workflows_bench import Bench
+from workflows_bench import Bench, edge
 
 from tavern_host.terminal import run as tavern
 
 TEXT = {"id": "text", "type": "core:Text", "inputValues": {"text": "x"}}
 MERGE = {"id": "merge", "type": "core:TextMerge"}
-
-
-def edge(identifier: str, source: str, target: str) -> dict[str, str]:
-    """Return an edge between ends written `node.handle`."""
-    (a, out), (b, into) = source.split("."), target.split(".")
-    return {"id": identifier, "source": a, "sourceHandle": out, "target": b, "targetHandle": into}
 
 
 async def test_a_sound_workflow_has_no_problems(bench: Bench) -> None:

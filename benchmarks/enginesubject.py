@@ -1,0 +1,242 @@
+"""The engine as the benchmarks use it: plans, runs, cache, journal and events, without a host around them.
+
+What the figures need of an engine is here and nowhere else. `Subject` compiles a workflow of the benchmarks' nodes;
+its runs share a cache, and tell of what happens to a consumer task, which has had every message, in the form that goes
+over the wire, when the run is over: through a bounded queue, or over the host's own event bus.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks.enginenodes import NODES
+from tavern_engine.account import Account, State
+from tavern_engine.activity import Activity
+from tavern_engine.bound import Bound
+from tavern_engine.cache import OutputCache
+from tavern_engine.compiler import compile_plan
+from tavern_engine.feed import Feed, Message
+from tavern_engine.journal import Journal, RunJournal, read_rows
+from tavern_engine.registry import NodeType
+from tavern_engine.runstore.store import SqliteRunStore
+from tavern_engine.scope import Scope
+from tavern_host.authoring import NodeCode
+from tavern_host.contracts.calls import CallContext, system_call
+from tavern_host.contracts.events import Event
+from tavern_host.contracts.executions import RunRequest, RunStatus
+from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
+from tavern_host.contracts.runs import RunEnd, RunEntry
+from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_host.events import EventBus
+from tavern_host.noderunner import InProcessNodeRunner
+
+_PLUGIN = "benchmark"
+_END = "EXECUTION_STATUS_UPDATE"
+_LEASE = 30.0
+_TOGETHER = 512
+"""How many messages the consumer takes at once at most."""
+
+_log = logging.getLogger("tavern.benchmark")
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """What a plugin with the benchmarks' nodes contributes."""
+
+    plugin: str = _PLUGIN
+    version: str = "1.0.0"
+
+    @property
+    def value(self) -> list[NodeDefinition]:
+        return [code.definition for code in _CODES.values()]
+
+    def open(self, handler: str, *arguments: Any) -> Any:
+        raise NotImplementedError("the benchmarks' nodes name no classes")
+
+    async def call(self, handler: str, *arguments: Any) -> Any:
+        raise NotImplementedError("the benchmarks' nodes name no functions")
+
+    def node_runner(self, definition: NodeDefinition) -> NodeRunner:
+        context: Any = None  # none of these nodes asks for one
+        return InProcessNodeRunner(_CODES[definition.full_type], context)
+
+    def in_use(self, cancel: Callable[[], object] | None = None) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def _code_of(function: Any) -> NodeCode:
+    code: NodeCode = function.__tavern_node__
+    return code
+
+
+_CODES = {code.definition.full_type: code for code in map(_code_of, NODES)}
+_CONTRIBUTION = _Nodes()
+_TYPES = {name: NodeType(code.definition, code.definition, _CONTRIBUTION) for name, code in _CODES.items()}
+
+
+class Ran:
+    """What came of a run, as the engine keeps it. `messages` is how many the consumer got, `lost` how many it did
+    not, since too many were waiting for it."""
+
+    def __init__(self, run_id: str, account: Account, numbers: Mapping[str, int], messages: int, lost: int) -> None:
+        self.run_id = run_id
+        self._account = account
+        self._numbers = numbers
+        self.messages = messages
+        self.lost = lost
+
+    @property
+    def executed(self) -> int:
+        """How many nodes were run, and not taken from the cache."""
+        return self._account.states.count(State.DONE)
+
+    def output(self, node_id: str) -> Any:
+        """Return the outputs of a node, by key."""
+        return self._account.outputs[self._numbers[node_id]]
+
+
+class Listener(Protocol):
+    """Takes the messages of one run at a time."""
+
+    def publish(self, messages: list[Message]) -> None:
+        """Take messages; does not wait."""
+
+    async def consumed(self) -> tuple[int, int]:
+        """Read messages up to the one that tells of the run's end; return how many there were, how many were lost."""
+
+
+class QueueListener:
+    """Puts messages into a bounded queue, those that come together as one item; what finds it full is lost."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[list[dict[str, Any]]] = asyncio.Queue(64)
+        self._seq = 0
+        self._lost = 0
+
+    def publish(self, messages: list[Message]) -> None:
+        """Take messages."""
+        first = self._seq
+        self._seq += len(messages)
+        wire = [{"type": kind, "payload": payload, "seq": seq} for seq, (kind, payload) in enumerate(messages, first)]
+        try:
+            self._queue.put_nowait(wire)
+        except asyncio.QueueFull:
+            self._lost += len(wire)
+            if messages[-1][0] == _END:
+                raise
+
+    async def consumed(self) -> tuple[int, int]:
+        """Read messages up to the end of the run."""
+        count = 0
+        while True:
+            batch = await self._queue.get()
+            count += len(batch)
+            if batch[-1]["type"] == _END:
+                lost, self._lost = self._lost, 0
+                return count, lost
+
+
+class BusListener:
+    """Publishes messages on an event bus of a host, and subscribes to them."""
+
+    def __init__(self) -> None:
+        self._bus = EventBus()
+        self._subscription = self._bus.subscribe()
+
+    def publish(self, messages: list[Message]) -> None:
+        """Take messages."""
+        self._bus.publish_all(messages)
+
+    async def consumed(self) -> tuple[int, int]:
+        """Read messages up to the end of the run."""
+        count = lost = 0
+        while True:
+            for event in await self._subscription.some(_TOGETHER):
+                if not isinstance(event, Event):
+                    lost += event.last - event.first + 1
+                    continue
+                message = {"type": event.type, "payload": event.payload, "seq": event.seq}
+                count += 1
+                if message["type"] == _END:
+                    return count, lost
+
+
+class RunLog:
+    """Where runs are journalled: a run store in a folder. Closed by whoever made it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._store = SqliteRunStore(folder, _log)
+        self._journal = Journal(self._store, _PLUGIN, _log)
+        self._document: str | None = None
+
+    async def begin(self, run_id: str, call: CallContext) -> RunJournal:
+        """Accept a run; return what takes the results of its nodes."""
+        if self._document is None:
+            self._document = await self._store.put(b"{}")
+        entry = RunEntry(
+            id=run_id, request=RunRequest(), workflow=self._document, call=call, submitted_at=datetime.now(UTC)
+        )
+        await self._store.accept(entry, worker=_PLUGIN, lease=_LEASE)
+        return self._journal.begin(run_id)
+
+    async def end(self, run_id: str) -> None:
+        """Return when all results are written, and that the run is over."""
+        await self._journal.end(run_id)
+        await self._store.update(_PLUGIN, run_id, RunEnd(status=RunStatus.COMPLETE))
+
+    async def rows(self, run_id: str) -> int:
+        """Return how many results of a run can be read back."""
+        return len(await read_rows(await self._store.batches(run_id), _log))
+
+    async def close(self) -> None:
+        """Let go of the store."""
+        await self._journal.close()
+        await self._store.close()
+
+
+class Subject:
+    """A compiled workflow and what its runs share. Made and used on one event loop."""
+
+    def __init__(self, workflow: Workflow, *, listener: Listener | None = None, journal: RunLog | None = None) -> None:
+        self._plan = compile_plan(workflow, _TYPES)
+        self._bound = Bound.of(self._plan)
+        self._cache = OutputCache()
+        self._listener = listener or QueueListener()
+        self._journal = journal
+        self._call: CallContext = system_call()
+
+    def forget(self) -> None:
+        """Empty the cache."""
+        self._cache.clear()
+
+    async def run(self, changed: Mapping[str, WorkflowNode] | None = None) -> Ran:
+        """Run the workflow once, with other written values at some nodes from now on."""
+        if changed:
+            self._bound = self._bound.patched({self._plan.targets[i]: self._written(n) for i, n in changed.items()})
+        run_id, publish = f"run_{next(_numbers)}", self._listener.publish
+        account = Account(self._plan.shown)
+        feed = Feed(run_id, self._plan, account, publish, cache=self._cache)
+        if self._journal is not None:
+            feed.journal = await self._journal.begin(run_id, self._call)
+        activity = Activity(self._bound, Scope(run_id, self._call, feed, _log), cache=self._cache)
+        consumer = asyncio.create_task(self._listener.consumed())
+        await activity.run()
+        publish([(_END, {"promptId": run_id, "status": "complete"})])
+        messages, lost = await consumer
+        if self._journal is not None:
+            await self._journal.end(run_id)
+        return Ran(run_id, account, self._plan.numbers, messages, lost)
+
+    def _written(self, node: WorkflowNode) -> dict[str, Any]:
+        kind = self._plan.level.nodes[self._plan.targets[node.id]].kind
+        assert kind is not None
+        return kind.values(node)

@@ -1,0 +1,92 @@
+"""What is known of the nodes of one run, by number: status, times, outputs, errors. Decides and tells nothing."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+
+from pydantic import JsonValue
+
+from tavern_engine.plan import Shown
+from tavern_host.contracts.errors import ErrorInfo
+from tavern_host.contracts.executions import NodeState, RunStatus
+
+
+class State(IntEnum):
+    """What has become of a node."""
+
+    WAITING = 0
+    RUNNING = 1
+    DONE = 2
+    CACHED = 3
+    BYPASSED = 4
+    FAILED = 5
+    SKIPPED = 6
+    INTERRUPTED = 7
+
+
+_STATUSES = {
+    State.WAITING: RunStatus.QUEUED,
+    State.RUNNING: RunStatus.RUNNING,
+    State.DONE: RunStatus.COMPLETE,
+    State.CACHED: RunStatus.COMPLETE,
+    State.BYPASSED: RunStatus.COMPLETE,
+    State.FAILED: RunStatus.ERROR,
+    State.SKIPPED: RunStatus.SKIPPED,
+    State.INTERRUPTED: RunStatus.INTERRUPTED,
+}
+
+
+class Account:
+    """The nodes of a run. Times are seconds since the run began, below 0 where there is none."""
+
+    def __init__(self, shown: Sequence[Shown]) -> None:
+        count = len(shown)
+        self._shown = shown
+        self.states = bytearray(count)
+        self.started = array("d", [-1.0]) * count
+        self.finished = array("d", [-1.0]) * count
+        self.outputs: list[dict[str, JsonValue] | None] = [None] * count
+        self.errors: dict[int, ErrorInfo] = {}
+        self.attempts: dict[int, int] = {}
+        self.iterations: dict[int, int] = {}
+        self.recall: Callable[[int], dict[str, JsonValue] | None] = lambda number: None
+        """Returns the outputs of a node whose earlier ones hold and that nobody needed to look at."""
+
+    def close(self) -> None:
+        """Nothing more will happen: nodes that still run were stopped, the others never began."""
+        for number, state in enumerate(self.states):
+            if state == State.RUNNING:
+                self.states[number] = State.INTERRUPTED
+            elif state == State.WAITING:
+                self.states[number] = State.SKIPPED
+
+    def skipped(self) -> list[str]:
+        """Return the ids of the nodes that did not run."""
+        skipped = State.SKIPPED.value
+        return [node.id for node, state in zip(self._shown, self.states, strict=True) if state == skipped]
+
+    def node_states(self) -> Iterator[tuple[str, NodeState]]:
+        """Return the nodes as a `Run` has them."""
+        for number, node in enumerate(self._shown):
+            if not node.is_hidden:
+                yield node.id, self._state(number)
+
+    def _state(self, number: int) -> NodeState:
+        state = State(self.states[number])
+        started, finished = self.started[number], self.finished[number]
+        output = self.outputs[number]
+        if output is None and state is State.CACHED:
+            output = self.outputs[number] = self.recall(number)
+        return NodeState(
+            status=_STATUSES[state],
+            output=output,
+            error=self.errors.get(number),
+            started=round(started, 6) if started >= 0 else None,
+            finished=round(finished, 6) if finished >= 0 else None,
+            cached=state is State.CACHED,
+            bypassed=state is State.BYPASSED,
+            attempts=self.attempts.get(number, 1),
+            iterations=self.iterations.get(number),
+        )

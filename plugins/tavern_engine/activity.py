@@ -1,0 +1,177 @@
+"""One run being carried out: chooses what has to run, runs it, and gives the interface's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_engine.account import State
+from tavern_engine.bound import Bound
+from tavern_engine.cache import OutputCache
+from tavern_engine.execution import Execution
+from tavern_engine.feed import shown
+from tavern_engine.gather import NOTHING, Gatherer
+from tavern_engine.plan import Role
+from tavern_engine.scope import Scope
+from tavern_engine.selection import Selection, everything, needed
+from tavern_engine.wireform import json_form
+from tavern_host.contracts.errors import ErrorInfo, InvalidInput
+from tavern_host.contracts.names import did_you_mean
+
+Results = Mapping[str, dict[str, Any]]
+
+
+class Activity:
+    """A run of a bound plan. `finished` are outputs that nodes gave before the run was interrupted, by id;
+    `targets` the nodes that are wanted. Raises `InvalidInput` for a target that does not exist."""
+
+    def __init__(
+        self,
+        bound: Bound,
+        scope: Scope,
+        *,
+        cache: OutputCache | None = None,
+        finished: Results | None = None,
+        targets: list[str] | None = None,
+    ) -> None:
+        self._bound = bound
+        self._scope = scope
+        self._cache = cache
+        self._finished = finished or {}
+        self._targets = _places(bound, targets or [])
+        self._execution: Execution | None = None
+        self._is_stopped = False
+        self._interface = self._streams_out()
+        scope.interface = self._interface
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The interface outputs that go out as streams."""
+        return frozenset(key for outputs in self._interface.values() for key, _ in outputs)
+
+    @property
+    def error(self) -> ErrorInfo | None:
+        """The failure that is the run's own."""
+        return self._execution.error if self._execution is not None else None
+
+    async def run(self) -> None:
+        """Run all that is needed; returns when nothing is left or `stop` was called. Cancelling stops too."""
+        if self._is_stopped:
+            return
+        scope, level = self._scope, self._bound.plan.level
+        scope.feed.begin()
+        selection = self._selection()
+        self._tell_known(selection)
+        signatures = self._bound.signatures if self._cache is not None or scope.feed.journal is not None else None
+        execution = self._execution = Execution(level, self._bound.written, signatures, selection, scope)
+        try:
+            await execution.run()
+        finally:
+            await scope.close()
+            scope.feed.flush()
+            scope.feed.account.close()
+            if execution.stragglers:
+                count = execution.stragglers
+                nodes = "a node ignores" if count == 1 else f"{count} nodes ignore"
+                what = f"{nodes} being interrupted and may still be running"
+                scope.log.warning("run %s: %s", scope.run_id, what)
+
+    def stop(self) -> None:
+        """Interrupt the nodes that run, in the middle of an `await` if need be, and begin no others."""
+        self._is_stopped = True
+        if self._execution is not None:
+            self._execution.stop()
+
+    def outputs(self) -> dict[str, JsonValue]:
+        """Return the interface outputs that there are: those whose sources all gave something."""
+        found: dict[str, JsonValue] = {}
+        if self._execution is None:
+            return found
+        level = self._bound.plan.level
+        gatherer: Gatherer = self._execution.gatherer
+        for index in self._bound.plan.outputs:
+            node = level.nodes[index]
+            for key, value in node.written.items():
+                found[key] = json_form(value)
+            for item in node.inputs:
+                value = gatherer.value(item)
+                if value is not NOTHING:
+                    found[item.key] = json_form(value)
+                else:
+                    found.pop(item.key, None)
+        return found
+
+    # --- choosing ---------------------------------------------------------------------------------
+
+    def _selection(self) -> Selection:
+        level, signatures, cache = self._bound.plan.level, self._bound.signatures, self._cache
+        is_cold = cache is None or cache.has_none(signatures)
+        if is_cold and not self._targets and not self._finished:
+            return everything(level)
+        return needed(level, self._known(None if is_cold else cache), self._targets)
+
+    def _known(self, cache: OutputCache | None) -> Callable[[int], dict[str, Any] | None]:
+        nodes, signatures, finished = self._bound.plan.level.nodes, self._bound.signatures, self._finished
+
+        def known(index: int) -> dict[str, Any] | None:
+            if finished:
+                node = nodes[index]
+                if node.id in finished and node.role in (Role.NODE, Role.LOOP):
+                    return finished[node.id]
+            signature = signatures[index]
+            if cache is None or signature is None or nodes[index].number < 0:
+                return None
+            return cache.get(signature)
+
+        return known
+
+    def _tell_known(self, selection: Selection) -> None:
+        """Take down the nodes that need not run."""
+        feed, nodes = self._scope.feed, self._bound.plan.level.nodes
+        states = feed.account.states
+        for index in selection.unwanted:
+            if nodes[index].number >= 0:
+                states[nodes[index].number] = State.SKIPPED
+        journal, feed.journal = feed.journal, None  # what is known already needs no keeping
+        for index, outputs in selection.known.items():
+            number = nodes[index].number
+            if number >= 0:
+                feed.records.append((number, 0.0, 0.0, State.CACHED, outputs, None, None))
+        feed.flush()
+        feed.journal = journal
+        if selection.unasked and self._cache is not None:
+            feed.account.recall = self._recall(self._cache, selection.unasked)
+        feed.cached([number for index in selection.unasked if (number := nodes[index].number) >= 0])
+
+    def _recall(self, cache: OutputCache, unasked: list[int]) -> Callable[[int], dict[str, JsonValue] | None]:
+        """Return what looks the outputs of nodes up when somebody wants to see them."""
+        nodes, signatures, streaming = self._bound.plan.level.nodes, self._bound.signatures, self._bound.plan.streaming
+        found = {nodes[index].number: signatures[index] for index in unasked}
+
+        def recall(number: int) -> dict[str, JsonValue] | None:
+            signature = found.get(number)
+            outputs = cache.get(signature) if signature is not None else None
+            return shown(outputs, streaming.get(number, ())) if outputs is not None else None
+
+        return recall
+
+    def _streams_out(self) -> dict[tuple[int, str], list[Any]]:
+        """Return by node and output which interface outputs a stream goes out by, and what converts its items."""
+        found: dict[tuple[int, str], list[Any]] = {}
+        for index in self._bound.plan.outputs:
+            for item in self._bound.plan.level.nodes[index].inputs:
+                for feed in item.feeds:
+                    if feed.collects:
+                        found.setdefault((feed.source, feed.key), []).append((item.key, feed.convert))
+        return found
+
+
+def _places(bound: Bound, targets: list[str]) -> list[int]:
+    known = bound.plan.targets
+    wrong = [target for target in targets if target not in known]
+    if wrong:
+        near = did_you_mean(wrong[0], known)
+        raise InvalidInput(f"there is no node {wrong[0]!r} that could be a target{near}", targets=list(wrong))
+    return [known[target] for target in targets]

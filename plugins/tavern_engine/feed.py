@@ -1,0 +1,251 @@
+"""Takes down what happens in a run and passes it on in batches: to the account, the cache, the journal, and as the
+platform's messages to clients.
+
+What happens to a node is one tuple here; everything that takes longer is done for a whole batch, when the nodes pause.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from math import isfinite
+from typing import Any, NamedTuple, Protocol
+
+from pydantic import JsonValue
+
+from tavern_engine.account import Account, State
+from tavern_engine.cache import OutputCache
+from tavern_engine.plan import Plan
+from tavern_engine.wireform import clean, json_form
+from tavern_host.contracts.dataflow import collected
+from tavern_host.contracts.errors import ErrorInfo
+
+Message = tuple[str, dict[str, Any]]
+"""A message's type and payload."""
+
+Publish = Callable[[list[Message]], None]
+
+_DONE = State.DONE.value
+_UNTIMED = frozenset((State.SKIPPED.value, State.CACHED.value))
+_CHUNKS = frozenset(("text_chunk", "tool_call_chunk", "finish_reason_chunk", "usage_chunk", "error_chunk", "custom"))
+
+
+class NodeJournal(Protocol):
+    """Keeps what nodes gave, so that the run can go on after the end of the process; see `journal.RunJournal`."""
+
+    def add(
+        self,
+        node_id: str,
+        signature: bytes | None,
+        status: str,
+        started: float,
+        finished: float,
+        outputs: dict[str, Any] | None,
+        error: ErrorInfo | None,
+        attempts: int,
+        iteration: int | None,
+    ) -> None:
+        """Take down what became of a node."""
+
+
+class Record(NamedTuple):
+    """What became of a node. `outputs` are as the node gave them, a stream as the list of its items."""
+
+    number: int
+    began: float
+    ended: float
+    state: int
+    outputs: dict[str, Any] | None
+    signature: bytes | None = None
+    error: ErrorInfo | None = None
+
+
+class Feed:
+    """What happens in one run. Times are those of `time.perf_counter`."""
+
+    def __init__(
+        self,
+        run_id: str,
+        plan: Plan,
+        account: Account,
+        publish: Publish,
+        *,
+        cache: OutputCache | None = None,
+        journal: NodeJournal | None = None,
+    ) -> None:
+        self.records: list[Any] = []
+        """What became of nodes since the last flush: a `Record`, or a plain tuple of its fields."""
+        self.yields: list[tuple[int, str, Any]] = []
+        """Items of streams since the last flush: the node's number, or -1 and an interface output, and the item."""
+        self.account = account
+        self.journal = journal
+        self.cache = cache
+        self._run_id = run_id
+        self._plan = plan
+        self._publish = publish
+        self._base = time.perf_counter()
+        self._announced: set[int] = set()
+
+    def begin(self) -> None:
+        """Count times from here."""
+        self._base = time.perf_counter()
+
+    def now(self) -> float:
+        """Return the seconds since the run began."""
+        return time.perf_counter() - self._base
+
+    def executing(self, number: int, began: float) -> None:
+        """A node is in the middle of what it does while others get their turn."""
+        account = self.account
+        account.states[number] = State.RUNNING
+        account.started[number] = began - self._base
+        account.finished[number] = -1.0
+        self._announced.add(number)
+        node = self._plan.shown[number]
+        if not node.is_hidden:
+            self._publish([("NODE_EXECUTING", {"promptId": self._run_id, "nodeId": node.id})])
+
+    def progress(self, number: int, value: float, maximum: float | None) -> None:
+        """A node says how far it is."""
+        payload: dict[str, Any] = {"promptId": self._run_id, "nodeId": self._plan.shown[number].id, "value": value}
+        if maximum is not None:
+            payload["max"] = maximum
+        self._publish([("NODE_PROGRESS", payload)])
+
+    def iterated(self, number: int, node_id: str, count: int, of: int | None, state: dict[str, Any]) -> None:
+        """A loop has finished an iteration; `state` is what it needs to go on from here."""
+        self.account.iterations[number] = count
+        if self.journal is not None:
+            now = self.now()
+            self.journal.add(node_id, None, "iteration", now, now, state, None, 1, count)
+        self.progress(number, count, of)
+
+    def cached(self, numbers: list[int]) -> None:
+        """Nodes whose outputs of an earlier run hold, without anybody needing to look at them."""
+        states, shown, run_id = self.account.states, self._plan.shown, self._run_id
+        for number in numbers:
+            states[number] = State.CACHED
+        if numbers:
+            self._publish([("NODE_CACHED", {"promptId": run_id, "nodeIds": [shown[number].id for number in numbers]})])
+
+    def flush(self) -> None:
+        """Pass on what was taken down since the last time."""
+        if not self.records and not self.yields:
+            return
+        messages: list[Message] = []
+        if self.yields:
+            self._tell_yields(messages)
+        if self.records:
+            self._settle(messages)
+        if messages:
+            self._publish(messages)
+
+    def _settle(self, messages: list[Message]) -> None:
+        records, self.records = self.records, []
+        account, base, announced, run_id = self.account, self._base, self._announced, self._run_id
+        states, started, finished, outputs_of = account.states, account.started, account.finished, account.outputs
+        nodes, streaming, journal = self._plan.shown, self._plan.streaming, self.journal
+        keep = self.cache.put if self.cache is not None else None
+        tell = messages.append
+        for number, began, ended, state, outputs, signature, error in records:
+            node = nodes[number]
+            identifier = node.id
+            states[number] = state
+            if state not in _UNTIMED:
+                began -= base
+                ended -= base
+                started[number] = began
+                finished[number] = ended
+                if journal is not None:
+                    attempts = account.attempts.get(number, 1) if account.attempts else 1
+                    journal.add(identifier, signature, state, began, ended, outputs, error, attempts, None)
+            display = outputs
+            if outputs is not None:
+                if streaming and number in streaming:
+                    display = shown(outputs, streaming[number])
+                else:
+                    for value in outputs.values():
+                        kind = value.__class__
+                        if kind is int or kind is bool or value is None or (kind is str and value.isascii()):
+                            continue
+                        if kind is not float or not isfinite(value):
+                            display = shown(outputs)
+                            break
+                outputs_of[number] = display
+            if state != _DONE:
+                if not node.is_hidden:
+                    self._tell(messages, number, state, identifier, display, error)
+                continue
+            if signature is not None and keep is not None:
+                keep(signature, outputs)  # type: ignore[arg-type]  # what is done has outputs
+            if node.is_hidden:
+                continue
+            if announced and number in announced:
+                announced.discard(number)
+            else:
+                tell(("NODE_EXECUTING", {"promptId": run_id, "nodeId": identifier}))
+            tell(("NODE_COMPLETE", {"promptId": run_id, "nodeId": identifier, "output": display}))
+
+    def _tell(
+        self,
+        messages: list[Message],
+        number: int,
+        state: int,
+        identifier: str,
+        display: dict[str, JsonValue] | None,
+        error: ErrorInfo | None,
+    ) -> None:
+        about: dict[str, Any] = {"promptId": self._run_id, "nodeId": identifier}
+        if state == State.FAILED and error is not None:
+            if number not in self._announced:
+                messages.append(("NODE_EXECUTING", about))
+            self._announced.discard(number)
+            self.account.errors[number] = error
+            messages.append(("NODE_ERROR", {**about, "errorDetails": error.to_json()}))
+        elif state == State.BYPASSED:
+            messages.append(("NODE_BYPASSED", {**about, "pseudoOutputs": display or {}}))
+        elif state == State.CACHED:
+            messages.append(("NODE_COMPLETE", {**about, "output": display or {}, "cached": True}))
+
+    # --- streams ----------------------------------------------------------------------------------
+
+    def ended(self, number: int, key: str) -> None:
+        """A stream has ended; `number` is its node's, or -1 for the interface output `key`."""
+        self.flush()
+        self._publish([self._yielded(number, key, {"type": "text_chunk", "content": ""}, is_last=True)])
+
+    def _tell_yields(self, messages: list[Message]) -> None:
+        """Tell of the items of streams; texts that follow one another go as one."""
+        yields, self.yields = self.yields, []
+        texts: dict[tuple[int, str], list[str]] = {}
+        for number, key, item in yields:
+            if type(item) is str:
+                texts.setdefault((number, key), []).append(item)
+                continue
+            if (number, key) in texts:
+                messages.append(self._text(number, key, texts.pop((number, key))))
+            messages.append(self._yielded(number, key, _chunk(item)))
+        messages.extend(self._text(number, key, pieces) for (number, key), pieces in texts.items())
+
+    def _text(self, number: int, key: str, pieces: list[str]) -> Message:
+        return self._yielded(number, key, {"type": "text_chunk", "content": clean("".join(pieces))})
+
+    def _yielded(self, number: int, key: str, content: Any, *, is_last: bool = False) -> Message:
+        if number < 0:
+            about = {"promptId": self._run_id, "interfaceOutputKey": key}
+            return "WORKFLOW_INTERFACE_YIELD", {**about, "yieldedContent": content, "isLastChunk": is_last}
+        about = {"promptId": self._run_id, "sourceNodeId": self._plan.shown[number].id, "outputKey": key}
+        return "NODE_YIELD", {**about, "yieldedContent": content, "isLastChunk": is_last}
+
+
+def shown(outputs: dict[str, Any], streams: Collection[str] = ()) -> dict[str, JsonValue]:
+    """Return outputs as a run shows them; `streams` are those that are lists of a stream's items."""
+    return {str(key): json_form(collected(v) if key in streams else v) for key, v in outputs.items()}
+
+
+def _chunk(item: Any) -> JsonValue:
+    """Return an item as clients know pieces of streams; what has the shape of one already is one."""
+    form = json_form(item)
+    if isinstance(form, dict) and form.get("type") in _CHUNKS and "content" in form:
+        return form
+    return {"type": "custom", "content": form}

@@ -1,0 +1,154 @@
+"""Gathers what a node gets: from edges, else as written down; and says when it cannot run since a branch is dead."""
+
+from __future__ import annotations
+
+import copy
+from enum import IntEnum
+from typing import Any
+
+from tavern_engine.plan import Feed, Input, Level, PlanNode, Role
+from tavern_engine.streams import Listed, Stream, reader_of
+from tavern_host.contracts.dataflow import collected
+from tavern_host.contracts.errors import InvalidInput
+
+NOTHING: Any = object()
+
+
+class Fate(IntEnum):
+    """What has become of a node, for those that follow it."""
+
+    WELL = 0
+    FAILED = 1
+    """It failed, or something before it did: nothing that follows runs."""
+    DEAD = 2
+    """It was not run since its branch was not taken: others may take its place."""
+    ROUTED = 3
+    """It failed, and only its output `error` gives something."""
+
+
+class Gatherer:
+    """Gathers inputs from the results of a level. `fates[i]` is what became of node `i`."""
+
+    def __init__(self, level: Level, written: list[dict[str, Any]], results: list[dict[str, Any] | None]) -> None:
+        self._level = level
+        self._written = written
+        self._results = results
+        self.fates = bytearray(len(level.nodes))
+
+    def inputs(self, index: int) -> tuple[dict[str, Any], Fate]:
+        """Return a node's inputs, or why it must not run. Raises `InvalidInput` for inputs without a value or with
+        one that does not fit."""
+        node = self._level.nodes[index]
+        written = self._written[index]
+        if any(isinstance(value, list | dict) for value in written.values()):
+            written = copy.deepcopy(written)  # what a node does to them must not reach the next run
+        inputs = dict(written)
+        missing: list[str] = []
+        alive = dead = 0
+        must_skip = False
+        for item in node.inputs:
+            value, here, gone, failed = self._arrived(item)
+            if failed:
+                return {}, Fate.FAILED
+            alive += here
+            dead += gone
+            if value is not NOTHING:
+                inputs[item.key] = value
+            elif gone and not here and item.slot.required:
+                must_skip = True
+            elif item.key not in inputs:
+                if item.slot.multi and not item.slot.required:
+                    inputs[item.key] = []
+                elif item.slot.is_stream and not item.slot.required:
+                    inputs[item.key] = Listed([])
+                elif item.slot.required:
+                    missing.append(self._no_value(item))
+        if node.role in (Role.NODE, Role.LOOP, Role.RELAY) and (must_skip or (dead and not alive)):
+            return {}, Fate.DEAD
+        if missing and node.role in (Role.NODE, Role.LOOP):
+            raise InvalidInput("; ".join(missing))
+        if node.role is Role.NODE:
+            _list_streams(node, inputs)
+        return inputs, Fate.WELL
+
+    def _arrived(self, item: Input) -> tuple[Any, int, int, bool]:
+        """Return what edges bring to an input, how many of them live, how many are dead, and whether one failed."""
+        values: list[Any] = []
+        alive = dead = 0
+        for feed in item.feeds:
+            fate = self.fates[feed.source]
+            if fate == Fate.FAILED:
+                return NOTHING, 0, 0, True
+            outputs = self._results[feed.source]
+            if fate == Fate.DEAD or outputs is None:
+                dead += 1
+            elif feed.key in outputs:
+                alive += 1
+                values.append(_brought(feed, item, outputs[feed.key]))
+            elif feed.is_branch or fate == Fate.ROUTED:
+                dead += 1
+            else:
+                alive += 1  # it ran, and gave nothing here
+        if not values:
+            return NOTHING, alive, dead, False
+        return (values if item.slot.multi else values[0]), alive, dead, False
+
+    def value(self, item: Input) -> Any:
+        """Return the value of one input as far as there is one, or `NOTHING`; for outputs of the interface."""
+        try:
+            value, _, _, failed = self._arrived(item)
+        except InvalidInput:  # told as the error of the node that carries the outputs
+            return NOTHING
+        return NOTHING if failed else value
+
+    def leave_streams(self, index: int) -> None:
+        """Stop reading whatever streams a node reads: it has ended, or will not run."""
+        for item in self._level.nodes[index].inputs:
+            for feed in item.feeds:
+                if feed.reader >= 0:
+                    stream = (self._results[feed.source] or {}).get(feed.key)
+                    if isinstance(stream, Stream):
+                        stream.readers[feed.reader].leave()
+
+    def _no_value(self, item: Input) -> str:
+        text = f"the required input {item.key!r} has no value"
+        if not item.feeds:
+            return text
+        sources = [(self._level.nodes[feed.source], feed.key) for feed in item.feeds]
+        names = [node.id if node.role is Role.RELAY else f"{node.id}.{key}" for node, key in sources]
+        return f"{text}: {', '.join(names)} gave none"
+
+
+def _brought(feed: Feed, item: Input, value: Any) -> Any:
+    """Return what an edge brings of the value at its source."""
+    if feed.reader >= 0:
+        what = f"the input {item.key!r}"
+        return reader_of(value, feed, what) if isinstance(value, Stream) else Listed(value, feed.convert)
+    if feed.collects:
+        items = value.items if isinstance(value, Stream) else value
+        try:
+            items = items if feed.convert is None else [feed.convert(each) for each in items]
+        except (OverflowError, ValueError) as error:
+            raise _unfit(feed, item, error) from error
+        return collected(list(items), item.slot)
+    if feed.convert is None:
+        return value
+    try:
+        return feed.convert(value)
+    except (OverflowError, ValueError) as error:
+        raise _unfit(feed, item, error) from error
+
+
+def _unfit(feed: Feed, item: Input, error: Exception) -> InvalidInput:
+    wanted = item.slot.data_flow_type
+    return InvalidInput(f"the input {item.key!r}: the value on edge {feed.edge} is no {wanted}: {error}")
+
+
+def _list_streams(node: PlanNode, inputs: dict[str, Any]) -> None:
+    """Make streams of values that were written down for stream inputs."""
+    if node.node_type is None:
+        return
+    for key, value in inputs.items():
+        slot = node.node_type.definition.inputs.get(key)
+        if slot is not None and slot.is_stream and not hasattr(value, "__anext__"):
+            inputs[key] = Listed(value)

@@ -1,0 +1,68 @@
+"""Prolongs the claims of one worker as long as it works on its runs, and tells of those that it lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.runs import RunStore
+
+LEASE = 30.0
+"""How long a claim holds, in seconds; it is prolonged three times in that time."""
+
+
+class Leases:
+    """The runs that a worker has claimed. Its owner closes it.
+
+    A store that cannot be reached does not stop a run: whether it is another's by now is for the store to say.
+    """
+
+    def __init__(self, store: RunStore, worker: str, log: logging.Logger, *, lease: float = LEASE) -> None:
+        self.worker = worker
+        self.lease = lease
+        self._store = store
+        self._log = log
+        self._lost: dict[str, Callable[[], object]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._is_told = False
+
+    def hold(self, run_id: str, lost: Callable[[], object]) -> None:
+        """Prolong the claim of a run from now on. `lost` is called once if it is another's by then."""
+        self._lost[run_id] = lost
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._renew_again_and_again(), name=f"leases of {self.worker}")
+
+    def release(self, run_id: str) -> None:
+        """Do not prolong the claim of a run any more."""
+        self._lost.pop(run_id, None)
+
+    async def close(self) -> None:
+        """Prolong nothing any more."""
+        self._lost.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _renew_again_and_again(self) -> None:
+        while self._lost:
+            await asyncio.sleep(self.lease / 3)
+            held = list(self._lost)
+            if held:
+                await self._renew(held)
+
+    async def _renew(self, held: list[str]) -> None:
+        try:
+            kept = set(await self._store.renew(self.worker, held, self.lease))
+        except Exception as error:  # whatever the store does, the next time may go well
+            if not self._is_told:
+                reason = error.message if isinstance(error, TavernError) else describe(error)
+                self._log.error("the claims of running workflows could not be prolonged: %s", reason)
+            self._is_told = True
+            return
+        self._is_told = False
+        for run_id in held:
+            if run_id not in kept and (lost := self._lost.pop(run_id, None)) is not None:
+                self._log.error("the run %s was claimed by another worker and is stopped here", run_id)
+                lost()

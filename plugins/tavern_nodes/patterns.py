@@ -1,0 +1,196 @@
+"""Regular expressions from users: searches and replaces with them, within a time that always ends.
+
+Patterns are JavaScript's, as `/pattern/flags` or plain. The library `regex` looks at the clock while it matches and
+leaves the interpreter to others meanwhile; `within` does the work on a thread, so that neither a pattern nor the
+length of a text can hold up the host. Nothing here is about what a node does with the result.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tavern_host import InvalidInput
+from tavern_host.contracts.errors import DeadlineExceeded
+from tavern_nodes.jsregex import PatternError, translate
+from tavern_nodes.values import MAX_TEXT, bounded, shorten
+
+if TYPE_CHECKING:
+    import regex
+
+T = TypeVar("T")
+
+LIMIT_SECONDS = 2.0
+"""How long one node may search with patterns of users."""
+
+GRACE_SECONDS = 1.0
+"""How much later the node goes on without the thread, should that not have ended by itself."""
+
+MAX_SEARCHED = 1_000_000
+"""The longest text that is searched, in characters: a search keeps up to some hundred bytes for each."""
+
+_LITERAL = re.compile(r"/(.+)/([a-z]*)", re.DOTALL)
+_KNOWN_FLAGS = frozenset("dgimsuv")
+
+
+class OutOfTime(Exception):
+    """The allowance is used up; `within` turns it into an error that names the node."""
+
+
+class Allowance:
+    """The time that is left for a piece of work."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Return the seconds left. Raises `OutOfTime` where there are none."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise OutOfTime
+        return left
+
+
+async def within(work: Callable[[Allowance], T], who: str, seconds: float = LIMIT_SECONDS) -> T:
+    """Return `work(allowance)`, done on a thread. Raises `InvalidInput` naming `who` where the time is not enough.
+
+    Cancelling the caller leaves the thread to its allowance.
+    """
+    from tavern_host.threads import run_in_thread
+
+    try:
+        return await run_in_thread(lambda: work(Allowance(seconds)), what=who, deadline=seconds + GRACE_SECONDS)
+    except (OutOfTime, DeadlineExceeded):
+        raise InvalidInput(
+            f"{who}: the patterns took longer than {seconds:g} s on this text; make them simpler "
+            "(a repeat within a repeat, such as (a+)+, is slow) or the text shorter"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """What takes the place of a match, as JavaScript's `replace` reads it: `$1`, `$<name>`, `$&`, `` $` ``, `$'`, `$$`.
+
+    `trim` are texts that are cut out of what a match brings in.
+    """
+
+    parts: tuple[str | int, ...]
+    trim: tuple[str, ...] = ()
+
+    def of(self, match: regex.Match[str]) -> Iterator[str]:
+        """Yield the pieces for one match."""
+        for part in self.parts:
+            if isinstance(part, str):
+                yield part
+                continue
+            text = match.string
+            piece = match[part] if part >= 0 else text[: match.start()] if part == _BEFORE else text[match.end() :]
+            for unwanted in self.trim:
+                piece = (piece or "").replace(unwanted, "")
+            yield piece or ""
+
+
+_BEFORE, _AFTER = -1, -2
+_PLACE = re.compile(r"\$(?:(\$)|(&)|(`)|(')|([0-9]{1,2})|<([^>]*)>)")
+
+
+@dataclass(frozen=True)
+class UserPattern:
+    """A compiled pattern; `every` says whether it replaces all its matches (the flag `g`) or the first."""
+
+    source: str
+    compiled: regex.Pattern[str]
+    every: bool
+
+    def occurs_in(self, text: str, allowance: Allowance) -> bool:
+        """Return whether the pattern matches somewhere in `text`. Raises `OutOfTime`."""
+        _searchable(text)
+        try:
+            return self.compiled.search(str(text), timeout=allowance.left()) is not None
+        except TimeoutError:
+            raise OutOfTime from None
+        except MemoryError:
+            raise InvalidInput(f"the pattern {shorten(self.source)!r} needs too much memory on this text") from None
+
+    def replaced(self, text: str, replacement: Replacement, allowance: Allowance) -> str:
+        """Return `text` with its matches replaced. Raises `OutOfTime`, and `InvalidInput` where it grows too long."""
+        _searchable(text)
+        pieces: list[str] = []
+        end = length = 0
+        try:
+            for match in self.compiled.finditer(str(text), timeout=allowance.left()):
+                allowance.left()
+                pieces.append(text[end : match.start()])
+                length += len(pieces[-1])
+                for piece in replacement.of(match):
+                    pieces.append(piece)
+                    length += len(piece)
+                    bounded(length, MAX_TEXT, f"the pattern {shorten(self.source)!r}", "characters")
+                end = match.end()
+                if not self.every:
+                    break
+        except TimeoutError:
+            raise OutOfTime from None
+        except MemoryError:
+            raise InvalidInput(f"the pattern {shorten(self.source)!r} needs too much memory on this text") from None
+        return "".join([*pieces, text[end:]])
+
+    def replacement(self, template: str, trim: tuple[str, ...] = ()) -> Replacement:
+        """Read a replacement for this pattern; a group that it does not have stays as it is written."""
+        parts: list[str | int] = []
+        end = 0
+        for place in _PLACE.finditer(template):
+            parts.append(template[end : place.start()])
+            parts.extend(self._place(place))
+            end = place.end()
+        return Replacement((*parts, template[end:]), trim)
+
+    def _place(self, place: re.Match[str]) -> tuple[str | int, ...]:
+        dollar, whole, before, after, digits, name = place.groups()
+        if dollar:
+            return ("$",)
+        if whole or before or after:
+            return (0 if whole else _BEFORE if before else _AFTER,)
+        groups = self.compiled.groups
+        if name is not None:
+            names = self.compiled.groupindex
+            return (names[name],) if name in names else ("",) if names else (place[0],)
+        if 1 <= int(digits) <= groups:
+            return (int(digits),)
+        if len(digits) == 2 and 1 <= int(digits[0]) <= groups:
+            return (int(digits[0]), digits[1])
+        return (place[0],)
+
+
+def split_literal(text: str) -> tuple[str, str] | None:
+    """Return the pattern and flags of `/pattern/flags`, or None for a text that is not written so."""
+    match = _LITERAL.fullmatch(text)
+    return (match[1], match[2]) if match else None
+
+
+def compile_pattern(source: str, flags: str = "") -> UserPattern:
+    """Return a pattern that is ready for use; compiling takes some milliseconds, so do it on the thread too.
+
+    Raises `PatternError` in a clause that says what is wrong with it.
+    """
+    import regex
+
+    unknown = sorted(set(flags) - _KNOWN_FLAGS)
+    if unknown:
+        raise PatternError(f"the flag {unknown[0]!r} is not known; there is {', '.join(sorted(_KNOWN_FLAGS))}")
+    translated = translate(source, flags)
+    try:
+        compiled = regex.compile(translated, regex.VERSION0)
+    except regex.error as error:
+        raise PatternError(str(error)) from None
+    except (RecursionError, OverflowError, MemoryError):
+        raise PatternError("it is too complicated") from None
+    return UserPattern(source, compiled, every="g" in flags)
+
+
+def _searchable(text: Any) -> None:
+    if len(text) > MAX_SEARCHED:
+        raise InvalidInput(f"the text has {len(text):,} characters; patterns search at most {MAX_SEARCHED:,}")

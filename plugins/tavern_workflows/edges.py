@@ -1,0 +1,196 @@
+"""Checks the edges of a workflow: their ends, what flows along them, the borders of loops, and cycles."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from tavern_host.contracts.dataflow import compatible, find_slot
+from tavern_host.contracts.documents import json_path
+from tavern_host.contracts.nodes import SlotDefinition
+from tavern_host.contracts.workflows import ERROR_OUTPUT, GROUP_OUTPUT, WorkflowEdge
+from tavern_workflows.report import Finding, quoted, short
+from tavern_workflows.subject import Site, Subject
+
+_SHOWN = 10
+"""How many nodes of a cycle are named."""
+
+
+def edges(subject: Subject) -> Iterator[Finding]:
+    """Edges without a node or slot at an end, between types that do not go together, or across a loop's border.
+
+    Notes in the subject which inputs are fed, and which nodes wait for which.
+    """
+    sites, fed, links = subject.sites, subject.fed, subject.links
+    is_flat = subject.levels.is_flat
+    verdicts: dict[tuple[int, int], str | None] = {}
+    for edge, place in zip(subject.workflow.edges, subject.reading.edge_places, strict=True):
+        source, target = sites.get(edge.source), sites.get(edge.target)
+        given = source.outputs.get(edge.source_handle) if source is not None else None
+        if given is None:
+            given, finding = _output(subject, edge, place, source)
+            if finding is not None:
+                yield finding
+        key = edge.target_handle
+        wanted = target.inputs.get(key) if target is not None else None
+        if wanted is None:
+            key, wanted, finding = _input(subject, edge, place, target)
+            if finding is not None:
+                yield finding
+        if is_flat:
+            links.setdefault((edge.source, edge.target), place)
+        if wanted is not None:
+            fed[edge.target, key].append(place)
+        if edge.source_handle == ERROR_OUTPUT:
+            subject.routed.add(edge.source)
+        if source is None or target is None or given is None or wanted is None:
+            continue
+        pair = (id(given), id(wanted))
+        if pair not in verdicts:
+            verdicts[pair] = compatible(given, wanted)
+        if (problem := verdicts[pair]) is not None:
+            yield Finding(("edges", place), f"{_ends(edge)}: {problem}", edge.target, key)
+        if not is_flat:
+            problem = _border(subject, edge, place, source, target, given, key)
+            if problem is not None:
+                yield Finding(("edges", place), f"{_ends(edge)}: {problem}", edge.target, key)
+
+
+def _ends(edge: WorkflowEdge) -> str:
+    ends = (edge.source, edge.source_handle, edge.target, edge.target_handle)
+    source, output, target, key = map(short, ends)
+    return f"{source}.{output} to {target}.{key}"
+
+
+def _output(
+    subject: Subject, edge: WorkflowEdge, place: int, site: Site | None
+) -> tuple[SlotDefinition | None, Finding | None]:
+    """Return the output that an edge begins at, or why there is none; neither where it cannot be known."""
+    if site is None:
+        return None, _no_node(subject, edge.source, ("edges", place, "source"))
+    found = find_slot(site.outputs, edge.source_handle, dynamic=site.dynamic)
+    if found is not None:
+        return found[1], None
+    if not site.is_known:
+        return None, None
+    handle = edge.source_handle
+    message = f"{site.node.type} has no output {quoted(handle)}{subject.hints(handle, site.outputs)}"
+    if handle == ERROR_OUTPUT and site.definition is not None:
+        message += "; a node has it where its policy says onError: route"
+    return None, Finding(("edges", place, "sourceHandle"), message, edge.source, handle)
+
+
+def _input(
+    subject: Subject, edge: WorkflowEdge, place: int, site: Site | None
+) -> tuple[str, SlotDefinition | None, Finding | None]:
+    """Return the input that an edge ends at, or why there is none; neither where it cannot be known."""
+    handle = edge.target_handle
+    if site is None:
+        return handle, None, _no_node(subject, edge.target, ("edges", place, "target"))
+    found = find_slot(site.inputs, handle, dynamic=site.dynamic)
+    if found is not None:
+        return found[0], found[1], None
+    if not site.is_known:
+        return handle, None, None
+    message = f"{site.node.type} has no input {quoted(handle)}{subject.hints(handle, site.inputs)}"
+    return handle, None, Finding(("edges", place, "targetHandle"), message, edge.target, handle)
+
+
+def _no_node(subject: Subject, node_id: str, path: tuple[str | int, ...]) -> Finding | None:
+    known = subject.reading.known_ids
+    if node_id in known:
+        return None
+    return Finding(path, f"there is no node {quoted(node_id)}{subject.hints(node_id, known)}")
+
+
+def crowded_inputs(subject: Subject) -> Iterator[Finding]:
+    """Inputs that take one edge and get several; interface outputs that two nodes feed."""
+    outputs: dict[str, str] = {}
+    for (node_id, key), places in subject.fed.items():
+        site = subject.sites[node_id]
+        if len(places) > 1:
+            slot = find_slot(site.inputs, key, dynamic=site.dynamic)
+            if slot is not None and not slot[1].multi:
+                others = ", ".join(json_path("edges", place) for place in places[:-1][:_SHOWN])
+                more = " and others" if len(places) > _SHOWN + 1 else ""
+                message = f"the input {quoted(key)} of {short(node_id)} takes one edge and has {others}{more}"
+                yield Finding(("edges", places[-1], "targetHandle"), f"{message} already", node_id, key)
+        if site.node.type == GROUP_OUTPUT and outputs.setdefault(key, node_id) != node_id:
+            message = f"the interface output {quoted(key)} is fed by {short(outputs[key])} already"
+            yield Finding(("edges", places[0], "targetHandle"), message, node_id, key)
+
+
+# --- borders of loops ---------------------------------------------------------------------------------
+
+
+def _border(
+    subject: Subject, edge: WorkflowEdge, place: int, source: Site, target: Site, given: SlotDefinition, key: str
+) -> str | None:
+    """Say why an edge cannot cross the loops' borders as it does, else note who waits for whom because of it.
+
+    Both ends lie on a level: that of the node, or, at a loop's inner slot, that inside of the loop.
+    """
+    levels = subject.levels
+    from_inner = source.sides is not None and edge.source_handle in source.sides.inner_outputs
+    into_inner = target.sides is not None and key in target.sides.inner_inputs
+    begin = edge.source if from_inner else levels.around(edge.source)
+    end = edge.target if into_inner else levels.around(edge.target)
+    if begin == end:
+        if not from_inner and not into_inner:
+            subject.links.setdefault((edge.source, edge.target), place)
+        return None
+    around = levels.chain(end)
+    if begin is not None and begin not in around:
+        if from_inner:
+            return f"{quoted(edge.source_handle)} is for the nodes inside of the loop"
+        return f"the edge leads out of the loop {quoted(begin)}; what is inside gives values to the loop's own inputs"
+    if edge.source in around and not from_inner:
+        return "a loop's outputs are there when it has ended, so nothing inside of it can use them"
+    if into_inner:
+        return f"{quoted(key)} takes edges from inside of the loop"
+    child = around[around.index(begin) - 1] if begin is not None else around[-1]
+    if given.is_stream:
+        return f"a stream does not go into a loop; collect it outside of {quoted(child)}"
+    if not from_inner:
+        subject.links.setdefault((edge.source, child), place)
+    return None
+
+
+# --- cycles -------------------------------------------------------------------------------------------
+
+
+def cycles(subject: Subject) -> Iterator[Finding]:
+    """One finding for each knot of nodes that wait for one another."""
+    links = subject.links
+    tangled = _tangled(links)
+    if not tangled:
+        return
+    import networkx
+
+    graph: networkx.DiGraph[str] = networkx.DiGraph([link for link in links if set(link) <= tangled])
+    for knot in sorted(map(sorted, networkx.strongly_connected_components(graph))):
+        if len(knot) == 1 and not graph.has_edge(knot[0], knot[0]):
+            continue
+        cycle = networkx.find_cycle(graph.subgraph(knot), source=knot[0])
+        shown = [short(link[0]) for link in cycle[:_SHOWN]]
+        if len(cycle) > _SHOWN:
+            shown.append(f"{len(cycle) - _SHOWN:,} more")
+        names = " → ".join([*shown, shown[0]])
+        place = links[cycle[-1][0], cycle[-1][1]]
+        yield Finding(("edges", place), f"these nodes wait for one another: {names}", cycle[0][0])
+
+
+def _tangled(links: Iterable[tuple[str, str]]) -> set[str]:
+    """Return the nodes that are on a cycle or behind one: those that never become ready."""
+    following: dict[str, list[str]] = defaultdict(list)
+    waiting_for: dict[str, int] = defaultdict(int)
+    for source, target in links:
+        following[source].append(target)
+        waiting_for[target] += 1
+    ready = [node for node in following if node not in waiting_for]
+    while ready:
+        for target in following.get(ready.pop(), ()):
+            waiting_for[target] -= 1
+            if not waiting_for[target]:
+                ready.append(target)
+    return {node for node, count in waiting_for.items() if count}

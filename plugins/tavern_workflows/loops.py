@@ -1,0 +1,107 @@
+"""Checks the loops of a workflow: what their configuration says, how they end, and what lies in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tavern_host.contracts.dataflow import DEEPEST_GROUPS, coerce
+from tavern_host.contracts.loops import COUNT
+from tavern_host.contracts.workflows import GROUP_INPUT, GROUP_OUTPUT, LOOP_ZONE
+from tavern_workflows.report import Finding, quoted, short
+from tavern_workflows.subject import Site, Subject, ZoneSides
+
+_SHOWN = 10
+"""How many nodes of a circle are named."""
+
+
+def parents(subject: Subject) -> Iterator[Finding]:
+    """Parents that are not there or go round in a circle, loops too deep, interface nodes in loops."""
+    levels = subject.levels
+    for site in subject.sites.values():
+        node = site.node
+        if node.parent_node is None:
+            continue
+        path = ("nodes", site.place, "parentNode")
+        parent = subject.sites.get(node.parent_node)
+        if parent is None and node.parent_node not in subject.reading.known_ids:
+            yield Finding(path, f"there is no node {quoted(node.parent_node)}", node.id, severity="warning")
+        if parent is not None and parent.node.type != LOOP_ZONE:
+            message = f"{quoted(node.parent_node)} is a {short(parent.node.type)}, no {LOOP_ZONE}: it makes no loop"
+            yield Finding(path, message, node.id, severity="warning")
+        around = levels.around(node.id)
+        if around is not None and node.type in (GROUP_INPUT, GROUP_OUTPUT):
+            message = f"a {node.type} cannot be inside of a loop; edges from outside lead into {quoted(around)} as well"
+            yield Finding(path, message, node.id)
+        if levels.depths.get(node.id) == DEEPEST_GROUPS + 1:
+            yield Finding(path, f"loops are nested deeper than {DEEPEST_GROUPS}", node.id)
+    yield from _circles(subject)
+
+
+def _circles(subject: Subject) -> Iterator[Finding]:
+    """Nodes that are inside of one another."""
+    sites = subject.sites
+    settled: set[str] = set()
+    for start in sites:
+        path: dict[str, int] = {}
+        current: str | None = start
+        while current in sites and current not in settled and current not in path:
+            path[current] = len(path)
+            current = sites[current].node.parent_node
+        if current is not None and current in path:
+            circle = list(path)[path[current] :]
+            names = [short(name) for name in circle[:_SHOWN]] + (["…"] if len(circle) > _SHOWN else [])
+            message = f"these nodes are inside of one another: {' → '.join([*names, names[0]])}"
+            yield Finding(("nodes", sites[current].place, "parentNode"), message, current)
+        settled.update(path)
+
+
+def loops(subject: Subject) -> Iterator[Finding]:
+    """Loops whose configuration is wrong, or that have no end. For a subject whose edges were looked at."""
+    inhabited = {subject.levels.around(node_id) for node_id in subject.sites} if not subject.levels.is_flat else set()
+    for site in subject.sites.values():
+        if site.sides is None:
+            continue
+        path = ("nodes", site.place, "configValues")
+        for place, problem in site.sides.zone.problems.items():
+            yield Finding((*path, *place), problem, site.node.id)
+        yield from _initial_values(site, site.sides)
+        if not site.sides.zone.problems:
+            yield from _end(subject, site, site.sides)
+        inner = any((site.node.id, key) in subject.fed for key in site.sides.inner_inputs)
+        if site.node.id not in inhabited and not inner:
+            message = "there is nothing inside of the loop: no node names it as its parentNode"
+            yield Finding(("nodes", site.place), message, site.node.id, severity="warning")
+
+
+def _initial_values(site: Site, sides: ZoneSides) -> Iterator[Finding]:
+    """Values that the carried state begins with and that are not of its type."""
+    carried = site.node.config_values.get("carried")
+    for place, item in enumerate(carried if isinstance(carried, list) else []):
+        if not isinstance(item, dict) or item.get("initial") is None:
+            continue
+        slot = sides.zone.carried.get(str(item.get("key")))
+        if slot is None:
+            continue
+        try:
+            coerce(slot, item["initial"])
+        except ValueError as error:
+            path = ("nodes", site.place, "configValues", "carried", place, "initial")
+            yield Finding(path, str(error), site.node.id, severity="warning")
+
+
+def _end(subject: Subject, site: Site, sides: ZoneSides) -> Iterator[Finding]:
+    """A loop ends by a count or a condition; by its maximum alone only where that was set on purpose."""
+    zone, node, path = sides.zone, site.node, ("nodes", site.place, "configValues")
+    has_condition = zone.condition is not None and (node.id, zone.condition) in subject.fed
+    has_count = zone.count is not None or (node.id, COUNT) in subject.fed or node.input_values.get(COUNT) is not None
+    has_maximum = node.config_values.get("maxIterations") is not None
+    severity = "warning" if has_count or has_maximum or has_condition else "error"
+    if zone.condition is not None and not has_condition:
+        message = f"no edge from inside of the loop leads into its condition {quoted(zone.condition)}"
+        yield Finding((*path, "conditionSlot"), message, node.id, zone.condition, severity)
+    elif severity == "error":
+        message = "the loop has no end: give it a count, a conditionSlot or maxIterations"
+        yield Finding(path, message, node.id)
+    if zone.count is not None and zone.count > zone.maximum:
+        message = f"the loop ends after {zone.maximum:,} iterations, its maxIterations, not after {zone.count:,}"
+        yield Finding((*path, "count"), message, node.id, severity="warning")

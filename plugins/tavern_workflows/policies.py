@@ -1,0 +1,71 @@
+"""Checks what the nodes of a workflow are to do when they fail: whether their policies can have the effect they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tavern_host.contracts.dataflow import coerce
+from tavern_host.contracts.nodes import DataFlowType
+from tavern_host.contracts.workflows import ERROR_OUTPUT, GROUP_INPUT, GROUP_OUTPUT, NODE_GROUP, NodePolicy
+from tavern_workflows.report import Finding, quoted
+from tavern_workflows.subject import Site, Subject
+
+_WITHOUT = {
+    GROUP_INPUT: "it cannot fail",
+    GROUP_OUTPUT: "it cannot fail",
+    NODE_GROUP: "set one on the nodes inside of the group",
+}
+_KEYS = ("retry", "retryDelay", "timeout", "onError", "defaults")
+
+
+def policies(subject: Subject) -> Iterator[Finding]:
+    """Policies, or parts of them, that have no effect. For a subject whose edges were looked at."""
+    for site in subject.sites.values():
+        policy = site.node.policy
+        if policy is None:
+            continue
+        path = ("nodes", site.place, "policy")
+        node = site.node
+        for key in policy.model_extra or {}:
+            message = f"a policy has no {quoted(key)}{subject.hints(key, _KEYS)}"
+            yield Finding((*path, key), message, node.id, severity="warning")
+        if node.type in _WITHOUT:
+            message = f"a policy has no effect on a {node.type}: {_WITHOUT[node.type]}"
+            yield Finding(path, message, node.id, severity="warning")
+            continue
+        if policy.retry and _streams(site):
+            message = "a node that streams is tried again only where it failed before its first item"
+            yield Finding((*path, "retry"), message, node.id, severity="warning")
+        if policy.on_error == "route" and node.id not in subject.routed:
+            message = f"errors go to the output {ERROR_OUTPUT!r}, and no edge takes them from there"
+            yield Finding((*path, "onError"), message, node.id, ERROR_OUTPUT, "warning")
+        yield from _defaults(subject, site, policy)
+
+
+def _streams(site: Site) -> bool:
+    if site.definition is not None and site.definition.traits.streams:
+        return True
+    return any(slot.is_stream for slot in site.outputs.values())
+
+
+def _defaults(subject: Subject, site: Site, policy: NodePolicy) -> Iterator[Finding]:
+    """Values for outputs that are not there, or of another type, or that are never used."""
+    path = ("nodes", site.place, "policy", "defaults")
+    if policy.defaults and policy.on_error != "default":
+        message = f"the defaults are not used: onError is {policy.on_error!r}, not 'default'"
+        yield Finding(path, message, site.node.id, severity="warning")
+        return
+    for key, value in policy.defaults.items():
+        slot = site.outputs.get(key)
+        if slot is None:
+            if site.is_known and not site.dynamic:
+                message = f"{site.node.type} has no output {quoted(key)}{subject.hints(key, site.outputs)}"
+                yield Finding((*path, key), message, site.node.id, key, "warning")
+            continue
+        if value is None or (slot.is_stream and slot.data_flow_type is not DataFlowType.STRING):
+            continue
+        try:
+            for item in value if slot.is_stream and isinstance(value, list) else [value]:
+                coerce(slot, item)
+        except ValueError as error:
+            yield Finding((*path, key), str(error), site.node.id, key, "warning")

@@ -1,0 +1,141 @@
+"""What the checks of one workflow look at: its nodes with the slots in force, its loops, and what they found so far."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tavern_host.contracts.dataflow import Slots, slots_of
+from tavern_host.contracts.loops import Zone, enclosing_zones, zone_of
+from tavern_host.contracts.nodes import NodeDefinition
+from tavern_host.contracts.workflows import (
+    GROUP_INPUT,
+    GROUP_OUTPUT,
+    LOOP_ZONE,
+    NODE_GROUP,
+    Workflow,
+    WorkflowNode,
+)
+from tavern_workflows.groups import reference
+from tavern_workflows.report import Hints
+from tavern_workflows.shape import Reading
+
+Definitions = Mapping[str, NodeDefinition]
+
+
+class ZoneSides(NamedTuple):
+    """A loop's configuration, and which of its slots are for the nodes inside of it."""
+
+    zone: Zone
+    inner_inputs: frozenset[str]
+    inner_outputs: frozenset[str]
+
+
+class Site(NamedTuple):
+    """A node with its index in the document and the slots that are in force.
+
+    `is_known`: it is certain which slots the node has.
+    """
+
+    node: WorkflowNode
+    place: int
+    definition: NodeDefinition | None
+    inputs: Slots
+    outputs: Slots
+    dynamic: bool
+    is_known: bool
+    sides: ZoneSides | None = None
+
+
+class Subject:
+    """A workflow under examination. `groups` are the workflows that its groups stand for; without `definitions`
+    node types are not checked."""
+
+    def __init__(
+        self, reading: Reading, definitions: Definitions | None, groups: Mapping[str, Workflow], hints: Hints
+    ) -> None:
+        self.reading = reading
+        self.workflow = reading.workflow
+        self.definitions = definitions
+        self.groups = groups
+        self.hints = hints
+        self.sites: dict[str, Site] = {}
+        for node, place in zip(self.workflow.nodes, reading.node_places, strict=True):
+            if node.id not in self.sites:
+                self.sites[node.id] = self._site(node, place)
+        self.levels = Levels(self.workflow)
+        self.fed: dict[tuple[str, str], list[int]] = defaultdict(list)
+        """By node and input key, the edges that arrive there, by their places in the document."""
+        self.routed: set[str] = set()
+        """The nodes whose error output an edge takes."""
+        self.links: dict[tuple[str, str], int] = {}
+        """Which node waits for which other on the same level, and the edge that says so."""
+
+    def _site(self, node: WorkflowNode, place: int) -> Site:
+        definition = (self.definitions or {}).get(node.type)
+        slots = slots_of(node, definition, self.workflow, self.groups)
+        sides = None
+        if node.type == GROUP_INPUT:
+            known = self.reading.whole_inputs
+        elif node.type == GROUP_OUTPUT:
+            known = self.reading.whole_outputs
+        elif node.type == NODE_GROUP:
+            known = reference(node) in self.groups
+        elif node.type == LOOP_ZONE:
+            zone = zone_of(node.config_values)
+            sides = ZoneSides(zone, frozenset(zone.inner_inputs), frozenset(zone.inner_outputs))
+            known = not {problem[0] for problem in zone.problems} & {"carried", "perIteration", "conditionSlot"}
+        else:
+            known = definition is not None
+        return Site(node, place, definition, *slots, known, sides)
+
+    def is_idle(self, site: Site) -> bool:
+        """Whether a node is not run: it is bypassed, or a loop around it is."""
+        around = self.levels.around(site.node.id)
+        return site.node.bypassed or any(self.sites[zone].node.bypassed for zone in self.levels.chain(around))
+
+
+class Levels:
+    """Which loop each node lies in, and which loop each of them. The nodes in no loop are the top level."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        has_parents = any(node.parent_node is not None for node in workflow.nodes)
+        self._around = enclosing_zones(workflow.nodes) if has_parents else {}
+        self._chains: dict[str, tuple[str, ...]] = {}
+        self.depths: dict[str, int] = {}
+        """How deep each loop that has something in it lies: 1 where it is in no other."""
+        for zone in self._around.values():
+            self._measure(zone)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether no node lies in a loop."""
+        return not self._around
+
+    def around(self, node_id: str) -> str | None:
+        """Return the innermost loop that a node lies in."""
+        return self._around.get(node_id)
+
+    def chain(self, zone: str | None) -> tuple[str, ...]:
+        """Return a loop and those around it, outwards."""
+        if zone is None:
+            return ()
+        if zone not in self._chains:
+            chain: list[str] = []
+            while zone is not None:
+                chain.append(zone)
+                zone = self._around.get(zone)
+            self._chains[chain[0]] = tuple(chain)
+            return self._chains[chain[0]]
+        return self._chains[zone]
+
+    def _measure(self, zone: str | None) -> None:
+        path: list[str] = []
+        while zone is not None and zone not in self.depths:
+            path.append(zone)
+            zone = self._around.get(zone)
+        depth = self.depths[zone] if zone is not None else 0
+        for inner in reversed(path):
+            depth += 1
+            self.depths[inner] = depth

@@ -1,0 +1,133 @@
+"""Shows a person what a command sends while it works: how things stand at the foot of the terminal, and text as it
+comes. Where there is no terminal, the text alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from tavern_host.contracts.commands import CommandOutput
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+
+_STYLES = {"good": "green", "bad": "red", "active": "cyan", "quiet": "dim"}
+_TAIL_LINES = 8
+_TAIL_LETTERS = 4000
+
+
+class LiveDisplay:
+    """The `live` and `chunk` outputs of one command. `visible` is what every text passes through first."""
+
+    def __init__(self, out: TextIO, err: TextIO, visible: Callable[[str], str], *, may_live: bool) -> None:
+        self._out = out
+        self._err = err
+        self._visible = visible
+        self._may_live = may_live and err.isatty()
+        self._live: Live | None = None
+        self._last: CommandOutput | None = None
+        self._held: list[str] = []
+        self._carriage = ""
+        self._is_line_open = False
+
+    def show(self, output: CommandOutput) -> None:
+        """Show how things stand, in place of what was shown before; nothing where there is no terminal."""
+        if not self._may_live:
+            return
+        if self._live is None:
+            self._begin()
+        self._last = output
+        self._draw(with_text=True)
+
+    def write(self, text: str) -> None:
+        """Write text as it comes: below how things stand, which must not be torn, only the end of it for now."""
+        text = self._carriage + text
+        self._carriage = "\r" if text.endswith("\r") else ""  # perhaps the half of an end of line
+        text = self._visible(text.removesuffix("\r"))
+        if not text:
+            return
+        if self._live is not None and self._out.isatty():
+            self._held.append(text)
+            self._draw(with_text=True)
+        else:
+            self._put(text)
+
+    def say(self, line: str) -> None:
+        """Say a line to a person, where nothing stands at the foot of the terminal that says it all."""
+        if self._live is not None:
+            return
+        if self._is_line_open and self._out.isatty():
+            self._put("\n")
+        click.echo(self._visible(line), file=self._err)
+
+    def close(self) -> None:
+        """Leave what stands at the foot where it is, write what was held back, and end the line."""
+        if self._live is not None:
+            self._draw(with_text=False)
+            self._live.stop()
+            self._live = self._last = None
+        held, self._held, self._carriage = "".join(self._held), [], ""
+        if held:
+            self._put(held)
+        if self._is_line_open:
+            self._put("\n")
+
+    def _put(self, text: str) -> None:
+        click.echo(text, nl=False, file=self._out)
+        self._is_line_open = not text.endswith("\n")
+
+    def _begin(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=self._err, markup=False, highlight=False)
+        if console.is_dumb_terminal or not console.is_terminal:
+            self._may_live = False
+            return
+        if self._is_line_open:
+            self._put("\n")
+        self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._live.start()
+
+    def _draw(self, *, with_text: bool) -> None:
+        if self._live is None or self._last is None:
+            return
+        parts = self._standing(self._last)
+        if with_text and self._held:
+            parts.append(self._tail(self._live.console))
+        from rich.console import Group
+
+        self._live.update(Group(*parts), refresh=True)
+
+    def _standing(self, output: CommandOutput) -> list[RenderableType]:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        head = Table.grid(padding=(0, 1))
+        if output.total:
+            bar = ProgressBar(total=output.total, completed=output.done, width=24)
+            count = Text(f"{output.done:,}/{output.total:,}")
+            head.add_row(bar, count, self._cell(output.title or ""))
+        else:
+            head.add_row(self._cell(output.title or ""))
+        rows = Table.grid(padding=(0, 1))
+        for place, row in enumerate(output.rows):
+            tone = output.tones[place] if place < len(output.tones) else "plain"
+            rows.add_row(*(self._cell(cell) for cell in row), style=_STYLES.get(tone))
+        return [head, rows]
+
+    def _cell(self, text: str) -> RenderableType:
+        from rich.text import Text
+
+        return Text(" ".join(self._visible(text).split("\n")), no_wrap=True, overflow="ellipsis")
+
+    def _tail(self, console: Console) -> RenderableType:
+        """Return the last lines of the text that was held back, as the terminal wraps them."""
+        from rich.text import Text
+
+        end = "".join(self._held[-_TAIL_LETTERS:])[-_TAIL_LETTERS:]
+        return Text("\n").join(Text(end).wrap(console, console.width)[-_TAIL_LINES:])

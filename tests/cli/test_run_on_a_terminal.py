@@ -1,0 +1,176 @@
+"""What a person sees who runs a workflow on a terminal, while it runs and after it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.command_line import tavern
+
+if sys.platform == "win32":
+    pytest.skip("there are no pseudo-terminals", allow_module_level=True)
+
+from helpers.screen import on_screen
+
+STORY = '''"""A plugin with a node that tells a story, word by word."""
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from tavern_host import Slot, node
+
+
+@node()
+async def tell(words: int = 20, pause: float = 0.02) -> AsyncIterator[Annotated[str, Slot(key="story")]]:
+    for number in range(words):
+        yield f"word{number} "
+        await asyncio.sleep(pause)
+'''
+
+
+def wait(seconds: float, name: str | None = None) -> dict[str, Any]:
+    """Return a node that waits."""
+    return {"type": "core:Wait", "displayName": name, "inputValues": {"seconds": seconds}}
+
+
+def write(folder: Path, nodes: dict[str, dict[str, Any]], *edges: str, **more: Any) -> Path:
+    """Write a workflow of nodes by id and edges `source.slot > target.slot`."""
+    ends = [[end.split(".") for end in edge.split(" > ")] for edge in edges]
+    document = {
+        "name": "Work",
+        "nodes": [{"id": i, **node} for i, node in nodes.items()],
+        "edges": [
+            {"id": f"e{i}", "source": a, "sourceHandle": out, "target": b, "targetHandle": into}
+            for i, ((a, out), (b, into)) in enumerate(ends)
+        ],
+        **more,
+    }
+    path = folder / "w.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> tuple[list[str], Path]:
+    """Return options that load a plugin with a streaming node, and a workflow with it at its output."""
+    plugin = tmp_path / "acme_story"
+    (plugin / "nodes").mkdir(parents=True)
+    (plugin / "nodes" / "__init__.py").write_text(STORY)
+    (plugin / "__init__.py").write_text("")
+    (plugin / "plugin.yaml").write_text("name: acme-story\ndisplayName: Story\nversion: 1.0.0\nnodes: {entry: nodes}\n")
+    path = write(
+        tmp_path,
+        {"t": {"type": "acme-story:Tell"}, "out": {"type": "core:GroupOutput"}},
+        "t.story > out.story",
+        interfaceOutputs={"story": {"dataFlowType": "STRING", "isStream": True, "displayName": "Story"}},
+    )
+    return ["--dev", str(plugin)], path
+
+
+def test_each_node_is_shown_as_it_goes_on(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        {"a": wait(0.3, "Quick"), "b": wait(0.8), "f": {"type": "core:Fail", "inputValues": {"message": "no [b]luck"}}},
+    )
+
+    code, screen, seen = on_screen("workflow", "run", path)
+
+    assert code == 1
+    assert any("▸ a (Quick)" in text for text in seen)
+    assert any("✓ a (Quick)" in text and "▸ b (core:Wait)" in text and "2/3 Work · " in text for text in seen)
+    lines = screen.text.splitlines()
+    assert lines[0].startswith("Work: error after ") and lines[0].endswith(" · 3 nodes: 2 done, 1 failed")
+    assert [line.split()[:2] for line in lines[1:4]] == [["✓", "a"], ["✓", "b"], ["✗", "f"]]
+    assert lines[3].endswith("no [b]luck")
+    assert lines[-1] == "Error: node f (Fail): no [b]luck"
+
+
+def test_text_is_shown_as_it_comes_and_stays_whole(story: tuple[list[str], Path]) -> None:
+    options, path = story
+
+    code, screen, seen = on_screen(*options, "workflow", "run", path)
+
+    whole = "Story: " + "".join(f"word{number} " for number in range(20))
+    assert code == 0
+    assert any("▸ t" in text and "Story: word0" in text and "word19" not in text for text in seen)
+    assert whole.strip() in screen.text.replace("\n", "") and screen.text.count("word3 ") == 1
+
+
+def test_text_that_goes_into_a_file_is_not_shown_and_the_nodes_are(
+    story: tuple[list[str], Path], tmp_path: Path
+) -> None:
+    options, path = story
+
+    code, screen, _ = on_screen(*options, "workflow", "run", path, redirect_out=tmp_path / "out.txt")
+
+    assert (code, "word3" in screen.text, "✓ t" in screen.text) == (0, False, True)
+    assert (tmp_path / "out.txt").read_text() == "Story: " + "".join(f"word{n} " for n in range(20)) + "\n"
+
+
+def test_text_that_goes_into_a_pipe_is_whole(story: tuple[list[str], Path]) -> None:
+    options, path = story
+
+    ran = tavern(*options, "workflow", "run", path)
+    as_json = tavern(*options, "workflow", "run", path, "--json")
+
+    assert (ran.code, ran.out) == (0, "Story: " + "".join(f"word{n} " for n in range(20)) + "\n")
+    assert as_json.json()["outputs"]["story"].startswith("word0 word1 ")
+
+
+def test_five_thousand_nodes_take_a_few_lines(tmp_path: Path) -> None:
+    nodes = {f"n{i}": {"type": "core:UpperCase", "inputValues": {"text": "a"}} for i in range(5000)}
+    path = write(tmp_path, {**nodes, "w": wait(0.5), "f": {"type": "core:Fail", "inputValues": {"message": "no"}}})
+
+    code, screen, seen = on_screen("workflow", "run", path)
+    piped = tavern("workflow", "run", path)
+
+    assert code == piped.code == 1
+    assert max(len(text.splitlines()) for text in seen) < 15
+    assert any("/5,002 Work" in text for text in seen)
+    assert " · 5,002 nodes: 5,001 done, 1 failed" in screen.text
+    assert len(piped.err.splitlines()) < 10
+    assert "f (core:Fail) failed: no\n" in piped.err
+    assert "5,002 nodes: 5,001 done, 1 failed\n" in piped.err
+
+
+def test_ctrl_c_interrupts_the_run_and_says_so(tmp_path: Path) -> None:
+    path = write(tmp_path, {"a": wait(0.01), "b": wait(60)})
+
+    code, screen, _ = on_screen("workflow", "run", path, until=lambda text: "✓ a" in text and "▸ b" in text)
+
+    assert code == 130
+    assert "Work: interrupted after " in screen.text and "■ b (core:Wait)" in screen.text
+    assert screen.text.strip().endswith("interrupted")
+
+
+def test_a_narrow_terminal_gets_one_line_for_each_node(tmp_path: Path) -> None:
+    path = write(tmp_path, {"a" * 70: wait(0.2, "中" * 40), "b": wait(0.3)})
+
+    code, screen, _ = on_screen("workflow", "run", path, columns=40)
+
+    lines = screen.text.strip().splitlines()
+    assert (code, len(lines)) == (0, 3)
+    assert "…" in lines[1] and lines[2].startswith("✓ b")
+
+
+def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    path = write(tmp_path, {"a": wait(0.2, "evil\x1b[2J\x07\nname")}, name="W\x1b[31m")
+
+    code, screen, _ = on_screen("workflow", "run", path)
+
+    assert code == 0
+    assert "a (evil\\x1b[2J\\x07 name)" in screen.text and "W\\x1b[31m: complete" in screen.text
+
+
+@pytest.mark.parametrize("options", [["--verbose"], []])
+def test_where_the_foot_of_a_terminal_cannot_be_kept_there_are_lines(tmp_path: Path, options: list[str]) -> None:
+    path = write(tmp_path, {"a": wait(0.01)})
+    terminal = "xterm" if options else "dumb"
+
+    code, screen, _ = on_screen(*options, "workflow", "run", path, TERM=terminal)
+
+    assert code == 0
+    assert "a (core:Wait) …\na (core:Wait) done\n" in screen.text and "✓" not in screen.text

@@ -1,0 +1,1 @@
+"""A test plugin with nodes that have buttons, and one that runs in a process of its own."""

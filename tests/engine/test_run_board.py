@@ -1,0 +1,187 @@
+"""What a person who watches a run is shown, from its events."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any
+
+from tavern_engine.board import FEW, LINES, Board
+from tavern_engine.streamtext import StreamTexts
+from tavern_host.contracts.errors import ErrorInfo
+from tavern_host.contracts.executions import NodeState, Run, RunStatus
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run_of(*nodes: str, status: RunStatus = RunStatus.RUNNING, **states: NodeState) -> Run:
+    waiting = {node: NodeState(status=RunStatus.QUEUED) for node in nodes}
+    return Run(
+        id="run_1", status=status, workflow_name="Work", submitted_at=datetime.now(UTC), nodes={**waiting, **states}
+    )
+
+
+def board_of(run: Run) -> tuple[Board, Clock]:
+    clock = Clock()
+    return Board(run, lambda node_id: f"{node_id} (Type)", clock), clock
+
+
+def test_a_small_run_has_a_row_for_each_node() -> None:
+    board, clock = board_of(run_of("a", "b", "c"))
+    board.see("NODE_EXECUTING", {"nodeId": "a"})
+    clock.now = 1.5
+    board.see("NODE_COMPLETE", {"nodeId": "a"})
+    board.see("NODE_EXECUTING", {"nodeId": "b"})
+    clock.now = 2.0
+
+    shown = board.picture()
+
+    assert (shown.kind, shown.title, shown.done, shown.total) == ("live", "Work · 2.0 s", 1, 3)
+    assert shown.rows == [
+        ["✓", "a (Type)", "1.5 s", ""],
+        ["▸", "b (Type)", "500 ms", ""],
+        ["·", "c (Type)", "", ""],
+    ]
+    assert shown.tones == ["good", "active", "quiet"]
+
+
+def test_each_event_of_a_small_run_is_worth_a_line() -> None:
+    board, _ = board_of(run_of("a", "b", "c", "d"))
+    events: list[tuple[str, dict[str, Any]]] = [
+        ("NODE_EXECUTING", {"nodeId": "a"}),
+        ("NODE_COMPLETE", {"nodeId": "a", "output": {}}),
+        ("NODE_CACHED", {"nodeIds": ["b", "unknown"]}),
+        ("NODE_COMPLETE", {"nodeId": "b", "output": {}, "cached": True}),
+        ("NODE_BYPASSED", {"nodeId": "c", "pseudoOutputs": {}}),
+        ("NODE_ERROR", {"nodeId": "d", "errorDetails": {"message": "no luck"}}),
+        ("NODE_COMPLETE", {"nodeId": "__WORKFLOW_INTERFACE_OUTPUTS__", "output": {}}),
+        ("NODE_YIELD", {"sourceNodeId": "a", "yieldedContent": "?"}),
+    ]
+
+    assert [board.see(*event) for event in events] == [
+        ["a (Type) …"],
+        ["a (Type) done"],
+        ["b (Type) cached"],
+        ["b (Type) cached"],
+        ["c (Type) bypassed"],
+        ["d (Type) failed: no luck"],
+        [],
+        [],
+    ]
+
+
+def test_a_node_in_a_loop_has_its_lines_once_and_counts_its_times() -> None:
+    board, _ = board_of(run_of("a"))
+
+    lines = [board.see(type, {"nodeId": "a"}) for _ in range(100) for type in ("NODE_EXECUTING", "NODE_COMPLETE")]
+
+    assert list(chain(*lines)) == ["a (Type) …", "a (Type) done"]
+    assert board.picture().rows == [["✓", "a (Type)", "0 ms", "100×"]]
+
+
+def test_a_large_run_has_rows_for_those_that_run_and_those_that_failed() -> None:
+    ids = [f"n{place}" for place in range(5000)]
+    board, clock = board_of(run_of(*ids))
+    for place, node_id in enumerate(ids[:100]):
+        clock.now = place
+        board.see("NODE_EXECUTING", {"nodeId": node_id})
+    for node_id in ids[:20]:
+        board.see("NODE_ERROR", {"nodeId": node_id, "errorDetails": {"message": "no"}})
+
+    shown = board.picture()
+
+    assert (shown.done, shown.total) == (20, 5000)
+    assert [row[1].split()[0] for row in shown.rows[:-1]] == [*ids[15:20], *ids[20:28]]
+    assert shown.rows[-1] == ["", "and 72 more", "", ""]
+    assert board.summary_line() == "20 of 5,000 nodes done, 80 running"
+
+
+def test_a_large_run_says_few_lines() -> None:
+    ids = [f"n{place}" for place in range(LINES + 1)]
+    board, _ = board_of(run_of(*ids))
+
+    begun = [board.see("NODE_EXECUTING", {"nodeId": node_id}) for node_id in ids]
+    failed = [board.see("NODE_ERROR", {"nodeId": node_id, "errorDetails": {"message": "no"}}) for node_id in ids]
+
+    assert list(chain(*begun)) == []
+    assert list(chain(*failed)) == [f"n{place} (Type) failed: no" for place in range(10)]
+
+
+def test_what_a_node_says_while_it_runs_is_beside_it() -> None:
+    board, _ = board_of(run_of("a", "b"))
+    for node_id in "ab":
+        board.see("NODE_EXECUTING", {"nodeId": node_id})
+    board.see("NODE_PROGRESS", {"nodeId": "b", "value": 3, "max": 10})
+    for word in ("Once ", "upon\na ", "time"):
+        board.see("NODE_YIELD", {"sourceNodeId": "a", "yieldedContent": {"type": "text_chunk", "content": word}})
+
+    assert [row[3] for row in board.picture().rows] == ["Once upon a time", "3/10"]
+
+
+def test_after_lost_events_the_run_itself_says_how_it_stands() -> None:
+    board, _ = board_of(run_of("a", "b"))
+    failed = NodeState(status=RunStatus.ERROR, started=1, finished=3, error=ErrorInfo(code="x", message="no"))
+
+    board.sync(run_of("b", a=failed))
+
+    assert board.picture().rows == [["✗", "a (Type)", "2.0 s", "no"], ["·", "b (Type)", "", ""]]
+
+
+def test_the_last_picture_tells_how_the_run_ended() -> None:
+    board, clock = board_of(run_of("a"))
+    clock.now = 3
+    cached = NodeState(status=RunStatus.COMPLETE, started=1, finished=1, cached=True)
+
+    shown = board.last_picture(run_of(status=RunStatus.COMPLETE, a=cached))
+
+    assert shown.title == "Work: complete after 3.0 s · 1 node: 1 cached"
+    assert (shown.rows, shown.total) == ([["✓", "a (Type)", "", "cached"]], 0)
+
+
+def test_the_last_picture_of_a_large_run_names_those_that_failed() -> None:
+    ids = [f"n{place}" for place in range(FEW + 1)]
+    board, _ = board_of(run_of(*ids))
+    failed = NodeState(status=RunStatus.ERROR, error=ErrorInfo(code="x", message="no"))
+
+    assert [row[1] for row in board.last_picture(run_of(*ids, n3=failed)).rows] == ["n3 (Type)"]
+
+
+def test_a_run_that_waits_says_so() -> None:
+    board, _ = board_of(run_of("a", status=RunStatus.QUEUED))
+
+    assert board.picture().title == "Work: waiting for its turn"
+
+
+def test_texts_that_come_at_once_are_shown_one_after_the_other() -> None:
+    texts = StreamTexts(str.upper)
+    shown = []
+    for key, text, is_last in [
+        ("a", "one ", False),
+        ("b", "1 ", False),
+        ("a", "two", True),
+        ("b", "2", False),
+        ("c", "x", True),
+        ("b", "", True),
+    ]:
+        texts.add(key, text, is_last=is_last)
+        shown.append(texts.take())
+
+    assert shown == ["A: one ", "", "two\nB: 1 ", "2", "", "\nC: x"]
+    assert [texts.text(key) for key in "abcd"] == ["one two", "1 2", "x", None]
+
+
+def test_texts_that_have_no_end_are_shown_when_the_run_has_one() -> None:
+    texts = StreamTexts(str)
+    texts.add("a", "one", is_last=False)
+    texts.add("b", "two", is_last=False)
+
+    assert texts.take() == "a: one"
+    assert texts.take(all_ended=True) == "\nb: two"
+    assert texts.take(all_ended=True) == ""

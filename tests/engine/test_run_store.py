@@ -1,0 +1,413 @@
+"""The run store: accepting, claiming, writing, listing, and values kept apart."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import stat
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from runs_bench import DOCUMENT, accepted, entry, finished, opened
+
+from tavern_engine.runstore.store import SqliteRunStore
+from tavern_host import Host, service_info
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.errors import Conflict, ErrorInfo, InvalidInput, NotFound, ServiceUnavailable
+from tavern_host.contracts.executions import RunFilter, RunStatus
+from tavern_host.contracts.runs import RunEnd
+from tavern_host.contracts.workflows import Workflow
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "project" / ".tavern" / "runs"
+
+
+@pytest.fixture
+async def store(folder: Path) -> AsyncIterator[SqliteRunStore]:
+    async with opened(folder) as made:
+        yield made
+
+
+async def ids(store: SqliteRunStore, **filter: object) -> list[str]:
+    return [run.id for run in await store.list_runs(RunFilter.model_validate(filter))]
+
+
+# --- accepting and reading -----------------------------------------------------------------------------
+
+
+async def test_a_run_is_kept_as_it_was_accepted(store: SqliteRunStore, folder: Path) -> None:
+    document = await store.put(DOCUMENT)
+    group = await store.put(b'{"name":"group"}')
+    call = CallContext(principal=Principal(kind="agent", id="á"), deadline=datetime(2030, 1, 1, tzinfo=UTC), depth=3)
+    given = entry(
+        "run_1",
+        document,
+        inputs={"text": "ž\ud800\U0001f600", "deep": {"a": [1, 2**63 - 1, -(2**63), 0.1, None, True]}},
+        priority=7,
+        groups={"g": group},
+        workflow_id="w",
+        workflow_name="The w\ud800",
+        submitted_at=datetime(2025, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
+    ).model_copy(update={"call": call})
+
+    await store.accept(given, worker="w", lease=30)
+
+    async with opened(folder) as another:
+        kept = await another.get("run_1")
+    assert kept.lease_until is not None
+    assert kept.model_copy(update={"lease_until": None}) == given.model_copy(update={"owner": "w"})
+
+
+async def test_a_document_in_the_request_is_not_kept_with_the_run(store: SqliteRunStore) -> None:
+    given = entry("run_1", await store.put(DOCUMENT))
+    request = given.request.model_copy(update={"workflow": Workflow(name="inline")})
+
+    await store.accept(given.model_copy(update={"request": request}), worker="w", lease=30)
+
+    assert (await store.get("run_1")).request.workflow is None
+
+
+async def test_an_id_is_taken_once(store: SqliteRunStore) -> None:
+    await accepted(store, "run_1")
+    with pytest.raises(Conflict, match="there is a run 'run_1' already"):
+        await accepted(store, "run_1", worker="other")
+
+
+async def test_a_run_whose_document_is_not_kept_is_refused(store: SqliteRunStore) -> None:
+    with pytest.raises(NotFound, match="the run run_1 refers to 'abc', which is not kept; put it first"):
+        await store.accept(entry("run_1", "abc"), worker="w", lease=30)
+    assert await ids(store) == []
+
+
+@pytest.mark.parametrize("run_id", ["", "x" * 501, "lone \ud800"])
+async def test_an_id_that_cannot_be_kept_is_refused(store: SqliteRunStore, run_id: str) -> None:
+    with pytest.raises(InvalidInput, match="the id of a run must be a text of 1 to 500 characters"):
+        await accepted(store, run_id)
+
+
+@pytest.mark.parametrize("lease", [0, -1, float("nan")])
+async def test_a_lease_is_a_length_of_time(store: SqliteRunStore, lease: float) -> None:
+    with pytest.raises(InvalidInput, match="a lease is some seconds"):
+        await accepted(store, "run_1", lease=lease)
+
+
+async def test_inputs_that_are_not_json_are_refused_and_nothing_is_kept(store: SqliteRunStore) -> None:
+    with pytest.raises(InvalidInput, match="the run run_1 cannot be kept: Out of range float"):
+        await accepted(store, "run_1", inputs={"x": float("nan")})
+    assert await ids(store) == []
+
+
+async def test_what_is_not_there_is_not_found(store: SqliteRunStore) -> None:
+    for run_id in ("nope", "lone \ud800", ""):
+        with pytest.raises(NotFound, match="there is no run"):
+            await store.get(run_id)
+        with pytest.raises(NotFound, match="there is no run"):
+            await store.batches(run_id)
+        assert await store.delete(run_id) is False
+        assert await store.claim("w", 30, run_id=run_id) is None
+    assert await ids(store) == []
+
+
+async def test_reading_makes_no_database_and_the_files_are_the_users_own(store: SqliteRunStore, folder: Path) -> None:
+    assert await ids(store) == []
+    assert await store.claim("w", 30) is None
+    assert await store.prune(max_age=0, max_bytes=0) == 0
+    assert not folder.exists()
+
+    await accepted(store, "run_1")
+    await store.put(b"x" * 100)
+
+    for path in [folder, *folder.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+async def test_a_closed_store_refuses_and_can_be_closed_twice(folder: Path) -> None:
+    async with opened(folder) as store:
+        await accepted(store, "run_1")
+        await store.close()
+        with pytest.raises(ServiceUnavailable, match="the run store is closed"):
+            await store.get("run_1")
+
+
+# --- claims --------------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_somebody_works_on_is_not_claimed(store: SqliteRunStore, folder: Path) -> None:
+    await accepted(store, "run_1")
+    async with opened(folder) as another:
+        assert await another.claim("other", 30) is None
+        assert await another.claim("other", 30, run_id="run_1") is None
+
+
+async def test_a_run_whose_lease_is_over_is_claimed_and_its_first_worker_is_refused(
+    store: SqliteRunStore, folder: Path
+) -> None:
+    await accepted(store, "run_1", lease=0.01)
+    await asyncio.sleep(0.02)
+    async with opened(folder) as another:
+        claimed = await another.claim("other", 30)
+        assert claimed is not None
+        assert (claimed.id, claimed.owner) == ("run_1", "other")
+
+        for refused in (
+            store.append("w", "run_1", b"late"),
+            store.update("w", "run_1", RunEnd(status=RunStatus.COMPLETE)),
+        ):
+            with pytest.raises(Conflict, match="the run 'run_1' is other's by now, so w cannot write to it"):
+                await refused
+        assert await store.renew("w", ["run_1"], 30) == []
+        assert await another.renew("other", ["run_1", "nope", "\ud800"], 30) == ["run_1"]
+    assert await store.batches("run_1") == []
+
+
+async def test_a_worker_does_not_claim_its_own_run_anew(store: SqliteRunStore) -> None:
+    await accepted(store, "run_1", lease=0.01)
+    await asyncio.sleep(0.02)
+    assert await store.claim("w", 30) is None
+    assert await store.renew("w", ["run_1"], 30) == ["run_1"]
+
+
+async def test_runs_of_a_worker_that_closed_are_claimed_at_once(store: SqliteRunStore, folder: Path) -> None:
+    async with opened(folder) as first:
+        await accepted(first, "run_1", worker="first", lease=1000)
+    claimed = await store.claim("w", 30)
+    assert claimed is not None
+    assert claimed.id == "run_1"
+
+
+async def test_the_higher_priority_is_claimed_first_and_then_the_older(store: SqliteRunStore, folder: Path) -> None:
+    async with opened(folder) as first:
+        for run_id, priority, day in (("late", 0, 3), ("early", 0, 1), ("urgent", 5, 4), ("idle", -5, 0)):
+            moment = LONG_AGO + timedelta(days=day)
+            await accepted(first, run_id, worker="first", priority=priority, submitted_at=moment)
+
+    order = []
+    while (claimed := await store.claim("w", 30)) is not None:
+        order.append(claimed.id)
+
+    assert order == ["urgent", "early", "late", "idle"]
+
+
+async def test_a_finished_run_is_nobodys_and_claimed_by_its_id_only(store: SqliteRunStore) -> None:
+    await finished(store, "run_1", status=RunStatus.ERROR)
+    with pytest.raises(Conflict, match="is nobody's by now"):
+        await store.append("w", "run_1", b"late")
+    assert await store.claim("w", 30) is None
+
+    claimed = await store.claim("w", 30, run_id="run_1")
+
+    assert claimed is not None
+    assert (claimed.status, claimed.owner) == (RunStatus.ERROR, "w")
+    await store.append("w", "run_1", b"more")
+    await store.update("w", "run_1", RunEnd(status=RunStatus.RUNNING, attempt=2))
+    again = await store.get("run_1")
+    assert (again.status, again.attempt, again.finished_at) == (RunStatus.RUNNING, 2, None)
+
+
+async def test_a_name_that_another_worker_has_is_refused(store: SqliteRunStore, folder: Path) -> None:
+    await accepted(store, "run_1")
+    async with opened(folder) as another:
+        with pytest.raises(Conflict, match="another process works under the name 'w'"):
+            await accepted(another, "run_2")
+    assert await ids(store) == ["run_1"]
+
+
+# --- writing -------------------------------------------------------------------------------------------
+
+
+async def test_batches_come_back_in_order(store: SqliteRunStore) -> None:
+    await accepted(store, "run_1", "run_2")
+    batches = [bytes([i]) * i for i in range(20)]
+    for batch in batches:
+        await store.append("w", "run_1", batch)
+    assert await store.batches("run_1") == batches
+    assert await store.batches("run_2") == []
+
+
+async def test_many_writes_at_once_are_all_kept_and_one_that_is_refused_spoils_no_other(store: SqliteRunStore) -> None:
+    names = [f"run_{i}" for i in range(20)]
+    await accepted(store, *names)
+
+    outcomes = await asyncio.gather(
+        *(store.append("w", name, f"{name} {i}".encode()) for i in range(10) for name in [*names, "nope"]),
+        return_exceptions=True,
+    )
+
+    assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 10
+    for name in names:
+        assert await store.batches(name) == [f"{name} {i}".encode() for i in range(10)]
+
+
+async def test_an_end_is_written_in_the_place_of_what_was_there(store: SqliteRunStore) -> None:
+    await accepted(store, "run_1")
+    began, ended = LONG_AGO, LONG_AGO + timedelta(seconds=1)
+    error = ErrorInfo(code="x", message="broken \ud800", details={"node": "n"}, plugin="p")
+    await store.update("w", "run_1", RunEnd(status=RunStatus.RUNNING, started_at=began, not_resumable="why"))
+    await store.update(
+        "w", "run_1", RunEnd(status=RunStatus.ERROR, finished_at=ended, outputs={"o": [1]}, error=error, attempt=2)
+    )
+
+    kept = await store.get("run_1")
+
+    assert (kept.started_at, kept.finished_at, kept.attempt) == (began, ended, 2)
+    assert (kept.outputs, kept.error, kept.not_resumable) == ({"o": [1]}, error, None)
+    assert (kept.owner, kept.lease_until) == (None, None)
+
+
+async def test_a_run_that_ends_without_a_time_ended_now(store: SqliteRunStore) -> None:
+    before = datetime.now(UTC)
+    await finished(store, "run_1")
+    ended = (await store.get("run_1")).finished_at
+    assert ended is not None
+    assert before <= ended <= datetime.now(UTC)
+
+
+# --- values kept apart ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 10, bytes(range(256)) * 40_000], ids=["empty", "zeros", "10 MB"])
+async def test_a_value_is_found_by_the_hash_of_its_content(store: SqliteRunStore, folder: Path, content: bytes) -> None:
+    first, second = await asyncio.gather(store.put(content), store.put(content))
+    assert first == second == hashlib.sha256(content).hexdigest()
+    assert await store.content(first) == content
+    assert [p.relative_to(folder).as_posix() for p in folder.glob("values/**/*") if p.is_file()] == [
+        f"values/{first[:2]}/{first}"
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "ab", "../../runs.sqlite3", "\x00" * 64, "g" * 64, "A" * 64, "0" * 64, "\ud800"])
+async def test_a_hash_that_is_none_is_not_found(store: SqliteRunStore, name: str) -> None:
+    await store.put(b"x")
+    with pytest.raises(NotFound, match="is not kept, or its file is damaged"):
+        await store.content(name)
+
+
+async def test_a_damaged_value_counts_as_not_there_and_putting_it_again_mends_it(
+    store: SqliteRunStore, folder: Path
+) -> None:
+    name = await store.put(b"right")
+    (folder / "values" / name[:2] / name).write_bytes(b"wrong")
+    with pytest.raises(NotFound):
+        await store.content(name)
+    await store.put(b"right")
+    assert await store.content(name) == b"right"
+
+
+async def test_a_value_behind_a_link_is_not_read(store: SqliteRunStore, folder: Path, tmp_path: Path) -> None:
+    name = await store.put(b"right")
+    path = folder / "values" / name[:2] / name
+    path.unlink()
+    (tmp_path / "elsewhere").write_bytes(b"right")
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NotFound):
+        await store.content(name)
+
+
+async def test_a_batch_that_refers_to_what_is_not_kept_is_refused(store: SqliteRunStore) -> None:
+    await accepted(store, "run_1")
+    with pytest.raises(NotFound, match="a batch of the run run_1 refers to '00"):
+        await store.append("w", "run_1", b"batch", contents=("0" * 64,))
+    assert await store.batches("run_1") == []
+
+
+# --- lists ---------------------------------------------------------------------------------------------
+
+
+async def test_runs_are_listed_newest_first_by_all_filters(store: SqliteRunStore) -> None:
+    day = timedelta(days=1)
+    await finished(store, "a", workflow_id="one", workflow_name="Grüße 100%", submitted_at=LONG_AGO)
+    await accepted(store, "b", workflow_id="one", submitted_at=LONG_AGO + day)
+    await accepted(store, "c", workflow_id="two", submitted_at=LONG_AGO + 2 * day)
+    failed = RunEnd(status=RunStatus.ERROR, error=ErrorInfo(code="x", message="Straße gesperrt"), not_resumable="why")
+    await store.update("w", "c", failed)
+
+    assert await ids(store) == ["c", "b", "a"]
+    assert await ids(store, statuses=["complete", "error"]) == ["c", "a"]
+    assert await ids(store, workflow_id="one") == ["b", "a"]
+    assert await ids(store, since=LONG_AGO + day) == ["c", "b"]
+    assert await ids(store, until=LONG_AGO + day) == ["b", "a"]
+    assert await ids(store, until=datetime(2020, 1, 2)) == ["b", "a"]
+    assert await ids(store, text="GRÜSSE") == ["a"]
+    assert await ids(store, text="strasse") == ["c"]
+    assert await ids(store, text="0%") == ["a"]
+    assert await ids(store, text="B") == ["b"]
+    assert await ids(store, text="\ud800") == []
+    assert await ids(store, limit=1, offset=1) == ["b"]
+    assert await ids(store, offset=2**70) == []
+    shown = (await store.list_runs(RunFilter(text="c")))[0]
+    assert (shown.error, shown.resumable, shown.status) == ("Straße gesperrt", False, RunStatus.ERROR)
+
+
+async def test_ten_thousand_runs_are_listed_by_indexes(store: SqliteRunStore, folder: Path) -> None:
+    import sqlite3
+
+    document = await store.put(DOCUMENT)
+    await asyncio.gather(
+        *(
+            store.accept(
+                entry(f"run_{i}", document, workflow_id=f"w{i % 100}", submitted_at=LONG_AGO + timedelta(seconds=i)),
+                worker="w",
+                lease=30,
+            )
+            for i in range(10_000)
+        )
+    )
+
+    assert await ids(store, workflow_id="w7", limit=2) == ["run_9907", "run_9807"]
+    assert await ids(store, text="run_1234", limit=2) == ["run_1234"]
+    assert (await ids(store, offset=9_999)) == ["run_0"]
+    plans = {
+        "workflow_id = 'w7'": "runs_by_workflow",
+        "status = 'queued'": "runs_by_status",
+        "submitted > 5": "runs_newest",
+    }
+    with sqlite3.connect(folder / "runs.sqlite3") as connection:
+        for condition, index in plans.items():
+            listing = f"SELECT id FROM runs WHERE {condition} ORDER BY submitted DESC, seq DESC LIMIT 50"
+            steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {listing}")]
+            assert len(steps) == 1
+            assert index in steps[0]
+
+
+# --- deleting ------------------------------------------------------------------------------------------
+
+
+async def test_a_finished_run_is_deleted_with_its_batches_and_another_is_not(store: SqliteRunStore) -> None:
+    await accepted(store, "done", "going")
+    await store.append("w", "done", b"batch")
+    await store.update("w", "done", RunEnd(status=RunStatus.COMPLETE))
+
+    assert await store.delete("done") is True
+
+    assert await store.delete("done") is False
+    with pytest.raises(Conflict, match="the run 'going' is not finished"):
+        await store.delete("going")
+    assert await ids(store) == ["going"]
+
+
+async def test_a_run_that_is_gone_on_with_is_not_deleted(store: SqliteRunStore) -> None:
+    await finished(store, "run_1", status=RunStatus.ERROR)
+    assert await store.claim("w", 30, run_id="run_1") is not None
+    with pytest.raises(Conflict, match="is being gone on with"):
+        await store.delete("run_1")
+
+
+# --- as a service --------------------------------------------------------------------------------------
+
+
+async def test_it_is_the_provider_of_the_service_and_keeps_runs_in_the_project(tmp_path: Path) -> None:
+    from tavern_engine.runstore.store import SqliteRuns
+    from tavern_host.contracts.runs import RUN_STORE
+
+    assert service_info(RUN_STORE, SqliteRuns).handler == "tavern_engine.runstore.store:SqliteRuns"
+    async with Host(tmp_path / "project") as host:
+        store = host.services.get(RUN_STORE)
+        await store.accept(entry("run_1", await store.put(DOCUMENT)), worker="w", lease=30)
+        assert [run.id for run in await store.list_runs(RunFilter())] == ["run_1"]
+    assert (tmp_path / "project" / ".tavern" / "runs" / "runs.sqlite3").is_file()

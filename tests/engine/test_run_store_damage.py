@@ -1,0 +1,213 @@
+"""The run store with files that are damaged, foreign, newer, out of reach or too many."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+from runs_bench import Child, accepted, finished, opened
+
+from tavern_host.contracts.errors import Conflict, Misconfigured, NotFound, TavernError
+from tavern_host.contracts.executions import RunFilter
+
+
+def damaged(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if ".damaged-" in path.name and not path.name.endswith(("-wal", "-shm"))]
+
+
+async def ids(folder: Path) -> list[str]:
+    async with opened(folder) as store:
+        return [run.id for run in await store.list_runs(RunFilter())]
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 1000, b"SQLite format 3\x00" + b"\xff" * 5000])
+async def test_a_file_that_is_no_database_is_kept_aside_and_a_new_one_begun(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    (tmp_path / "runs.sqlite3").write_bytes(content)
+
+    async with opened(tmp_path) as store:
+        await accepted(store, "run_1")
+
+    assert await ids(tmp_path) == ["run_1"]
+    (aside,) = damaged(tmp_path)
+    assert aside.read_bytes() == content
+    (line,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert "runs.sqlite3 is damaged" in line.message
+    assert f"it is kept as {aside.name}, and a new one is begun" in line.message
+
+
+async def test_a_database_that_turns_out_to_be_damaged_is_kept_aside_while_it_is_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(tmp_path) as store:
+        await finished(store, *(f"run_{i}" for i in range(300)))
+    path = tmp_path / "runs.sqlite3"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + random.Random(1).randbytes(len(whole) - 4096))
+
+    async with opened(tmp_path) as store:
+        with pytest.raises(TavernError, match="runs.sqlite3: database disk image is malformed"):
+            await store.list_runs(RunFilter())
+        await accepted(store, "new")
+        assert [run.id for run in await store.list_runs(RunFilter())] == ["new"]
+
+    assert len(damaged(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_database_that_was_cut_or_overwritten_anywhere_never_keeps_the_store_from_working(
+    tmp_path: Path, seed: int
+) -> None:
+    async with opened(tmp_path) as store:
+        await finished(store, *(f"run_{i}" for i in range(100)))
+    path = tmp_path / "runs.sqlite3"
+    chance, whole = random.Random(seed), bytearray(path.read_bytes())
+    place = chance.randrange(len(whole))
+    if seed % 2:
+        del whole[place:]
+    else:
+        whole[place : place + 3000] = chance.randbytes(len(whole[place : place + 3000]))
+    path.write_bytes(whole)
+
+    async with opened(tmp_path) as store:
+        for attempt in range(5):
+            try:
+                await store.list_runs(RunFilter(limit=1000))
+                await store.claim("w", 30)
+                await accepted(store, f"new_{attempt}")
+                assert (await store.get(f"new_{attempt}")).id == f"new_{attempt}"
+            except (TavernError, Conflict) as error:
+                assert str(tmp_path) in error.message or "damaged" in error.message
+        assert "new_4" in [run.id for run in await store.list_runs(RunFilter(limit=1000))]
+
+
+async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await accepted(store, "run_1")
+    with sqlite3.connect(tmp_path / "runs.sqlite3") as connection:
+        connection.execute("PRAGMA user_version = 99")
+    async with opened(tmp_path) as store:
+        for _ in range(2):
+            with pytest.raises(Misconfigured, match=r"runs.sqlite3 was written by another version .* of version 99"):
+                await store.list_runs(RunFilter())
+            with pytest.raises(Misconfigured, match="move the file away to begin a new one"):
+                await accepted(store, "run_2")
+    assert damaged(tmp_path) == []
+
+
+async def test_a_database_that_was_removed_while_it_is_open_is_made_anew(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await accepted(store, "run_1")
+        await store.list_runs(RunFilter())
+        for path in tmp_path.glob("runs.sqlite3*"):
+            path.unlink()
+        await accepted(store, "run_2")
+        assert [run.id for run in await store.list_runs(RunFilter())] == ["run_2"]
+
+
+async def test_a_folder_that_cannot_be_used_is_named_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "folder" / "runs.sqlite3").mkdir(parents=True)
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "runs.sqlite3").symlink_to(tmp_path / "elsewhere" / "runs.sqlite3")
+    reasons = {
+        "file": "file: File exists",
+        "file/runs": "Not a directory",
+        "link": "link: it is a symbolic link, and nothing is kept behind one",
+        "folder": "runs.sqlite3: it is not a regular file",
+        "linked": "runs.sqlite3: it is a symbolic link, and nothing is kept behind one",
+    }
+    for name, reason in reasons.items():
+        async with opened(tmp_path / name) as store:
+            with pytest.raises(TavernError) as caught:
+                await store.claim("w", 30, run_id="x") or await accepted(store, "run_1")
+            assert reason in caught.value.message, name
+            assert str(tmp_path) in caught.value.message
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+async def test_a_disk_that_is_full_is_said_in_one_line_and_what_was_kept_stays(tmp_path: Path) -> None:
+    child = Child(
+        tmp_path,
+        """
+import resource, signal
+from tavern_host.contracts.errors import TavernError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+await accepted(store, "run_1")
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+for attempt in (store.append("w", "run_1", b"x" * 1_000_000), store.put(b"x" * 1_000_000)):
+    try:
+        await attempt
+    except TavernError as error:
+        say(error.message)
+await store.append("w", "run_1", b"small")
+say(len(await store.batches("run_1")))
+""",
+    )
+    said = await child.says_all()
+    assert child.process.returncode == 0
+    assert said[0].startswith(f"{tmp_path}/runs.sqlite3: ")
+    assert said[1].startswith(f"{tmp_path}")
+    assert said[1].endswith("the disk is full: make room, or forget old runs")
+    assert said[2] == 1
+    assert await ids(tmp_path) == ["run_1"]
+    assert damaged(tmp_path) == []
+    assert [path for path in (tmp_path / "values").iterdir() if path.is_file()] == []
+
+
+async def test_a_run_whose_record_is_damaged_keeps_no_other_from_being_claimed(tmp_path: Path) -> None:
+    async with opened(tmp_path) as first:
+        await accepted(first, "broken", "sound", worker="first")
+    with sqlite3.connect(tmp_path / "runs.sqlite3") as connection:
+        connection.execute("UPDATE runs SET entry = x'7b' WHERE id = 'broken'")
+    async with opened(tmp_path) as store:
+        claimed = await store.claim("w", 30)
+        assert claimed is not None
+        assert claimed.id == "sound"
+        with pytest.raises(TavernError, match="the record of the run broken is damaged"):
+            await store.get("broken")
+        shown = {run.id: run for run in await store.list_runs(RunFilter())}
+        assert (shown["broken"].status, shown["broken"].resumable) == ("error", False)
+        assert await store.delete("broken") is True
+
+
+async def test_a_row_that_nobody_can_read_is_left_out_of_lists(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(tmp_path) as first:
+        await accepted(first, "broken", "sound", worker="first")
+    with sqlite3.connect(tmp_path / "runs.sqlite3") as connection:
+        connection.execute("UPDATE runs SET status = 'odd', submitted = 1 << 62 WHERE id = 'broken'")
+    assert await ids(tmp_path) == ["sound"]
+    assert "the record of the run broken is damaged" in caplog.text
+
+
+async def test_another_process_that_does_not_let_go_is_waited_for(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await accepted(store, "run_1")
+        with sqlite3.connect(tmp_path / "runs.sqlite3", isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            writing = asyncio.create_task(store.append("w", "run_1", b"batch"))
+            await asyncio.sleep(0.1)
+            assert not writing.done()
+            assert [run.id for run in await store.list_runs(RunFilter())] == ["run_1"]
+            other.execute("COMMIT")
+        await writing
+        assert await store.batches("run_1") == [b"batch"]
+
+
+async def test_a_value_whose_file_was_removed_is_not_found_and_can_be_put_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        name = await store.put(b"value")
+        (tmp_path / "values" / name[:2] / name).unlink()
+        with pytest.raises(NotFound):
+            await store.content(name)
+        assert await store.put(b"value") == name
+        assert await store.content(name) == b"value"

@@ -1,0 +1,212 @@
+"""The run store with several processes at once, and with processes that are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from pathlib import Path
+
+import pytest
+from runs_bench import Child, accepted, opened
+
+from tavern_host.contracts.executions import RunFilter, RunStatus
+from tavern_host.contracts.runs import RunEnd
+
+
+async def test_of_many_workers_that_race_each_run_is_claimed_by_one(tmp_path: Path) -> None:
+    names = {f"run_{i}" for i in range(60)}
+    async with opened(tmp_path) as store:
+        await accepted(store, *names, lease=0.001)
+    workers = [
+        Child(
+            tmp_path,
+            f"""
+say("ready")
+sys.stdin.readline()
+while (claimed := await store.claim("worker {number}", 1000)) is not None:
+    await store.append("worker {number}", claimed.id, b"worker {number}")
+    say(claimed.id)
+say("waiting")
+sys.stdin.readline()
+""",
+        )
+        for number in range(4)
+    ]
+    try:
+        assert [await worker.said() for worker in workers] == ["ready"] * 4
+        for worker in workers:
+            worker.process.stdin.write("go\n")
+            worker.process.stdin.flush()
+
+        async def claimed(worker: Child) -> list[str]:
+            found = []
+            while (name := await worker.said()) != "waiting":
+                found.append(name)
+            return found
+
+        found = await asyncio.gather(*(claimed(worker) for worker in workers))
+
+        assert sorted(name for each in found for name in each) == sorted(names)
+        async with opened(tmp_path) as store:
+            for number, each in enumerate(found):
+                for name in each:
+                    assert await store.batches(name) == [f"worker {number}".encode()]
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
+async def test_runs_of_a_process_that_was_killed_are_claimed_at_once(tmp_path: Path) -> None:
+    child = Child(tmp_path, 'await accepted(store, "run_1", worker="dead", lease=1000)\nsay(1)\nsys.stdin.readline()')
+    assert await child.said() == 1
+    async with opened(tmp_path) as store:
+        assert await store.claim("w", 30) is None
+
+        child.kill()
+
+        claimed = await store.claim("w", 30)
+        assert claimed is not None
+        assert (claimed.id, claimed.status, claimed.owner) == ("run_1", RunStatus.QUEUED, "w")
+        assert list((tmp_path / "workers").iterdir()) != []
+
+
+async def test_a_finished_run_that_a_killed_process_went_on_with_can_be_deleted(tmp_path: Path) -> None:
+    code = 'await finished(store, "run_1", worker="dead")\nsay((await store.claim("dead", 1000, run_id="run_1")).id)'
+    child = Child(tmp_path, f"{code}\nsys.stdin.readline()")
+    assert await child.said() == "run_1"
+    child.kill()
+    async with opened(tmp_path) as store:
+        assert await store.delete("run_1") is True
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_what_a_call_wrote_survives_that_its_process_is_killed(tmp_path: Path, seed: int) -> None:
+    child = Child(
+        tmp_path,
+        """
+say("begun")
+for number in range(1_000_000):
+    name = f"run_{number}"
+    await accepted(store, name, worker="dead")
+    say(["accepted", name])
+    for batch in range(3):
+        content = os.urandom(70_000)
+        hash = await store.put(content)
+        say(["put", hash])
+        await store.append("dead", name, hash.encode(), contents=(hash,))
+        say(["appended", name, hash])
+    if number % 2:
+        from tavern_host.contracts.runs import RunEnd
+        await store.update("dead", name, RunEnd(status="complete", outputs={"n": number}))
+        say(["ended", name, number])
+""",
+    )
+    told: list[list[str]] = []
+    moment = random.Random(seed).uniform(0, 0.3)
+
+    async def listen() -> None:
+        while (line := await child.said()) is not None:
+            told.append(line)
+
+    assert await child.said() == "begun"
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(moment)
+    child.kill()
+    with contextlib.suppress(ValueError):  # the last line was cut off
+        await listening
+
+    async with opened(tmp_path) as store:
+        statuses = {run.id: run.status for run in await store.list_runs(RunFilter(limit=1000))}
+        open_runs = {name for name, status in statuses.items() if not status.is_final}
+        for line in told:
+            match line:
+                case ["accepted", name]:
+                    assert name in statuses
+                case ["put", hash]:
+                    assert len(await store.content(hash)) == 70_000
+                case ["appended", name, hash]:
+                    assert hash.encode() in await store.batches(name)
+                case ["ended", name, number]:
+                    assert (await store.get(name)).outputs == {"n": number}
+                    assert statuses[name] == "complete"
+        claimed = set()
+        while (entry := await store.claim("w", 30)) is not None:
+            claimed.add(entry.id)
+            await store.update("w", entry.id, RunEnd(status=RunStatus.INTERRUPTED))
+        assert claimed == open_runs
+
+
+async def test_processes_that_open_a_new_store_at_the_same_moment_all_write_to_it(tmp_path: Path) -> None:
+    children = [
+        Child(tmp_path / "new", f'await accepted(store, "run_{number}", worker="w{number}")') for number in range(4)
+    ]
+    for child in children:
+        await child.says_all()
+        assert child.process.returncode == 0
+    async with opened(tmp_path / "new") as store:
+        assert {run.id for run in await store.list_runs(RunFilter())} == {f"run_{number}" for number in range(4)}
+
+
+async def test_pruning_beside_writing_takes_nothing_that_is_needed(tmp_path: Path) -> None:
+    writers = [
+        Child(
+            tmp_path,
+            f"""
+from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.runs import RunEnd
+
+async def until_nothing_was_pruned_between(write):
+    while True:
+        try:
+            return await write()
+        except NotFound:
+            pass
+
+for number in range(60):
+    name = f"run_{worker}_{{number}}"
+    await until_nothing_was_pruned_between(lambda: accepted(store, name, worker="worker {worker}"))
+
+    async def write():
+        contents = tuple([await store.put(f"{{number % 7}} {{n}}".encode() * 10_000) for n in range(3)])
+        await store.append("worker {worker}", name, b"batch", contents=contents)
+        return contents
+
+    contents = await until_nothing_was_pruned_between(write)
+    for hash in contents:
+        await store.content(hash)
+    if number % 3:
+        await store.update("worker {worker}", name, RunEnd(status="complete"))
+    else:
+        say([name, contents])
+""",
+        )
+        for worker in range(2)
+    ]
+    pruner = Child(
+        tmp_path,
+        """
+from tavern_engine.runstore import store as module
+module.KEPT_SECONDS = 0.05
+say(0)
+while True:
+    if count := await store.prune(max_age=0, max_bytes=0):
+        say(count)
+""",
+    )
+    try:
+        kept = [line for writer in writers for line in await writer.says_all()]
+        assert [writer.process.returncode for writer in writers] == [0, 0]
+    finally:
+        pruner.kill()
+    forgotten = sum(await pruner.says_all())
+
+    async with opened(tmp_path) as store:
+        listed = {run.id for run in await store.list_runs(RunFilter(limit=1000))}
+        assert len(kept) == 40
+        assert 0 < forgotten <= 120 - len(listed)
+        assert listed >= {name for name, _ in kept}
+        for name, contents in kept:
+            assert await store.batches(name) == [b"batch"]
+            for hash in contents:
+                assert await store.content(hash)

@@ -1,0 +1,238 @@
+"""Nodes that stream: what they yield, what they read, and who closes what when somebody leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Annotated, Any, NotRequired, TypedDict
+
+import pytest
+from node_runners import RunnerOf, direct
+
+from tavern_host import Config, NodeContext, NodeDefinition, Slot, node
+from tavern_host.contracts.calls import system_call
+from tavern_host.contracts.errors import InvalidInput, PluginFailure
+from tavern_host.contracts.nodes import NodeCall, NodeInstance, SlotDefinition
+
+ENDED: list[str] = []
+
+
+class Told(TypedDict):
+    word: Annotated[str, Slot(stream=True)]
+    whole: NotRequired[str]
+
+
+@node()
+async def count(to: int, step: Annotated[int, Config()] = 1) -> AsyncIterator[int]:
+    try:
+        for number in range(0, to, step):
+            yield number
+    finally:
+        await asyncio.sleep(0)
+        ENDED.append("count")
+
+
+@node()
+async def tell(text: str) -> AsyncIterator[Told]:
+    for word in text.split():
+        yield {"word": word}
+    yield {"word": "end", "whole": "too early"}
+    yield {"whole": text}  # type: ignore[typeddict-item]  # some of the keys
+
+
+@node()
+async def shout(words: AsyncIterator[str], mark: str = "!") -> AsyncIterator[str]:
+    async for word in words:
+        yield word + mark
+
+
+@node()
+async def join(words: AsyncIterator[str]) -> str:
+    return " ".join([word async for word in words])
+
+
+async def items(*values: Any) -> AsyncGenerator[Any, None]:
+    try:
+        for value in values:
+            yield value
+    finally:
+        ENDED.append("items")
+
+
+async def read(instance: NodeInstance, **inputs: Any) -> list[Any]:
+    return [part async for part in instance.stream(inputs, None)]
+
+
+@pytest.fixture(autouse=True)
+def nothing_has_ended() -> None:
+    ENDED.clear()
+
+
+async def test_each_item_is_an_output_by_its_key(runner_of: RunnerOf) -> None:
+    assert await read(runner_of(count).open({"step": 2}), to=5) == [{"result": 0}, {"result": 2}, {"result": 4}]
+    assert ENDED == ["count"]
+
+
+async def test_streams_and_other_outputs_are_yielded_by_key(runner_of: RunnerOf) -> None:
+    parts = await read(runner_of(tell).open({}), text="a b")
+    assert parts == [{"word": "a"}, {"word": "b"}, {"word": "end", "whole": "too early"}, {"whole": "a b"}]
+
+
+async def test_run_collects_what_nobody_reads(runner_of: RunnerOf) -> None:
+    assert await runner_of(count).open({}).run({"to": 3}, None) == {"result": [0, 1, 2]}
+    assert await runner_of(count).open({}).run({"to": 0}, None) == {"result": []}
+    outputs = await runner_of(tell).open({}).run({"text": "a b"}, None)
+    assert outputs == {"word": ["a", "b", "end"], "whole": "a b"}
+
+
+async def test_a_node_reads_a_stream_and_gives_one_or_a_value(runner_of: RunnerOf) -> None:
+    assert await read(runner_of(shout).open({}), words=items("a", "b")) == [{"result": "a!"}, {"result": "b!"}]
+    assert await runner_of(join).open({}).run({"words": items("a", "b")}, None) == {"result": "a b"}
+
+
+async def test_nothing_is_read_before_somebody_reads(runner_of: RunnerOf) -> None:
+    asked = []
+
+    async def source() -> AsyncIterator[str]:
+        for number in range(1000):
+            asked.append(number)
+            yield str(number)
+
+    async with aclosing(runner_of(shout).open({}).stream({"words": source()}, None)) as parts:  # type: ignore[type-var]
+        assert asked == []
+        assert [await anext(parts), await anext(parts)] == [{"result": "0!"}, {"result": "1!"}]
+        assert asked == [0, 1]
+
+
+async def test_a_reader_that_leaves_ends_the_nodes_code(runner_of: RunnerOf) -> None:
+    stream: Any = runner_of(count).open({}).stream({"to": 1000}, None)
+    assert await anext(stream) == {"result": 0}
+    await stream.aclose()
+    assert ENDED == ["count"]
+
+
+async def test_cancelling_the_reader_ends_the_nodes_code(runner_of: RunnerOf) -> None:
+    @node()
+    async def wait() -> AsyncIterator[int]:
+        try:
+            yield 1
+            await asyncio.sleep(60)
+        finally:
+            ENDED.append("wait")
+
+    async def reading() -> None:
+        async with aclosing(runner_of(wait).open({}).stream({}, None)) as parts:  # type: ignore[type-var]
+            async for _ in parts:
+                began.set()
+
+    began = asyncio.Event()
+    task = asyncio.create_task(reading())
+    await began.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ENDED == ["wait"]
+
+
+async def test_items_are_values_and_not_objects_behind_the_boundary() -> None:
+    from node_runners import carried
+
+    given = [[1], [2]]
+
+    @node()
+    async def change(lists: AsyncIterator[list[int]]) -> AsyncIterator[list[int]]:
+        async for one in lists:
+            one.append(0)
+            yield one
+            one.append(9)
+
+    assert await read(carried(change).open({}), lists=items(*given)) == [{"result": [1, 0]}, {"result": [2, 0]}]
+    assert given == [[1], [2]]
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), InvalidInput("boom")])
+async def test_an_error_in_the_middle_comes_after_what_was_yielded(runner_of: RunnerOf, error: Exception) -> None:
+    @node()
+    async def break_off() -> AsyncIterator[int]:
+        yield 1
+        raise error
+
+    parts = []
+    with pytest.raises((ValueError, PluginFailure, InvalidInput), match="boom"):
+        async for part in runner_of(break_off).open({}).stream({}, None):
+            parts.append(part)
+    assert parts == [{"result": 1}]
+
+
+async def test_an_error_of_the_source_passes_through_the_node(runner_of: RunnerOf) -> None:
+    async def source() -> AsyncIterator[str]:
+        yield "a"
+        raise InvalidInput("the source is broken")
+
+    with pytest.raises(InvalidInput, match="the source is broken"):
+        await read(runner_of(shout).open({}), words=source())
+
+
+async def leave_between(to: int = 0) -> AsyncIterator[int]:
+    yield 1
+    sys.exit(3)
+
+
+async def leave_in_the_end(to: int = 0) -> AsyncIterator[int]:
+    try:
+        yield 1
+        yield 2
+    finally:
+        raise KeyboardInterrupt
+
+
+async def test_a_stream_that_would_end_the_program_only_fails(runner_of: RunnerOf) -> None:
+    with pytest.raises(PluginFailure, match="node LeaveBetween tried to end the program"):
+        await read(runner_of(node()(leave_between)).open({}))
+    stream: Any = runner_of(node()(leave_in_the_end)).open({}).stream({}, None)
+    await anext(stream)
+    with pytest.raises(PluginFailure, match="node LeaveInTheEnd tried to end the program"):
+        await stream.aclose()
+
+
+async def test_a_part_that_is_no_dict_is_the_nodes_failure() -> None:
+    @node()
+    async def mistaken() -> AsyncIterator[Told]:
+        yield "word"  # type: ignore[misc]
+
+    with pytest.raises(PluginFailure) as failed:
+        await read(direct(mistaken).open({}))
+    assert failed.value.message == "node Mistaken yielded str, expected a dict with its outputs (word, whole)"
+
+
+RAW = NodeDefinition(
+    type="Raw",
+    namespace="acme",
+    outputs={
+        "item": SlotDefinition(data_flow_type="WILDCARD", is_stream=True),
+        "place": SlotDefinition(data_flow_type="STRING"),
+    },
+)
+
+
+async def test_a_raw_node_that_streams_yields_by_slot_and_may_have_a_context(runner_of: RunnerOf) -> None:
+    @node(definition=RAW)
+    async def raw(inputs: dict[str, Any], config: dict[str, Any], here: NodeContext) -> AsyncIterator[dict[str, Any]]:
+        async for item in inputs["items"]:
+            yield {"item": item}
+        yield {"place": f"{here.node_id} {config['colour']}"}
+
+    call = NodeCall(run_id="run_1", node_id="n1", call=system_call())
+    instance = runner_of(raw).open({"colour": "red"})
+    parts = [part async for part in instance.stream({"items": items(1, None)}, call)]
+    assert parts == [{"item": 1}, {"item": None}, {"place": "n1 red"}]
+    assert await instance.run({"items": items(1, 2)}, call) == {"item": [1, 2], "place": "n1 red"}
+
+
+async def test_several_streams_of_one_instance_do_not_mix(runner_of: RunnerOf) -> None:
+    instance = runner_of(shout).open({})
+    read_at_once = await asyncio.gather(*(read(instance, words=items(*map(str, range(n)))) for n in range(10)))
+    assert read_at_once == [[{"result": f"{i}!"} for i in range(n)] for n in range(10)]

@@ -1,0 +1,240 @@
+"""Documents that nobody means well with: none stops the host, and each gets one report within bounds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from workflows_bench import Bench, edge, group
+
+from tavern_host import InvalidInput
+
+TEXT = {"id": "text", "type": "core:Text", "inputValues": {"text": "x"}}
+MOST = 1000
+
+
+def nested(depth: int) -> Any:
+    """Return a list in a list, so many times."""
+    value: Any = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+async def test_ten_thousand_wrong_nodes_are_reported_within_bounds(bench: Bench) -> None:
+    nodes = [{"id": f"n{i}", "type": f"core:Textmerg{i}"} for i in range(10_000)]
+    edges = [edge(f"e{i}", f"m{i}.x", f"n{i}y.z") for i in range(10_000)]
+
+    problems = await bench.manager.check({"nodes": nodes, "edges": edges})
+
+    assert len(problems) == MOST + 1
+    assert problems[0].message == "there is no node type 'core:Textmerg0' (did you mean core:TextMerge?)"
+    assert (problems[-1].path, problems[-1].message) == ("$", "29,000 more problems are not shown")
+
+
+async def test_ten_thousand_nodes_without_form_are_reported_within_bounds(bench: Bench) -> None:
+    document = {"nodes": [{"id": i, "type": None} for i in range(10_000)], "edges": "none"}
+
+    problems = await bench.manager.check(document)
+
+    assert [str(problem) for problem in problems[:2]] == [
+        "$.nodes[0].id: input should be a valid string, got an integer",
+        "$.nodes[0].type: input should be a valid string, got null",
+    ]
+    assert str(problems[-1]) == "$: 19,001 more problems are not shown"
+    with pytest.raises(InvalidInput) as refused:
+        await bench.manager.parse(document)
+    assert len(refused.value.info.details["problems"]) == MOST + 1
+
+
+async def test_errors_are_not_crowded_out_by_warnings(bench: Bench) -> None:
+    nodes: list[dict[str, Any]] = [{**TEXT, "id": f"n{i}", "parentNode": "frame"} for i in range(2 * MOST)]
+    nodes.append({"id": "m", "type": "core:TextMerge"})
+
+    problems = await bench.manager.check({"nodes": nodes})
+
+    assert [p.path for p in problems if p.severity == "error"] == [f"$.nodes[{2 * MOST}].inputValues.text_inputs"]
+    assert (problems[-1].message, problems[-1].severity) == ("1,001 more problems are not shown", "warning")
+
+
+async def test_more_nodes_than_anybody_runs_are_refused_at_once(bench: Bench) -> None:
+    problems = await bench.problems({"nodes": [1] * 100_001, "edges": []})
+
+    assert problems == {"$.nodes": "has 100,001 items, at most 100,000 are allowed"}
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ({"referencedWorkflows": [1] * 10_001}, "$.referencedWorkflows"),
+        ({"interfaceInputs": {f"k{i}": 1 for i in range(10_001)}}, "$.interfaceInputs"),
+        ({"interface_outputs": {f"k{i}": 1 for i in range(10_001)}}, "$.interface_outputs"),
+        ({"interfaceInputs": {"a": {"matchCategories": [1] * 10_001}}}, "$.interfaceInputs.a.matchCategories"),
+        ({"nodes": [{**TEXT, "inputConnectionOrders": {"a": [1] * 10_001}}]}, "$.nodes[0].inputConnectionOrders"),
+        ({"nodes": [{**TEXT, "position": {f"k{i}": "x" for i in range(10_001)}}]}, "$.nodes[0].position"),
+    ],
+)
+async def test_parts_with_more_pieces_than_anybody_needs_are_refused_at_once(
+    bench: Bench, document: dict[str, Any], path: str
+) -> None:
+    problems = await bench.problems(document)
+
+    assert list(problems) == [path]
+    assert problems[path].endswith("items, at most 10,000 are allowed")
+
+
+async def test_values_may_be_as_large_as_a_document(bench: Bench) -> None:
+    merge = {"id": "m", "type": "core:TextMerge", "inputValues": {"text_inputs": ["x"] * 200_000}}
+    text = {**TEXT, "inputValues": {"text": "x" * 5_000_000}, "notes": ["kept"] * 20_000}
+
+    assert await bench.problems({"nodes": [merge, text]}) == {}
+
+
+async def test_names_beyond_reason_are_shown_in_part(bench: Bench) -> None:
+    name = "n" * 1_000_000
+    node = {"id": name, "type": name, "inputValues": {name: 1}, "policy": {name: 1, "defaults": {name: 1}}}
+    edges = [edge(f"e{i}", f"{name}.{name}", f"{name}x.y") for i in range(50)]
+
+    problems = await bench.manager.check({"nodes": [node, node], "edges": edges, "interfaceInputs": {name: {}}})
+
+    assert len(problems) > 50
+    assert max(len(problem.model_dump_json()) for problem in problems) < 3000
+
+
+async def test_characters_that_a_terminal_would_obey_are_spelled_out(bench: Bench) -> None:
+    nodes = [{**TEXT, "id": "a\x1b[2J"}, {**TEXT, "id": "b\u202e"}]
+    edges = [edge("e0", "a\x1b[2J.text", "b\u202e.x"), edge("e1", "a\x1b[2J.text", "b\u202e.text")]
+
+    messages = [p.message for p in await bench.manager.check({"nodes": nodes, "edges": [*edges, edges[1]]})]
+
+    assert messages
+    assert all(message.isprintable() for message in messages)
+
+
+@pytest.mark.in_process_only("what is nested so deeply cannot be sent")
+@pytest.mark.parametrize("depth", [97, 98, 250, 900, 100_000])
+@pytest.mark.parametrize("where", ["inputValues", "configValues", "unknown", "top", "slot"])
+async def test_what_is_nested_deeper_than_a_hundred_levels_is_refused(bench: Bench, depth: int, where: str) -> None:
+    deep = nested(depth)
+    document: dict[str, Any] = {"nodes": [TEXT]}
+    if where == "top":
+        document["unknown"] = nested(depth + 2)
+    elif where == "slot":
+        document["interfaceInputs"] = {"a": {"dataFlowType": "WILDCARD", "unknown": deep}}
+    else:
+        document["nodes"].append({"id": "n", "type": "core:Text", where: {"x": deep} if where != "unknown" else [deep]})
+
+    problems = await bench.manager.check(document)
+
+    too_deep = [p for p in problems if "nested" in p.message]
+    assert bool(too_deep) == (depth > 97 or (depth == 97 and where in ("inputValues", "configValues", "unknown")))
+    if too_deep:
+        with pytest.raises(InvalidInput, match="nested"):
+            await bench.manager.parse(document)
+
+
+@pytest.mark.in_process_only("the wire has JSON alone, so the caller is told before it is sent")
+async def test_a_document_that_holds_itself_is_refused(bench: Bench) -> None:
+    loop: list[Any] = []
+    loop += [loop, loop]
+
+    problems = await bench.problems({"nodes": [{**TEXT, "inputValues": {"text": loop}}], "more": {1: 2, "x": {3}}})
+
+    assert problems["$.more.x"] == "set is not a JSON value"
+    with pytest.raises(InvalidInput):
+        await bench.manager.parse({"nodes": [], "loop": loop})
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "1" * 400])
+async def test_numbers_that_json_or_a_slot_does_not_have_are_named(bench: Bench, number: str) -> None:
+    node = '{"id": "n", "type": "core:MathOperation", "inputValues": {"a": %s, "b": 1}}' % number
+    path = bench.write("w.json", '{"nodes": [%s]}' % node)
+    before = path.read_bytes()
+
+    problems = await bench.problems(json.loads(before))
+
+    assert list(problems) == ["$.nodes[0].inputValues.a"]
+    assert path.read_bytes() == before
+
+
+async def test_a_file_that_is_no_workflow_stays_as_it_is(bench: Bench) -> None:
+    files = {
+        "twice.json": {"nodes": [TEXT, TEXT], "edges": [{"id": 5}]},
+        "wild.json": {"nodes": {"a": 1}, "edges": None, "interfaceInputs": [], "name": {}, "id": "wild"},
+        "self.json": {"id": "self", "nodes": [group("g", "self")]},
+    }
+    before = {name: bench.write(name, document).read_bytes() for name, document in files.items()}
+
+    for document in files.values():
+        assert await bench.problems(document)
+    await bench.manager.list_workflows()
+    with pytest.raises(InvalidInput, match=r"wild.json is not a workflow: .*\$\.nodes: expected a list, got an object"):
+        await bench.manager.get("wild")
+
+    assert {path.name: path.read_bytes() for path in bench.folder.iterdir()} == before
+
+
+async def test_every_kind_of_problem_is_in_one_report(bench: Bench) -> None:
+    document = {
+        "name": 5,
+        "nodes": [
+            *(
+                5,
+                {"id": "no type"},
+                TEXT,
+                TEXT,
+                {"id": "t", "type": "acme:Gizmo"},
+                {"id": "m", "type": "core:TextMerge"},
+            ),
+            *(group("g", "gone"), {"id": "loop", "type": "core:LoopZone", "configValues": {"count": "x"}}),
+            *({**TEXT, "id": "a", "parentNode": "a"}, {**TEXT, "id": "p", "policy": {"retry": "x"}}),
+        ],
+        "edges": [edge("e", "text.nothing", "m.text_inputs"), edge("e", "gone.x", "text.text"), None],
+        "interfaceInputs": {"a": {"dataFlowType": "TEXT"}},
+    }
+
+    assert sorted(await bench.problems(document)) == [
+        "$.edges[0].sourceHandle",
+        "$.edges[1].id",
+        "$.edges[1].source",
+        "$.edges[2]",
+        "$.interfaceInputs.a.dataFlowType",
+        "$.name",
+        "$.nodes[0]",
+        "$.nodes[1].type",
+        "$.nodes[3].id",
+        "$.nodes[4].type",
+        "$.nodes[6].configValues.referencedWorkflowId",
+        "$.nodes[7]",
+        "$.nodes[7].configValues.count",
+        "$.nodes[8].parentNode",
+        "$.nodes[9].policy.retry",
+    ]
+
+
+async def test_the_slots_of_an_interface_that_cannot_be_read_are_not_missed(bench: Bench) -> None:
+    document = {
+        "nodes": [{"id": "in", "type": "core:GroupInput"}, {"id": "m", "type": "core:TextMerge"}],
+        "edges": [edge("e", "in.words", "m.text_inputs")],
+        "interfaceInputs": {"words": {"dataFlowType": "TEXT"}},
+    }
+
+    assert list(await bench.problems(document)) == ["$.interfaceInputs.words.dataFlowType"]
+
+
+async def test_a_chain_of_ten_thousand_nodes_is_checked(bench: Bench) -> None:
+    nodes = [{"id": f"n{i}", "type": "core:TextMerge"} for i in range(10_000)]
+    nodes[0]["inputValues"] = {"text_inputs": "x"}  # type: ignore[assignment]
+    chain = [edge(f"e{i}", f"n{i}.merged_text", f"n{i + 1}.text_inputs") for i in range(9_999)]
+    assert len(nodes) > sys.getrecursionlimit()
+
+    assert await bench.problems({"nodes": nodes, "edges": chain}) == {}
+    closed = await bench.problems({"nodes": nodes, "edges": [*chain, edge("b", "n9999.merged_text", "n0.text_inputs")]})
+
+    assert closed == {
+        "$.edges[9999]": (
+            "these nodes wait for one another: n0 → n1 → n2 → n3 → n4 → n5 → n6 → n7 → n8 → n9 → 9,990 more → n0"
+        )
+    }
