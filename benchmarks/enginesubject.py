@@ -110,8 +110,11 @@ class Listener(Protocol):
     def publish(self, messages: list[Message]) -> None:
         """Take messages; does not wait."""
 
+    async def finish(self, message: Message) -> None:
+        """Take the last message of the run, which is never lost."""
+
     async def consumed(self) -> tuple[int, int]:
-        """Read messages up to the one that tells of the run's end; return how many there were, how many were lost."""
+        """Read messages up to the last one of the run; return how many there were, and how many were lost."""
 
 
 class QueueListener:
@@ -124,15 +127,20 @@ class QueueListener:
 
     def publish(self, messages: list[Message]) -> None:
         """Take messages."""
-        first = self._seq
-        self._seq += len(messages)
-        wire = [{"type": kind, "payload": payload, "seq": seq} for seq, (kind, payload) in enumerate(messages, first)]
+        wire = self._wire(messages)
         try:
             self._queue.put_nowait(wire)
         except asyncio.QueueFull:
             self._lost += len(wire)
-            if messages[-1][0] == _END:
-                raise
+
+    async def finish(self, message: Message) -> None:
+        """Take the last message."""
+        await self._queue.put(self._wire([message]))
+
+    def _wire(self, messages: list[Message]) -> list[dict[str, Any]]:
+        first = self._seq
+        self._seq += len(messages)
+        return [{"type": kind, "payload": payload, "seq": seq} for seq, (kind, payload) in enumerate(messages, first)]
 
     async def consumed(self) -> tuple[int, int]:
         """Read messages up to the end of the run."""
@@ -155,6 +163,10 @@ class BusListener:
     def publish(self, messages: list[Message]) -> None:
         """Take messages."""
         self._bus.publish_all(messages)
+
+    async def finish(self, message: Message) -> None:
+        """Take the last message."""
+        self._bus.publish(*message)
 
     async def consumed(self) -> tuple[int, int]:
         """Read messages up to the end of the run."""
@@ -222,15 +234,15 @@ class Subject:
         """Run the workflow once, with other written values at some nodes from now on."""
         if changed:
             self._bound = self._bound.patched({self._plan.targets[i]: self._written(n) for i, n in changed.items()})
-        run_id, publish = f"run_{next(_numbers)}", self._listener.publish
+        run_id = f"run_{next(_numbers)}"
         account = Account(self._plan.shown)
-        feed = Feed(run_id, self._plan, account, publish, cache=self._cache)
+        feed = Feed(run_id, self._plan, account, self._listener.publish, cache=self._cache)
         if self._journal is not None:
             feed.journal = await self._journal.begin(run_id, self._call)
         activity = Activity(self._bound, Scope(run_id, self._call, feed, _log), cache=self._cache)
         consumer = asyncio.create_task(self._listener.consumed())
         await activity.run()
-        publish([(_END, {"promptId": run_id, "status": "complete"})])
+        await self._listener.finish((_END, {"promptId": run_id, "status": "complete"}))
         messages, lost = await consumer
         if self._journal is not None:
             await self._journal.end(run_id)

@@ -51,6 +51,7 @@ class Account:
     runs: int = 0
     resumed: int = 0
     nodes: int = 0
+    ended: int = 0
     journalled: int = 0
     lost: dict[str, str] = field(default_factory=dict)
     wrong: dict[str, str] = field(default_factory=dict)
@@ -108,11 +109,12 @@ async def kill_one(place: Place, moments: list[float]) -> Account:
         known |= {node: begun[node] for node in journalled if node not in known}
         unkept = [at for node, at in ended.items() if node not in journalled and node[0] in runs and at > began_at]
         account.late = max([account.late, *(killed_at - at for at in unkept)])
+        account.ended = sum(node[0] in runs for node in ended)
     account.runs, account.journalled = len(runs), len(known)
     async with place.host(serving=True) as host:
         engine = host.services.get(EXECUTION_ENGINE)
         for run_id, graph in runs.items():
-            await _settle(engine, run_id, graph, account)
+            await settle(engine, run_id, graph, account)
     begun, _ = _executions(place)
     for node, count in known.items():
         if begun[node] != count:
@@ -167,7 +169,7 @@ async def _journalled(place: Place, runs: Iterable[str], account: Account) -> se
     return found
 
 
-async def _settle(engine: ExecutionEngine, run_id: str, graph: Graph, account: Account) -> None:
+async def settle(engine: ExecutionEngine, run_id: str, graph: Graph, account: Account) -> None:
     """Wait for the end of a run that was taken up, and look at how it ended."""
     try:
         async with asyncio.timeout(DEADLINE):

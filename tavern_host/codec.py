@@ -51,7 +51,7 @@ def encode(value: Any, annotation: Any) -> bytes:
     if _is_endless(value):
         raise WireError(f"it has more than {MAX_VALUES} values, or contains itself")
     try:
-        return json.dumps(_shape(annotation).encode(value, ()), separators=(",", ":"), allow_nan=False).encode()
+        return _dump(_shape(annotation).encode(value, ()))
     except RecursionError:
         raise WireError("it is nested too deeply") from None
 
@@ -84,7 +84,7 @@ def encode_loose(value: Any) -> tuple[bytes, list[Any]]:
     try:
         if not _is_endless(value):
             tree = _loose(value, kept)
-            return json.dumps(tree, separators=(",", ":"), allow_nan=False).encode(), kept
+            return _dump(tree), kept
     except RecursionError:
         pass
     return json.dumps({_KEPT: 0}).encode(), [value]
@@ -93,6 +93,11 @@ def encode_loose(value: Any) -> tuple[bytes, list[Any]]:
 def decode_loose(data: bytes, kept: list[Any]) -> Any:
     """Return the value that `encode_loose` made these bytes of; the objects that stayed in memory are the same."""
     return _tight(json.loads(data), kept)
+
+
+def _dump(tree: Any) -> bytes:
+    text = json.dumps(tree, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8", "surrogatepass")  # escaped, two lone surrogates would come back as one character
 
 
 def _is_endless(value: Any) -> bool:

@@ -9,19 +9,61 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
+
+
+TRAILER = 12
+"""How many bytes at the end of what comes back say how the process of the function ended."""
 
 
 def main(lifeline: int) -> None:
-    """Answer the request on standard input. `lifeline` is a pipe that ends when the host does."""
+    """Let a process of its own answer the request on standard input; say how it ended; end all that it started.
+
+    `lifeline` is a pipe that ends when nobody waits any more. A thread in the same process could not wait for that:
+    the function may never let go of the interpreter.
+    """
     answer_to = os.dup(1)
-    watcher = _watch(lifeline, answer_to)
-    os.close(lifeline)
-    os.register_at_fork(after_in_child=lambda: os.close(answer_to))
     os.dup2(2, 1)  # what the function prints must not get into the answer
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    noticed, notice = os.pipe()
+    os.set_blocking(notice, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(notice)
+    worker = os.fork()
+    if worker == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for pipe in (noticed, notice, lifeline):
+            os.close(pipe)
+        _work(answer_to)
+    _close_input()
+    status = _wait(worker, noticed, lifeline)
+    with contextlib.suppress(BrokenPipeError):  # the host is gone
+        os.write(answer_to, str(status).rjust(TRAILER).encode())
+    os.killpg(0, signal.SIGKILL)
+
+
+def _wait(worker: int, noticed: int, lifeline: int) -> int:
+    """Return the exit status of the worker, as it ends by itself or as the lifeline ends; below 0, a signal."""
+    ready = select.poll()
+    ready.register(noticed, select.POLLIN)
+    ready.register(lifeline, select.POLLIN)
+    while True:
+        if lifeline in dict(ready.poll()):
+            os.kill(worker, signal.SIGKILL)
+            return os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+        os.read(noticed, 64)
+        ended, status = os.waitpid(worker, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+
+
+def _work(answer_to: int) -> NoReturn:
+    os.register_at_fork(after_in_child=lambda: os.close(answer_to))
     with os.fdopen(0, "rb", closefd=False) as incoming:
         request = json.loads(incoming.readline())
         values = incoming.read()
@@ -31,27 +73,9 @@ def main(lifeline: int) -> None:
     for printed in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):  # the function may have closed or replaced it
             printed.flush()
-    with contextlib.suppress(OSError):  # the function may have waited for every child that there is
-        os.kill(watcher, signal.SIGKILL)
-        os.waitpid(watcher, 0)
     with os.fdopen(answer_to, "wb") as outgoing:
         outgoing.write(answer)
-
-
-def _watch(lifeline: int, answer_to: int) -> int:
-    """Start a process that ends this one and all that it started when the host is gone; return its id.
-
-    A thread could not: the function may never let go of the interpreter.
-    """
-    watcher = os.fork()
-    if watcher:
-        return watcher
-    os.close(answer_to)
-    os.dup2(2, 1)
-    _close_input()
-    os.read(lifeline, 1)
-    os.killpg(0, signal.SIGKILL)
-    os._exit(1)
+    os._exit(0)  # threads of the function are not waited for
 
 
 def _close_input() -> None:
@@ -114,7 +138,7 @@ def _function(handler: str, folder: dict[str, Any] | None) -> Any:
     if folder is not None:
         from pathlib import Path
 
-        from tavern_host.runtime import import_folder
+        from tavern_host.folderimport import import_folder
 
         reviewed = folder["reviewed"]
         hashes = None if reviewed is None else {path: bytes.fromhex(text) for path, text in reviewed.items()}

@@ -19,12 +19,12 @@ from typing import Any, NoReturn
 
 from tavern_host.codec import decode, decode_loose, encode_loose
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput, PluginFailure, error_of
-from tavern_host.nodechild import uncoded
+from tavern_host.nodechild import TRAILER, uncoded
 from tavern_host.threads import run_in_thread
 
 _CHILD = Path(__file__).with_name("nodechild.py")
-_GOES_BY_ITSELF = 1.0
-"""Seconds that a process which gave no answer is waited for, so that it can be told how it ended."""
+_ENDS_BY_ITSELF = 5.0
+"""Seconds after which a process that was told to end is killed; the function may have stopped it."""
 
 
 @dataclass(frozen=True)
@@ -54,81 +54,80 @@ async def run_in_process(
     """
     if not hasattr(os, "fork") or not sys.executable:
         raise PluginFailure(f"{what} cannot run in a process of its own on this system")
-    process = _Process(_request(handler, source, arguments, named, what), what)
-    running = asyncio.ensure_future(run_in_thread(process.answer, what=what))
+    process = _Process(what)
+
+    def ask() -> Any:
+        return _result(process.answer(_request(handler, source, arguments, named, what)), what)
+
+    running = asyncio.ensure_future(run_in_thread(ask, what=what))
     running.add_done_callback(_look_at)
     try:
-        answer = await asyncio.shield(running)
+        return await asyncio.shield(running)
     finally:
-        process.kill()
+        process.end()
         if not running.done():
             await asyncio.wait([running])
-    return _result(answer, what)
 
 
-def _look_at(running: asyncio.Future[bytes]) -> None:
+def _look_at(running: asyncio.Future[Any]) -> None:
     """Take an error that came of a process which nobody waited for any more, so that nobody is told of it."""
     if not running.cancelled():
         running.exception()
 
 
 class _Process:
-    """One process: started and waited for on a thread, killed from any."""
+    """One process: started and waited for on a thread, ended from any.
 
-    def __init__(self, request: bytes, what: str) -> None:
-        self._request = request
+    It watches over another one, in which the function runs, and takes that along when `_held` is closed.
+    """
+
+    def __init__(self, what: str) -> None:
         self._what = what
         self._lock = threading.Lock()
-        self._child: subprocess.Popen[bytes] | None = None
+        self._held: int | None = None
         self._is_over = False
 
-    def answer(self) -> bytes:
-        """Start the process and return its answer. Raises `PluginFailure` where it gives none."""
-        ending = "could not be started"
+    def answer(self, request: bytes) -> bytes:
+        """Start the process with a request and return its answer. Raises `PluginFailure` where it gives none."""
+        child = self._start()
         try:
-            lifeline, held = os.pipe()
-        except OSError as error:
-            raise PluginFailure(f"{self._what}: its process {ending}: {error}") from None
-        try:
-            child = self._start(lifeline)
-            try:
-                answer = _exchange(child, self._request)
-                if _is_whole(answer):
-                    return answer
-                ending = _ending(child)
-            finally:
-                self.kill()
-                child.wait()
-                for pipe in (child.stdin, child.stdout):
-                    assert pipe is not None
-                    with contextlib.suppress(OSError):
-                        pipe.close()
+            given = _exchange(child, request)
         finally:
-            os.close(lifeline)
-            os.close(held)
-        raise PluginFailure(f"{self._what}: its process {ending}")
+            self.end()
+            _bury(child)
+        answer, trailer = given[:-TRAILER], given[-TRAILER:]
+        if _is_whole(answer):
+            return answer
+        try:
+            status = int(trailer)
+        except ValueError:  # the function ended both processes
+            status = child.returncode
+        raise PluginFailure(f"{self._what}: its process {_ending(status)} before it answered")
 
-    def _start(self, lifeline: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-P", str(_CHILD), str(lifeline)]
+    def _start(self) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
         with self._lock:
             if self._is_over:
                 raise PluginFailure(f"{self._what} was interrupted before its process had started")
             try:
-                self._child = subprocess.Popen(
-                    command, stdin=pipe, stdout=pipe, pass_fds=(lifeline,), start_new_session=True
-                )
+                lifeline, self._held = os.pipe()
+                try:
+                    command = [sys.executable, "-P", str(_CHILD), str(lifeline)]
+                    return subprocess.Popen(
+                        command, stdin=pipe, stdout=pipe, pass_fds=(lifeline,), start_new_session=True
+                    )
+                finally:
+                    os.close(lifeline)
             except OSError as error:
                 raise PluginFailure(f"{self._what}: its process could not be started: {error}") from None
-            return self._child
 
-    def kill(self) -> None:
-        """End the process and what it started; one that has not been started yet never is."""
+    def end(self) -> None:
+        """Let the process end itself and what it started; one that has not been started yet never is."""
         with self._lock:
-            if self._child is not None and not self._is_over:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self._child.pid, signal.SIGKILL)
             self._is_over = True
+            if self._held is not None:
+                os.close(self._held)
+                self._held = None
 
 
 def _exchange(child: subprocess.Popen[bytes], request: bytes) -> bytes:
@@ -139,19 +138,38 @@ def _exchange(child: subprocess.Popen[bytes], request: bytes) -> bytes:
     return child.stdout.read()
 
 
+def _bury(child: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that ends by itself; kill it where the function keeps it from that."""
+    try:
+        child.wait(_ENDS_BY_ITSELF)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    for pipe in (child.stdin, child.stdout):
+        assert pipe is not None
+        with contextlib.suppress(OSError):
+            pipe.close()
+
+
 def _request(
     handler: str, source: FolderSource | None, arguments: tuple[Any, ...], named: Mapping[str, Any], what: str
 ) -> bytes:
     values, kept = encode_loose([arguments, dict(named)])
     if kept:
         _refuse(arguments, named, what)
-    reviewed = None if source is None or source.reviewed is None else source.reviewed
+    reviewed = None if source is None else source.reviewed
     folder = source and {
         "package": source.package,
         "root": str(source.root),
         "reviewed": None if reviewed is None else {path: content.hex() for path, content in reviewed.items()},
     }
-    header = {"path": sys.path, "handler": handler, "what": what, "folder": folder}
+    header = {
+        "path": [path for path in sys.path if isinstance(path, str)],
+        "handler": handler,
+        "what": what,
+        "folder": folder,
+    }
     return json.dumps(header).encode() + b"\n" + values
 
 
@@ -180,17 +198,12 @@ def _result(answer: bytes, what: str) -> Any:
     raise error
 
 
-def _ending(child: subprocess.Popen[bytes]) -> str:
-    """Say how a process ended that gave no answer; one that only closed its pipes is not waited for."""
-    try:
-        status = child.wait(_GOES_BY_ITSELF)
-    except subprocess.TimeoutExpired:
-        return "closed its pipes without an answer"
+def _ending(status: int) -> str:
+    """Say how a process ended, by its exit status; below 0, that is a signal."""
     if status >= 0:
-        return f"exited with status {status} before it answered"
+        return f"exited with status {status}"
     try:
         name = signal.Signals(-status).name
     except ValueError:
         name = f"signal {-status}"
-    more = "; perhaps for want of memory" if -status == signal.SIGKILL else ""
-    return f"was killed by {name} before it answered{more}"
+    return f"was killed by {name}{' (perhaps for want of memory)' if -status == signal.SIGKILL else ''}"

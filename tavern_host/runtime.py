@@ -3,26 +3,22 @@ runs plugins in the host's own process (DESIGN §3, *Rules of the contracts*, ru
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import importlib.abc
-import importlib.machinery
 import importlib.util
 import inspect
-import itertools
-import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any, Protocol
 
 from tavern_host.authoring import NodeCode, nodes_of
 from tavern_host.context import PluginContext
-from tavern_host.contracts.errors import NotFound, PermissionDenied
+from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.discovery import Record
+from tavern_host.folderimport import import_folder, release, reserve
 from tavern_host.nodeprocess import FolderSource
 from tavern_host.noderunner import InProcessNodeRunner
 from tavern_host.threads import contained, ended
@@ -75,7 +71,7 @@ class InProcessRuntime:
     def __init__(self, record: Record, context: PluginContext) -> None:
         self._record = record
         self._context = context
-        self._package = record.module or _reserve(record.name.replace("-", "_"))
+        self._package = record.module or reserve(record.name.replace("-", "_"))
         self._module: ModuleType | None = None
         self._modules: dict[str, ModuleType] = {}
         self._nodes: list[NodeDefinition] = []
@@ -236,103 +232,9 @@ class InProcessRuntime:
         """Forget the modules of a folder plugin; those of installed packages stay imported."""
         if self._record.module is None:
             self.forget_modules()
-            _reserved.discard(self._package)
-            _reviewed.pop(self._package, None)
+            release(self._package)
         self._module = None
         self._modules.clear()
-
-
-# --- folder plugins -----------------------------------------------------------------------------------
-
-_FOLDERS = "tavern_plugins"
-"""The package under which folder plugins are imported, so that none can shadow an installed one."""
-
-_reserved: set[str] = set()
-
-
-def _reserve(name: str) -> str:
-    """Return a package name for a folder plugin, one that no other host in this process uses."""
-    numbered = (f"{_FOLDERS}.{name}{f'_{n}' if n > 1 else ''}" for n in itertools.count(1))
-    package = next(p for p in numbered if p not in _reserved)
-    _reserved.add(package)
-    return package
-
-
-_reviewed: dict[str, tuple[Path, Mapping[str, bytes]]] = {}
-"""Of which files a folder plugin may import modules: its folder, and the hash of each file there that was reviewed."""
-
-
-class NotReviewed(PermissionDenied, ImportError):
-    """Code of a folder plugin is not as it was when the plugin was reviewed."""
-
-    code = "not_reviewed"
-
-
-def _check_reviewed(module: str, path: str, content: bytes) -> None:
-    """Raise `NotReviewed` for a file that is not as it was when the plugin was reviewed."""
-    root, files = _reviewed.get(".".join(module.split(".")[:2]), (None, None))
-    if root is None or files is None:
-        return
-    if files.get(os.path.relpath(path, root)) != hashlib.sha256(content).digest():
-        message = f"{path} was changed after it was reviewed; look at the plugin and grant it again"
-        raise NotReviewed(message)
-
-
-class _SourceLoader(importlib.machinery.SourceFileLoader):
-    """Compiles the source, which was reviewed; what lies compiled beside it was not, and is never read."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        source = self.get_data(path)
-        _check_reviewed(fullname, path, source)
-        return self.source_to_code(source, path)
-
-
-class _FolderFinder(importlib.abc.MetaPathFinder):
-    """Finds the modules of folder plugins, as source or as extension modules only."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if not fullname.startswith(f"{_FOLDERS}."):
-            return None
-        source = (_SourceLoader, importlib.machinery.SOURCE_SUFFIXES)
-        extension = (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES)
-        specs = (importlib.machinery.FileFinder(folder, extension, source).find_spec(fullname) for folder in path or ())
-        spec = next((spec for spec in specs if spec is not None), None)
-        if spec is None:  # nobody else may look: they would find compiled files
-            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
-        if isinstance(spec.loader, importlib.machinery.ExtensionFileLoader):
-            _check_reviewed(fullname, spec.loader.path, Path(spec.loader.path).read_bytes())
-        return spec
-
-
-def import_folder(package: str, root: Path, reviewed: Mapping[str, bytes] | None) -> ModuleType:
-    """Import a folder plugin; without an `__init__.py` it is an empty package.
-
-    Of files that are not as they were `reviewed` (by path and hash; None: any file) nothing is imported, now or later.
-    """
-    if reviewed is not None:
-        _reviewed[package] = root, reviewed
-    if _FOLDERS not in sys.modules:
-        sys.modules[_FOLDERS] = ModuleType(_FOLDERS)
-        sys.modules[_FOLDERS].__path__ = []
-        sys.meta_path.insert(0, _FolderFinder())
-    init = root / "__init__.py"
-    loader = _SourceLoader(package, str(init)) if init.is_file() else None
-    spec = importlib.machinery.ModuleSpec(package, loader, origin=str(init), is_package=True)
-    spec.submodule_search_locations = [str(root)]
-    spec.has_location = loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[package] = module
-    try:
-        if loader is not None:
-            loader.exec_module(module)
-    except BaseException:
-        if sys.modules.get(package) is module:
-            del sys.modules[package]
-        raise
-    return module
 
 
 def _at(code: Any, problem: Problem) -> Problem:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from benchmarks import harness, startup
+from benchmarks import engine, enginepeers, harness, startup
 from benchmarks.__main__ import NAMES, main
+from benchmarks.enginefloors import queued_generators, task_per_node
+from benchmarks.enginegraphs import Graph, chain, fan, layers, mixed, stream
+from benchmarks.enginesubject import BusListener, QueueListener, Subject
 from benchmarks.harness import Report, Result
+from benchmarks.pages import PAGE, write_figures
 from benchmarks.thirdparty import KINDS, fill_site
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginState
@@ -27,8 +32,18 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(startup, "PHASE_RUNS", 1)
 
 
-def result(ratio: float, limit: float | None) -> Result:
-    return Result("a call", 2.0 * ratio, "µs", 2.0, "the direct call", ratio, runs=9, limit=limit)
+@pytest.fixture
+def small(once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure the engine with graphs of a few nodes."""
+    few = engine.Sizes(chain=12, fan=9, depth=4, width=5, deep=6, pauses=3, items=40, long=6, broad=5)
+    monkeypatch.setattr(engine, "SIZES", few)
+    monkeypatch.setattr(enginepeers, "SIZES", {"chain": 12, "fan": 9, "depth": 4, "width": 5})
+
+
+def result(ratio: float, limit: float | None, **more: object) -> Result:
+    return dataclasses.replace(
+        Result("a call", 2.0 * ratio, "µs", 2.0, "the direct call", ratio, runs=9, limit=limit), **more
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,6 +52,23 @@ def result(ratio: float, limit: float | None) -> Result:
 )
 def test_a_figure_says_whether_it_keeps_its_limit(ratio: float, limit: float | None, verdict: str) -> None:
     assert result(ratio, limit).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict"),
+    [
+        (0.3, "at most 0.6: holds, aim 0.4: reached"),
+        (0.5, "at most 0.6: holds, aim 0.4: not reached"),
+        (0.7, "at most 0.6: EXCEEDED, aim 0.4: not reached"),
+    ],
+)
+def test_a_figure_says_whether_it_has_reached_its_aim(ratio: float, verdict: str) -> None:
+    assert result(ratio, 0.6, aim=0.4).verdict == verdict
+
+
+def test_a_limit_may_be_one_of_the_value_and_not_of_the_ratio() -> None:
+    figure = result(9.0, 20, value=18.0, unit="ms", limited="value")
+    assert figure.verdict == "at most 20 ms: holds"
 
 
 def test_the_table_has_a_line_for_every_figure() -> None:
@@ -57,6 +89,18 @@ def test_a_part_that_there_is_not_is_named_with_those_that_there_are(capsys: pyt
 @pytest.mark.parametrize("name", NAMES)
 def test_every_benchmark_says_what_its_parts_are(name: str) -> None:
     assert import_module(f"benchmarks.{name}").FIGURES
+
+
+def test_peers_are_asked_of_benchmarks_that_have_some(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["kernel", "--peers"])
+    assert "kernel has no peers" in capsys.readouterr().err
+
+
+def test_the_page_gets_the_whole_table_or_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["engine", "--docs", "--only", "W1"])
+    assert "--docs writes the whole table; leave --only out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("part", ["view", "dispatch", "version"])
@@ -94,3 +138,100 @@ async def test_the_distributions_of_the_benchmark_are_found_and_their_plugins_ru
             assert plugin.contributions["node"]
             assert plugin.config_options
     assert len(list(site.glob("*.dist-info/METADATA"))) == 12
+
+
+@pytest.mark.parametrize("part", list(engine.FIGURES))
+def test_a_part_of_the_engine_gives_right_results_and_figures(
+    part: str, small: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["engine", "--only", part, "--json"])
+    for figure in json.loads(capsys.readouterr().out)["results"]:
+        assert figure.keys() >= KEYS
+        assert figure["value"] > 0
+        assert figure["floor"] > 0
+
+
+async def test_a_run_that_gives_something_else_than_its_graph_is_not_measured() -> None:
+    graph = chain(5)
+    ran = await Subject(graph.workflow()).run()
+    engine.check(ran, graph)
+    with pytest.raises(AssertionError, match=r"chain: n4 gave \{'result': 4\}, expected \{'result': 5\}"):
+        engine.check(ran, dataclasses.replace(graph, results={4: {"result": 5}}))
+
+
+async def test_a_second_run_takes_from_the_cache_what_it_need_not_run_and_a_forgotten_one_runs_all() -> None:
+    graph = layers(5, 4)
+    subject = Subject(graph.workflow())
+    first, again = await subject.run(), await subject.run()
+    changed = {0: {"value": 1000}}
+    other = await subject.run({"n0": graph.node(0, changed[0])})
+    engine.check(other, graph, changed)
+    subject.forget()
+    whole = await subject.run()
+    assert [first.executed, again.executed, other.executed, whole.executed] == [20, 0, len(graph.descendants(0)), 20]
+
+
+@pytest.mark.parametrize("listener", [QueueListener, BusListener])
+async def test_a_consumer_gets_all_messages_of_a_run(listener: type[QueueListener | BusListener]) -> None:
+    graph = fan(300)
+    ran = await Subject(graph.workflow(), listener=listener()).run()
+    assert ran.messages > len(graph)
+    assert ran.lost == 0
+
+
+@pytest.mark.parametrize("graph", [chain(4), fan(4), fan(4, plain=True), layers(6, 5)], ids=lambda graph: graph.name)
+async def test_the_floor_runs_each_node_and_then_ends(graph: Graph) -> None:
+    await task_per_node(graph.waiting_for, graph.followers, plain=graph.types[0].startswith("Plain"))
+
+
+async def test_the_floor_of_streams_adds_up_what_the_nodes_do() -> None:
+    assert {2: {"result": await queued_generators(100)}} == stream(100).results
+
+
+def test_layers_have_three_parents_and_three_followers_and_one_value_changes_what_comes_after_it() -> None:
+    graph = layers(6, 7)
+    assert set(graph.waiting_for) == {0, 3}
+    assert set(map(len, graph.followers)) == {3, 0}
+    assert all(len({source for source, _ in edges}) == len(edges) for edges in graph.parents)
+    assert list(graph.sinks) == list(range(35, 42))
+    changed = mixed(graph, {0: {"value": 77}})
+    assert {i for i in graph.sinks if changed[i] != graph.results[i]} <= graph.descendants(0)
+    assert changed != graph.results
+
+
+def test_peers_that_are_not_installed_are_named_and_the_others_are_measured(
+    small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peers = (*enginepeers.PEERS, enginepeers.Peer("a-peer-that-is-not-there", enginepeers.PEERS[0].build))
+    monkeypatch.setattr(enginepeers, "PEERS", peers)
+    main(["engine", "--peers", "--only", "W3", "--json"])
+    captured = capsys.readouterr()
+    installed, missing = enginepeers.installed()
+    names = [figure["name"] for figure in json.loads(captured.out)["results"]]
+    assert set(names) >= {f"W3 layers: {peer.label}" for peer in installed}
+    assert "a-peer-that-is-not-there" in missing
+    for name in missing:
+        assert f"{name} is not installed; pip install -e '.[bench]'" in captured.err
+
+
+def test_a_table_is_written_into_its_place_on_the_page_and_nowhere_else(tmp_path: Path) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text("before\n<!-- figures: engine -->\noutdated\n<!-- end of figures -->\nafter\n", encoding="utf-8")
+    write_figures(Report("engine", "3.11.7", [result(0.5, 0.6, aim=0.4)]), page)
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n<!-- figures: engine -->\n")
+    assert text.endswith("<!-- end of figures -->\nafter\n")
+    assert "outdated" not in text
+    assert (
+        "| a call | 1.000 µs | 2.000 µs | 0.500 | the direct call | at most 0.6: holds, aim 0.4: not reached |" in text
+    )
+    with pytest.raises(ValueError, match="has no place for the figures of faults"):
+        write_figures(Report("faults", "3.11.7", []), page)
+
+
+@pytest.mark.parametrize("name", ["engine", "faults"])
+def test_the_page_about_performance_has_a_place_for_the_figures(name: str, tmp_path: Path) -> None:
+    copy = tmp_path / PAGE.name
+    copy.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    write_figures(Report(name, "3.11.7", [result(0.5, 0.6)]), copy)
+    assert "| a call | 1.000 µs |" in copy.read_text(encoding="utf-8")

@@ -39,14 +39,15 @@ _STATUSES = {
 
 
 class Account:
-    """The nodes of a run. Times are seconds since the run began, below 0 where there is none."""
+    """The nodes of a run. Times are those of a clock that showed `base` when the run began, 0 where there is none."""
 
     def __init__(self, shown: Sequence[Shown]) -> None:
         count = len(shown)
         self._shown = shown
+        self.base = 0.0
         self.states = bytearray(count)
-        self.started = array("d", [-1.0]) * count
-        self.finished = array("d", [-1.0]) * count
+        self.started = array("d", [0.0]) * count
+        self.finished = array("d", [0.0]) * count
         self.outputs: list[dict[str, JsonValue] | None] = [None] * count
         self.errors: dict[int, ErrorInfo] = {}
         self.attempts: dict[int, int] = {}
@@ -56,6 +57,8 @@ class Account:
 
     def close(self) -> None:
         """Nothing more will happen: nodes that still run were stopped, the others never began."""
+        if State.RUNNING not in self.states and State.WAITING not in self.states:
+            return
         for number, state in enumerate(self.states):
             if state == State.RUNNING:
                 self.states[number] = State.INTERRUPTED
@@ -65,13 +68,14 @@ class Account:
     def skipped(self) -> list[str]:
         """Return the ids of the nodes that did not run."""
         skipped = State.SKIPPED.value
+        if skipped not in self.states:
+            return []
         return [node.id for node, state in zip(self._shown, self.states, strict=True) if state == skipped]
 
     def node_states(self) -> Iterator[tuple[str, NodeState]]:
         """Return the nodes as a `Run` has them."""
         for number, node in enumerate(self._shown):
-            if not node.is_hidden:
-                yield node.id, self._state(number)
+            yield node.id, self._state(number)
 
     def _state(self, number: int) -> NodeState:
         state = State(self.states[number])
@@ -83,8 +87,8 @@ class Account:
             status=_STATUSES[state],
             output=output,
             error=self.errors.get(number),
-            started=round(started, 6) if started >= 0 else None,
-            finished=round(finished, 6) if finished >= 0 else None,
+            started=round(started - self.base, 6) if started else None,
+            finished=round(finished - self.base, 6) if finished else None,
             cached=state is State.CACHED,
             bypassed=state is State.BYPASSED,
             attempts=self.attempts.get(number, 1),

@@ -138,7 +138,7 @@ class Activity:
         for index, outputs in selection.known.items():
             number = nodes[index].number
             if number >= 0:
-                feed.records.append((number, 0.0, 0.0, State.CACHED, outputs, None, None))
+                feed.records.extend((number, 0.0, 0.0, State.CACHED, outputs, None, None))
         feed.flush()
         feed.journal = journal
         if selection.unasked and self._cache is not None:

@@ -346,13 +346,13 @@ def _frames(batch: bytes) -> Iterator[tuple[bytes, int, str | None]]:
     """Yield the body of each frame and how long its head is, or what is wrong with the rest."""
     place = 0
     while place < len(batch):
+        if not _MAGIC.startswith(batch[place : place + len(_MAGIC)]):
+            yield b"", 0, "is of an unknown kind"
+            return
         if len(batch) - place < _HEADER.size:
             yield b"", 0, "is cut off"
             return
-        magic, checksum, length, head_length = _HEADER.unpack_from(batch, place)
-        if magic != _MAGIC:
-            yield b"", 0, "is of an unknown kind"
-            return
+        _, checksum, length, head_length = _HEADER.unpack_from(batch, place)
         place += _HEADER.size
         body = batch[place : place + length]
         if len(body) < length:

@@ -6,15 +6,15 @@ The cache keeps lists and objects of its own, so that a node that changes what i
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, KeysView
+from collections.abc import Iterable, KeysView, Sequence
 from typing import Any
 
 DEFAULT_LIMIT = 256 * 2**20
 """How many bytes, roughly, cached outputs may take."""
 
-_ENTRY = 250
-"""What an entry takes beside its values, roughly: its signature, its dict, the cache's own book-keeping."""
-_SCALARS = (int, float, bool, type(None))
+_ENTRY = 300
+"""What an entry takes beside its texts, roughly: its signature, its dict, the cache's own book-keeping."""
+_SCALARS = frozenset((int, float, bool, type(None)))
 _MAX_ITEMS = 100_000
 """Outputs with more items than this are not measured to the end, and not kept."""
 
@@ -24,12 +24,14 @@ class OutputCache:
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
-        self._entries: dict[bytes, tuple[dict[str, Any], int, bool]] = {}
+        self._entries: dict[bytes, dict[str, Any]] = {}
+        self._held: dict[bytes, int] = {}
+        """The sizes of those entries that hold lists and objects."""
         self._bytes = 0
 
     @property
     def size(self) -> int:
-        """What the entries take, roughly."""
+        """What the entries take, roughly, in bytes."""
         return self._bytes
 
     def __len__(self) -> int:
@@ -45,60 +47,66 @@ class OutputCache:
 
     def get(self, signature: bytes) -> dict[str, Any] | None:
         """Return outputs, and count them as used just now; lists and objects in them are copies."""
-        entry = self._entries.pop(signature, None)
-        if entry is None:
+        outputs = self._entries.pop(signature, None)
+        if outputs is None:
             return None
-        self._entries[signature] = entry
-        outputs, _, has_containers = entry
-        return copy.deepcopy(outputs) if has_containers else outputs
+        self._entries[signature] = outputs
+        return copy.deepcopy(outputs) if signature in self._held else outputs
 
     def put(self, signature: bytes, outputs: dict[str, Any]) -> None:
         """Keep outputs; those that are too large for the cache, or cannot be measured or copied, are not kept."""
-        size, has_containers = _ENTRY, False
-        for value in outputs.values():
-            kind = type(value)
-            if kind in _SCALARS:
-                size += 32
-            elif kind is str or kind is bytes:
-                size += len(value) + 60
-            else:
-                measured = size_of(value)
-                if measured is None:
-                    return
-                size += measured
-                has_containers = True
-        if size > self._limit:
+        size = size_of(outputs)
+        if size is None or size > self._limit:
             return
-        if has_containers:
-            try:
-                outputs = copy.deepcopy(outputs)
-            except Exception:  # a foreign object's own copying may fail in any way
-                return
-        entries = self._entries
-        old = entries.pop(signature, None)
-        if old is not None:
-            self._bytes -= old[1]
-        entries[signature] = (outputs, size, has_containers)
+        try:
+            outputs = copy.deepcopy(outputs)
+        except Exception:  # a foreign object's own copying may fail in any way
+            return
+        self._drop(signature)
+        self._entries[signature] = outputs
+        self._held[signature] = size
         self._bytes += size
-        while self._bytes > self._limit:
-            oldest = next(iter(entries))
-            self._bytes -= entries.pop(oldest)[1]
+        self._shrink()
+
+    def put_plain(self, signatures: Sequence[bytes], outputs: Sequence[dict[str, Any]], characters: int) -> None:
+        """Keep many outputs at once that hold nothing but numbers and short texts, `characters` in all."""
+        entries = self._entries
+        for signature in entries.keys() & signatures:
+            self._drop(signature)
+        before = len(entries)
+        entries.update(zip(signatures, outputs, strict=True))
+        self._bytes += (len(entries) - before) * _ENTRY + characters
+        self._shrink()
 
     def resize(self, limit: int) -> None:
         """Set how many bytes the cache may take; what is too much leaves at once."""
         self._limit = limit
-        while self._bytes > limit:
-            self._bytes -= self._entries.pop(next(iter(self._entries)))[1]
+        self._shrink()
 
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()
+        self._held.clear()
         self._bytes = 0
+
+    def _drop(self, signature: bytes) -> None:
+        outputs = self._entries.pop(signature, None)
+        if outputs is not None:
+            held = self._held.pop(signature, None)
+            self._bytes -= held if held is not None else _plain_size(outputs)
+
+    def _shrink(self) -> None:
+        while self._bytes > self._limit and self._entries:
+            self._drop(next(iter(self._entries)))
+
+
+def _plain_size(outputs: dict[str, Any]) -> int:
+    return _ENTRY + sum(len(value) for value in outputs.values() if isinstance(value, str))
 
 
 def size_of(value: Any) -> int | None:
-    """Return roughly how many bytes a value takes, or None where it holds what cannot be known: other objects."""
-    size, waiting, items = 0, [value], 0
+    """Return roughly how many bytes an entry with a value takes, or None where it holds what cannot be known: other objects."""
+    size, waiting, items = _ENTRY, [value], 0
     while waiting:
         part = waiting.pop()
         kind = type(part)

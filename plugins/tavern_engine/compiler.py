@@ -202,8 +202,8 @@ class _Compiler:
                     self.problems.append(f"node {node.id}: {error.message}")
         return self._kinds[key]
 
-    def _show(self, identifier: str, type: str, label: str, *, hidden: bool = False) -> int:
-        self._shown.append(Shown(identifier, type, label, hidden))
+    def _show(self, identifier: str, type: str, label: str) -> int:
+        self._shown.append(Shown(identifier, type, label))
         return len(self._shown) - 1
 
     # --- the interface ----------------------------------------------------------------------------
@@ -224,8 +224,7 @@ class _Compiler:
 
     def _top_output(self, node: WorkflowNode, workflow: Workflow, level: LevelBuilder) -> Site:
         label = node.display_name or node.type
-        hidden = node.id.startswith(CARRIER)
-        number = self._show(node.id, node.type, label, hidden=hidden)
+        number = -1 if node.id.startswith(CARRIER) else self._show(node.id, node.type, label)
         built = PlanNode(node.id, Role.OUTPUT, number, node.type, label)
         for key, slot in workflow.interface_outputs.items():
             if slot.default is not None:

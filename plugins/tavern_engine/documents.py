@@ -19,7 +19,7 @@ def pack(workflow: Workflow) -> bytes:
     """Return a document as it is kept: what was set in it and nothing else, unknown keys included; for the same
     document the same bytes. Takes long for a large one. Raises `InvalidInput` for what is not JSON, such as NaN."""
     try:
-        document = workflow.model_dump(mode="json", exclude_unset=True)
+        document = workflow.model_dump(exclude_unset=True)
         text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"the workflow {workflow.name or workflow.id or ''} cannot be kept: {error}") from None

@@ -37,12 +37,11 @@ _DONE = int(State.DONE)
 class Worker:
     """A task that carries out nodes, one after another. `index` is the one it is at, -1 between two."""
 
-    __slots__ = ("began", "index", "is_fresh", "task")
+    __slots__ = ("index", "is_fresh", "task")
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self.task = task
         self.index = -1
-        self.began = 0.0
         self.is_fresh = False
 
 
@@ -145,23 +144,23 @@ class Execution:
         assert task is not None
         worker = self._workers[task]
         level, ready, left, results, written = self._level, self._ready, self._left, self.results, self._written
-        nodes, simple, followers, signatures = level.nodes, level.simple, level.followers, self._signatures
-        feed, clock, copy_context = self._feed, time.perf_counter, contextvars.copy_context
+        calls, simple, followers, early = level.calls, level.simple, level.followers, level.early
+        numbers, signatures = level.numbers, self._signatures
+        take_next, add_ready, feed = ready.popleft, ready.append, self._feed
+        clock, copy_context, cancelling = time.perf_counter, contextvars.copy_context, task.cancelling
         clean = copy_context()
         began = clock()
         slice_end = began + SLICE
-        while ready and not self.stopping:
-            index = ready.popleft()
+        done = 0  # what this worker carried out and has not counted yet; counted when nothing is ready
+        while ready:
+            index = take_next()
             worker.index = index
-            worker.began = began
             if not worker.is_fresh:
                 self._freshen(worker)
-            node = nodes[index]
             edges = simple[index]
             outputs: dict[str, Any] | None = None
             if edges is not None:
-                values = written[index]
-                inputs = values.copy() if values else {}
+                inputs = written[index].copy()
                 try:
                     for key, source, output in edges:
                         inputs[key] = results[source][output]  # type: ignore[index]  # None is what is caught
@@ -169,12 +168,7 @@ class Execution:
                     edges = None  # something before it gave no value
                 else:
                     try:
-                        outputs = await node.instance.run(inputs, None)  # type: ignore[union-attr]
-                        ended = clock()
-                        if outputs.__class__ is dict and not self.stopping:
-                            feed.records.append((node.number, began, ended, _DONE, outputs, signatures[index], None))
-                        else:
-                            outputs = self._steps.odd(index, began, outputs)
+                        outputs = await calls[index](inputs, None)  # type: ignore[misc]  # simple ones have one
                     except (KeyboardInterrupt, GeneratorExit):
                         raise
                     except BaseException as error:  # a node that calls sys.exit must not end the host
@@ -182,37 +176,52 @@ class Execution:
                             raise
                         outputs = self._steps.failed(index, began, error)
                         ended = clock()
+                    else:
+                        if self.stopping:
+                            return
+                        ended = clock()
+                        if outputs.__class__ is dict:
+                            feed.records += (numbers[index], began, ended, _DONE, outputs, signatures[index], None)
+                        else:
+                            outputs = self._steps.odd(index, began, outputs)
             if edges is None:
                 outputs = await self._steps.take(index, began)
                 ended = clock()
-            if self.stopping:
-                return
+                if self.stopping:
+                    return
             results[index] = outputs
             for follower in followers[index]:
                 count = left[follower] - 1
                 left[follower] = count
                 if not count:
-                    ready.append(follower)
-            if level.early and index in level.early:
+                    add_ready(follower)
+            if early and index in early:
                 self.release_early(index)
-            self._remaining -= 1
-            if not self._remaining:
-                worker.index = -1
-                if not self._finished.done():
-                    self._finished.set_result(None)
-                return
-            if task.cancelling() or _differs(copy_context(), clean):
-                # What the node did to its task must not reach the next one.
-                worker.index = -1
+            done += 1
+            if not ready:
+                self._remaining -= done
+                done = 0
+                if not self._remaining:
+                    break
+            try:
+                is_dirty = cancelling() or copy_context() != clean
+            except Exception:  # a value whose comparison fails is another value
+                is_dirty = True
+            if is_dirty:  # what the node did to its task must not reach the next one
                 self._start(1 if ready else 0)
-                return
+                break
             began = ended
             if began >= slice_end:
                 worker.index = -1
                 await self._give_way()
+                if self.stopping:
+                    return
                 began = clock()
                 slice_end = began + SLICE
         worker.index = -1
+        self._remaining -= done
+        if not self._remaining and not self._finished.done():
+            self._finished.set_result(None)
 
     def release_early(self, index: int) -> None:
         """Count a node as begun for those that read its streams; once."""
@@ -247,16 +256,24 @@ class Execution:
         for worker in fresh:
             worker.is_fresh = False
             if worker.index >= 0 and worker.task in self._workers:
-                number = self._level.nodes[worker.index].number
-                if number >= 0:
-                    self._feed.executing(number, worker.began)
-        self._feed.flush()
+                self._begun(worker.index)
+        try:
+            self._feed.flush()
+        except Exception as error:  # else the run would wait for ever
+            if not self._finished.done():
+                self._finished.set_exception(error)
+            return
         if self.stopping or not self._ready:
             self._burst = 1
         elif not self._giving_way:
             self._burst *= 2
             self._start(min(self._burst, len(self._ready)))
             self.hold_up()
+
+    def _begun(self, index: int) -> None:
+        number = self._level.numbers[index]
+        if number >= 0:
+            self._feed.executing(number)
 
     async def _give_way(self) -> None:
         """Let the event loop run once. That this worker pauses is no reason to start others."""
@@ -265,11 +282,3 @@ class Execution:
             await asyncio.sleep(0)
         finally:
             self._giving_way -= 1
-
-
-def _differs(context: contextvars.Context, clean: contextvars.Context) -> bool:
-    """Return whether context variables were changed; cheap where they were not."""
-    try:
-        return context != clean
-    except Exception:  # a value whose comparison fails is another value
-        return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from math import isfinite
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from pydantic import JsonValue
 
@@ -48,20 +48,12 @@ class NodeJournal(Protocol):
         """Take down what became of a node."""
 
 
-class Record(NamedTuple):
-    """What became of a node. `outputs` are as the node gave them, a stream as the list of its items."""
-
-    number: int
-    began: float
-    ended: float
-    state: int
-    outputs: dict[str, Any] | None
-    signature: bytes | None = None
-    error: ErrorInfo | None = None
-
-
 class Feed:
-    """What happens in one run. Times are those of `time.perf_counter`."""
+    """What happens in one run. Times are those of `time.perf_counter`.
+
+    Clients are told that a node executes when it is in the middle of something while others get their turn; of one
+    that begins and ends between two such moments they are told that it is complete.
+    """
 
     def __init__(
         self,
@@ -74,7 +66,8 @@ class Feed:
         journal: NodeJournal | None = None,
     ) -> None:
         self.records: list[Any] = []
-        """What became of nodes since the last flush: a `Record`, or a plain tuple of its fields."""
+        """What became of nodes since the last flush, flat, since a tuple for each would keep the garbage collector busy:
+        number, when it began and ended, state, outputs (of a stream the list of its items), signature, error."""
         self.yields: list[tuple[int, str, Any]] = []
         """Items of streams since the last flush: the node's number, or -1 and an interface output, and the item."""
         self.account = account
@@ -84,26 +77,22 @@ class Feed:
         self._plan = plan
         self._publish = publish
         self._base = time.perf_counter()
-        self._announced: set[int] = set()
 
     def begin(self) -> None:
         """Count times from here."""
-        self._base = time.perf_counter()
+        self._base = self.account.base = time.perf_counter()
 
     def now(self) -> float:
         """Return the seconds since the run began."""
         return time.perf_counter() - self._base
 
-    def executing(self, number: int, began: float) -> None:
+    def executing(self, number: int) -> None:
         """A node is in the middle of what it does while others get their turn."""
         account = self.account
         account.states[number] = State.RUNNING
-        account.started[number] = began - self._base
-        account.finished[number] = -1.0
-        self._announced.add(number)
-        node = self._plan.shown[number]
-        if not node.is_hidden:
-            self._publish([("NODE_EXECUTING", {"promptId": self._run_id, "nodeId": node.id})])
+        account.started[number] = time.perf_counter()
+        account.finished[number] = 0.0
+        self._publish([("NODE_EXECUTING", {"promptId": self._run_id, "nodeId": self._plan.shown[number].id})])
 
     def progress(self, number: int, value: float, maximum: float | None) -> None:
         """A node says how far it is."""
@@ -142,64 +131,66 @@ class Feed:
 
     def _settle(self, messages: list[Message]) -> None:
         records, self.records = self.records, []
-        account, base, announced, run_id = self.account, self._base, self._announced, self._run_id
+        account, base, run_id = self.account, self._base, self._run_id
         states, started, finished, outputs_of = account.states, account.started, account.finished, account.outputs
         nodes, streaming, journal = self._plan.shown, self._plan.streaming, self.journal
-        keep = self.cache.put if self.cache is not None else None
         tell = messages.append
-        for number, began, ended, state, outputs, signature, error in records:
-            node = nodes[number]
-            identifier = node.id
+        signatures: list[bytes] = []
+        kept: list[dict[str, Any]] = []
+        size = 0
+        fields = iter(records)
+        for number, began, ended, state, outputs, signature, error in zip(*[fields] * 7, strict=True):
+            identifier = nodes[number].id
             states[number] = state
             if state not in _UNTIMED:
-                began -= base
-                ended -= base
                 started[number] = began
                 finished[number] = ended
                 if journal is not None:
                     attempts = account.attempts.get(number, 1) if account.attempts else 1
-                    journal.add(identifier, signature, state, began, ended, outputs, error, attempts, None)
+                    times = (began - base, ended - base)
+                    journal.add(identifier, signature, state, *times, outputs, error, attempts, None)
+            if outputs is None:
+                self._tell(messages, number, state, None, error)
+                continue
             display = outputs
-            if outputs is not None:
-                if streaming and number in streaming:
-                    display = shown(outputs, streaming[number])
-                else:
-                    for value in outputs.values():
-                        kind = value.__class__
-                        if kind is int or kind is bool or value is None or (kind is str and value.isascii()):
-                            continue
-                        if kind is not float or not isfinite(value):
-                            display = shown(outputs)
-                            break
-                outputs_of[number] = display
-            if state != _DONE:
-                if not node.is_hidden:
-                    self._tell(messages, number, state, identifier, display, error)
-                continue
-            if signature is not None and keep is not None:
-                keep(signature, outputs)  # type: ignore[arg-type]  # what is done has outputs
-            if node.is_hidden:
-                continue
-            if announced and number in announced:
-                announced.discard(number)
+            is_plain = True
+            if streaming and number in streaming:
+                display, is_plain = shown(outputs, streaming[number]), False
             else:
-                tell(("NODE_EXECUTING", {"promptId": run_id, "nodeId": identifier}))
+                for value in outputs.values():
+                    kind = value.__class__
+                    if kind is int or kind is bool or value is None:
+                        continue
+                    if kind is str and value.isascii():
+                        size += len(value)
+                    elif kind is not float or not isfinite(value):
+                        display, is_plain = shown(outputs), False
+                        break
+            outputs_of[number] = display
+            if state != _DONE:
+                self._tell(messages, number, state, display, error)
+                continue
+            if signature is not None:
+                if is_plain:
+                    signatures.append(signature)
+                    kept.append(outputs)
+                elif self.cache is not None:
+                    self.cache.put(signature, outputs)
             tell(("NODE_COMPLETE", {"promptId": run_id, "nodeId": identifier, "output": display}))
+        if self.cache is not None and kept:
+            self.cache.put_plain(signatures, kept, size)
 
     def _tell(
         self,
         messages: list[Message],
         number: int,
         state: int,
-        identifier: str,
         display: dict[str, JsonValue] | None,
         error: ErrorInfo | None,
     ) -> None:
-        about: dict[str, Any] = {"promptId": self._run_id, "nodeId": identifier}
+        """Tell of a node that did not simply do what it does."""
+        about: dict[str, Any] = {"promptId": self._run_id, "nodeId": self._plan.shown[number].id}
         if state == State.FAILED and error is not None:
-            if number not in self._announced:
-                messages.append(("NODE_EXECUTING", about))
-            self._announced.discard(number)
             self.account.errors[number] = error
             messages.append(("NODE_ERROR", {**about, "errorDetails": error.to_json()}))
         elif state == State.BYPASSED:

@@ -8,12 +8,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from pydantic import JsonValue
-
 from tavern_engine.board import Board, text_chunk
 from tavern_engine.runtext import value_text
 from tavern_engine.streamtext import StreamTexts
-from tavern_host import EXECUTION_ENGINE, CommandOutput, InvalidInput, PluginContext
+from tavern_host import EXECUTION_ENGINE, CallContext, CommandOutput, InvalidInput, PluginContext
+from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.dataflow import GROUP_REFERENCE
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.executions import Run, RunStatus
@@ -67,6 +66,11 @@ class Documents:
                 group = node.config_values.get(GROUP_REFERENCE)
                 found[node.id] = (node.display_name or node.type, group if isinstance(group, str) else None)
         return found
+
+
+def typed(context: PluginContext) -> CallContext:
+    """Return the context of what somebody does at the command line: the operator's."""
+    return CallContext(principal=Principal(kind="user", id="operator"), project=context.project.id)
 
 
 async def follow(
@@ -170,7 +174,8 @@ async def _interrupted(run_id: str, board: Board, context: PluginContext) -> lis
             finished = await engine.wait(run_id)
     except TimeoutError:
         return []
-    return [board.last_picture(finished), *_how_to_go_on(finished, context)]
+    result = CommandOutput(kind="result", data=finished.to_json())
+    return [board.last_picture(finished), result, *_how_to_go_on(finished, context)]
 
 
 def _refusal(error: InvalidInput) -> list[CommandOutput]:
@@ -193,11 +198,9 @@ def _ending(
     for key, value in finished.outputs.items():
         if texts.text(key) != value:
             said.append(CommandOutput(kind="text", text=f"{documents.title(key)}: {value_text(value)}"))
+    said.append(CommandOutput(kind="result", data=finished.to_json()))
     if finished.status is not RunStatus.COMPLETE:
         said += _how_to_go_on(finished, context)
-    result: JsonValue = finished.to_json()
-    said.append(CommandOutput(kind="result", data=result))
-    if finished.status is not RunStatus.COMPLETE:
         reason = finished.error.message if finished.error else f"the run ended as {finished.status}"
         said.append(CommandOutput(kind="failure", text=reason, exit_code=1))
     return said

@@ -73,13 +73,20 @@ class Gatherer:
 
     def _arrived(self, item: Input) -> tuple[Any, int, int, bool]:
         """Return what edges bring to an input, how many of them live, how many are dead, and whether one failed."""
-        values: list[Any] = []
+        results = self._results
+        if item.direct is not None:
+            try:
+                values = [results[source][key] for source, key in item.direct]  # type: ignore[index]
+                return values, len(values), 0, False
+            except (KeyError, TypeError):  # one of them gave nothing
+                pass
+        values = []
         alive = dead = 0
         for feed in item.feeds:
             fate = self.fates[feed.source]
             if fate == Fate.FAILED:
                 return NOTHING, 0, 0, True
-            outputs = self._results[feed.source]
+            outputs = results[feed.source]
             if fate == Fate.DEAD or outputs is None:
                 dead += 1
             elif feed.key in outputs:

@@ -205,6 +205,11 @@ def finish(builder: LevelBuilder) -> Level:
         simple,
         streams,
     )
+    for index, node in enumerate(nodes):
+        if node.instance is None:
+            simple[index] = None
+    level.calls = [node.instance.run if node.instance is not None else None for node in nodes]
+    level.numbers = [node.number for node in nodes]
     level.order = _order(level)
     if builder.has_streams:
         mark_unbounded(level)
@@ -262,7 +267,9 @@ def _feed(
                 is_simple = False
             else:
                 edges.append((key, feeds[0].source, feeds[0].key))
-            inputs.append(Input(key, slot, tuple(feeds)))
+            is_direct = slot.multi and all(f.convert is None and f.reader < 0 and not f.collects for f in feeds)
+            direct = tuple((f.source, f.key) for f in feeds) if is_direct else None
+            inputs.append(Input(key, slot, tuple(feeds), direct))
     for key, slot in site.inputs.items():
         if (arriving is None or key not in arriving) and (slot.multi or (slot.required and key not in written)):
             inputs.append(Input(key, slot, ()))

@@ -6,6 +6,7 @@ workflow, groups included, and one for the body of each loop.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -59,11 +60,15 @@ class Feed(NamedTuple):
 
 @dataclass(slots=True)
 class Input:
-    """An input of a node: its slot and the edges that feed it, in order."""
+    """An input of a node: its slot and the edges that feed it, in order.
+
+    `direct` are their sources and outputs where all of them bring values as they are.
+    """
 
     key: str
     slot: SlotDefinition
     feeds: tuple[Feed, ...]
+    direct: tuple[tuple[int, str], ...] | None = None
 
 
 @dataclass(slots=True)
@@ -125,6 +130,9 @@ class Level:
     streams: dict[int, dict[str, list[tuple[int, bool]]]] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
     """All nodes, each after those that it waits for."""
+    calls: list[Callable[[dict[str, Any], None], Awaitable[dict[str, Any]]] | None] = field(default_factory=list)
+    """What runs the simple ones."""
+    numbers: list[int] = field(default_factory=list)
 
 
 class Shown(NamedTuple):
@@ -133,7 +141,6 @@ class Shown(NamedTuple):
     id: str
     type: str
     label: str
-    is_hidden: bool = False
 
 
 @dataclass(slots=True)

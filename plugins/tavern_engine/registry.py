@@ -79,16 +79,16 @@ class NodeRegistry:
                 while self._revision != self._context.hooks.revision:
                     revision = self._context.hooks.revision
                     before, self._types = self._types, await self._collect()
-                    if self._revision is None:
-                        self._context.tasks.spawn(self._follow(), name="follow node types")
-                    else:
+                    if self._revision is not None:
                         self._tell_changes(before)
                     self._revision = revision
         return self._types
 
-    async def _follow(self) -> None:
-        """Collect again when plugins come, go or change, though nobody asks."""
+    async def follow(self) -> None:
+        """Collect again when plugins come, go or change, though nobody asks; until cancelled."""
         async for _ in self._context.events.subscribe("PLUGINS_CHANGED"):
+            if self._revision is None:
+                continue
             try:
                 await self.types()
             except TavernError as error:
@@ -162,6 +162,7 @@ class Nodes(NodeManager):
 
     def __init__(self, context: PluginContext) -> None:
         self._registry = NodeRegistry.of(context)
+        context.tasks.spawn(self._registry.follow(), name="follow node types")
         self._log = context.log
 
     async def list_nodes(self) -> list[NodeDefinition]:

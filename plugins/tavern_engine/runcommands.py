@@ -9,7 +9,7 @@ from datetime import datetime
 from pydantic import JsonValue
 
 from tavern_engine.documents import documents_of
-from tavern_engine.following import Documents, follow
+from tavern_engine.following import Documents, follow, typed
 from tavern_engine.runquery import find_run, run_filter
 from tavern_engine.runtext import (
     counted,
@@ -147,7 +147,8 @@ async def resume(arguments: dict[str, JsonValue], context: PluginContext) -> Asy
     """Go on with a run that failed or was interrupted, and show it."""
     run = await find_run(str(arguments["run"]), context)
     engine = context.services.get(EXECUTION_ENGINE)
-    async for output in follow(lambda: engine.resume(run.id), await _documents(run, context), context):
+    documents = await _documents(run, context)
+    async for output in follow(lambda: engine.resume(run.id, call=typed(context)), documents, context):
         yield output
 
 
@@ -155,7 +156,8 @@ async def retry(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
     """Run a run's workflow once more with the same inputs, and show it."""
     run = await find_run(str(arguments["run"]), context)
     engine = context.services.get(EXECUTION_ENGINE)
-    async for output in follow(lambda: engine.rerun(run.id), await _documents(run, context), context):
+    documents = await _documents(run, context)
+    async for output in follow(lambda: engine.rerun(run.id, call=typed(context)), documents, context):
         yield output
 
 

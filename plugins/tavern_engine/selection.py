@@ -62,9 +62,9 @@ def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> 
         if runs[index]:
             total += 1
             for follower in level.followers[index]:
-                left[follower] += 1
+                left[follower] += runs[follower]
             for follower in level.early.get(index, ()):
-                left[follower] += 1
+                left[follower] += runs[follower]
     ready = [index for index in range(count) if runs[index] and not left[index]]
     unseen = [index for index in range(count) if not seen[index]]
     unasked = [i for i in unseen if wanted is None or wanted[i]]

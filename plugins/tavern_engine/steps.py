@@ -131,7 +131,7 @@ class Steps:
         if node.number >= 0:
             if attempts > 1:
                 self._feed.account.attempts[node.number] = attempts
-            self._feed.records.append((node.number, began, time.perf_counter(), State.FAILED, outputs, None, info))
+            self._feed.records.extend((node.number, began, time.perf_counter(), State.FAILED, outputs, None, info))
         return outputs
 
     def was_opened(self, index: int) -> bool:
@@ -308,10 +308,10 @@ class Steps:
         node = self._level.nodes[index]
         if node.number >= 0:
             now = time.perf_counter()
-            self._feed.records.append((node.number, now, now, State.SKIPPED, None, None, None))
+            self._feed.records.extend((node.number, now, now, State.SKIPPED, None, None, None))
         return None
 
     def _record(
         self, node: PlanNode, began: float, state: State, outputs: dict[str, Any], signature: bytes | None = None
     ) -> None:
-        self._feed.records.append((node.number, began, time.perf_counter(), state, outputs, signature, None))
+        self._feed.records.extend((node.number, began, time.perf_counter(), state, outputs, signature, None))

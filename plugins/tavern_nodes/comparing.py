@@ -109,13 +109,25 @@ def _contains(item: Any, value: Any) -> bool:
     return isinstance(item, dict) and _text(value) in item
 
 
+def _equals(value: Any) -> Callable[[Any], bool]:
+    if not isinstance(value, list | dict):
+        return lambda item: is_same(item, value)
+    known = identity(value)
+    return lambda item: type(item) is type(value) and identity(item) == known
+
+
+def _differs(value: Any) -> Callable[[Any], bool]:
+    same = _equals(value)
+    return lambda item: not same(item)
+
+
 def _is_empty(item: Any) -> bool:
     return item is None or (isinstance(item, str) and not item.strip()) or item in ([], {}, b"")
 
 
 _TESTS: dict[str, Callable[[Any], Callable[[Any], bool]]] = {
-    "=": lambda value: lambda item: is_same(item, value),
-    "≠": lambda value: lambda item: not is_same(item, value),
+    "=": _equals,
+    "≠": _differs,
     "contains": lambda value: lambda item: _contains(item, value),
     "does not contain": lambda value: lambda item: not _contains(item, value),
     "starts with": lambda value: lambda item: isinstance(item, str) and item.startswith(_text(value)),

@@ -37,7 +37,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """`O_NONBLOCK`, since opening a FIFO for reading would otherwise wait for a writer."""
 
-_LOCK_SECONDS = 5.0
+LOCK_SECONDS = 5.0
 """How long an append waits for another one to the same file."""
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -73,20 +73,20 @@ def read_inside(root: Path, path: str, limit: int = MAX_BYTES) -> bytes:
 
 
 def stamp_inside(root: Path, path: str) -> list[Any]:
-    """Return what differs once a file has changed: its time of change, its size and its number.
+    """Return what differs once a file has changed: its times of change, its size and its number.
 
     Raises what `open_inside` raises.
     """
     with open_inside(root, path) as file:
         about = os.fstat(file.fileno())
-    return [about.st_mtime_ns, about.st_size, about.st_ino]
+    return [about.st_mtime_ns, about.st_ctime_ns, about.st_size, about.st_ino]
 
 
-def write_inside(root: Path, path: str, data: bytes) -> int:
+def write_inside(root: Path, path: str, data: bytes, *, replace: bool = True) -> int:
     """Make `data` the content of a file, which is made where it is missing, as are its folders; return its size.
 
-    Whoever reads meanwhile, and whoever looks after a crash, finds the old content or the new. Raises
-    `InvalidInput`.
+    Whoever reads meanwhile, and whoever looks after a crash, finds the old content or the new. Raises `InvalidInput`,
+    without `replace` also where there is a file already.
     """
     *folders, name = _steps(path)
     bounded(len(data), MAX_BYTES, _shown(path), "bytes")
@@ -99,7 +99,15 @@ def write_inside(root: Path, path: str, data: bytes) -> int:
                 file.flush()
                 os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            if replace:
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            else:
+                os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.unlink(temporary, dir_fd=folder)
+        except FileExistsError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise InvalidInput(f"{_shown(path)} is there already") from None
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
@@ -239,7 +247,7 @@ def _lock(handle: int, path: str) -> None:
     """Keep other appends waiting until the file is closed."""
     import fcntl
 
-    end = time.monotonic() + _LOCK_SECONDS
+    end = time.monotonic() + LOCK_SECONDS
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

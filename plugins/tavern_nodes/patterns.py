@@ -7,6 +7,7 @@ length of a text can hold up the host. Nothing here is about what a node does wi
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -66,7 +67,7 @@ async def within(work: Callable[[Allowance], T], who: str, seconds: float = LIMI
     except (OutOfTime, DeadlineExceeded):
         raise InvalidInput(
             f"{who}: the patterns took longer than {seconds:g} s on this text; make them simpler "
-            "(a repeat within a repeat, such as (a+)+, is slow) or the text shorter"
+            "(a repeat within a repeat, such as (a+)+, is slow) or fewer, or the text shorter"
         ) from None
 
 
@@ -171,11 +172,18 @@ def split_literal(text: str) -> tuple[str, str] | None:
     return (match[1], match[2]) if match else None
 
 
-def compile_pattern(source: str, flags: str = "") -> UserPattern:
+def compile_pattern(source: str, flags: str = "", allowance: Allowance | None = None) -> UserPattern:
     """Return a pattern that is ready for use; compiling takes some milliseconds, so do it on the thread too.
 
-    Raises `PatternError` in a clause that says what is wrong with it.
+    Raises `PatternError` in a clause that says what is wrong with it, and `OutOfTime` where nothing is left.
     """
+    if allowance is not None:
+        allowance.left()
+    return _compiled(source, flags)
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(source: str, flags: str) -> UserPattern:
     import regex
 
     unknown = sorted(set(flags) - _KNOWN_FLAGS)

@@ -28,6 +28,9 @@ from tavern_nodes.presets import AFTER_HISTORY, HISTORY, MAIN, Preset, Prompt, r
 from tavern_nodes.values import MAX_TEXT, bounded
 from tavern_nodes.worldbooks import Book, Entry, read_book
 
+MAX_MADE = 4 * MAX_TEXT
+"""How many characters the parts may have together, before some of them are left out."""
+
 _EXAMPLES = "An example of how {{char}} talks:"
 _NOBODY = "Assistant"
 
@@ -38,7 +41,10 @@ def build_messages(
     """Return the messages, in order. Raises `InvalidInput` beginning with `who`, and `OutOfTime`."""
     card = read_card(character, f"{who}: characterData") if character else {}
     return _Builder(read_preset(preset, f"{who}: presetData"), card, who).build(
-        [read_book(world, f"{who}: worldBookData"), read_book(card.get("character_book"), f"{who}: character_book")],
+        [
+            read_book(world, f"{who}: worldBookData", allowance),
+            read_book(card.get("character_book"), f"{who}: character_book", allowance),
+        ],
         history,
         allowance,
     )
@@ -49,6 +55,7 @@ class _Builder:
         self._preset = preset
         self._card = card
         self._who = who
+        self._made = 0
         self._values = {"user": preset.user, "char": str(card.get("name") or _NOBODY)}
         for key in ("description", "personality", "scenario"):
             self._values[key] = self._filled(str(card.get(key) or ""))
@@ -93,7 +100,7 @@ class _Builder:
         instead = str(self._card.get(own) or "") if own and prompt.replaceable else ""
         if not instead.strip():
             return original
-        return expand(instead, {**self._values, "original": original}, self._who)
+        return self._filled(instead, original=original)
 
     def _with_insertions(self, history: list[Message], entries: list[Entry]) -> list[Message]:
         """Return the conversation with what stands at a depth of it; at one depth, world entries come first."""
@@ -110,7 +117,11 @@ class _Builder:
 
     def _world(self, entries: list[Entry], position: str) -> str:
         text = "\n".join(entry.content for entry in entries if entry.position == position)
-        return self._preset.world_format.replace("{0}", text) if text.strip() else ""
+        if not text.strip():
+            return ""
+        template = self._preset.world_format
+        self._count(template.count("{0}") * len(text))
+        return template.replace("{0}", text)
 
     def _examples(self, entries: list[Entry]) -> list[str]:
         written = self._filled(str(self._card.get("mes_example") or ""))
@@ -122,5 +133,12 @@ class _Builder:
     def _format(self, template: str, key: str) -> str:
         return self._filled(template) if self._values[key].strip() else ""
 
-    def _filled(self, text: str) -> str:
-        return expand(text, self._values, self._who)
+    def _filled(self, text: str, **more: str) -> str:
+        found = expand(text, {**self._values, **more}, self._who)
+        self._count(len(found))
+        return found
+
+    def _count(self, length: int) -> None:
+        """Raise `InvalidInput` where macros make much more text of all parts together than can be sent."""
+        self._made += length
+        bounded(self._made, MAX_MADE, self._who, "characters")

@@ -13,10 +13,13 @@ from typing import Any
 from tavern_host import InvalidInput
 from tavern_nodes.jsregex import PatternError
 from tavern_nodes.patterns import Allowance, UserPattern, compile_pattern, split_literal
-from tavern_nodes.values import kind_of, shorten
+from tavern_nodes.values import bounded, kind_of, shorten
 
 MAX_RULES = 1000
 """How many rules a list may hold."""
+
+MAX_TRIMMED = 100
+"""How many texts a rule may cut out of what a match brings in."""
 
 DEFAULT_FLAGS = "g"
 """The flags of a rule that names none: it replaces every match."""
@@ -44,10 +47,10 @@ class Rule:
         }
         return {**found, "trimStrings": list(self.trim)} if self.trim else found
 
-    def compiled(self, where: str) -> UserPattern:
-        """Return the pattern, ready for use. Raises `InvalidInput` beginning with `where`."""
+    def compiled(self, where: str, allowance: Allowance) -> UserPattern:
+        """Return the pattern, ready for use. Raises `InvalidInput` beginning with `where`, and `OutOfTime`."""
         try:
-            return compile_pattern(self.pattern, self.flags)
+            return compile_pattern(self.pattern, self.flags, allowance)
         except PatternError as problem:
             name = f" {shorten(self.name)!r}" if self.name else ""
             raise InvalidInput(
@@ -84,7 +87,7 @@ def apply(rules: Sequence[Rule], text: str, allowance: Allowance, where: str) ->
     """Return `text` after all rules that are enabled, in order. Raises `OutOfTime`, `InvalidInput`."""
     for rule in rules:
         if rule.enabled:
-            pattern = rule.compiled(where)
+            pattern = rule.compiled(where, allowance)
             text = pattern.replaced(text, pattern.replacement(rule.replacement, rule.trim), allowance)
     return text
 
@@ -141,4 +144,5 @@ def _texts(value: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
     found = value.get(key) or []
     if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
         raise InvalidInput(f"{where}.{key}: expected a list of texts")
+    bounded(len(found), MAX_TRIMMED, f"{where}.{key}", "texts")
     return tuple(text for text in found if text)

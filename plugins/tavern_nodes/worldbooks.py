@@ -24,10 +24,11 @@ from typing import Any, Literal
 from tavern_host import InvalidInput
 from tavern_nodes.jsregex import PatternError
 from tavern_nodes.patterns import MAX_SEARCHED, Allowance, UserPattern, compile_pattern, split_literal
-from tavern_nodes.values import kind_of, shorten
+from tavern_nodes.values import kind_of, shorten, show
 
 MAX_ENTRIES = 10_000
 MAX_KEYS = 100_000
+MAX_NUMBER = 2**53
 MAX_ROUNDS = 20
 """How often entries may call up others that call up others."""
 
@@ -133,17 +134,20 @@ class Book:
         if self.token_budget <= 0:
             return entries
         left = self.token_budget
-        kept = []
+        kept = set()
         for entry in sorted(entries, key=lambda e: (not e.constant, -e.priority, -e.order)):
             cost = -(-len(entry.content.encode("utf-8", "replace")) // 4)
             if cost <= left:
                 left -= cost
-                kept.append(entry)
-        return kept
+                kept.add(id(entry))
+        return [entry for entry in entries if id(entry) in kept]
 
 
-def read_book(value: Any, where: str) -> Book:
-    """Return the book that data holds; of nothing an empty one. Raises `InvalidInput` naming the entry."""
+def read_book(value: Any, where: str, allowance: Allowance) -> Book:
+    """Return the book that data holds; of nothing an empty one.
+
+    Raises `InvalidInput` naming the entry, and `OutOfTime` where its patterns take too long to compile.
+    """
     if value is None or value == {}:
         return Book()
     if isinstance(value, list):
@@ -158,14 +162,14 @@ def read_book(value: Any, where: str) -> Book:
     if len(entries) > MAX_ENTRIES:
         raise InvalidInput(f"{where}: {len(entries):,} entries are too many; at most {MAX_ENTRIES:,} are possible")
     fields = _Fields(value, where)
-    depth = int(fields.number("scan_depth", "scanDepth", default=DEFAULT_SCAN_DEPTH))
-    found = [_read_entry(entry, f"{where}.entries[{index}]", depth) for index, entry in enumerate(entries)]
+    depth = fields.whole("scan_depth", "scanDepth", default=DEFAULT_SCAN_DEPTH)
+    found = [_read_entry(entry, f"{where}.entries[{index}]", depth, allowance) for index, entry in enumerate(entries)]
     if sum(len(entry.keys) + len(entry.secondary) for entry in found if entry is not None) > MAX_KEYS:
         raise InvalidInput(f"{where}: the entries have more than {MAX_KEYS:,} keys")
     return Book(
         entries=tuple(entry for entry in found if entry is not None),
         recursive=fields.flag("recursive_scanning", "recursive", default=False),
-        token_budget=int(fields.number("token_budget", "tokenBudget", default=0)),
+        token_budget=fields.whole("token_budget", "tokenBudget", default=0),
     )
 
 
@@ -183,9 +187,13 @@ class _Fields:
 
     def number(self, *names: str, default: float) -> float:
         found = self.get(*names, default=default)
-        if isinstance(found, bool) or not isinstance(found, int | float):
-            raise InvalidInput(f"{self._where}.{names[0]}: expected a number, not {kind_of(found)}")
+        if isinstance(found, bool) or not isinstance(found, int | float) or not -MAX_NUMBER <= found <= MAX_NUMBER:
+            raise InvalidInput(f"{self._where}.{names[0]}: expected a number, not {show(found)}")
         return found
+
+    def whole(self, *names: str, default: int) -> int:
+        """Return a number without its fraction."""
+        return int(self.number(*names, default=default))
 
     def flag(self, *names: str, default: bool) -> bool:
         found = self.get(*names, default=default)
@@ -203,7 +211,7 @@ class _Fields:
         return [text.strip() for text in found if text.strip()]
 
 
-def _read_entry(value: Any, where: str, scan_depth: int) -> Entry | None:
+def _read_entry(value: Any, where: str, scan_depth: int, allowance: Allowance) -> Entry | None:
     """Return an entry, or None for one that is switched off."""
     if not isinstance(value, dict):
         raise InvalidInput(f"{where}: expected an object with keys and content, not {kind_of(value)}")
@@ -218,16 +226,16 @@ def _read_entry(value: Any, where: str, scan_depth: int) -> Entry | None:
     logic = fields.get("selectiveLogic", default=_ANY)
     return Entry(
         content=content,
-        keys=_keys(fields, fields.texts("keys", "key"), where),
-        secondary=_keys(fields, secondary, where),
+        keys=_keys(fields, fields.texts("keys", "key"), where, allowance),
+        secondary=_keys(fields, secondary, where, allowance),
         logic=logic if logic in (_ANY, _NOT_ALL, _NONE, _ALL) else _ANY,
         constant=fields.flag("constant", default=False),
         order=fields.number("insertion_order", "order", default=DEFAULT_ORDER),
         priority=fields.number("priority", default=0),
         position=_position(value, fields),
-        depth=max(0, int(fields.number("depth", default=DEFAULT_DEPTH))),
+        depth=max(0, fields.whole("depth", default=DEFAULT_DEPTH)),
         role=_ROLES.get(_hashable(fields.get("role")), "system"),
-        scan_depth=int(fields.number("scanDepth", "scan_depth", default=scan_depth)),
+        scan_depth=fields.whole("scanDepth", "scan_depth", default=scan_depth),
         exclude_recursion=fields.flag("excludeRecursion", "exclude_recursion", default=False),
         prevent_recursion=fields.flag("preventRecursion", "prevent_recursion", default=False),
     )
@@ -245,7 +253,7 @@ def _hashable(value: Any) -> Any:
     return value if isinstance(value, str | int) and not isinstance(value, bool) else None
 
 
-def _keys(fields: _Fields, texts: list[str], where: str) -> tuple[Key, ...]:
+def _keys(fields: _Fields, texts: list[str], where: str, allowance: Allowance) -> tuple[Key, ...]:
     case_sensitive = fields.flag("case_sensitive", "caseSensitive", default=False)
     whole_word = fields.flag("matchWholeWords", "match_whole_words", default=False)
     always_pattern = fields.flag("use_regex", default=False)
@@ -254,13 +262,14 @@ def _keys(fields: _Fields, texts: list[str], where: str) -> tuple[Key, ...]:
         literal = split_literal(text)
         if literal is None and always_pattern:
             literal = (text, "" if case_sensitive else "i")
-        found.append(Key(text, _pattern(*literal, where) if literal else None, whole_word, case_sensitive))
+        pattern = _pattern(*literal, where, allowance) if literal else None
+        found.append(Key(text, pattern, whole_word, case_sensitive))
     return tuple(found)
 
 
-def _pattern(source: str, flags: str, where: str) -> UserPattern:
+def _pattern(source: str, flags: str, where: str, allowance: Allowance) -> UserPattern:
     try:
-        return compile_pattern(source, flags)
+        return compile_pattern(source, flags, allowance)
     except PatternError as problem:
         raise InvalidInput(f"{where}: the key {shorten(source)!r} is no regular expression: {problem}") from None
 

@@ -74,7 +74,7 @@ def _output(
     if not site.is_known:
         return None, None
     handle = edge.source_handle
-    message = f"{site.node.type} has no output {quoted(handle)}{subject.hints(handle, site.outputs)}"
+    message = f"{short(site.node.type)} has no output {quoted(handle)}{subject.hints(handle, site.outputs)}"
     if handle == ERROR_OUTPUT and site.definition is not None:
         message += "; a node has it where its policy says onError: route"
     return None, Finding(("edges", place, "sourceHandle"), message, edge.source, handle)
@@ -92,7 +92,7 @@ def _input(
         return found[0], found[1], None
     if not site.is_known:
         return handle, None, None
-    message = f"{site.node.type} has no input {quoted(handle)}{subject.hints(handle, site.inputs)}"
+    message = f"{short(site.node.type)} has no input {quoted(handle)}{subject.hints(handle, site.inputs)}"
     return handle, None, Finding(("edges", place, "targetHandle"), message, edge.target, handle)
 
 

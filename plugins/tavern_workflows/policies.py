@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tavern_host.contracts.dataflow import coerce
 from tavern_host.contracts.nodes import DataFlowType
 from tavern_host.contracts.workflows import ERROR_OUTPUT, GROUP_INPUT, GROUP_OUTPUT, NODE_GROUP, NodePolicy
-from tavern_workflows.report import Finding, quoted
+from tavern_workflows.report import Finding, quoted, short
 from tavern_workflows.subject import Site, Subject
 
 _WITHOUT = {
@@ -59,7 +59,7 @@ def _defaults(subject: Subject, site: Site, policy: NodePolicy) -> Iterator[Find
         slot = site.outputs.get(key)
         if slot is None:
             if site.is_known and not site.dynamic:
-                message = f"{site.node.type} has no output {quoted(key)}{subject.hints(key, site.outputs)}"
+                message = f"{short(site.node.type)} has no output {quoted(key)}{subject.hints(key, site.outputs)}"
                 yield Finding((*path, key), message, site.node.id, key, "warning")
             continue
         if value is None or (slot.is_stream and slot.data_flow_type is not DataFlowType.STRING):

@@ -38,6 +38,9 @@ _COUNTED = frozenset(
 )
 """Parts that are looked at piece by piece: how many pieces are allowed, so that a report stays within bounds."""
 
+_MOST_BITS = 14_000
+"""Of a whole number: about what Python turns into text."""
+
 _SLOTS = frozenset({"interfaceInputs", "interface_inputs", "interfaceOutputs", "interface_outputs"})
 _CONTAINERS = frozenset({dict, list, tuple})
 
@@ -135,7 +138,7 @@ class _Shape:
                 return Workflow.model_validate(frame)
             except ValidationError as error:
                 beyond = _shape_findings(error, document, ())
-        self.findings += beyond
+        self.findings += dict.fromkeys(beyond)
         inputs, self.whole_inputs = _valid_slots(document.get("interfaceInputs", {}))
         outputs, self.whole_outputs = _valid_slots(document.get("interfaceOutputs", {}))
         identifier = document.get("id")
@@ -203,7 +206,7 @@ def _beyond_reason(item: Any, path: tuple[str | int, ...]) -> list[Finding]:
         return findings
     for key, value in item.items():
         kind = value.__class__
-        if kind not in _CONTAINERS or not value:
+        if kind not in _CONTAINERS:
             continue
         if key in _COUNTED:
             pieces = value.values() if kind is dict else value
@@ -211,14 +214,19 @@ def _beyond_reason(item: Any, path: tuple[str | int, ...]) -> list[Finding]:
             if count > _MOST_OTHERS:
                 message = f"has {count:,} items, at most {_MOST_OTHERS:,} are allowed"
                 findings.append(Finding((*path, key), message))
-        if _is_deep(value, MAX_DEPTH - len(path) - 1):
+        if _is_odd(value, MAX_DEPTH - len(path) - 1):
             findings += islice(_not_json(value, (*path, key)), _MANY)
     return findings
 
 
-def _is_deep(value: Any, most: int) -> bool:
+def _is_odd(value: Any, most: int) -> bool:
+    """Return whether a part lies too deep, or is made of what JSON has only nearly: tuples, keys that are no text."""
     level: list[Any] = [value]
     for _ in range(most):
+        for container in level:
+            kind = container.__class__
+            if kind is tuple or (kind is dict and not all(isinstance(key, str) for key in container)):
+                return True
         level = [
             part
             for container in level
@@ -227,6 +235,8 @@ def _is_deep(value: Any, most: int) -> bool:
         ]
         if not level:
             return False
+        if len(level) > _MANY:  # parts that are there several times, or that hold themselves, count once
+            level = list({id(part): part for part in level}.values())
     return True
 
 
@@ -249,18 +259,23 @@ def _not_json(document: Any, where: tuple[str | int, ...]) -> Iterator[Finding]:
     seen: set[int] = set()
     while waiting:
         path, value = waiting.pop()
-        if isinstance(value, dict | list | tuple):
+        if isinstance(value, dict | list):
             if id(value) in seen:
                 continue
             seen.add(id(value))
             if len(path) >= MAX_DEPTH:
                 yield Finding(path, f"is nested deeper than {MAX_DEPTH} levels")
             elif isinstance(value, dict):
+                for key in value:
+                    if not isinstance(key, str):
+                        yield Finding(path, f"a key is {json_type(key)}, keys are text in JSON")
                 waiting.extend(((*path, str(key)), item) for key, item in reversed(value.items()))
             else:
                 waiting.extend(((*path, place), item) for place, item in reversed(list(enumerate(value))))
         elif isinstance(value, float) and not math.isfinite(value):
             yield Finding(path, f"{value} is not a JSON number")
+        elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
+            yield Finding(path, "the number has more digits than can be written")
         elif isinstance(value, str) and not _is_unicode(value):
             yield Finding(path, "the text holds half of a surrogate pair, which is not Unicode")
         elif not (value is None or isinstance(value, bool | int | float | str)):

@@ -104,7 +104,7 @@ def enclosing_zones(nodes: Iterable[WorkflowNode]) -> dict[str, str]:
     """Return by node the innermost loop that it lies in; nodes that lie in none are left out.
 
     A parent that is no loop, a frame of the canvas say, is passed through: what lies in it lies where it does. Nodes
-    whose parents go round in a circle lie in no loop. Of several nodes with one id the first counts.
+    that are inside of one another lie in no loop. Of several nodes with one id the first counts.
     """
     parents: dict[str, str | None] = {}
     zones: set[str] = set()
@@ -117,20 +117,15 @@ def enclosing_zones(nodes: Iterable[WorkflowNode]) -> dict[str, str]:
         return {}
     found: dict[str, str | None] = {}
     for start in parents:
-        path: list[str] = []
-        seen: set[str] = set()
-        node_id: str | None = start
-        while node_id is not None and node_id in parents and node_id not in found and node_id not in seen:
-            seen.add(node_id)
-            path.append(node_id)
-            node_id = parents[node_id]
-        circle = node_id in seen
-        for inner in reversed(path):
-            parent = parents[inner]
-            if circle or parent is None:
-                found[inner] = None
-            else:
-                found[inner] = parent if parent in zones else found.get(parent)
+        path: dict[str, int] = {}
+        current: str | None = start
+        while current is not None and current in parents and current not in found and current not in path:
+            path[current] = len(path)
+            current = parents[current]
+        circle = path[current] if current is not None and current in path else len(path)
+        for inner, place in reversed(path.items()):
+            parent = parents[inner] if place < circle else None
+            found[inner] = parent if parent is None or parent in zones else found.get(parent)
     return {node_id: zone for node_id, zone in found.items() if zone is not None}
 
 

@@ -10,8 +10,6 @@ from helpers.served import served
 
 from tavern_host import Host
 
-TYPES = {"GroupInput", "GroupOutput", "TextMerge", "MathOperation", "RandomNumber"}
-
 
 def without_descriptions(value: Any) -> Any:
     """Return `value` without the texts under keys `description`; our nodes have their own."""
@@ -25,8 +23,8 @@ async def test_the_answer_equals_the_platforms_field_by_field(spec_dir: Path, tm
     async with Host(tmp_path / "project") as host, served(host) as site:
         answered = await (await site.get("/api/nodes")).json()
 
-    ours = {node["type"]: node for node in answered if node["namespace"] == "core" and node["type"] in TYPES}
-    theirs = {node["type"]: node for node in published if node["type"] in TYPES}
+    theirs = {node["type"]: node for node in published}
+    ours = {node["type"]: node for node in answered if node["namespace"] == "core" and node["type"] in theirs}
 
     assert without_descriptions(ours) == without_descriptions(theirs)
-    assert set(ours) == TYPES
+    assert len(ours) == 25

@@ -121,7 +121,9 @@ class PageRun:
         if not continues:
             self.names = {"__name__": "__main__"}
         lines = "\n" * (snippet.line - 1)  # so that a traceback names the line of the page
-        code = compile(lines + snippet.text, snippet.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        code = compile(
+            lines + snippet.text, snippet.page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
+        )
         output = io.StringIO()
 
         async def run() -> None:

@@ -12,7 +12,7 @@ from aiohttp import ClientWebSocketResponse
 from aiohttp.test_utils import TestClient, TestServer, unused_port
 from engine_bench import Bench, OpenHost, workflow
 
-from tavern_host import WORKFLOW_MANAGER
+from tavern_host import WORKFLOW_MANAGER, lifecycle
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure
 from tavern_host.server import make_app
 
@@ -75,7 +75,10 @@ async def test_a_button_that_fails_is_the_failure_of_its_plugin_and_in_the_log(
     assert message in caplog.text and "Traceback" in caplog.text
 
 
-async def test_a_plugin_that_is_taken_out_does_not_wait_for_its_button_for_ever(bench: Bench) -> None:
+async def test_a_plugin_that_is_taken_out_does_not_wait_for_its_button_for_ever(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 0.05)
     pressed = asyncio.create_task(bench.nodes.act(DICE, "wait", inputs={}, config={}))
     await asyncio.sleep(0.05)
     await bench.host.disable("acme-buttons")

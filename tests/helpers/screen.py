@@ -72,7 +72,7 @@ def on_screen(
     redirect_out: Path | None = None,
     **environment: str,
 ) -> tuple[int, Screen, list[str]]:
-    """Run `tavern` with these arguments on a terminal; return its exit code, the screen, and what stood there meanwhile.
+    """Run `tavern` on a terminal; return its exit code, the screen, and all that stood there meanwhile.
 
     Once what stands there meets `until`, Ctrl-C is sent.
     """

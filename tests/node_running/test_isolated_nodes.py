@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from node_runners import RunnerOf, direct
 
 from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError
+from tavern_host.nodeprocess import FolderSource, run_in_process
 
 HERE = Path(__file__).parent
 
@@ -76,9 +78,8 @@ async def test_what_the_function_prints_does_not_get_into_its_result(capfd: pyte
         ("sys.exit", "node EndBadly tried to end the program (SystemExit: 3)"),
         (
             "kill the group",
-            "node EndBadly: its process was killed by SIGKILL before it answered; perhaps for want of memory",
+            "node EndBadly: its process was killed by SIGKILL (perhaps for want of memory) before it answered",
         ),
-        ("close everything", "node EndBadly: its process closed its pipes without an answer"),
         ("raise", "ValueError: boom"),
         ("odd error", "InvalidInput: odd"),
         (
@@ -221,3 +222,21 @@ async def test_a_module_that_no_other_process_can_import_is_told(monkeypatch: py
     monkeypatch.setattr(sys, "path", [path for path in sys.path if Path(path) != HERE])
     with pytest.raises(TavernError, match="No module named 'isolated_nodes'"):
         await run(isolated_nodes.echo, {"value": 1})
+
+
+async def test_the_process_imports_a_folder_plugin_only_as_it_was_reviewed(tmp_path: Path) -> None:
+    code = b"def double(value):\n    from .more import times\n    return times(value)\n"
+    more = b"def times(value):\n    return 2 * value\n"
+    (tmp_path / "nodes.py").write_bytes(code)
+    (tmp_path / "more.py").write_bytes(more)
+    reviewed = {name: hashlib.sha256(text).digest() for name, text in (("nodes.py", code), ("more.py", more))}
+    source = FolderSource("tavern_plugins.acme", tmp_path, reviewed)
+
+    async def double() -> Any:
+        return await run_in_process("tavern_plugins.acme.nodes:double", source, (), {"value": 4}, what="node Double")
+
+    assert await double() == 8
+    (tmp_path / "more.py").write_text("def times(value):\n    return 3 * value\n")
+    with pytest.raises(TavernError, match=r"more\.py was changed after it was reviewed") as refused:
+        await double()
+    assert refused.value.info.code == "not_reviewed"

@@ -1,88 +1,14 @@
-"""Runs one basic node the way the host does: through the runner that the kernel makes of its code, with
-`--placement loopback` behind the boundary. `nodes` needs no host and suits nodes that ask for no context; `hosted`
-has a whole one, for nodes that read files or use services."""
+"""What runs single nodes in these tests; see `node_bench`."""
 
 from __future__ import annotations
 
-import importlib
-import os
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import pytest
+from node_bench import HostedNodes, Nodes
 
-import tavern_nodes.nodes
-from tavern_host import Host, nodes_of
-from tavern_host.authoring import NodeCode
-from tavern_host.contracts.calls import system_call
-from tavern_host.contracts.nodes import NodeCall, NodeInstance, NodeRunner
-from tavern_host.loopback import carried_runner
-from tavern_host.noderunner import InProcessNodeRunner
-
-DEFINITIONS = {definition.type: definition for definition in nodes_of(tavern_nodes.nodes)}
-
-
-class Nodes:
-    """Opens and runs nodes by type."""
-
-    def runner(self, type: str) -> NodeRunner:
-        """Return the runner of a node type."""
-        module, _, name = DEFINITIONS[type].handler.partition(":")
-        code = getattr(importlib.import_module(module), name).__tavern_node__
-        assert isinstance(code, NodeCode)
-        # for nodes that ask for no context
-        runner: NodeRunner = InProcessNodeRunner(code, context=None)  # type: ignore[arg-type]
-        if os.environ.get("TAVERN_PLACEMENT") == "loopback":
-            runner = carried_runner(runner, "tavern-nodes", code.definition)
-        return runner
-
-    def open(self, type: str, config: dict[str, Any] | None = None) -> NodeInstance:
-        """Return an instance of a node type."""
-        return self.runner(type).open(config or {})
-
-    async def run(
-        self, type: str, inputs: dict[str, Any] | None = None, config: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """Open a node, run it once and return its outputs."""
-        return await self.step(self.open(type, config), inputs)
-
-    async def step(self, instance: NodeInstance, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run an open instance once more."""
-        return await instance.run(inputs or {}, node_call())
-
-    async def stream(
-        self, type: str, inputs: dict[str, Any] | None = None, config: dict[str, Any] | None = None
-    ) -> list[dict[str, Any]]:
-        """Open a node that streams and return all that it yields."""
-        async with aclosing(self.open(type, config).stream(inputs or {}, node_call())) as parts:  # type: ignore[type-var]
-            return [part async for part in parts]
-
-
-class HostedNodes(Nodes):
-    """Runs nodes of a host, with the context that their plugin was given."""
-
-    def __init__(self, host: Host, files: Path) -> None:
-        self.host = host
-        self.files = files
-
-    def runner(self, type: str) -> NodeRunner:
-        """Return the runner that the host makes."""
-        loaded = self.host._manager.active["tavern-nodes"]
-        return loaded.runtime.node_runner(DEFINITIONS[type])
-
-    def write(self, name: str, content: str | bytes) -> Path:
-        """Write a file into the project's folder of files."""
-        path = self.files / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-
-def node_call() -> NodeCall:
-    """Return which node of which run is executed: always the same one."""
-    return NodeCall(run_id="run_1", node_id="n1", call=system_call())
+from tavern_host import Host
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import pytest
-from conftest import Nodes
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from node_bench import Nodes
 
 from tavern_host import InvalidInput
 from tavern_nodes.nodes.matrix import matrix_operation
@@ -81,7 +81,8 @@ async def test_a_result_goes_into_the_next_operation(nodes: Nodes) -> None:
         ("det", {}, "MatrixOperation det: matrix: expected a number, a vector or a matrix, not nothing"),
         ("add", {"a": [[1, 2], [3]]}, "MatrixOperation add: a: row 1 must be a list of 2 numbers, as the first is"),
         ("add", {"a": [[1, "x"]]}, "MatrixOperation add: a[0][1]: expected a number, a vector or a matrix, not text"),
-        ("add", {"a": [[True]]}, "MatrixOperation add: a[0][0]: expected a number, a vector or a matrix, not a boolean"),
+        ("add", {"a": [[True]]}, "MatrixOperation add: a[0][0]: expected a number, a vector or a matrix, not a "
+            "boolean"),
         ("add", {"a": [math.nan]}, "MatrixOperation add: a[0]: expected a finite number, not nan"),
         ("add", {"a": [10**400]}, "MatrixOperation add: a[0]: expected a finite number, not an integer of 1329 bits"),
         ("add", {"a": []}, "MatrixOperation add: a has 0 rows or numbers; 1 to 200 are possible"),
@@ -101,7 +102,9 @@ def test_what_cannot_be_computed_is_told(mode: str, inputs: dict[str, Any], mess
 
 
 numbers = st.integers(-20, 20).map(float)
-squares = st.integers(1, 6).flatmap(lambda n: st.lists(st.lists(numbers, min_size=n, max_size=n), min_size=n, max_size=n))
+squares = st.integers(1, 6).flatmap(
+    lambda n: st.lists(st.lists(numbers, min_size=n, max_size=n), min_size=n, max_size=n)
+)
 
 
 @given(squares)

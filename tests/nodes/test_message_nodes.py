@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from conftest import Nodes
+from node_bench import Nodes
 
 from tavern_host import InvalidInput
 

@@ -13,8 +13,8 @@ from tavern_host.contracts.plugins import PluginState
 
 DEFINITIONS = nodes_of(tavern_nodes.nodes)
 
-OWN_CATEGORIES = {"Text", "Numbers", "JSON", "Lists", "Flow"}
-PLATFORM_CATEGORIES = {"Group", "数学", "实用工具"}
+OWN_CATEGORIES = {"Files", "Flow", "JSON", "Lists", "Numbers", "Streams", "Text"}
+PLATFORM_CATEGORIES = {"Group", "LLM", "Loaders", "Processors", "TEST-LLM", "数学", "实用工具"}
 
 
 def slots(definition: NodeDefinition) -> list[tuple[str, SlotDefinition]]:

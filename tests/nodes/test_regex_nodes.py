@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import Nodes
+from node_bench import Nodes
 
 from tavern_host import InvalidInput
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from conftest import DEFINITIONS, HostedNodes, Nodes, node_call
+from node_bench import DEFINITIONS, HostedNodes, Nodes, node_call
 
 from tavern_host import InvalidInput
 

@@ -12,7 +12,7 @@ BUSY_SECONDS = 10
 """How long a process waits for another that is writing."""
 
 _ADVICE = {
-    sqlite3.SQLITE_FULL: "the disk is full: make room, or forget old runs",
+    sqlite3.SQLITE_FULL: "the disk is full: make room",
     sqlite3.SQLITE_READONLY: "it may not be written: check the rights of the file and its folder",
     sqlite3.SQLITE_PERM: "it may not be written: check the rights of the file and its folder",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened: check the rights of the file and its folder",

@@ -63,9 +63,9 @@ class Files:
         try:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
                 file.write(content)
-        except BaseException:
+        except OSError as error:  # what fails while it is written does not say where
             path.unlink(missing_ok=True)
-            raise
+            raise OSError(error.errno, error.strerror, str(self._folder)) from None
         return path
 
     def keep(self, temporary: Path, name: str) -> None:

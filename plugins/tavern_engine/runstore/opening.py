@@ -60,7 +60,10 @@ def identity_of(path: Path) -> Identity | None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only this user may enter, and those above it. Raises `OSError` for a link: a project may come from anybody."""
+    """Make a folder that only this user may enter, and those above it.
+
+    Raises `OSError` for a link: a project may come from anybody.
+    """
     if not folder.parent.exists():
         make_folder(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -23,7 +23,6 @@ from tavern_nodes.values import (
     to_json,
 )
 
-
 _QUICK = 100_000
 """Up to how many characters a text is read without a thread."""
 
@@ -149,7 +148,7 @@ async def _parsed(text: str) -> Any:
     return await asyncio.to_thread(read_json, text, "JsonSelector: the data")
 
 
-@node(category="JSON", display_name="Set in JSON")
+@node(category="JSON", display_name="Set in JSON", bypass={"data": "data"})
 def json_set_path(
     path: PathIn,
     value: Annotated[Any, Slot("The value.")],

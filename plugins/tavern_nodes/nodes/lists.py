@@ -78,7 +78,7 @@ def last_item(
     return items[-1] if items else default
 
 
-@node(category="Lists", display_name="Append to list")
+@node(category="Lists", display_name="Append to list", bypass={"items": "items"})
 def append_to_list(
     item: Annotated[Any, Slot("The item.")],
     items: Annotated[list[Any] | None, Slot("The list to start from; empty where there is none.")] = None,
@@ -133,8 +133,10 @@ def zip_lists(
     lists: Annotated[list[list[Any]], Slot("The lists, in the order of their connections.", multi=True)],
     length: Annotated[
         Literal["shortest", "longest", "equal"],
-        Config("How far to go: to the end of the shortest, of the longest (with null for what is missing), or all "
-               "must be equally long."),
+        Config(
+            "How far to go: to the end of the shortest, of the longest (with null for what is missing), or all "
+            "must be equally long."
+        ),
     ] = "shortest",
 ) -> Annotated[list[Any], Slot("A list of the first items, one of the second items, and so on.", key="rows")]:
     """Put together what is at the same position of several lists."""
@@ -161,8 +163,6 @@ def range_list(
     """List whole numbers at equal distances: 0, 1, 2 … up to before the end."""
     if step == 0:
         raise InvalidInput("RangeList: step must not be 0")
-    numbers = range(
-        fits_64_bits(start, "RangeList"), fits_64_bits(end, "RangeList"), fits_64_bits(step, "RangeList")
-    )
+    numbers = range(fits_64_bits(start, "RangeList"), fits_64_bits(end, "RangeList"), fits_64_bits(step, "RangeList"))
     bounded(max(0, (end - start + step - (1 if step > 0 else -1)) // step), MAX_ITEMS, "RangeList", "items")
     return list(numbers)

@@ -37,8 +37,8 @@ Operation = Literal[
     "template", "path", "text", "upper case", "lower case", "trim", "length", "number", "to JSON", "parse JSON"
 ]
 
-_QUICK = 1_000
-"""Up to how many items are worked on without a thread."""
+_QUICK = 200
+"""Up to how many items, short texts and numbers, are worked on without a thread."""
 
 
 class Filtered(TypedDict):
@@ -103,7 +103,7 @@ async def map_list(
             result.append(value)
         return result
 
-    return await _away(work, len(items))
+    return await _away(work, items)
 
 
 @node(category="Lists", display_name="Filter list")
@@ -122,7 +122,7 @@ async def filter_list(
             found["items" if holds(part(item)) else "rest"].append(item)
         return found
 
-    return await _away(work, len(items))
+    return await _away(work, items)
 
 
 @node(category="Lists", display_name="Find in list")
@@ -141,7 +141,7 @@ async def find_in_list(
                 return {"found": True, "item": item, "index": index}
         return {"found": False, "item": None, "index": -1}
 
-    return await _away(work, len(items))
+    return await _away(work, items)
 
 
 @node(category="Lists", display_name="Join list")
@@ -166,7 +166,7 @@ async def join_list(
             return join(between, texts, "JoinList")
         return join(unescape(last_separator), [join(between, texts[:-1], "JoinList"), texts[-1]], "JoinList")
 
-    return await _away(work, len(items))
+    return await _away(work, items)
 
 
 @node(category="Lists", display_name="Sort list")
@@ -189,11 +189,11 @@ async def sort_list(
         if all(is_number(value) for value, _ in have) or all(isinstance(value, str) for value, _ in have):
             have.sort(key=lambda pair: pair[0], reverse=descending)
         else:
-            compare = functools.cmp_to_key(lambda a, b: order(a[0], b[0], "SortList"))
-            have.sort(key=compare, reverse=descending)
+            compare = functools.cmp_to_key(lambda a, b: order(a, b, "SortList"))
+            have.sort(key=lambda pair: compare(pair[0]), reverse=descending)
         return [item for _, item in have] + [item for value, item in keyed if value is None]
 
-    return await _away(work, len(items))
+    return await _away(work, items)
 
 
 @node(category="Lists", display_name="Unique items")
@@ -207,7 +207,7 @@ async def unique_list(items: ListIn, path: ItemPath = "") -> ListOut:
             first.setdefault(identity(part(item)), item)
         return list(first.values())
 
-    return await _away(work, len(items))
+    return await _away(work, items)
 
 
 @node(category="Lists", display_name="Group list")
@@ -225,7 +225,7 @@ async def group_list(
         check_size(groups, "GroupList: the groups")
         return groups
 
-    return await _away(work, len(items))
+    return await _away(work, items)
 
 
 @node(category="Lists", display_name="List statistics")
@@ -246,7 +246,7 @@ async def list_statistics(items: ListIn, path: ItemPath = "") -> Statistics:
         mean = total / len(items) if items else 0.0
         return {"sum": total, "mean": mean, "min": smallest, "max": largest, "count": len(items)}
 
-    return await _away(work, len(items))
+    return await _away(work, items)
 
 
 @node(category="Lists", display_name="List contains")
@@ -255,12 +255,17 @@ async def list_contains(
     value: Annotated[Any, Slot("The value to look for.")],
 ) -> Annotated[bool, Slot("Whether it is in the list.", key="result")]:
     """Say whether a value is in a list. Text that is a number equals that number."""
-    return await _away(lambda: any(is_same(item, value) for item in items), len(items))
+    return await _away(lambda: any(is_same(item, value) for item in items), items)
 
 
-async def _away(work: Callable[[], T], size: int) -> T:
-    """Return `work()`, done on a thread where there is much of it."""
-    return work() if size <= _QUICK else await asyncio.to_thread(work)
+async def _away(work: Callable[[], T], items: list[Any]) -> T:
+    """Return `work()`, done on a thread where there may be much of it."""
+    quick = len(items) <= _QUICK and all(map(_is_quick, items))
+    return work() if quick else await asyncio.to_thread(work)
+
+
+def _is_quick(item: Any) -> bool:
+    return len(item) <= _QUICK if isinstance(item, str) else not isinstance(item, list | dict)
 
 
 def _part(path: str, who: str) -> Callable[[Any], Any]:

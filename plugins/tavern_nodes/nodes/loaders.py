@@ -14,9 +14,10 @@ from tavern_nodes.cards import read_card_file
 from tavern_nodes.conversation import read_messages
 from tavern_nodes.documents import decode, read_json, read_yaml
 from tavern_nodes.files import read_inside, stamp_inside
+from tavern_nodes.patterns import Allowance, within
 from tavern_nodes.platform_slots import choices, slot
 from tavern_nodes.presets import read_preset
-from tavern_nodes.rules import read_rules
+from tavern_nodes.rules import Rule, read_rules
 from tavern_nodes.values import kind_of, shorten
 from tavern_nodes.worldbooks import read_book
 
@@ -73,8 +74,14 @@ def _stamp(key: str) -> Callable[..., Any]:
     return changed
 
 
-async def _load(context: NodeContext, path: Any, who: str, read: Callable[[bytes, str, str], Any]) -> Any:
-    """Return `read(content, path, where)` of a file, done on a thread."""
+async def _load(
+    context: NodeContext,
+    path: Any,
+    who: str,
+    read: Callable[[bytes, str, str], Any],
+    check: Callable[[Any, str, Allowance], Any] | None = None,
+) -> Any:
+    """Return `read(content, path, where)` of a file, done on a thread; `check` it where that may take long."""
     if not path:
         raise InvalidInput(f"{who}: no file is chosen; name one by its path in the project's files/ folder")
 
@@ -85,7 +92,10 @@ async def _load(context: NodeContext, path: Any, who: str, read: Callable[[bytes
             raise type(error)(f"{who}: {error.message}") from None
         return read(data, path, f"{who}: {shorten(path)!r}")
 
-    return await asyncio.to_thread(work)
+    value = await asyncio.to_thread(work)
+    if check is not None:
+        await within(lambda allowance: check(value, f"{who}: {shorten(path)!r}", allowance), who)
+    return value
 
 
 def _json(data: bytes, name: str, where: str) -> Any:
@@ -147,11 +157,10 @@ async def world_book_loader(inputs: dict[str, Any], config: dict[str, Any], cont
 
     def read(data: bytes, name: str, where: str) -> dict[str, Any]:
         value = _json_or_yaml(data, name, where)
-        value = {"entries": value} if isinstance(value, list) else _object(value, where)
-        read_book(value, where)
-        return value
+        return {"entries": value} if isinstance(value, list) else _object(value, where)
 
-    return {"worldBookData": await _load(context, config.get("worldBookResource"), "WorldBookLoader", read)}
+    path = config.get("worldBookResource")
+    return {"worldBookData": await _load(context, path, "WorldBookLoader", read, read_book)}
 
 
 CHARACTER_CARD_LOADER = _loader(
@@ -217,11 +226,13 @@ async def regex_rule_loader(inputs: dict[str, Any], config: dict[str, Any], cont
     """Load rules, each as `{name, pattern, replacement, flags, enabled}`, after a check of the patterns of those
     that are enabled. Raises `InvalidInput`, `NotFound`."""
 
-    def read(data: bytes, name: str, where: str) -> list[dict[str, Any]]:
-        rules = read_rules(_json_or_yaml(data, name, where), where)
+    def read(data: bytes, name: str, where: str) -> list[Rule]:
+        return read_rules(_json_or_yaml(data, name, where), where)
+
+    def check(rules: list[Rule], where: str, allowance: Allowance) -> None:
         for rule in rules:
             if rule.enabled:
-                rule.compiled(where)
-        return [rule.to_json() for rule in rules]
+                rule.compiled(where, allowance)
 
-    return {"regexRules": await _load(context, config.get("ruleResource"), "RegexRuleLoader", read)}
+    rules = await _load(context, config.get("ruleResource"), "RegexRuleLoader", read, check)
+    return {"regexRules": [rule.to_json() for rule in rules]}

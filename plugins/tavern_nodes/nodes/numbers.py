@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import secrets
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tavern_host import Config, InvalidInput, NodeDefinition, Slot, node
@@ -58,11 +59,21 @@ RANDOM_NUMBER = NodeDefinition(
 )
 
 
-@node(definition=RANDOM_NUMBER)
+def _draws_anew(inputs: dict[str, Any], config: dict[str, Any]) -> str:
+    """Return what differs in each run where a number is drawn, or may be: the mode may only be known in the run."""
+    return inputs["mode"] if inputs.get("mode") in (KEEP, INCREMENT, DECREMENT) else secrets.token_hex(16)
+
+
+def _reroll(inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, int]:
+    """Return a new number for the node's face."""
+    return {"value": random.getrandbits(32)}
+
+
+@node(definition=RANDOM_NUMBER, is_changed=_draws_anew, actions={"reroll": _reroll})
 def random_number(inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, int]:
     """Keep, step (wrapping around at 32 bits) or draw a number. Raises `InvalidInput`.
 
-    `reroll` is a button of the node's face; what arrives there is not looked at.
+    `reroll` is a button of the node's face, which puts a new number into `value`; what arrives there is not looked at.
     """
     mode, value = inputs.get("mode", KEEP), inputs.get("value", 0)
     step = choose_from(_STEPS, mode, "RandomNumber: mode")

@@ -25,6 +25,7 @@ from tavern_nodes.values import (
 TextOut = Annotated[str, Slot("The text.", key="text")]
 Separator = Annotated[str, Slot(r"What stands between the parts; \n is a new line, \t a tab.")]
 
+
 class FoundText(TypedDict):
     """The outputs of `TextContains`."""
 

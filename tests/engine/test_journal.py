@@ -1,0 +1,445 @@
+"""The journal over a real store: what was added is written soon, whatever the store does, and can be read back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs_bench import LOG, Child, accepted, opened
+
+from tavern_engine.documents import documents_of, pack, unpack
+from tavern_engine.journal import Journal, read_results, read_rows
+from tavern_engine.leases import Leases
+from tavern_engine.runstore.store import SqliteRunStore
+from tavern_host.contracts.errors import ErrorInfo, InvalidInput, TavernError
+from tavern_host.contracts.executions import RunStatus
+from tavern_host.contracts.runs import RunEnd
+from tavern_host.contracts.workflows import Workflow
+
+SIGNATURE = bytes(16)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteRunStore]:
+    async with opened(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def journal(store: SqliteRunStore) -> AsyncIterator[Journal]:
+    made = Journal(store, "w", LOG)
+    yield made
+    await made.close()
+
+
+async def outputs(store: SqliteRunStore, run_id: str) -> dict[Any, Any]:
+    """Return the outputs that a run would go on with, by node and iteration."""
+    found = await read_results(await store.batches(run_id), store.content, LOG)
+    return {key: row.outputs for key, row in found.items()}
+
+
+def add(run: Any, node_id: str, given: dict[str, Any] | None, **more: Any) -> None:
+    run.add(node_id, SIGNATURE, more.pop("status", "complete"), 0.1, 0.2, given, **more)
+
+
+# --- writing -------------------------------------------------------------------------------------------
+
+
+async def test_what_was_added_is_written_when_the_run_is_drained(store: SqliteRunStore, journal: Journal) -> None:
+    await accepted(store, "run_1")
+    run = journal.begin("run_1")
+    error = ErrorInfo(code="x", message="no")
+    add(run, "a", {"value": 1})
+    run.add("b", None, "error", 0.5, 1.5, None, error, 3, 2)
+
+    await journal.drain("run_1")
+
+    first, second = await read_rows(await store.batches("run_1"), LOG)
+    assert (first.node_id, first.signature, first.outputs) == ("a", SIGNATURE, {"value": 1})
+    assert (second.status, second.error, second.attempts, second.iteration) == ("error", error, 3, 2)
+    assert (second.started, second.finished) == (0.5, 1.5)
+
+
+async def test_what_was_added_is_written_soon_without_anybody_asking(store: SqliteRunStore, journal: Journal) -> None:
+    await accepted(store, "run_1")
+    run = journal.begin("run_1")
+    for number in range(3):
+        add(run, f"n{number}", {"value": number})
+        while f"n{number}" not in {row.node_id for row in await read_rows(await store.batches("run_1"), LOG)}:
+            await asyncio.sleep(0.005)
+    assert len(await store.batches("run_1")) == 3
+
+
+async def test_results_that_come_while_others_are_written_are_drained_too(
+    store: SqliteRunStore, journal: Journal
+) -> None:
+    await accepted(store, *(f"run_{i}" for i in range(5)))
+
+    async def run(number: int) -> None:
+        taken = journal.begin(f"run_{number}")
+        chance = random.Random(number)
+        for index in range(2000):
+            add(taken, f"n{index}", {"value": index})
+            if chance.random() < 0.02:
+                await asyncio.sleep(chance.random() * 0.02)
+        await journal.end(f"run_{number}")
+
+    await asyncio.gather(*(run(number) for number in range(5)))
+
+    for number in range(5):
+        assert await outputs(store, f"run_{number}") == {(f"n{i}", None): {"value": i} for i in range(2000)}
+
+
+async def test_many_results_are_one_batch(store: SqliteRunStore, journal: Journal) -> None:
+    await accepted(store, "run_1")
+    run = journal.begin("run_1")
+    run.add_all((f"n{i}", SIGNATURE, "complete", 0.0, 0.0, {"v": i}, None, 1, None) for i in range(5000))
+    await run.drain()
+    assert len(await store.batches("run_1")) == 1
+
+
+async def test_draining_nothing_or_an_unknown_run_returns(store: SqliteRunStore, journal: Journal) -> None:
+    await accepted(store, "run_1")
+    journal.begin("run_1")
+    await journal.drain("run_1")
+    await journal.drain("nope")
+    await journal.end("nope")
+    assert await store.batches("run_1") == []
+
+
+async def test_closing_writes_what_is_left(store: SqliteRunStore) -> None:
+    await accepted(store, "run_1", "run_2")
+    journal = Journal(store, "w", LOG)
+    for name in ("run_1", "run_2"):
+        add(journal.begin(name), "n", {"value": name})
+    await journal.close()
+    await journal.close()
+    assert await outputs(store, "run_1") == {("n", None): {"value": "run_1"}}
+    assert await outputs(store, "run_2") == {("n", None): {"value": "run_2"}}
+
+
+async def test_draining_may_be_cancelled_and_the_results_are_written_all_the_same(
+    store: SqliteRunStore, journal: Journal
+) -> None:
+    await accepted(store, "run_1")
+    run = journal.begin("run_1")
+    add(run, "n", {"value": 1})
+    draining = asyncio.create_task(run.drain())
+    await asyncio.sleep(0)
+    draining.cancel()
+    await asyncio.gather(draining, return_exceptions=True)
+    await run.drain()
+    assert await outputs(store, "run_1") == {("n", None): {"value": 1}}
+
+
+async def test_large_values_are_kept_apart_and_only_once(
+    store: SqliteRunStore, journal: Journal, tmp_path: Path
+) -> None:
+    await accepted(store, "run_1")
+    run = journal.begin("run_1")
+    values = {"text": "语" * 100_000, "bytes": bytes(100_000), "list": [["x"] * 10] * 20_000}
+    for number in range(3):
+        add(run, f"n{number}", values)
+        await run.drain()
+
+    assert await outputs(store, "run_1") == {(f"n{i}", None): values for i in range(3)}
+    assert len([path for path in (tmp_path / "values").rglob("*") if path.is_file()]) == 1 + len(values)
+    assert sum(map(len, await store.batches("run_1"))) < 3000
+
+    await store.update("w", "run_1", RunEnd(status=RunStatus.COMPLETE))
+    await store.prune(max_age=1e9, max_bytes=2**40)
+    assert await outputs(store, "run_1") == {(f"n{i}", None): values for i in range(3)}
+
+
+# --- what cannot be kept -------------------------------------------------------------------------------
+
+
+async def test_a_value_without_a_codec_makes_the_run_not_resumable_and_is_told_once(
+    store: SqliteRunStore, journal: Journal
+) -> None:
+    await accepted(store, "run_1")
+    reasons: list[str] = []
+    run = journal.begin("run_1", not_resumable=reasons.append)
+    add(run, "group/a", {"image": object()})
+    add(run, "b", {"value": 1})
+    await run.drain()
+    add(run, "c", {"value": threading.Lock()})
+    await run.drain()
+
+    assert reasons == ["node group/a, output image: a value of type object has no codec"]
+    assert await outputs(store, "run_1") == {("b", None): {"value": 1}}
+    rows = await read_rows(await store.batches("run_1"), LOG)
+    assert [(row.node_id, row.status, row.lacking is None) for row in rows] == [
+        ("group/a", "complete", False),
+        ("b", "complete", True),
+        ("c", "complete", False),
+    ]
+
+
+async def test_a_store_that_fails_does_not_stop_the_run_and_is_told_once(
+    store: SqliteRunStore, journal: Journal, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await accepted(store, "run_1", "run_2")
+    reasons: list[str] = []
+    lost: list[str] = []
+    runs = [
+        journal.begin(name, not_resumable=reasons.append, lost=lambda: lost.append("lost"))
+        for name in ("run_1", "run_2")
+    ]
+    await store.close()
+    for number in range(3):
+        for run in runs:
+            add(run, f"n{number}", {"value": number})
+            await run.drain()
+
+    assert reasons == ["its results could not be written: the run store is closed"] * 2
+    assert lost == []
+    errors = [record.message for record in caplog.records if record.levelno >= logging.ERROR]
+    assert errors == ["the results of the run run_1 could not be written; it goes on: the run store is closed"]
+
+
+async def test_a_full_disk_does_not_stop_the_run_and_later_results_are_written(tmp_path: Path) -> None:
+    child = Child(
+        tmp_path,
+        """
+import resource, signal
+from tavern_engine.journal import Journal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+await accepted(store, "run_1")
+journal = Journal(store, "w", LOG)
+run = journal.begin("run_1", not_resumable=say)
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, -1))
+run.add("large", b"s", "complete", 0, 0, {"value": os.urandom(1_000_000)})
+run.add("small", b"s", "complete", 0, 0, {"value": 1})
+await run.drain()
+resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+run.add("later", b"s", "complete", 0, 0, {"value": 2})
+await journal.close()
+""",
+    )
+    (reason,) = await child.says_all()
+    assert child.process.returncode == 0
+    assert reason.startswith("its results could not be written: ")
+    assert reason.endswith("the disk is full: make room")
+    async with opened(tmp_path) as store:
+        assert await outputs(store, "run_1") == {("later", None): {"value": 2}}
+
+
+async def test_a_run_that_another_worker_has_by_now_is_told_of_and_not_written_to(
+    store: SqliteRunStore, journal: Journal, tmp_path: Path
+) -> None:
+    await accepted(store, "run_1", lease=0.01)
+    lost: list[str] = []
+    reasons: list[str] = []
+    run = journal.begin("run_1", lost=lambda: lost.append("lost"), not_resumable=reasons.append)
+    async with opened(tmp_path) as another:
+        await asyncio.sleep(0.02)
+        assert await another.claim("other", 30) is not None
+        for number in range(3):
+            add(run, f"n{number}", {"value": number})
+            await run.drain()
+        assert await another.batches("run_1") == []
+    assert (lost, reasons) == (["lost"], [])
+
+
+async def test_a_run_is_asked_to_wait_while_the_store_is_far_behind(
+    store: SqliteRunStore, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tavern_engine.journal.MAX_WAITING", 100)
+    monkeypatch.setattr("tavern_engine.journal.DELAY", 0)
+    await accepted(store, "run_1")
+    run = journal.begin("run_1")
+    waited = 0
+    for number in range(20_000):
+        add(run, f"n{number}", {"value": number})
+        if number % 100 == 0:
+            await asyncio.sleep(0)
+            if run.is_full:
+                waited += 1
+                await run.room()
+                assert not run.is_full
+    await run.drain()
+    assert waited > 0
+    assert len(await outputs(store, "run_1")) == 20_000
+
+
+# --- reading -------------------------------------------------------------------------------------------
+
+
+async def test_of_a_node_that_ran_several_times_the_last_result_counts(store: SqliteRunStore, journal: Journal) -> None:
+    await accepted(store, "run_1")
+    run = journal.begin("run_1")
+    add(run, "again", {"value": 1})
+    add(run, "again", {"value": 2})
+    add(run, "failed later", {"value": 1})
+    add(run, "failed later", None, status="error")
+    for iteration in range(3):
+        add(run, "in a loop", {"value": iteration}, iteration=iteration)
+    await run.drain()
+    assert await outputs(store, "run_1") == {
+        ("again", None): {"value": 2},
+        **{("in a loop", i): {"value": i} for i in range(3)},
+    }
+
+
+async def test_a_node_whose_large_value_is_gone_counts_as_not_run(
+    store: SqliteRunStore, journal: Journal, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await accepted(store, "run_1")
+    run = journal.begin("run_1")
+    add(run, "a", {"value": "x" * 100_000})
+    add(run, "b", {"value": 1})
+    await run.drain()
+    for path in (tmp_path / "values").rglob("*"):
+        if path.is_file() and path.stat().st_size == 100_000:
+            path.write_bytes(b"torn")
+    assert await outputs(store, "run_1") == {("b", None): {"value": 1}}
+    assert "the node a counts as not run" in caplog.text
+
+
+async def test_batches_of_another_kind_are_left_out_with_a_warning(
+    store: SqliteRunStore, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    await accepted(store, "run_1")
+    await store.append("w", "run_1", b"from the future")
+    run = journal.begin("run_1")
+    add(run, "a", {"value": 1})
+    await run.drain()
+    assert await outputs(store, "run_1") == {("a", None): {"value": 1}}
+    assert "batch 1 of 2 is of an unknown kind: the nodes in it count as not run" in caplog.text
+
+
+# --- killed --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(15))
+async def test_what_was_drained_survives_that_the_process_is_killed_and_nothing_is_wrong(
+    tmp_path: Path, seed: int
+) -> None:
+    child = Child(
+        tmp_path,
+        """
+from tavern_engine.journal import Journal
+await accepted(store, "run_1", worker="dead")
+journal = Journal(store, "dead", LOG)
+run = journal.begin("run_1")
+say(-1)
+for number in range(1_000_000):
+    large = {"large": str(number) * 100_000} if number % 50 == 0 else {}
+    run.add(f"n{number}", b"s" * 16, "complete", 0.0, 0.0, {"value": number, **large})
+    if number % 7 == 0:
+        await asyncio.sleep(0.001)
+    if number % 40 == 0:
+        await run.drain()
+        say(number)
+""",
+    )
+    assert await child.said() == -1
+    drained = [-1]
+
+    async def listen() -> None:
+        while (number := await child.said()) is not None:
+            drained.append(number)
+
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(random.Random(seed).uniform(0, 0.5))
+    child.kill()
+    await listening
+
+    async with opened(tmp_path) as store:
+        assert await store.claim("w", 30) is not None
+        found = await outputs(store, "run_1")
+        for number in range(drained[-1] + 1):
+            assert found[f"n{number}", None]["value"] == number
+        for (name, _), kept in found.items():
+            number = int(name[1:])
+            assert kept == {"value": number} | ({"large": str(number) * 100_000} if number % 50 == 0 else {})
+
+
+# --- leases --------------------------------------------------------------------------------------------
+
+
+async def test_a_claim_is_prolonged_as_long_as_the_run_is_held(store: SqliteRunStore) -> None:
+    await accepted(store, "run_1", lease=30)
+    leases = Leases(store, "w", LOG, lease=0.03)
+
+    async def until() -> datetime:
+        found = (await store.get("run_1")).lease_until
+        assert found is not None
+        return found
+
+    leases.hold("run_1", lambda: pytest.fail("the run is ours"))
+    for _ in range(3):
+        before = await until()
+        while await until() == before:
+            await asyncio.sleep(0.005)
+    leases.release("run_1")
+    await asyncio.sleep(0.05)
+    after = await until()
+    await asyncio.sleep(0.1)
+    assert await until() == after
+    leases.hold("run_1", lambda: pytest.fail("the run is ours"))
+    while await until() == after:
+        await asyncio.sleep(0.005)
+    await leases.close()
+
+
+async def test_a_run_that_another_worker_claimed_is_told_of_once(
+    store: SqliteRunStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await accepted(store, "run_1", "run_2", lease=0.01)
+    await asyncio.sleep(0.02)
+    leases = Leases(store, "w", LOG, lease=0.1)
+    lost = asyncio.Event()
+    async with opened(tmp_path) as another:
+        assert await another.claim("other", 30, run_id="run_1") is not None
+        leases.hold("run_1", lost.set)
+        leases.hold("run_2", lambda: pytest.fail("the run is ours"))
+        await lost.wait()
+        assert "the run run_1 was claimed by another worker and is stopped here" in caplog.text
+        assert (await another.get("run_2")).owner == "w"
+    await leases.close()
+
+
+async def test_a_store_that_fails_loses_no_run_and_is_told_once(
+    store: SqliteRunStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await accepted(store, "run_1")
+    await store.close()
+    leases = Leases(store, "w", LOG, lease=0.03)
+    leases.hold("run_1", lambda: pytest.fail("nobody said that it is another's"))
+    await asyncio.sleep(0.2)
+    await leases.close()
+    errors = [record.message for record in caplog.records if record.levelno >= logging.ERROR]
+    assert errors == ["the claims of running workflows could not be prolonged: the run store is closed"]
+
+
+# --- documents -----------------------------------------------------------------------------------------
+
+
+async def test_documents_come_back_as_they_were_written_unknown_keys_included(store: SqliteRunStore) -> None:
+    main = Workflow.model_validate(
+        {"name": "語\ud800", "odd": [1, None], "nodes": [{"id": "n", "type": "t", "width": 3}]}
+    )
+    group = Workflow(name="group")
+    assert pack(main) == pack(Workflow.model_validate(main.model_dump(exclude_unset=True)))
+    (given,) = await accepted(store, "run_1")
+    names = [await store.put(pack(each)) for each in (main, group)]
+    entry = given.model_copy(update={"workflow": names[0], "groups": {"a": names[1], "b": names[1]}})
+
+    assert await documents_of(entry, store.content) == (main, {"a": group, "b": group})
+
+
+def test_a_document_that_cannot_be_kept_or_read_is_named() -> None:
+    with pytest.raises(InvalidInput, match="the workflow odd cannot be kept: Out of range float"):
+        pack(Workflow.model_validate({"name": "odd", "x": float("nan")}))
+    for content in (b"", b"[]", b"{", b"\xff", b'{"nodes": 1}'):
+        with pytest.raises(TavernError, match="a kept workflow cannot be read"):
+            unpack(content)

@@ -1,0 +1,324 @@
+"""Node results as bytes: what comes back of every kind of value, and of bytes that are torn."""
+
+from __future__ import annotations
+
+import enum
+import math
+import random
+import sys
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tavern_engine.batches import LARGE, NodeRow, Row, Stored, decode_rows, encode_rows, fetched
+from tavern_host.contracts.errors import ErrorInfo, NotFound, TavernError
+
+SIGNATURE = bytes(range(16))
+
+
+def row(outputs: dict[str, Any] | None, node_id: str = "n", **more: Any) -> Row:
+    given = {"signature": SIGNATURE, "status": "complete", "started": 0.25, "finished": 0.5, "error": None}
+    given |= {"attempts": 1, "iteration": None, **more}
+    order = ("signature", "status", "started", "finished")
+    return (
+        node_id,
+        *(given[key] for key in order),
+        outputs,
+        *(given[key] for key in ("error", "attempts", "iteration")),
+    )
+
+
+def nodes(rows: list[Row]) -> list[NodeRow]:
+    return [NodeRow(*each) for each in rows]
+
+
+class Encoded:
+    """All of some rows as batches, with the values that are kept apart."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.batches: list[bytes] = []
+        self.large: dict[str, bytes] = {}
+        self.lacking: list[str] = []
+        while rows:
+            batch = encode_rows(rows)
+            assert batch.rows > 0
+            self.batches.append(batch.content)
+            self.large |= batch.large
+            self.lacking += batch.lacking
+            rows = rows[batch.rows :]
+
+    async def content(self, hash: str) -> bytes:
+        return self.large[hash]
+
+    def rows(self) -> list[NodeRow]:
+        warnings: list[str] = []
+        found = decode_rows(self.batches, warnings.append)
+        assert warnings == []
+        return found
+
+    async def outputs(self) -> list[dict[str, Any] | None]:
+        return [await fetched(each, self.content) for each in self.rows()]
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+CODED = st.recursive(
+    JSON | st.binary(max_size=40) | st.datetimes(timezones=st.just(UTC)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "$bytes", "$dict", ""]), inner),
+    max_leaves=8,
+)
+
+
+def shape(value: Any) -> Any:
+    """Return a value with its types, so that 1, 1.0 and True differ, and 0.0 and -0.0."""
+    if isinstance(value, dict):
+        return {key: shape(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shape(item) for item in value]
+    return type(value), value, math.copysign(1, value) if isinstance(value, float) else None
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.dictionaries(st.text(max_size=5), CODED, max_size=3), max_size=6))
+async def test_values_that_have_a_codec_come_back_as_they_were(values: list[dict[str, Any]]) -> None:
+    encoded = Encoded([row(each, str(index)) for index, each in enumerate(values)])
+    assert encoded.lacking == []
+    assert [shape(found) for found in await encoded.outputs()] == [shape(each) for each in values]
+
+
+async def test_two_lone_surrogates_do_not_become_one_character() -> None:
+    outputs = {"plain": "\ud83d\ude00", "with bytes": ["\ud83d\ude00", b""], "large": "\ud83d\ude00" * LARGE}
+    assert await Encoded([row(outputs)]).outputs() == [outputs]
+
+
+async def test_everything_about_a_node_comes_back() -> None:
+    error = ErrorInfo(code="x", message="lone \ud800", details={"a": [1]}, plugin="p", retryable=True)
+    rows = [
+        row({"a": 1}),
+        row(None, "group/näme\ud800", signature=None, status="error", error=error, attempts=3, iteration=7),
+        row({}, signature=b"", started=1 / 3, finished=1e300, iteration=0),
+    ]
+    assert Encoded(rows).rows() == nodes(rows)
+    assert Encoded(rows[:1] * 3).rows() == nodes(rows[:1] * 3)
+    assert Encoded([row(None, signature=None)]).rows() == nodes([row(None, signature=None)])
+    assert Encoded([]).rows() == []
+
+
+async def test_many_rows_come_back_in_order() -> None:
+    rows = [row({"value": index, "text": f"text {index}"}, f"node {index}") for index in range(10_000)]
+    assert Encoded(rows).rows() == nodes(rows)
+
+
+class Color(enum.StrEnum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def endless() -> Any:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (object(), "a value of type object has no codec"),
+        (Color.RED, "Color has no codec"),
+        (Level.LOW, "Level has no codec"),
+        (Decimal(1), "a value of type decimal.Decimal has no codec"),
+        ({1: "a"}, "keys that are no texts has no codec"),
+        ([{"deep": {Color.RED: 1}}], "keys that are no texts has no codec"),
+        ({1, 2}, "a value of type set has no codec"),
+        (float("nan"), "the number nan has no codec"),
+        ([1, {"a": -math.inf}], "the number -inf has no codec"),
+        (2**63, "a whole number of more than 64 bits has no codec"),
+        ([-(2**63) - 1], "a whole number of more than 64 bits has no codec"),
+        (10**5000, "a whole number of more than 64 bits has no codec"),
+        (datetime(2020, 1, 1), "a value of type datetime.datetime has no codec"),
+        (endless(), "too deep"),
+        ([None] * 1_000_001, "too large"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_value_without_a_codec_is_named_and_only_its_node_lacks_outputs(value: Any, reason: str) -> None:
+    rows = [row({"a": 1}, "before"), row({"fine": 1, "odd": value}, "group/n"), row({"b": b"2"}, "after")]
+    encoded = Encoded(rows)
+
+    (told,) = encoded.lacking
+    assert told.startswith("node group/n, output odd: ")
+    assert reason in told
+    assert await encoded.outputs() == [{"a": 1}, None, {"b": b"2"}]
+    assert [each.lacking for each in encoded.rows()] == [None, told, None]
+
+
+async def test_deep_values_come_back_and_those_that_are_too_deep_are_named() -> None:
+    for depth in (10, 150, 250):
+        assert await Encoded([row({"a": nested(depth)})]).outputs() == [{"a": nested(depth)}]
+    for depth in (5_000, 100_000):
+        encoded = Encoded([row({"a": nested(depth)})])
+        assert len(encoded.lacking) == 1
+        assert await encoded.outputs() == [None]
+
+
+async def test_a_tuple_comes_back_as_a_list_and_another_time_zone_as_utc() -> None:
+    moment = datetime(2020, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    (found,) = await Encoded([row({"a": (1, (2, b"3")), "b": moment})]).outputs()
+    assert found == {"a": [1, [2, b"3"]], "b": datetime(2020, 1, 1, 10, tzinfo=UTC)}
+
+
+async def test_a_value_that_raises_while_it_is_looked_at_costs_its_own_node() -> None:
+    class Hostile(dict[str, Any]):
+        def values(self) -> Any:
+            raise SystemError("no")
+
+        def items(self) -> Any:
+            raise SystemError("no")
+
+    rows = [row({"a": index}, f"n{index}") for index in range(300)]
+    rows[123] = row(Hostile(a=1), "hostile")
+    encoded = Encoded(rows)
+    assert encoded.lacking == ["node hostile: its result cannot be encoded (SystemError)"]
+    assert [each.outputs for each in encoded.rows()] == [None if i == 123 else {"a": i} for i in range(300)]
+
+
+async def test_rows_that_are_no_rows_do_not_stop_the_others() -> None:
+    odd: Any = [("n", "sig", 3, None, "x", {"a": 1}, "err", None, object()), row({"a": 1})]
+    encoded = Encoded(odd)
+    assert encoded.lacking == ["node n: its result cannot be encoded (AttributeError)"]
+    assert [each.outputs for each in encoded.rows()] == [None, {"a": 1}]
+
+
+async def test_details_of_an_error_that_are_not_json_are_left_out() -> None:
+    error = ErrorInfo(code="x", message="m", details={"n": float("nan")})
+    (found,) = Encoded([row(None, error=error)]).rows()
+    assert found.error == ErrorInfo(code="x", message="m")
+
+
+# --- large values --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x" * (LARGE + 1), "语\ud800" * LARGE, bytes(LARGE + 1), [["item"] * 10] * 20_000, [b"bytes"] * 20_000],
+    ids=["text", "wide text", "bytes", "list", "list of bytes"],
+)
+async def test_a_large_value_is_kept_apart_once_and_comes_back(value: Any) -> None:
+    rows = [row({"small": index, "large": value}, str(index)) for index in range(3)]
+    encoded = Encoded(rows)
+
+    assert sum(map(len, encoded.batches)) < 2000
+    assert len(encoded.large) == 1
+    (name,) = encoded.large
+    stored = encoded.rows()[0].outputs
+    assert stored is not None
+    assert stored["small"] == 0
+    assert isinstance(stored["large"], Stored)
+    assert (stored["large"].hash, stored["large"].size) == (name, len(encoded.large[name]))
+    assert await encoded.outputs() == [each[5] for each in rows]
+
+
+@pytest.mark.parametrize("value", ["x" * LARGE, bytes(LARGE)], ids=["text", "bytes"])
+async def test_a_value_that_is_just_not_large_stays_with_its_node(value: Any) -> None:
+    encoded = Encoded([row({"a": value})])
+    assert encoded.large == {}
+    assert await encoded.outputs() == [{"a": value}]
+
+
+async def test_many_large_values_are_encoded_a_part_at_a_time() -> None:
+    rows = [row({"a": f"{index} " * 1_000_000}, str(index)) for index in range(20)]
+    first = encode_rows(rows)
+    assert 1 <= first.rows < 10
+    assert sum(map(len, first.large.values())) < 20_000_000
+    assert await Encoded(rows).outputs() == [each[5] for each in rows]
+
+
+async def test_a_large_value_that_is_gone_or_is_something_else_is_an_error() -> None:
+    (found,) = Encoded([row({"a": [["item"] * 10] * 20_000})]).rows()
+
+    async def gone(hash: str) -> bytes:
+        raise NotFound("gone")
+
+    async def other(hash: str) -> bytes:
+        return b"no json"
+
+    with pytest.raises(NotFound):
+        await fetched(found, gone)
+    with pytest.raises(TavernError, match="node n, output a: it cannot be read back"):
+        await fetched(found, other)
+
+
+# --- torn bytes ----------------------------------------------------------------------------------------
+
+
+def read(batches: list[bytes]) -> tuple[list[NodeRow], list[str]]:
+    warnings: list[str] = []
+    return decode_rows(batches, warnings.append), warnings
+
+
+@pytest.mark.parametrize("bad", [b"x", b"TVB1", b"TVB9" + bytes(100), bytes(1000), b"TVB1" + b"\xff" * 50])
+def test_a_batch_of_an_unknown_kind_is_left_out_with_a_warning(bad: bytes) -> None:
+    good = Encoded([row({"a": 1})]).batches[0]
+    rows, warnings = read([good, bad, good])
+    assert rows == nodes([row({"a": 1})] * 2)
+    assert len(warnings) == 1
+    assert warnings[0].startswith("batch 2 of 3 ")
+    assert warnings[0].endswith(": the nodes in it count as not run")
+
+
+def test_a_batch_that_is_cut_off_anywhere_gives_whole_frames_or_nothing() -> None:
+    rows = [row({"a": index, "b": b"bytes"}, str(index)) for index in range(600)]
+    whole = Encoded(rows).batches[0]
+    for length in random.Random(1).sample(range(len(whole)), 300):
+        found, warnings = read([whole[:length]])
+        assert found == nodes(rows[: len(found)])
+        assert len(found) in (0, 250, 500)
+        assert len(warnings) <= 1
+
+
+def test_a_byte_that_was_changed_anywhere_costs_its_frame_and_never_gives_another_value() -> None:
+    rows = [row({"a": index, "b": b"bytes"}, str(index), signature=SIGNATURE) for index in range(600)]
+    whole, expected = Encoded(rows).batches[0], set(map(repr, nodes(rows)))
+    chance = random.Random(2)
+    for _ in range(200):
+        torn = bytearray(whole)
+        torn[chance.randrange(len(torn))] ^= 1 << chance.randrange(8)
+        found, warnings = read([bytes(torn)])
+        assert set(map(repr, found)) <= expected
+        assert warnings != []
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_can_be_read(content: bytes) -> None:
+    read([content, b"TVB1" + content])
+
+
+def test_reading_does_not_need_more_stack_than_writing() -> None:
+    batch = Encoded([row({"a": nested(180)})]).batches[0]
+
+    def deep(left: int) -> list[NodeRow]:
+        return deep(left - 1) if left else read([batch])[0]
+
+    assert deep(sys.getrecursionlimit() // 2) == nodes([row({"a": nested(180)})])

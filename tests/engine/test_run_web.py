@@ -1,0 +1,151 @@
+"""The routes of the run history, on a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from engine_bench import Bench, OpenHost, give, workflow
+from helpers.served import Site, served
+
+
+@pytest.fixture
+async def site(open_host: OpenHost) -> AsyncIterator[Site]:
+    settings = {"extensions.tavern-engine.maxConcurrentRuns": 2}
+    async with open_host(settings=settings) as bench, served(bench.host) as site:
+        yield site
+
+
+@pytest.fixture
+def bench(site: Site) -> Bench:
+    return Bench(site.host)
+
+
+async def get(site: Site, path: str) -> Any:
+    answer = await site.get(path)
+    assert answer.status == 200, await answer.text()
+    return await answer.json()
+
+
+async def refusal(site: Site, method: str, path: str) -> tuple[int, str]:
+    answer = await site.ask(method, path)
+    return answer.status, (await answer.json())["error"]
+
+
+async def test_runs_are_listed_newest_first_page_by_page(site: Site, bench: Bench) -> None:
+    ids = [(await bench.run(workflow({"g": give(n)}, name=f"W{n}"))).id for n in range(3)]
+
+    first = await get(site, "/api/runs?limit=2")
+    second = await get(site, "/api/runs?limit=2&offset=2")
+
+    assert [run["id"] for run in first["runs"]] == [ids[2], ids[1]]
+    assert (first["limit"], first["offset"]) == (2, 0)
+    assert [(run["id"], run["status"], run["workflowName"]) for run in second["runs"]] == [(ids[0], "complete", "W0")]
+
+
+async def test_runs_are_listed_by_what_is_asked_for(site: Site, bench: Bench) -> None:
+    good = (await bench.run(workflow({"g": give(1)}, id="one", name="Good"))).id
+    bad = (await bench.run(workflow({"b": "Boom"}, id="two"))).id
+
+    async def ids(query: str) -> list[str]:
+        return [run["id"] for run in (await get(site, f"/api/runs?{query}"))["runs"]]
+
+    assert await ids("status=error") == [bad]
+    assert await ids("status=error,complete") == [bad, good]
+    assert await ids("workflowId=one") == [good]
+    assert await ids("text=good") == [good]
+    assert await ids("since=1h&until=2999-01-01T00:00:00Z") == [bad, good]
+    assert await ids("until=2020-01-01") == await ids("since=2999-01-01") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("status=broken", "status: there is no status 'broken'; there are queued, running"),
+        ("limit=1001", "limit: input should be less than or equal to 1000, got '1001'"),
+        ("since=soon", "since: 'soon' is no time"),
+    ],
+)
+async def test_a_query_that_cannot_be_is_refused(site: Site, query: str, message: str) -> None:
+    status, error = await refusal(site, "GET", f"/api/runs?{query}")
+
+    assert status == 400
+    assert error.startswith(message)
+
+
+async def test_a_run_is_shown_with_its_nodes(site: Site, bench: Bench) -> None:
+    run = await bench.run(workflow({"g": give(1)}, name="Give"))
+
+    shown = await get(site, f"/api/runs/{run.id}")
+
+    assert (shown["id"], shown["status"], shown["workflowName"]) == (run.id, "complete", "Give")
+    assert shown["nodes"]["g"]["output"] == {"value": 1}
+    assert {"submittedAt", "startedAt", "finishedAt", "principal"} <= shown.keys()
+
+
+async def test_a_run_is_run_once_more(site: Site, bench: Bench) -> None:
+    document = workflow({"in": "core:GroupInput"}, interfaceInputs={"n": {"dataFlowType": "INTEGER"}})
+    first = await bench.run(document, n=5)
+
+    answer = await site.ask("POST", f"/api/runs/{first.id}/rerun")
+    again = await bench.engine.wait((await answer.json())["runId"])
+
+    assert answer.status == 200
+    assert again.id != first.id
+    assert (again.inputs, again.nodes["in"].output) == ({"n": 5}, {"n": 5})
+    assert str(again.principal).startswith("user:")
+
+
+async def test_an_interrupted_run_goes_on(site: Site, bench: Bench) -> None:
+    document = workflow({"g": give(1), "h": "Hang"}, "g.value > h.value")
+    run_id = await bench.start(document)
+    await bench.until("NODE_EXECUTING", nodeId="h")
+    await bench.engine.interrupt(run_id)
+    await bench.engine.wait(run_id)
+
+    answer = await site.ask("POST", f"/api/runs/{run_id}/resume")
+    running = await refusal(site, "POST", f"/api/runs/{run_id}/resume")
+    await bench.engine.interrupt(run_id)
+    resumed = await bench.engine.wait(run_id)
+
+    assert (answer.status, await answer.json()) == (200, {"runId": run_id})
+    assert running[0] == 409
+    assert (resumed.attempt, resumed.nodes["g"].status) == (2, "complete")
+
+
+async def test_a_run_that_is_complete_cannot_go_on(site: Site, bench: Bench) -> None:
+    run = await bench.run(workflow({"g": give(1)}))
+
+    status, error = await refusal(site, "POST", f"/api/runs/{run.id}/resume")
+
+    assert status == 409
+    assert run.id in error
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/api/runs/run_0"), ("POST", "/api/runs/run_0/resume"), ("POST", "/api/runs/run_0/rerun")],
+)
+async def test_a_run_that_is_not_there_is_not_found(site: Site, method: str, path: str) -> None:
+    status, error = await refusal(site, method, path)
+
+    assert status == 404
+    assert "run_0" in error
+
+
+async def test_the_state_of_the_queue_is_told(site: Site, bench: Bench) -> None:
+    assert await get(site, "/api/system_stats") == {
+        "maxConcurrentWorkflows": 2,
+        "runningExecutions": 0,
+        "pendingExecutions": 0,
+    }
+    ids = [await bench.start(workflow({"h": "Hang"})) for _ in range(3)]
+    for run_id in ids[:2]:
+        await bench.until("NODE_EXECUTING", promptId=run_id)
+
+    busy = await get(site, "/api/system_stats")
+    for run_id in ids:
+        await bench.engine.interrupt(run_id)
+
+    assert (busy["runningExecutions"], busy["pendingExecutions"]) == (2, 1)

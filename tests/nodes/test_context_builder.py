@@ -1,0 +1,329 @@
+"""`ContextBuilder`: which messages a preset, a character, a world book and a conversation make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from node_bench import Nodes
+
+from tavern_host import InvalidInput
+
+CARD = {
+    "name": "Ann",
+    "description": "{{char}} keeps an inn. {{user}} is a guest.",
+    "personality": "Warm.",
+    "scenario": "Evening at <BOT>'s inn.",
+    "first_mes": "Welcome, {{user}}!",
+    "mes_example": "<START>\n{{user}}: hi\n{{char}}: hello\n<START>\n{{char}}: bye",
+}
+HISTORY = [
+    {"role": "user", "content": "Is there a dragon?", "id": "m1"},
+    {"role": "assistant", "content": "Perhaps."},
+    {"role": "user", "content": "And the King?"},
+]
+
+
+def entry(content: str, *keys: str, **more: Any) -> dict[str, Any]:
+    return {"keys": list(keys), "content": content, **more}
+
+
+async def build(nodes: Nodes, **inputs: Any) -> list[dict[str, Any]]:
+    outputs = await nodes.run("ContextBuilder", inputs)
+    messages: list[dict[str, Any]] = outputs["finalMessages"]
+    return messages
+
+
+async def texts(nodes: Nodes, **inputs: Any) -> list[str]:
+    return [message["content"] for message in await build(nodes, **inputs)]
+
+
+ONLY_WORLD = {
+    "prompts": [{"identifier": "chatHistory", "marker": True}],
+    "prompt_order": [{"identifier": "worldInfoBefore"}, {"identifier": "worldInfoAfter"}],
+}
+
+
+async def called_up(nodes: Nodes, book: Any, history: Any = HISTORY) -> list[str]:
+    """Return what a world book puts before the conversation, by line."""
+    messages = await build(nodes, presetData=ONLY_WORLD, worldBookData=book, historyMessages=history)
+    return [line for message in messages if message["role"] == "system" for line in message["content"].split("\n")]
+
+
+# --- the parts ----------------------------------------------------------------------------------------------
+
+
+async def test_all_parts_come_in_the_usual_order_with_their_macros_filled_in(nodes: Nodes) -> None:
+    world = {
+        "entries": [entry("Dragons sleep.", "dragon"), entry("Kings rule.", "king", position="after_char")],
+        "scan_depth": 3,
+    }
+    messages = await build(
+        nodes,
+        presetData={"user_name": "Bob", "persona": "Bob is tired.", "post_history_instructions": "Be brief, {{char}}."},
+        worldBookData=world,
+        characterData=CARD,
+        historyMessages=HISTORY,
+    )
+    assert [(m["role"], m["content"]) for m in messages] == [
+        ("system", "Write Ann's next reply in a conversation between Ann and Bob."),
+        ("system", "Dragons sleep."),
+        ("system", "Bob is tired."),
+        ("system", "Ann keeps an inn. Bob is a guest."),
+        ("system", "Warm."),
+        ("system", "Evening at Ann's inn."),
+        ("system", "Kings rule."),
+        ("system", "An example of how Ann talks:\nBob: hi\nAnn: hello"),
+        ("system", "An example of how Ann talks:\nAnn: bye"),
+        ("user", "Is there a dragon?"),
+        ("assistant", "Perhaps."),
+        ("user", "And the King?"),
+        ("system", "Be brief, Ann."),
+    ]
+    assert messages[9] == HISTORY[0]
+
+
+async def test_nothing_at_all_gives_the_main_prompt(nodes: Nodes) -> None:
+    assert await texts(nodes) == ["Write Assistant's next reply in a conversation between Assistant and User."]
+
+
+async def test_an_empty_conversation_begins_with_the_first_message_of_the_card(nodes: Nodes) -> None:
+    assert (await build(nodes, characterData=CARD))[-1] == {"role": "assistant", "content": "Welcome, User!"}
+    assert "Welcome, User!" not in await texts(nodes, characterData=CARD, historyMessages=HISTORY)
+
+
+async def test_macros_in_the_conversation_are_left_alone(nodes: Nodes) -> None:
+    said = [{"role": "user", "content": "{{char}} <USER>"}]
+    assert (await texts(nodes, characterData=CARD, historyMessages=said))[-1] == "{{char}} <USER>"
+
+
+async def test_a_macro_that_brings_in_a_macro_does_not_run_on(nodes: Nodes) -> None:
+    card = {"name": "{{char}}{{char}}", "description": "{{description}} {{Char}} {{what}} {{// no}}{{newline}}."}
+    found = await texts(nodes, characterData=card)
+    assert found[-1] == "{{description}} {{char}}{{char}} {{what}} \n."
+
+
+async def test_the_prompts_of_the_card_take_the_place_of_the_presets(nodes: Nodes) -> None:
+    card = {**CARD, "system_prompt": "{{original}} Rhyme.", "post_history_instructions": "End."}
+    preset = {"system_prompt": "Write as {{char}}.", "post_history_instructions": "Go on."}
+    found = await texts(nodes, presetData=preset, characterData=card, historyMessages=HISTORY)
+    assert (found[0], found[-1]) == ("Write as Ann. Rhyme.", "End.")
+
+
+async def test_a_preset_may_forbid_that(nodes: Nodes) -> None:
+    preset = {"prompts": [{"identifier": "main", "content": "Mine.", "forbid_overrides": True}]}
+    assert await texts(nodes, presetData=preset, characterData={**CARD, "system_prompt": "Yours."}) == [
+        "Mine.",
+        "Welcome, User!",
+    ]
+
+
+async def test_a_preset_orders_its_prompts_and_the_places(nodes: Nodes) -> None:
+    preset = {
+        "prompts": [
+            {"identifier": "main", "role": "system", "content": "Main."},
+            {"identifier": "mine", "role": "user", "content": "Mine of {{char}}."},
+            {"identifier": "off", "role": "user", "content": "Off."},
+            {"identifier": "deep", "role": "assistant", "content": "Deep.", "injection_position": 1,
+                "injection_depth": 1},
+            {"identifier": "charPersonality", "marker": True},
+            {"identifier": "chatHistory", "marker": True},
+        ],
+        "prompt_order": [
+            {"character_id": 100000, "order": [{"identifier": "off", "enabled": True}]},
+            {
+                "character_id": 100001,
+                "order": [
+                    {"identifier": "mine", "enabled": True},
+                    {"identifier": "chatHistory", "enabled": True},
+                    {"identifier": "charPersonality", "enabled": True},
+                    {"identifier": "off", "enabled": False},
+                    {"identifier": "deep", "enabled": True},
+                    {"identifier": "main", "enabled": True},
+                    {"identifier": "unknown", "enabled": True},
+                ],
+            },
+        ],
+        "personality_format": "{{char}} is: {{personality}}",
+    }  # fmt: skip
+    found = await texts(nodes, presetData=preset, characterData=CARD, historyMessages=HISTORY)
+    assert found == [
+        "Mine of Ann.", "Is there a dragon?", "Perhaps.", "Deep.", "And the King?", "Ann is: Warm.", "Main.",
+    ]  # fmt: skip
+
+
+async def test_a_whole_card_serves_as_well_as_its_data(nodes: Nodes) -> None:
+    card = {"spec": "chara_card_v2", "data": CARD}
+    assert await texts(nodes, characterData=card) == await texts(nodes, characterData=CARD)
+
+
+# --- world books --------------------------------------------------------------------------------------------
+
+
+async def test_an_entry_comes_in_when_a_key_of_it_was_said(nodes: Nodes) -> None:
+    book = [entry("A", "dragon"), entry("B", "unicorn"), entry("C", constant=True), entry("D", "unicorn", "PERHAPS")]
+    assert await called_up(nodes, {"entries": book, "scan_depth": 3}) == ["A", "C", "D"]
+
+
+async def test_only_the_last_messages_are_looked_at(nodes: Nodes) -> None:
+    book = [entry("A", "dragon"), entry("B", "perhaps"), entry("C", "dragon", scan_depth=9), entry("D", "king")]
+    assert await called_up(nodes, {"entries": book}) == ["B", "C", "D"]
+    assert await called_up(nodes, {"entries": book, "scan_depth": 1}) == ["C", "D"]
+    assert await called_up(nodes, {"entries": book, "scan_depth": 0}) == ["C"]
+
+
+async def test_case_and_whole_words_count_where_the_entry_says_so(nodes: Nodes) -> None:
+    book = [
+        entry("A", "king", case_sensitive=True),
+        entry("B", "King", case_sensitive=True),
+        entry("C", "kin", matchWholeWords=True),
+        entry("D", "KING", matchWholeWords=True),
+        entry("E", "kin"),
+    ]
+    assert await called_up(nodes, {"entries": book}) == ["B", "D", "E"]
+
+
+async def test_a_key_may_be_a_pattern(nodes: Nodes) -> None:
+    book = [entry("A", "/k.ng/i"), entry("B", "/k.ng/"), entry("C", "^and", use_regex=True), entry("D", "^and")]
+    assert await called_up(nodes, {"entries": book, "scan_depth": 1}) == ["A", "C"]
+
+
+@pytest.mark.parametrize(
+    ("logic", "secondary", "comes"),
+    [
+        (0, ["perhaps", "no"], True),
+        (0, ["no"], False),
+        (1, ["perhaps", "no"], True),
+        (1, ["perhaps", "the"], False),
+        (2, ["no"], True),
+        (2, ["no", "the"], False),
+        (3, ["perhaps", "the"], True),
+        (3, ["perhaps", "no"], False),
+    ],
+)
+async def test_secondary_keys_decide_too(nodes: Nodes, logic: int, secondary: list[str], comes: bool) -> None:
+    one = {"key": ["king"], "keysecondary": secondary, "selectiveLogic": logic, "content": "A", "selective": True}
+    assert await called_up(nodes, {"entries": {"0": one}}) == (["A"] if comes else [])
+    assert await called_up(nodes, {"entries": {"0": {**one, "selective": False}}}) == ["A"]
+
+
+async def test_entries_that_are_switched_off_or_never_happen_stay_out(nodes: Nodes) -> None:
+    book = [
+        entry("A", "king", enabled=False),
+        entry("B", "king", disable=True),
+        entry("C", "king", probability=0),
+        entry("D", "king", probability=0, useProbability=False),
+        entry("E", "king", probability=50),
+    ]
+    assert await called_up(nodes, {"entries": book}) == ["D", "E"]
+
+
+async def test_entries_stand_by_their_order(nodes: Nodes) -> None:
+    book = [entry("A", "king", insertion_order=9), entry("B", "king", order=-1), entry("C", "king")]
+    assert await called_up(nodes, {"entries": book}) == ["B", "A", "C"]
+
+
+async def test_a_recursive_book_calls_up_entries_by_entries(nodes: Nodes) -> None:
+    book = [
+        entry("The king has a Sword.", "king"),
+        entry("The sword is of Iron.", "sword"),
+        entry("Iron rusts.", "iron"),
+        entry("Never.", "rusts", excludeRecursion=True),
+        entry("Silent gold.", "iron", preventRecursion=True),
+        entry("Gold shines.", "gold"),
+    ]
+    assert await called_up(nodes, {"entries": book}) == ["The king has a Sword."]
+    found = await called_up(nodes, {"entries": book, "recursive_scanning": True})
+    assert found == ["The king has a Sword.", "The sword is of Iron.", "Iron rusts.", "Silent gold."]
+
+
+async def test_a_token_budget_keeps_what_matters_most(nodes: Nodes) -> None:
+    book = [
+        entry("a" * 8, "king", priority=1),
+        entry("b" * 8, "king", priority=9),
+        entry("c" * 8, constant=True),
+        entry("d" * 40, "king", priority=10),
+    ]
+    assert await called_up(nodes, {"entries": book, "token_budget": 5}) == ["b" * 8, "c" * 8]
+
+
+async def test_an_entry_may_stand_within_the_conversation(nodes: Nodes) -> None:
+    book = [
+        {"key": "king", "content": "end", "position": 4, "depth": 0},
+        {"key": ["king"], "content": "deep", "position": 4, "depth": 2, "role": 1},
+        {"key": ["king"], "content": "first", "position": 4, "depth": 99, "role": 2},
+        entry("card", "king", position="after_char", extensions={"position": 4, "depth": 1}),
+    ]
+    messages = await build(nodes, presetData=ONLY_WORLD, worldBookData={"entries": book}, historyMessages=HISTORY)
+    assert [(m["role"], m["content"]) for m in messages] == [
+        ("assistant", "first"),
+        ("user", "Is there a dragon?"),
+        ("user", "deep"),
+        ("assistant", "Perhaps."),
+        ("system", "card"),
+        ("user", "And the King?"),
+        ("system", "end"),
+    ]
+
+
+async def test_the_book_of_the_card_comes_in_too_with_macros(nodes: Nodes) -> None:
+    card = {**CARD, "character_book": {"entries": [entry("{{char}} fears the king.", "king", insertion_order=1)]}}
+    world = {"entries": [entry("Kings rule.", "king", insertion_order=2)]}
+    found = await texts(nodes, characterData=card, worldBookData=world, historyMessages=HISTORY)
+    assert "Ann fears the king.\nKings rule." in found
+
+
+# --- bad input ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"presetData": 3}, "presetData: a preset is an object, not a number"),
+        ({"presetData": {"system_prompt": 3}}, "presetData.system_prompt: expected text, not a number"),
+        ({"presetData": {"prompts": [{"role": "bard"}]}}, "presetData.prompts[0].role: expected one of system, user, "
+            "assistant"),
+        ({"presetData": {"prompts": [], "prompt_order": 3}}, "presetData.prompt_order: expected a list of objects"),
+        ({"worldBookData": {"entries": [3]}}, "worldBookData.entries[0]: expected an object with keys and content, not "
+            "a number"),
+        ({"worldBookData": {"entries": [{"order": "x"}]}}, "worldBookData.entries[0].insertion_order: expected a "
+            "number, not 'x'"),
+        ({"worldBookData": {"entries": [entry("a", "/(/")]}}, "worldBookData.entries[0]: the key '(' is no regular "
+            "expression: a group is opened with ( and not closed"),
+        ({"worldBookData": {"entries": [{}] * 10_001}}, "worldBookData: 10,001 entries are too many; at most 10,000 "
+            "are possible"),
+        ({"characterData": {"a": 1}}, "characterData: this is no character card; it has no name, description or other "
+            "field of one"),
+        ({"historyMessages": [{"role": "user"}]}, "historyMessages[0].content: expected text, not nothing"),
+    ],
+)  # fmt: skip
+async def test_what_is_wrong_is_told_by_its_place(nodes: Nodes, inputs: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await build(nodes, **inputs)
+    assert caught.value.message == f"ContextBuilder: {message}"
+
+
+async def test_keys_without_end_fail_in_one_line(nodes: Nodes) -> None:
+    said = [{"role": "user", "content": "a" * 60 + "!"}]
+    with pytest.raises(InvalidInput, match="ContextBuilder: the patterns took longer than 2 s on this text"):
+        await build(nodes, worldBookData=[entry("A", "/(a|aa)+$/i")], historyMessages=said)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"presetData": {"system_prompt": "{{description}}" * 1000}},
+        {"presetData": {"prompts": [{"identifier": str(n), "content": "{{description}}" * 300} for n in range(900)]}},
+        {"worldBookData": [entry("{{description}}" * 300, constant=True)] * 900},
+        {"worldBookData": [entry("a" * 3000, constant=True)], "presetData": {"wi_format": "{0}" * 1_000_000}},
+    ],
+)
+async def test_prompts_that_multiply_stay_in_bounds(nodes: Nodes, inputs: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="ContextBuilder: the result would have .* characters; at most "):
+        await build(nodes, characterData={**CARD, "description": "z" * 10_000}, **inputs)
+
+
+async def test_numbers_that_are_none_are_refused(nodes: Nodes) -> None:
+    book = {"entries": [entry("a", "b", depth=float("inf"))]}
+    with pytest.raises(InvalidInput, match=r"entries\[0\]\.depth: expected a number, not inf"):
+        await build(nodes, worldBookData=book)

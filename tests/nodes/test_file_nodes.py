@@ -1,0 +1,158 @@
+"""File nodes: reading, writing and listing what is in the project's `files/` folder."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from tavern_host import InvalidInput, NotFound, TavernError
+
+
+async def test_text_is_written_and_read(hosted: Any) -> None:
+    written = await hosted.run("WriteFile", {"path": "notes/日记.md", "content": "héllo"})
+    assert written == {"path": "notes/日记.md", "size": 6}
+    assert await hosted.run("ReadFile", {"path": "notes/日记.md"}) == {"content": "héllo", "size": 6, "found": True}
+
+
+@pytest.mark.parametrize(
+    ("content", "stored"),
+    [
+        ("text", b"text"),
+        (b"\x00\xff", b"\x00\xff"),
+        ({"a": [1, "ü"]}, '{\n  "a": [\n    1,\n    "ü"\n  ]\n}'.encode()),
+        (12, b"12"),
+        (None, b"null"),
+    ],
+)
+async def test_what_is_no_text_is_written_as_json(hosted: Any, content: Any, stored: bytes) -> None:
+    await hosted.run("WriteFile", {"path": "x", "content": content})
+    assert (hosted.files / "x").read_bytes() == stored
+
+
+@pytest.mark.parametrize(
+    ("format", "content"), [("text", '{"a": 1}'), ("JSON", {"a": 1}), ("binary", b'\xef\xbb\xbf{"a": 1}')]
+)
+async def test_a_file_is_read_as_its_format_says(hosted: Any, format: str, content: Any) -> None:
+    hosted.write("x.json", b'\xef\xbb\xbf{"a": 1}')
+    outputs = await hosted.run("ReadFile", {"path": "x.json"}, {"format": format})
+    assert outputs == {"content": content, "size": 11, "found": True}
+
+
+async def test_a_log_grows_line_by_line(hosted: Any) -> None:
+    node = hosted.open("WriteFile", {"mode": "append", "new_line": True})
+    sizes = [(await hosted.step(node, {"path": "log", "content": text}))["size"] for text in ("a", "b\n", "c")]
+    assert sizes == [2, 4, 6]
+    assert (hosted.files / "log").read_text() == "a\nb\nc\n"
+
+
+async def test_a_file_that_is_there_is_not_created_again(hosted: Any) -> None:
+    node = hosted.open("WriteFile", {"mode": "create"})
+    await hosted.step(node, {"path": "x", "content": "1"})
+    with pytest.raises(InvalidInput, match=r"^WriteFile: 'x' is there already$"):
+        await hosted.step(node, {"path": "x", "content": "2"})
+    assert (hosted.files / "x").read_text() == "1"
+
+
+@pytest.mark.parametrize(
+    ("type", "inputs", "config", "message"),
+    [
+        ("ReadFile", {"path": "no.txt"}, {}, "ReadFile: 'no.txt' is not in the project's files/ folder"),
+        ("ReadFile", {"path": " "}, {}, "ReadFile: the path must not be empty"),
+        (
+            "ReadFile",
+            {"path": "../tavern.yaml"},
+            {"missing": "default"},
+            "ReadFile: '../tavern.yaml' leads out of the project's files/ folder; name a file by its path in there",
+        ),
+        ("ReadFile", {"path": "latin"}, {}, "ReadFile: 'latin' is not UTF-8 text (byte 0)"),
+        (
+            "ReadFile",
+            {"path": "bad.json"},
+            {"format": "JSON"},
+            "ReadFile: 'bad.json' is not JSON: Expecting property name enclosed in double quotes at line 1, column 2",
+        ),
+        (
+            "ReadFile",
+            {"path": "x"},
+            {"format": "yaml"},
+            "ReadFile: format must be one of text, JSON, binary, not 'yaml'",
+        ),
+        (
+            "WriteFile",
+            {"path": "/etc/x", "content": ""},
+            {},
+            "WriteFile: '/etc/x' leads out of the project's files/ folder; name a file by its path in there",
+        ),
+        (
+            "WriteFile",
+            {"path": "x", "content": "\ud800"},
+            {},
+            "WriteFile: the content cannot be written as UTF-8: surrogates not allowed",
+        ),
+        ("ListFiles", {"folder": "no"}, {}, "ListFiles: 'no' is not in the project's files/ folder"),
+        (
+            "ListFiles",
+            {"pattern": "*" * 300},
+            {},
+            "ListFiles: the pattern has 300 characters; at most 200 are possible",
+        ),
+    ],
+)
+async def test_what_cannot_be_is_told(
+    hosted: Any, type: str, inputs: dict[str, Any], config: dict[str, Any], message: str
+) -> None:
+    hosted.write("latin", b"\xe9")
+    hosted.write("bad.json", "{")
+    with pytest.raises((InvalidInput, NotFound)) as refused:
+        await hosted.run(type, inputs, config)
+    assert refused.value.message == message
+
+
+async def test_a_file_that_is_missing_may_have_a_default(hosted: Any) -> None:
+    outputs = await hosted.run("ReadFile", {"path": "no", "default": [1]}, {"missing": "default"})
+    assert outputs == {"content": [1], "size": 0, "found": False}
+
+
+async def test_files_are_listed_by_name(hosted: Any) -> None:
+    for name in ("b.txt", "a/c.txt", "a/d.json"):
+        hosted.write(name, "12")
+    os.utime(hosted.files / "b.txt", (0, 0))
+    outputs = await hosted.run("ListFiles", {"pattern": "*.txt", "recursive": True})
+    assert (outputs["files"], outputs["count"]) == (["a/c.txt", "b.txt"], 2)
+    assert outputs["details"][1] == {"path": "b.txt", "name": "b.txt", "size": 2, "modified": "1970-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("type", "inputs"), [("ReadFile", {"path": "x"}), ("ListFiles", {"folder": "", "recursive": False})]
+)
+async def test_a_change_of_files_is_noticed_and_nothing_else(hosted: Any, type: str, inputs: dict[str, Any]) -> None:
+    runner = hosted.runner(type)
+    stamps = [await runner.change(inputs, {})]
+    hosted.write("x", "1")
+    stamps += [await runner.change(inputs, {}), await runner.change(inputs, {})]
+    hosted.write("x", "22")
+    stamps.append(await runner.change(inputs, {}))
+    assert stamps[1] == stamps[2]
+    assert len({str(stamp) for stamp in stamps}) == 3
+
+
+@pytest.mark.parametrize("type", ["ReadFile", "ListFiles"])
+async def test_nothing_is_used_again_where_the_path_comes_in_the_run(hosted: Any, type: str) -> None:
+    runner = hosted.runner(type)
+    assert await runner.change({}, {}) != await runner.change({}, {})
+
+
+async def test_writing_is_done_again_in_each_run() -> None:
+    from node_bench import DEFINITIONS
+
+    assert not DEFINITIONS["WriteFile"].traits.cached
+    assert {DEFINITIONS[type].traits.placement for type in ("ReadFile", "WriteFile", "ListFiles")} == {"thread"}
+
+
+@pytest.mark.parametrize("path", [1, None, ["x"]])
+async def test_a_path_must_be_text(hosted: Any, path: Any) -> None:
+    for type in ("ReadFile", "WriteFile"):
+        with pytest.raises(TavernError, match="the path must be text"):
+            await hosted.run(type, {"path": path, "content": ""})

@@ -1,0 +1,255 @@
+"""The platform's LLM nodes, asked through the `llm` service: of a scripted model, and of a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.openai_server import OpenAiServer, answer, openai_server
+from node_bench import DEFINITIONS, HostedNodes, node_call
+
+from tavern_host import Host, TavernError
+
+MODELS = "extensions.tavern-llm.models"
+SETTINGS = {"use_env_vars": True}
+REPLIES = """
+- when: {contains: Be brief}
+  reply: Yes.
+- when: {contains: long}
+  reply: A long answer indeed.
+"""
+
+
+@asynccontextmanager
+async def host_with(project: Path, models: dict[str, Any] | None = None) -> AsyncIterator[HostedNodes]:
+    project.mkdir(exist_ok=True)
+    (project / "replies.yaml").write_text(REPLIES, encoding="utf-8")
+    scripted = {"bar": {"adapter": "scripted", "file": "replies.yaml", "chunk_chars": 7}}
+    async with Host(project=project, settings={MODELS: scripted if models is None else models}) as host:
+        yield HostedNodes(host, project / "files")
+
+
+@pytest.fixture
+async def hosted(tmp_path: Path) -> AsyncIterator[HostedNodes]:
+    async with host_with(tmp_path / "project") as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenAiServer]:
+    answers = [
+        answer("greeting", said=["good morning"], content="Good morning to you, too."),
+        answer("long", said=["tell me everything"], content="word " * 2000, stream_chunk_delay_ms=20),
+        answer("locked", said=["secret door"], content="", http_status=401, error_message="Wrong key."),
+    ]
+    with openai_server(tmp_path_factory.mktemp("openai"), answers) as running:
+        yield running
+
+
+def openai_inputs(prompt: str, **more: Any) -> dict[str, Any]:
+    return {"api_settings": SETTINGS, "model": "bar", "system_prompt": "", "prompt": prompt, **more}
+
+
+async def failure(hosted: HostedNodes, type: str, **inputs: Any) -> str:
+    with pytest.raises(TavernError) as caught:
+        await hosted.run(type, inputs)
+    return caught.value.message
+
+
+# --- APISettings --------------------------------------------------------------------------------------------
+
+
+async def test_api_settings_are_a_reference_and_hold_no_key(hosted: HostedNodes) -> None:
+    inputs = {"use_env_vars": True, "base_url": "https://example.com/v1", "api_key": "sk-secret"}
+    assert await hosted.run("APISettings", inputs) == {"api_settings": {"use_env_vars": True}}
+
+
+async def test_a_key_in_a_workflow_is_refused_without_being_shown(hosted: HostedNodes) -> None:
+    message = await failure(hosted, "APISettings", use_env_vars=False, base_url="https://a.b/v1", api_key="sk-secret")
+    assert message == (
+        "APISettings: the api_key of a workflow is not used (remove it); whoever runs the host sets up models under "
+        "extensions.tavern-llm.models in host.yaml, with base_url and api_key_env; then name the model in the node "
+        "and switch use_env_vars on"
+    )
+
+
+async def test_an_address_in_a_workflow_is_refused(hosted: HostedNodes) -> None:
+    message = await failure(hosted, "APISettings", use_env_vars=False, base_url="https://a.b/v1", api_key="")
+    assert message.startswith("APISettings: base_url is not used; whoever runs the host sets up models")
+
+
+@pytest.mark.parametrize("settings", [{"api_key": "sk-secret"}, {"baseUrl": "https://a.b"}, {"Authorization": "x"}])
+async def test_settings_from_elsewhere_can_bring_no_key_or_address_either(
+    hosted: HostedNodes, settings: dict[str, Any]
+) -> None:
+    for type, inputs in (
+        ("OpenAI", {"api_settings": settings}),
+        ("OpenAIChat", {"api_settings": settings}),
+        ("GenericLlmRequest", {"messages": '[{"role": "user", "content": "a"}]', "parameters": settings}),
+    ):
+        message = await failure(hosted, type, **inputs)
+        assert "addresses and keys are not taken from a workflow" in message
+        assert "sk-secret" not in message
+
+
+# --- OpenAI -------------------------------------------------------------------------------------------------
+
+
+async def test_the_whole_answer_comes_alone_unless_streaming_is_on(hosted: HostedNodes) -> None:
+    inputs = openai_inputs("Be brief", stream=False)
+    assert await hosted.stream("OpenAI", inputs) == [{"response": "Yes."}]
+
+
+async def test_the_answer_comes_in_pieces_and_then_whole(hosted: HostedNodes) -> None:
+    parts = await hosted.stream("OpenAI", openai_inputs("a long one", stream=True))
+    assert parts == [
+        {"stream_output": "A long "},
+        {"stream_output": "answer "},
+        {"stream_output": "indeed."},
+        {"response": "A long answer indeed."},
+    ]
+
+
+async def test_system_prompt_history_and_prompt_are_sent(hosted: HostedNodes) -> None:
+    history = json.dumps([{"role": "user", "content": "before"}])
+    message = await failure(hosted, "OpenAI", **openai_inputs("now", system_prompt="s", history=history))
+    assert "no reply fits; the last message was user: 'now'" in message
+    outputs = await hosted.run("OpenAI", openai_inputs("now", history='[{"role": "user", "content": "Be brief"}]'))
+    assert outputs["response"] == "Yes."
+
+
+async def test_no_name_of_a_model_takes_the_default(hosted: HostedNodes) -> None:
+    assert (await hosted.run("OpenAI", openai_inputs("Be brief", model="")))["response"] == "Yes."
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"model": "gpt-4o"}, "there is no language model 'gpt-4o' (there is bar)"),
+        ({"image": "https://a.b/c.png"}, "OpenAI: image: models are sent text only; leave it empty"),
+        ({"temperature": "hot"}, "OpenAI: temperature: expected a number, not 'hot'"),
+        ({"max_tokens": 1.5}, "OpenAI: max_tokens: expected a whole number, not 1.5"),
+        ({"history": "{}"}, "OpenAI: history[0].role: expected one of system, user, assistant, tool, not None"),
+        ({"api_settings": "x"}, "OpenAI: api_settings: expected an object, as APISettings gives it, not text"),
+        ({"prompt": 3}, "OpenAI: prompt must be text, not a number"),
+    ],
+)
+async def test_what_is_wrong_is_told_in_one_line(hosted: HostedNodes, more: dict[str, Any], message: str) -> None:
+    assert await failure(hosted, "OpenAI", **{**openai_inputs("Be brief"), **more}) == message
+
+
+# --- OpenAIChat ---------------------------------------------------------------------------------------------
+
+
+async def test_a_conversation_goes_on_with_the_history_that_is_brought_back(hosted: HostedNodes) -> None:
+    inputs = {"api_settings": SETTINGS, "model": "bar", "system_prompt": "Be brief", "user_input": "one"}
+    first = await hosted.run("OpenAIChat", inputs)
+    second = await hosted.run("OpenAIChat", {**inputs, "user_input": "two", "external_history": first["history"]})
+    assert second["current_output"] == "Yes."
+    assert [m["content"] for m in json.loads(second["history"])] == ["one", "Yes.", "two", "Yes."]
+    assert [m["role"] for m in json.loads(second["full_conversation"])][:2] == ["system", "user"]
+
+
+async def test_clearing_the_history_begins_anew(hosted: HostedNodes) -> None:
+    history = '[{"role": "user", "content": "before"}]'
+    inputs = {"api_settings": SETTINGS, "model": "bar", "user_input": "Be brief", "external_history": history}
+    outputs = await hosted.run("OpenAIChat", {**inputs, "clear_history": True})
+    assert [m["content"] for m in json.loads(outputs["history"])] == ["Be brief", "Yes."]
+
+
+# --- GenericLlmRequest --------------------------------------------------------------------------------------
+
+
+async def test_a_request_gives_the_whole_answer_its_text_and_its_usage(hosted: HostedNodes) -> None:
+    inputs = {"messages": '[{"role": "user", "content": "Be brief"}]', "activated_model_id": "bar"}
+    outputs = await hosted.stream("GenericLlmRequest", inputs)
+    response = {"text": "Yes.", "model": "bar", "finishReason": "stop", "usage": {}}
+    assert outputs == [{"response": response, "responseText": "Yes.", "usage": {}}]
+    streamed = await hosted.stream("GenericLlmRequest", {**inputs, "stream": True})
+    assert streamed == [{"stream_output": "Yes."}, *outputs]
+
+
+async def test_messages_may_be_a_list_as_context_builder_gives_it(hosted: HostedNodes) -> None:
+    inputs = {"messages": [{"role": "user", "content": "Be brief"}], "parameters": {"use_env_vars": True}}
+    assert (await hosted.run("GenericLlmRequest", inputs))["responseText"] == "Yes."
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"messages": "[]"}, "GenericLlmRequest: expected at least one message"),
+        ({"messages": "hi"}, "GenericLlmRequest: messages is not JSON: Expecting value at line 1, column 1"),
+        ({"parameters": "[]"}, "GenericLlmRequest: parameters: expected an object, not a list"),
+        ({"seed": "x"}, "GenericLlmRequest: seed: expected a whole number, not 'x'"),
+        ({"activated_model_id": 3}, "GenericLlmRequest: the model's name must be text, not a number"),
+    ],
+)
+async def test_a_wrong_request_is_told(hosted: HostedNodes, inputs: dict[str, Any], message: str) -> None:
+    given = {"messages": '[{"role": "user", "content": "a"}]', **inputs}
+    assert await failure(hosted, "GenericLlmRequest", **given) == message
+
+
+# --- what is asked of a real server ---------------------------------------------------------------------------
+
+
+def served(server: OpenAiServer, **more: Any) -> dict[str, Any]:
+    return {"tiny": {"adapter": "openai", "base_url": server.base_url, "model": "tiny-1", **more}}
+
+
+async def test_a_real_server_answers_whole_and_in_pieces(tmp_path: Path, server: OpenAiServer) -> None:
+    async with host_with(tmp_path / "project", served(server)) as hosted:
+        inputs = openai_inputs("good morning", model="tiny")
+        whole = await hosted.stream("OpenAI", inputs)
+        pieces = await hosted.stream("OpenAI", {**inputs, "stream": True})
+        messages = json.dumps([{"role": "user", "content": "good morning"}])
+        generic = await hosted.run("GenericLlmRequest", {"messages": messages, "parameters": '{"top_k": 3}'})
+    assert whole == [{"response": "Good morning to you, too."}]
+    assert pieces[-1:] == whole
+    assert "".join(part.get("stream_output", "") for part in pieces) == "Good morning to you, too."
+    assert len(pieces) > 2
+    assert generic["responseText"] == "Good morning to you, too."
+    assert generic["usage"]["completionTokens"] > 0
+
+
+async def test_a_reader_that_leaves_ends_the_answer(tmp_path: Path, server: OpenAiServer) -> None:
+    async with host_with(tmp_path / "project", served(server)) as hosted:
+        inputs = openai_inputs("tell me everything", model="tiny", stream=True)
+        stream = hosted.open("OpenAI").stream(inputs, node_call())
+        assert "word".startswith((await anext(stream))["stream_output"].strip())
+        await stream.aclose()  # type: ignore[attr-defined]
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+
+async def test_a_refusal_of_the_server_shows_no_key(tmp_path: Path, server: OpenAiServer) -> None:
+    async with host_with(tmp_path / "project", served(server, api_key="sk-secret-key")) as hosted:
+        for stream in (False, True):
+            message = await failure(hosted, "OpenAI", **openai_inputs("secret door", model="tiny", stream=stream))
+            assert "refuses the API key (401): Wrong key." in message
+            assert "sk-secret-key" not in message
+
+
+# --- without a model ------------------------------------------------------------------------------------------
+
+
+async def test_without_the_service_the_nodes_say_what_is_missing(tmp_path: Path) -> None:
+    async with host_with(tmp_path / "project", {}) as hosted:
+        await hosted.host.disable("tavern-llm")
+        for type, inputs in (
+            ("OpenAI", openai_inputs("a")),
+            ("OpenAIChat", {"api_settings": SETTINGS, "user_input": "a"}),
+            ("GenericLlmRequest", {"messages": '[{"role": "user", "content": "a"}]'}),
+        ):
+            message = await failure(hosted, type, **inputs)
+            assert message == (
+                f"{type}: there is no language model: no plugin provides the service llm; enable tavern-llm"
+            )
+
+
+@pytest.mark.parametrize("type", ["OpenAI", "OpenAIChat", "GenericLlmRequest"])
+def test_answers_are_never_taken_from_a_cache(type: str) -> None:
+    assert not DEFINITIONS[type].traits.cached

@@ -1,0 +1,58 @@
+"""A save leaves the old content or the new one, whenever the process is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SAVER = """
+import asyncio, sys
+from pathlib import Path
+from tavern_host import WORKFLOW_MANAGER, Host
+
+def workflow(version):
+    nodes = [{"id": f"n{i}", "type": "core:Text", "inputValues": {"text": version * 200}} for i in range(500)]
+    return {"name": version, "nodes": nodes}
+
+async def main():
+    async with Host(Path(sys.argv[1])) as host:
+        manager = host.services.get(WORKFLOW_MANAGER)
+        versions = [await manager.parse(workflow(version)) for version in "ab"]
+        await manager.save("w", versions[1])
+        print("saving", flush=True)
+        while True:
+            for version in versions:
+                await manager.save("w", version)
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_that_is_killed_while_it_saves_leaves_a_whole_workflow(tmp_path: Path) -> None:
+    script = tmp_path / "saver.py"
+    script.write_text(SAVER)
+    project = tmp_path / "project"
+    found = set()
+
+    for _ in range(6):
+        process = subprocess.Popen([sys.executable, str(script), str(project)], stdout=subprocess.PIPE, env=os.environ)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"saving\n"
+        time.sleep(random.uniform(0, 0.2))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        document = json.loads((project / "workflows" / "w.json").read_bytes())
+        assert len(document["nodes"]) == 500
+        assert {node["inputValues"]["text"] for node in document["nodes"]} == {document["name"] * 200}
+        found.add(document["name"])
+
+    assert found <= {"a", "b"}
+    left = [path for path in (project / "workflows").iterdir() if path.name != "w.json"]
+    assert all(path.name.startswith(".") and path.suffix == ".tmp" for path in left)

@@ -1,0 +1,280 @@
+"""Documents that nobody thought of, made from good ones by damage: they get a report or a declared error."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from workflows_bench import SAMPLES, Bench, edge, group
+
+from tavern_host import Host, TavernError
+from tavern_host.contracts.dataflow import coerce, collected, find_slot, slots_of
+from tavern_host.contracts.loops import Zone, enclosing_zones, zone_of
+from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
+from tavern_host.contracts.workflows import Workflow, WorkflowNode
+
+GOOD: dict[str, Any] = {
+    "id": "good",
+    "name": "Good",
+    "nodes": [
+        {"id": "in", "type": "core:GroupInput", "position": {"x": 0, "y": 1.5}},
+        {"id": "text", "type": "core:Text", "inputValues": {"text": "x"}, "policy": {"retry": 1, "onError": "route"}},
+        {
+            "id": "loop",
+            "type": "core:LoopZone",
+            "configValues": {
+                "carried": [{"key": "n", "dataFlowType": "STRING", "initial": "a"}],
+                "perIteration": [{"key": "each", "dataFlowType": "STRING"}],
+                "count": 3,
+                "conditionSlot": "done",
+                "maxIterations": 10,
+            },
+        },
+        {
+            "id": "merge",
+            "type": "core:TextMerge",
+            "parentNode": "loop",
+            "inputConnectionOrders": {"text_inputs": ["e2"]},
+        },
+        {"id": "sum", "type": "core:MathOperation", "configValues": {"operationMode": "add"}, "inputValues": {"a": 1}},
+        {**group("group", "shared"), "bypassed": True},
+        {"id": "out", "type": "core:GroupOutput"},
+    ],
+    "edges": [
+        edge("e1", "in.words", "loop.in__n"),
+        edge("e2", "loop.in__n", "merge.text_inputs__0"),
+        edge("e3", "merge.merged_text", "loop.next__n"),
+        edge("e4", "loop.out__n", "out.text"),
+        edge("e5", "text.error", "group.x"),
+    ],
+    "viewport": {"x": 0, "y": 0, "zoom": 1},
+    "interfaceInputs": {"words": {"dataFlowType": "STRING", "config": {"default": "x"}, "matchCategories": ["Prompt"]}},
+    "interfaceOutputs": {"text": {"dataFlowType": "STRING"}},
+    "referencedWorkflows": ["shared"],
+}
+
+names = st.sampled_from(
+    ["in", "text", "loop", "merge", "out", "good", "shared", "stored", "e1", "in__n", "next__n", "count", "error", ""]
+) | st.sampled_from(["core:NodeGroup", "core:LoopZone", "STRING", "INTEGER", "route", "a/b", "group/x", "\x1b[2J"])
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(min_value=-(10**400), max_value=10**400)
+    | st.floats()
+    | st.text(max_size=20)
+    | names,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8) | names, inner, max_size=4),
+    max_leaves=12,
+)
+odd_values = [b"bytes", {1, 2}, object(), "\ud800", {5: "five"}, (1, (2,)), float("nan")]
+foreign = st.sampled_from(odd_values).map(copy.deepcopy)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every part of a document."""
+    if path:
+        yield path
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(item, (*path, key))
+
+
+@st.composite
+def damaged(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> Any:
+    """Return a document from a good one by a few changes: parts replaced, left out, copied, moved elsewhere, added."""
+    document = copy.deepcopy(GOOD)
+    for _ in range(draw(st.integers(1, 6))):
+        found = list(places(document))
+        if not found:
+            break
+        *way, last = draw(st.sampled_from(found))
+        holder = document
+        for key in way:
+            holder = holder[key]
+        kind = draw(st.sampled_from(["replace", "leave out", "add", "copy", "name"]))
+        if kind == "replace":
+            holder[last] = draw(values)
+        elif kind == "name":
+            holder[last] = draw(names)
+        elif kind == "leave out":
+            del holder[last]
+        elif kind == "copy":
+            source = document
+            for key in draw(st.sampled_from(found)):
+                try:
+                    source = source[key]
+                except (KeyError, IndexError, TypeError):
+                    break
+            holder[last] = copy.deepcopy(source)
+        elif isinstance(holder, list):
+            holder.insert(last, draw(values))
+        else:
+            holder[draw(names)] = draw(values)
+    return document
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[tuple[asyncio.Runner, Bench]]:
+    """A host for all examples of a test."""
+    with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
+        host = Host(tmp_path / "project", plugins=[SAMPLES], trust=["acme-samples"])
+        runner.run(host.__aenter__())
+        stack.callback(lambda: runner.run(host.__aexit__(None, None, None)))
+        bench = Bench(host)
+        bench.write("stored.json", {"nodes": [group("g", "good")]})
+        yield runner, bench
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+async def goes_through(bench: Bench, document: Any) -> None:
+    """Assert what holds of every document: a report or a declared error, and nothing written unless it is saved."""
+    (bench.folder / "good.json").unlink(missing_ok=True)
+    before = content(bench.folder)
+    problems = await bench.manager.check(document)
+    assert content(bench.folder) == before
+    assert len(problems) <= 1001
+    assert all(problem.model_dump_json() for problem in problems)
+    try:
+        workflow = await bench.manager.parse(document)
+    except TavernError as error:
+        assert error.info.code == "invalid_input"
+        assert error.info.details["problems"]
+        assert any(problem.severity == "error" for problem in problems)
+        assert content(bench.folder) == before
+        return
+    await bench.manager.closure(workflow)
+    saved = await bench.manager.save("good", workflow)
+    stored = await bench.manager.get("good")
+    assert stored == saved
+    assert stored.workflow == workflow.model_copy(update={"id": "good"} if workflow.id not in (None, "good") else {})
+    assert {name: data for name, data in content(bench.folder).items() if name != "good.json"} == before
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(json_values, id="json"),
+        pytest.param(
+            json_values | foreign, id="anything", marks=pytest.mark.in_process_only("the wire has JSON alone")
+        ),
+    ],
+)
+def test_a_damaged_workflow_gets_a_report_or_a_declared_error(
+    running: tuple[asyncio.Runner, Bench], values: st.SearchStrategy[Any]
+) -> None:
+    runner, bench = running
+
+    @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(damaged(values))
+    @example(GOOD)
+    def goes_through_each(document: Any) -> None:
+        runner.run(goes_through(bench, document))
+
+    goes_through_each()
+
+
+def test_a_damaged_file_gets_a_report_or_a_declared_error_and_stays_as_it_is(
+    running: tuple[asyncio.Runner, Bench],
+) -> None:
+    runner, bench = running
+
+    async def read(data: bytes) -> None:
+        bench.write("good.json", data)
+        before = content(bench.folder)
+        await bench.manager.list_workflows()
+        with contextlib.suppress(TavernError):
+            stored = await bench.manager.get("good")
+            assert stored.workflow.nodes is not None
+        assert await bench.manager.check({"nodes": [group("g", "stored")]}) is not None
+        assert content(bench.folder) == before
+
+    @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(damaged(json_values), st.binary(max_size=3), st.integers(0, 5000), st.booleans())
+    def each(document: Any, noise: bytes, place: int, whole: bool) -> None:
+        data = bench.write("good.json", document).read_bytes()
+        runner.run(read(data if whole else data[: place % len(data)] + noise + data[place % len(data) :]))
+
+    each()
+
+
+# --- the pure functions that checks and the engine share ----------------------------------------------
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(list(GOOD["nodes"][2]["configValues"])), json_values, max_size=5))
+def test_a_loops_configuration_is_read_whatever_it_holds(config: dict[str, Any]) -> None:
+    zone = zone_of(config)
+
+    assert isinstance(zone, Zone)
+    assert {place[0] for place in zone.problems} <= set(config)
+    assert not set(zone.outer_inputs) & set(zone.inner_inputs)
+    assert not set(zone.outer_outputs) & set(zone.inner_outputs)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 14), st.booleans()), max_size=12))
+def test_the_loop_around_a_node_is_the_first_on_the_way_through_its_parents(parts: list[tuple[int, int, bool]]) -> None:
+    nodes = [
+        WorkflowNode(id=str(i), type="core:LoopZone" if zone else "core:Text", parent_node=str(parent))
+        for i, parent, zone in parts
+    ]
+    first: dict[str, WorkflowNode] = {}
+    for node in nodes:
+        first.setdefault(node.id, node)
+
+    def above(identifier: str) -> list[str]:
+        way = [identifier]
+        while (parent := str(first[way[-1]].parent_node)) in first and parent not in way[1:]:
+            way.append(parent)
+        return way[1:]
+
+    def around(identifier: str) -> str | None:
+        for parent in above(identifier) if identifier not in above(identifier) else ():
+            if first[parent].type == "core:LoopZone":
+                return parent
+            if parent in above(parent):
+                return None
+        return None
+
+    assert enclosing_zones(nodes) == {i: zone for i in first if (zone := around(i)) is not None}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(list(DataFlowType)), json_values | foreign)
+def test_a_value_from_outside_is_of_the_slots_type_or_refused(kind: DataFlowType, value: Any) -> None:
+    slot = SlotDefinition(data_flow_type=kind)
+    with contextlib.suppress(ValueError):
+        once = coerce(slot, value)
+        assert coerce(slot, once) == once or once != once
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(json_values, max_size=4), st.sampled_from([None, *DataFlowType]))
+def test_the_items_of_a_stream_become_one_value(items: list[Any], kind: DataFlowType | None) -> None:
+    value = collected(items, SlotDefinition(data_flow_type=kind) if kind is not None else None)
+
+    assert value == items or value == "".join(str(item) for item in items)
+
+
+@settings(max_examples=200, deadline=None)
+@given(damaged(json_values), st.text(max_size=10) | names)
+def test_slots_and_configuration_of_any_node_that_can_be_read_are_known(document: Any, handle: str) -> None:
+    try:
+        workflow = Workflow.model_validate(document)
+    except ValueError:
+        return
+    for node in workflow.nodes:
+        inputs, outputs, _ = slots_of(node, None, workflow, {"good": workflow})
+        for slots in (inputs, outputs):
+            found = find_slot(slots, handle, dynamic=True)
+            assert (found is not None) == bool(handle)
