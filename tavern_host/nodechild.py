@@ -15,7 +15,6 @@ import sys
 from importlib import import_module
 from typing import Any, NoReturn
 
-
 TRAILER = 12
 """How many bytes at the end of what comes back say how the process of the function ended."""
 

@@ -23,7 +23,7 @@ from tavern_host.nodechild import TRAILER, uncoded
 from tavern_host.threads import run_in_thread
 
 _CHILD = Path(__file__).with_name("nodechild.py")
-_ENDS_BY_ITSELF = 5.0
+ENDS_BY_ITSELF = 5.0
 """Seconds after which a process that was told to end is killed; the function may have stopped it."""
 
 
@@ -66,6 +66,9 @@ async def run_in_process(
     finally:
         process.end()
         if not running.done():
+            await asyncio.wait([running], timeout=ENDS_BY_ITSELF)
+        if not running.done():
+            process.kill()
             await asyncio.wait([running])
 
 
@@ -84,6 +87,7 @@ class _Process:
     def __init__(self, what: str) -> None:
         self._what = what
         self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
         self._held: int | None = None
         self._is_over = False
 
@@ -94,7 +98,7 @@ class _Process:
             given = _exchange(child, request)
         finally:
             self.end()
-            _bury(child)
+            self._bury(child)
         answer, trailer = given[:-TRAILER], given[-TRAILER:]
         if _is_whole(answer):
             return answer
@@ -113,9 +117,10 @@ class _Process:
                 lifeline, self._held = os.pipe()
                 try:
                     command = [sys.executable, "-P", str(_CHILD), str(lifeline)]
-                    return subprocess.Popen(
+                    self._child = subprocess.Popen(
                         command, stdin=pipe, stdout=pipe, pass_fds=(lifeline,), start_new_session=True
                     )
+                    return self._child
                 finally:
                     os.close(lifeline)
             except OSError as error:
@@ -129,6 +134,24 @@ class _Process:
                 os.close(self._held)
                 self._held = None
 
+    def kill(self) -> None:
+        """End the process where the function keeps it from ending by itself (it may have stopped it)."""
+        with self._lock:
+            if self._child is not None and self._child.returncode is None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._child.pid, signal.SIGKILL)
+
+    def _bury(self, child: subprocess.Popen[bytes]) -> None:
+        try:
+            child.wait(ENDS_BY_ITSELF)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            child.wait()
+        for pipe in (child.stdin, child.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+
 
 def _exchange(child: subprocess.Popen[bytes], request: bytes) -> bytes:
     assert child.stdin is not None and child.stdout is not None
@@ -136,20 +159,6 @@ def _exchange(child: subprocess.Popen[bytes], request: bytes) -> bytes:
         child.stdin.write(request)
         child.stdin.close()
     return child.stdout.read()
-
-
-def _bury(child: subprocess.Popen[bytes]) -> None:
-    """Wait for a process that ends by itself; kill it where the function keeps it from that."""
-    try:
-        child.wait(_ENDS_BY_ITSELF)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-    for pipe in (child.stdin, child.stdout):
-        assert pipe is not None
-        with contextlib.suppress(OSError):
-            pipe.close()
 
 
 def _request(

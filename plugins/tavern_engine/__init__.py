@@ -3,18 +3,44 @@ platform that go with them, and the commands `tavern workflow run`, `tavern runs
 
 from __future__ import annotations
 
-from tavern_host import CommandInfo, CommandParameter, MessageInfo, RouteInfo, ServiceInfo, hookimpl, service_info
+from tavern_host import (
+    CommandInfo,
+    CommandParameter,
+    MessageInfo,
+    PluginContext,
+    RouteInfo,
+    ServiceInfo,
+    hookimpl,
+    service_info,
+)
 from tavern_host.contracts.executions import EXECUTION_ENGINE
 from tavern_host.contracts.nodes import NODE_MANAGER
+from tavern_host.contracts.runs import RUN_STORE
 
 
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
-    """Offer `nodeManager` and `executionEngine`."""
+    """Offer `nodeManager`, `executionEngine` and `runStore`."""
     from tavern_engine.engine import Engine
     from tavern_engine.registry import Nodes
+    from tavern_engine.runstore.store import SqliteRuns
 
-    return [service_info(NODE_MANAGER, Nodes), service_info(EXECUTION_ENGINE, Engine)]
+    return [
+        service_info(NODE_MANAGER, Nodes),
+        service_info(EXECUTION_ENGINE, Engine),
+        service_info(RUN_STORE, SqliteRuns),
+    ]
+
+
+@hookimpl
+async def tavern_startup(context: PluginContext) -> None:
+    """Let the engine begin to look after runs that are left over, where the host goes on until it is stopped."""
+    if not context.serving:
+        return
+    await context.services.get(EXECUTION_ENGINE).queue()  # makes it, unless another plugin's has taken its place
+    engine = context.state.get("engine")
+    if engine is not None:
+        engine.look_after_runs()
 
 
 @hookimpl

@@ -168,6 +168,11 @@ class Activity:
         return found
 
 
+def check_targets(bound: Bound, targets: list[str]) -> None:
+    """Raise `InvalidInput` for a target that does not exist."""
+    _places(bound, targets)
+
+
 def _places(bound: Bound, targets: list[str]) -> list[int]:
     known = bound.plan.targets
     wrong = [target for target in targets if target not in known]

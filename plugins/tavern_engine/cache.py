@@ -105,7 +105,7 @@ def _plain_size(outputs: dict[str, Any]) -> int:
 
 
 def size_of(value: Any) -> int | None:
-    """Return roughly how many bytes an entry with a value takes, or None where it holds what cannot be known: other objects."""
+    """Return roughly how many bytes an entry with a value takes, or None where that cannot be known."""
     size, waiting, items = _ENTRY, [value], 0
     while waiting:
         part = waiting.pop()

@@ -7,16 +7,19 @@ import asyncio
 import contextlib
 import functools
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from tavern_engine.activity import Activity, Results
+from tavern_engine.activity import Activity, Results, check_targets
 from tavern_engine.bound import Bound
 from tavern_engine.cache import DEFAULT_LIMIT as CACHE_LIMIT
 from tavern_engine.cache import OutputCache
 from tavern_engine.execution import GRACE
 from tavern_engine.feed import Feed, Message
+from tavern_engine.keeper import Keeper, Kept
 from tavern_engine.planner import Planner
-from tavern_engine.record import RunRecord
+from tavern_engine.record import RunRecord, remembered
 from tavern_engine.registry import NodeRegistry
 from tavern_engine.scope import Scope
 from tavern_engine.turns import Turn, Turns
@@ -42,7 +45,7 @@ from tavern_host.contracts.executions import (
     RunStatus,
     RunSummary,
 )
-from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.contracts.runs import RUN_STORE, RunEntry
 from tavern_host.contracts.workflows import Workflow
 
 KEPT = 500
@@ -53,6 +56,15 @@ KEPT_NODES = 200_000
 
 DEFAULT_LIMIT = 4
 """How many runs go on at a time, unless the setting `maxConcurrentRuns` says otherwise."""
+
+_POLL = 0.2
+"""Seconds between two looks at a run that goes on in another process."""
+
+_LOOK_EVERY, _PRUNE_EVERY = 10.0, 3600.0
+"""Seconds between two looks for runs that are left over, and for old ones."""
+
+_ATTEMPTS = 5
+"""How often a run is begun that ends the host each time."""
 
 DEFAULT_QUEUE = 1000
 """How many runs may wait, unless the setting `maxQueuedRuns` says otherwise."""
@@ -88,9 +100,12 @@ class Engine(ExecutionEngine):
         self._planner = Planner(context, NodeRegistry.of(context))
         self._cache = OutputCache(self._cache_limit())
         self._turns = Turns(self._limit)
+        self._keeper = Keeper(context)
+        self._endings: set[asyncio.Task[None]] = set()
         self._active: dict[str, _Active] = {}
         self._finished: dict[str, Run] = {}
         self._order: deque[str] = deque()
+        context.state["engine"] = self
 
     async def submit(self, request: RunRequest, *, call: CallContext | None = None) -> str:
         """Check and accept a run; it goes on by itself."""
@@ -112,17 +127,24 @@ class Engine(ExecutionEngine):
     async def get(self, run_id: str) -> Run:
         """Return a run as it stands. Raises `NotFound`."""
         finished = self._finished.get(run_id)
-        return finished if finished is not None else self._find(run_id).record.snapshot()
+        if finished is not None:
+            return finished
+        active = self._active.get(run_id)
+        return active.record.snapshot() if active is not None else await self._kept_run(run_id)
 
     async def wait(self, run_id: str) -> Run:
         """Return a run when it is finished. Raises `NotFound`."""
+        active = self._active.get(run_id)
+        if active is not None:
+            await active.ended.wait()
+            assert active.result is not None
+            return active.result
         finished = self._finished.get(run_id)
-        if finished is not None:
-            return finished
-        active = self._find(run_id)
-        await active.ended.wait()
-        assert active.result is not None
-        return active.result
+        while finished is None or not finished.status.is_final:  # another process works on it
+            finished = await self._kept_run(run_id)
+            if not finished.status.is_final:
+                await asyncio.sleep(_POLL)
+        return finished
 
     async def queue(self) -> RunQueue:
         """Return the runs that are running and waiting, in the order in which they came."""
@@ -134,9 +156,12 @@ class Engine(ExecutionEngine):
 
     async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> bool:
         """Interrupt a run; False if it had finished. Raises `NotFound`."""
-        if run_id in self._finished:
-            return False
-        active = self._find(run_id)
+        active = self._active.get(run_id)
+        if active is None:
+            run = await self.get(run_id)
+            if run.status.is_final:
+                return False
+            raise Conflict(f"the run {run_id} goes on in another process, or waits to be resumed; nothing runs here")
         if active.record.status.is_final:
             return False
         active.interrupt()
@@ -144,27 +169,127 @@ class Engine(ExecutionEngine):
 
     async def history(self, filter: RunFilter | None = None) -> list[RunSummary]:
         """Return runs, those that go on among them, newest first."""
-        return await self._context.services.get(RUN_STORE).list_runs(filter or RunFilter())
+        if self._context.services.has(RUN_STORE):
+            return await self._context.services.get(RUN_STORE).list_runs(filter or RunFilter())
+        return remembered(self._finished.values(), [a.record for a in self._active.values()], filter or RunFilter())
 
     async def resume(self, run_id: str, *, call: CallContext | None = None) -> str:
-        """Go on with a run that failed or was interrupted."""
-        raise NotFound(run_id)
+        """Go on with a run that failed or was interrupted, from where it ended."""
+        if run_id in self._active:
+            raise Conflict(f"the run {run_id} goes on already")
+        before = await self._keeper.entry(run_id)
+        if before.status is RunStatus.COMPLETE:
+            raise Conflict(f"the run {run_id} is complete; run it again with `rerun`")
+        if before.not_resumable is not None:
+            raise Conflict(f"the run {run_id} cannot be resumed: {before.not_resumable}; run it again with `rerun`")
+        entry = await self._keeper.claim(run_id)
+        if entry is None:
+            raise Conflict(f"the run {run_id} goes on in another process")
+        try:
+            await self._go_on(await self._keeper.kept(entry), call)
+        except BaseException:
+            await self._keeper.give_back(entry, entry.status if entry.status.is_final else RunStatus.INTERRUPTED)
+            raise
+        return run_id
 
     async def rerun(self, run_id: str, *, call: CallContext | None = None) -> str:
-        """Run a run's workflow once more with the same inputs."""
-        entry = await self._context.services.get(RUN_STORE).get(run_id)
-        request = entry.request.model_copy(update={"workflow": entry.workflow})
+        """Run a run's workflow, as it was then, once more with the same inputs."""
+        kept = await self._keeper.kept(await self._keeper.entry(run_id), results=False)
+        request = kept.entry.request.model_copy(update={"workflow": kept.workflow})
         return await self.submit(request, call=call)
 
     async def close(self) -> None:
         """Interrupt all runs and wait until they have ended."""
-        tasks = []
+        tasks: list[asyncio.Task[None]] = []
         for active in self._active.values():
-            active.interrupt()
+            active.interrupt("the host stopped the run")
             if active.task is not None:
                 tasks.append(active.task)
         if tasks:
             await asyncio.wait(tasks, timeout=2 * GRACE)
+        if self._endings:
+            await asyncio.wait(self._endings, timeout=2 * GRACE)
+        await self._keeper.close()
+
+    # --- runs that are left over ------------------------------------------------------------------
+
+    def look_after_runs(self) -> None:
+        """Take up runs that a host left when it was killed, and forget old ones, from now on again and again.
+
+        For when all plugins are there: a run that needs one of them could not go on without it.
+        """
+        self._context.tasks.spawn(self._look_after_runs(), name="look after runs")
+
+    async def _look_after_runs(self) -> None:
+        next_pruning = 0.0
+        while True:
+            try:
+                await self._take_up()
+                if (now := asyncio.get_running_loop().time()) >= next_pruning:
+                    next_pruning = now + _PRUNE_EVERY
+                    days, size = (
+                        self._number("keepRunsDays", 30, least=0),
+                        self._number("keepRunsMegabytes", 1024, least=0),
+                    )
+                    await self._keeper.prune(max_age=days * 86400.0, max_bytes=size * 2**20)
+            except TavernError as error:
+                self._context.log.error("the run store cannot be looked after: %s", error.message)
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def _take_up(self) -> None:
+        """Go on with the runs that nobody works on, or say that they were interrupted."""
+        while (entry := await self._keeper.claim()) is not None:
+            if entry.id in self._active:
+                continue
+            why = self._why_not(entry)
+            if why is None:
+                try:
+                    await self._go_on(await self._keeper.kept(entry), entry.call)
+                    continue
+                except Exception as error:  # a plugin that it needs may be gone
+                    info = error_form(error)
+                    why = f"the host ended in the middle of it, and it cannot go on: {info.message}"
+            self._context.log.warning("run %s: %s", entry.id, why)
+            await self._keeper.give_back(entry, RunStatus.INTERRUPTED, why)
+
+    def _why_not(self, entry: RunEntry) -> str | None:
+        """Return why a run that is left over is not taken up."""
+        ended = "the host ended in the middle of it"
+        if entry.not_resumable is not None:
+            return f"{ended}, and it cannot go on: {entry.not_resumable}"
+        if entry.attempt >= _ATTEMPTS:
+            return f"{ended} {entry.attempt} times; it is not tried again"
+        if self._context.settings.get("onRestart", "resume") == "interrupt":
+            return ended
+        return None
+
+    async def _go_on(self, kept: Kept, call: CallContext | None) -> None:
+        """Begin a run that was claimed from where it ended."""
+        entry = kept.entry
+        request = entry.request
+        name = entry.workflow_name or entry.workflow_id or "the workflow"
+        bound = await self._planner.bind(kept.workflow, kept.groups, request.inputs, name)
+        call = (call or entry.call).model_copy(update={"deadline": call.deadline if call is not None else None})
+        record = RunRecord(
+            entry.id,
+            request,
+            kept.workflow,
+            kept.groups,
+            bound.plan,
+            call,
+            self._publish,
+            submitted_at=entry.submitted_at,
+            attempt=entry.attempt + 1,
+        )
+        self._finished.pop(entry.id, None)
+        self._keeper.taken_over(record)
+        signatures = dict(zip((n.id for n in bound.plan.level.nodes), bound.signatures, strict=True))
+        finished = {
+            node_id: outputs
+            for node_id, (signature, outputs) in kept.results.items()
+            if signature is None or signatures.get(node_id) in (None, signature)
+        }
+        self._begin(record, bound, finished, kept.loops)
 
     # --- accepting --------------------------------------------------------------------------------
 
@@ -182,19 +307,28 @@ class Engine(ExecutionEngine):
         bound = await self._planner.bind(workflow, groups, request.inputs, name)
         run_id = new_id("run")
         record = RunRecord(run_id, request, workflow, groups, bound.plan, call, self._publish)
+        check_targets(bound, request.targets)
+        await self._keeper.accept(record)
         return self._begin(record, bound)
 
-    def _begin(self, record: RunRecord, bound: Bound, finished: Results | None = None) -> _Active:
+    def _begin(
+        self,
+        record: RunRecord,
+        bound: Bound,
+        finished: Results | None = None,
+        loops: Mapping[str, tuple[int, dict[str, Any]]] | None = None,
+    ) -> _Active:
         """Let a run that was accepted go on by itself."""
         request, call = record.request, record.call
         cache = self._cache if request.use_cache and self._cache_limit() else None
         feed = Feed(record.id, bound.plan, record.account, self._publish, cache=cache)
-        scope = Scope(record.id, call.child(run_id=record.id), feed, self._context.log)
+        scope = Scope(record.id, call.child(run_id=record.id), feed, self._context.log, loops=loops or {})
         activity = Activity(bound, scope, cache=cache, finished=finished, targets=request.targets)
         record.streams = activity.streams
         # A run that waited for a turn while its parent holds one could wait forever.
         turn = None if call.run_id in self._active else self._turns.enter(request.priority)
         active = _Active(record, activity, call, turn)
+        feed.journal = self._keeper.begin(record, active.interrupt)
         self._active[record.id] = active
         for contribution in bound.plan.contributions:  # their code stays while the run goes on
             why = f"the run was interrupted: {contribution.plugin} was taken out before it ended"
@@ -225,26 +359,38 @@ class Engine(ExecutionEngine):
                 if active.turn is None or await active.turn:
                     record.started()
                     self._tell_queue()
+                    await self._keeper.started(record)
                     await active.activity.run()
         except TimeoutError:
             error = DeadlineExceeded("the run did not end before its deadline").info
         except asyncio.CancelledError:  # the host stops, or takes the plugin away: no time for hooks
-            self._end(active, self._result(active, Interrupted("the host stopped the run").info))
+            self._end_soon(active, self._result(active, Interrupted("the host stopped the run").info))
             raise
         except Exception as failure:
             self._context.log.exception("run %s failed in the engine", record.id)
             error = error_form(failure)
+        result = self._result(active, error)
         try:
-            result = await self._after(active, self._result(active, error))
+            result = await self._after(active, result)
+            await self._keeper.end(record, result)
         except asyncio.CancelledError:
-            self._end(active, self._result(active, error))
+            self._end_soon(active, result)
             raise
         self._end(active, result)
 
     def _never_begun(self, active: _Active) -> None:
         """Settle a run whose task was cancelled before its first step, as happens when the host stops."""
         if not active.ended.is_set():
-            self._end(active, self._result(active, Interrupted("the host stopped the run").info))
+            self._end_soon(active, self._result(active, Interrupted("the host stopped the run").info))
+
+    def _end_soon(self, active: _Active, run: Run) -> None:
+        """Settle a run at once, and keep how it ended in a task of its own, which closing waits for."""
+        if active.ended.is_set():
+            return
+        task = asyncio.get_running_loop().create_task(self._keeper.end(active.record, run), name=f"end of {run.id}")
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+        self._end(active, run)
 
     def _result(self, active: _Active, error: ErrorInfo | None) -> Run:
         """Return how the run ended; `error` is what stopped it from outside of its nodes."""
@@ -293,11 +439,12 @@ class Engine(ExecutionEngine):
 
     # --- small parts ------------------------------------------------------------------------------
 
-    def _find(self, run_id: str) -> _Active:
-        active = self._active.get(run_id)
-        if active is None:
-            raise NotFound(f"there is no run {run_id!r}; finished runs are kept until {KEPT} others have ended")
-        return active
+    async def _kept_run(self, run_id: str) -> Run:
+        """Return a run of the store. Raises `NotFound`."""
+        try:
+            return await self._keeper.run(run_id)
+        except NotFound:
+            raise NotFound(f"there is no run {run_id!r}") from None
 
     def _limit(self) -> int:
         return self._number("maxConcurrentRuns", DEFAULT_LIMIT, least=1)

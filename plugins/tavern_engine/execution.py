@@ -64,7 +64,7 @@ class Execution:
     ) -> None:
         self._level = level
         self._written = written
-        self._signatures = signatures if signatures is not None else [None] * len(level.nodes)
+        self._signatures: list[bytes | None] = signatures or [None] * len(level.nodes)
         self._left = selection.waiting_for
         self._remaining = selection.count
         self._ready: deque[int] = deque(selection.ready)
@@ -280,5 +280,7 @@ class Execution:
         self._giving_way += 1
         try:
             await asyncio.sleep(0)
+            if self._feed.journal is not None:
+                await self._feed.keep_up()
         finally:
             self._giving_way -= 1

@@ -19,12 +19,21 @@ from tavern_engine.plan import Plan
 from tavern_engine.wireform import clean, json_form
 from tavern_host.contracts.dataflow import collected
 from tavern_host.contracts.errors import ErrorInfo
+from tavern_host.contracts.executions import RunStatus
 
 Message = tuple[str, dict[str, Any]]
 """A message's type and payload."""
 
 Publish = Callable[[list[Message]], None]
 
+STATUS_NAMES = {
+    "complete": RunStatus.COMPLETE,
+    "bypassed": RunStatus.COMPLETE,
+    "error": RunStatus.ERROR,
+}
+"""What the journal calls what became of a node, and which status that is. Rows of loops have others."""
+
+_NAMES = {State.DONE.value: "complete", State.BYPASSED.value: "bypassed", State.FAILED.value: "error"}
 _DONE = State.DONE.value
 _UNTIMED = frozenset((State.SKIPPED.value, State.CACHED.value))
 _CHUNKS = frozenset(("text_chunk", "tool_call_chunk", "finish_reason_chunk", "usage_chunk", "error_chunk", "custom"))
@@ -47,6 +56,13 @@ class NodeJournal(Protocol):
     ) -> None:
         """Take down what became of a node."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it is too far behind."""
+
+    async def room(self) -> None:
+        """Return when it has caught up."""
+
 
 class Feed:
     """What happens in one run. Times are those of `time.perf_counter`.
@@ -66,7 +82,7 @@ class Feed:
         journal: NodeJournal | None = None,
     ) -> None:
         self.records: list[Any] = []
-        """What became of nodes since the last flush, flat, since a tuple for each would keep the garbage collector busy:
+        """What became of nodes since the last flush, flat, since the garbage collector would look at a tuple for each:
         number, when it began and ended, state, outputs (of a stream the list of its items), signature, error."""
         self.yields: list[tuple[int, str, Any]] = []
         """Items of streams since the last flush: the node's number, or -1 and an interface output, and the item."""
@@ -148,7 +164,7 @@ class Feed:
                 if journal is not None:
                     attempts = account.attempts.get(number, 1) if account.attempts else 1
                     times = (began - base, ended - base)
-                    journal.add(identifier, signature, state, *times, outputs, error, attempts, None)
+                    journal.add(identifier, signature, _NAMES[state], *times, outputs, error, attempts, None)
             if outputs is None:
                 self._tell(messages, number, state, None, error)
                 continue
@@ -197,6 +213,11 @@ class Feed:
             messages.append(("NODE_BYPASSED", {**about, "pseudoOutputs": display or {}}))
         elif state == State.CACHED:
             messages.append(("NODE_COMPLETE", {**about, "output": display or {}, "cached": True}))
+
+    async def keep_up(self) -> None:
+        """Wait where the journal is too far behind."""
+        if self.journal is not None and self.journal.is_full:
+            await self.journal.room()
 
     # --- streams ----------------------------------------------------------------------------------
 

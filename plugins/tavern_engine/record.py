@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from tavern_engine.plan import Plan
 from tavern_engine.wireform import INTERFACE_OUTPUTS
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo
-from tavern_host.contracts.executions import Run, RunRequest, RunStatus, RunSummary
+from tavern_host.contracts.executions import Run, RunFilter, RunRequest, RunStatus, RunSummary
 from tavern_host.contracts.workflows import Workflow
 
 
@@ -129,6 +130,39 @@ class RunRecord:
 
     def _tell(self, type: str, **payload: Any) -> None:
         self._publish([(type, {"promptId": self.id, **payload})])
+
+
+def remembered(finished: Iterable[Run], active: Iterable[RunRecord], filter: RunFilter) -> list[RunSummary]:
+    """Return runs that are only remembered, as the history has them."""
+    runs = [_listed(run) for run in finished] + [record.listed() for record in active]
+    found = [run for run in sorted(runs, key=lambda run: run.submitted_at, reverse=True) if _fits(run, filter)]
+    return found[filter.offset : filter.offset + filter.limit]
+
+
+def _listed(run: Run) -> RunSummary:
+    return RunSummary(
+        id=run.id,
+        status=run.status,
+        workflow_id=run.workflow_id,
+        workflow_name=run.workflow_name,
+        submitted_at=run.submitted_at,
+        started_at=run.started_at,
+        finished_at=run.finished_at,
+        error=run.error.message if run.error is not None else None,
+        attempt=run.attempt,
+        resumable=False,
+    )
+
+
+def _fits(run: RunSummary, filter: RunFilter) -> bool:
+    text = f"{run.id} {run.workflow_id} {run.workflow_name} {run.error}".casefold()
+    return (
+        (not filter.statuses or run.status in filter.statuses)
+        and filter.workflow_id in (None, run.workflow_id)
+        and (filter.since is None or run.submitted_at >= filter.since)
+        and (filter.until is None or run.submitted_at <= filter.until)
+        and (filter.text is None or filter.text.casefold() in text)
+    )
 
 
 def _placeholder(key: str) -> JsonValue:

@@ -192,14 +192,14 @@ class Nodes(NodeManager):
             async with asyncio.timeout(None) as timer:
                 with node.contribution.in_use(partial(timer.reschedule, 0)):
                     return await node.runner().act(action, inputs, config)
-        except TavernError:
-            raise
         except Exception as error:
+            if isinstance(error, TavernError) and error.info.code != PluginFailure.code:
+                raise
             if timer.expired():
                 raise DeadlineExceeded(f"{node.plugin} was taken out before {place} ended") from None
-            message = f"{place} failed: {describe(error)}"
-            self._log.warning("%s", message, exc_info=error)
-            raise PluginFailure(message, plugin=node.plugin) from error
+            reason = error.message if isinstance(error, TavernError) else describe(error)
+            self._log.warning("%s failed: %s", place, reason, exc_info=error)
+            raise PluginFailure(f"{place} failed: {reason}", plugin=node.plugin) from error
 
     async def _type(self, full_type: str) -> NodeType:
         types = await self._registry.types()

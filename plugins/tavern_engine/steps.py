@@ -72,7 +72,8 @@ class Steps:
             self.gatherer.leave_streams(index)
             return self.failed(index, began, error)
         if fate is not Fate.WELL:
-            return self._skip(index, fate)
+            self._skip(index, fate)
+            return None
         if node.role is Role.RELAY:
             return {VALUE: inputs[VALUE]} if VALUE in inputs else {}
         if node.role is Role.NODE or node.role is Role.LOOP:
@@ -83,16 +84,16 @@ class Steps:
             self._record(node, began, state, shown)
         return inputs
 
-    def odd(self, index: int, began: float, outputs: Any) -> dict[str, Any] | None:
+    def odd(self, index: int, began: float, given: Any) -> dict[str, Any] | None:
         """Take a result that is no dict, or came after the run was stopped."""
         if self._execution.stopping:
             return None
-        if isinstance(outputs, dict):
-            outputs = dict(outputs)
+        if isinstance(given, dict):
+            outputs: dict[str, Any] = dict(given)
             node = self._level.nodes[index]
             self._record(node, began, State.DONE, outputs, self._signatures[index])
             return outputs
-        message = f"it returned {type(outputs).__name__}, expected a dict with its outputs"
+        message = f"it returned {type(given).__name__}, expected a dict with its outputs"
         return self.failed(index, began, PluginFailure(message))
 
     def failed(self, index: int, began: float, error: BaseException, attempts: int = 1) -> dict[str, Any] | None:
@@ -102,7 +103,8 @@ class Steps:
         node = self._level.nodes[index]
         fates = self.gatherer.fates
         if isinstance(error, StreamBroken):  # the source's failure is told with the source
-            return self._skip(index, Fate.FAILED)
+            self._skip(index, Fate.FAILED)
+            return None
         if isinstance(error, asyncio.CancelledError):
             cause, error = error, PluginFailure("it was cancelled by its own code")
             error.__cause__ = cause
@@ -302,14 +304,13 @@ class Steps:
 
     # --- small parts ------------------------------------------------------------------------------
 
-    def _skip(self, index: int, fate: Fate) -> dict[str, Any] | None:
+    def _skip(self, index: int, fate: Fate) -> None:
         self.gatherer.fates[index] = fate
         self.gatherer.leave_streams(index)
         node = self._level.nodes[index]
         if node.number >= 0:
             now = time.perf_counter()
             self._feed.records.extend((node.number, now, now, State.SKIPPED, None, None, None))
-        return None
 
     def _record(
         self, node: PlanNode, began: float, state: State, outputs: dict[str, Any], signature: bytes | None = None

@@ -43,7 +43,7 @@ def is_number(value: Any) -> bool:
 
 
 def is_same(a: Any, b: Any) -> bool:
-    """Return whether two values are equal; a number or boolean equals the text that an edge would make of it."""
+    """Return whether two values are equal; a text that reads as a number, as true or as false equals that."""
     if isinstance(a, str) != isinstance(b, str):
         text, other = (a, b) if isinstance(a, str) else (b, a)
         if isinstance(other, bool):

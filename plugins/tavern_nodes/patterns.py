@@ -7,15 +7,17 @@ length of a text can hold up the host. Nothing here is about what a node does wi
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tavern_host import InvalidInput
-from tavern_host.contracts.errors import DeadlineExceeded
 from tavern_nodes.jsregex import PatternError, translate
 from tavern_nodes.values import MAX_TEXT, bounded, shorten
 
@@ -56,15 +58,37 @@ class Allowance:
 
 
 async def within(work: Callable[[Allowance], T], who: str, seconds: float = LIMIT_SECONDS) -> T:
-    """Return `work(allowance)`, done on a thread. Raises `InvalidInput` naming `who` where the time is not enough.
+    """Return `work(allowance)`, done on a thread of its own. Raises `InvalidInput` naming `who` where the time is not
+    enough, else what the work raises.
 
     Cancelling the caller leaves the thread to its allowance.
     """
-    from tavern_host.threads import run_in_thread
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
 
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if outcome.done():
+            return
+        if error is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(value)  # type: ignore[arg-type]
+
+    def body() -> None:
+        value: T | None = None
+        failure: BaseException | None = None
+        try:
+            value = work(Allowance(seconds))
+        except BaseException as error:  # whoever waits must hear of everything
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, value, failure)
+
+    threading.Thread(target=body, name=who, daemon=True).start()
     try:
-        return await run_in_thread(lambda: work(Allowance(seconds)), what=who, deadline=seconds + GRACE_SECONDS)
-    except (OutOfTime, DeadlineExceeded):
+        async with asyncio.timeout(seconds + GRACE_SECONDS):
+            return await outcome
+    except (OutOfTime, TimeoutError):
         raise InvalidInput(
             f"{who}: the patterns took longer than {seconds:g} s on this text; make them simpler "
             "(a repeat within a repeat, such as (a+)+, is slow) or fewer, or the text shorter"

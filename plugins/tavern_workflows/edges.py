@@ -22,7 +22,7 @@ def edges(subject: Subject) -> Iterator[Finding]:
     Notes in the subject which inputs are fed, and which nodes wait for which.
     """
     sites, fed, links = subject.sites, subject.fed, subject.links
-    is_flat = subject.levels.is_flat
+    is_flat, is_deep = subject.levels.is_flat, subject.levels.is_deep
     verdicts: dict[tuple[int, int], str | None] = {}
     for edge, place in zip(subject.workflow.edges, subject.reading.edge_places, strict=True):
         source, target = sites.get(edge.source), sites.get(edge.target)
@@ -50,7 +50,7 @@ def edges(subject: Subject) -> Iterator[Finding]:
             verdicts[pair] = compatible(given, wanted)
         if (problem := verdicts[pair]) is not None:
             yield Finding(("edges", place), f"{_ends(edge)}: {problem}", edge.target, key)
-        if not is_flat:
+        if not is_flat and not is_deep:
             problem = _border(subject, edge, place, source, target, given, key)
             if problem is not None:
                 yield Finding(("edges", place), f"{_ends(edge)}: {problem}", edge.target, key)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tavern_host.contracts.dataflow import Slots, slots_of
+from tavern_host.contracts.dataflow import DEEPEST_GROUPS, Slots, slots_of
 from tavern_host.contracts.loops import Zone, enclosing_zones, zone_of
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.workflows import (
@@ -109,6 +109,11 @@ class Levels:
             self._measure(zone)
 
     @property
+    def is_deep(self) -> bool:
+        """Whether loops lie deeper in one another than is allowed, so that it is no use to look at each border."""
+        return max(self.depths.values(), default=0) > DEEPEST_GROUPS
+
+    @property
     def is_flat(self) -> bool:
         """Whether no node lies in a loop."""
         return not self._around
@@ -118,16 +123,14 @@ class Levels:
         return self._around.get(node_id)
 
     def chain(self, zone: str | None) -> tuple[str, ...]:
-        """Return a loop and those around it, outwards."""
+        """Return a loop and those around it, outwards, as many as are allowed."""
         if zone is None:
             return ()
         if zone not in self._chains:
-            chain: list[str] = []
-            while zone is not None:
-                chain.append(zone)
-                zone = self._around.get(zone)
-            self._chains[chain[0]] = tuple(chain)
-            return self._chains[chain[0]]
+            chain = [zone]
+            while (outer := self._around.get(chain[-1])) is not None and len(chain) <= DEEPEST_GROUPS:
+                chain.append(outer)
+            self._chains[zone] = tuple(chain)
         return self._chains[zone]
 
     def _measure(self, zone: str | None) -> None:

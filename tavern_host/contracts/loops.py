@@ -47,13 +47,13 @@ class Zone:
     maximum: int = DEFAULT_MAXIMUM
     problems: dict[tuple[str | int, ...], str] = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def outer_inputs(self) -> dict[str, SlotDefinition]:
         """The inputs that edges from outside may feed."""
         found = {f"{IN}{key}": slot for key, slot in self.carried.items()}
         return {**found, COUNT: _slot(DataFlowType.INTEGER, "How many iterations.")}
 
-    @property
+    @functools.cached_property
     def inner_inputs(self) -> dict[str, SlotDefinition]:
         """The inputs that edges from inside may feed."""
         found = {f"{NEXT}{key}": _plain(slot) for key, slot in self.carried.items()}
@@ -62,13 +62,13 @@ class Zone:
             found[self.condition] = _slot(DataFlowType.BOOLEAN, "Whether the loop ends here.")
         return found
 
-    @property
+    @functools.cached_property
     def inner_outputs(self) -> dict[str, SlotDefinition]:
         """The outputs that edges to the inside may read."""
         found = {f"{IN}{key}": _plain(slot) for key, slot in self.carried.items()}
         return {**found, INDEX: _slot(DataFlowType.INTEGER, "The number of the iteration, from 0.")}
 
-    @property
+    @functools.cached_property
     def outer_outputs(self) -> dict[str, SlotDefinition]:
         """The outputs that edges to the outside may read."""
         found = {f"{OUT}{key}": _plain(slot) for key, slot in self.carried.items()}
@@ -174,7 +174,7 @@ def _shown(value: Any) -> str:
 
 
 def _plain(slot: SlotDefinition) -> SlotDefinition:
-    return slot.model_copy(update={"config": None})
+    return slot if slot.config is None else slot.model_copy(update={"config": None})
 
 
 @functools.cache

@@ -34,11 +34,8 @@ async def test_a_run_is_told_from_its_beginning_to_its_outputs(bench: Bench) -> 
 
     assert await told(bench, document, n=1) == [
         ("EXECUTION_STATUS_UPDATE", {"status": "running"}),
-        ("NODE_EXECUTING", {"nodeId": "in"}),
         ("NODE_COMPLETE", {"nodeId": "in", "output": {"n": 1}}),
-        ("NODE_EXECUTING", {"nodeId": "add"}),
         ("NODE_COMPLETE", {"nodeId": "add", "output": {"sum": 2}}),
-        ("NODE_EXECUTING", {"nodeId": "out"}),
         ("NODE_COMPLETE", {"nodeId": "out", "output": {}}),
         ("NODE_COMPLETE", {"nodeId": "__WORKFLOW_INTERFACE_OUTPUTS__", "output": {"answer": 2}}),
         ("EXECUTION_STATUS_UPDATE", {"status": "complete"}),
@@ -57,11 +54,18 @@ async def test_a_failure_is_told_with_its_node_and_with_the_run(bench: Bench) ->
         "plugin": "acme-nodes",
         "retryable": False,
     }
-    assert events[2] == ("NODE_ERROR", {"nodeId": "boom", "errorDetails": error})
+    assert events[1] == ("NODE_ERROR", {"nodeId": "boom", "errorDetails": error})
     status, end = events[-1]
     assert (status, end["status"], end["skippedNodes"]) == ("EXECUTION_STATUS_UPDATE", "error", ["after"])
     assert end["errorInfo"]["message"] == "node boom (boom): ValueError: boom"
     assert not any(payload.get("nodeId") in ("after", "__WORKFLOW_INTERFACE_OUTPUTS__") for _, payload in events)
+
+
+async def test_a_node_that_takes_longer_is_told_to_execute_before_it_is_complete(bench: Bench) -> None:
+    events = await told(bench, workflow({"wait": {"type": "Pause", "inputValues": {"turns": 3}}}))
+
+    about = [type for type, payload in events if payload.get("nodeId") == "wait"]
+    assert about == ["NODE_EXECUTING", "NODE_COMPLETE"]
 
 
 async def test_events_are_json_whatever_nodes_give(bench: Bench) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from engine_bench import Bench, OpenHost, give, output, workflow
 
-from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.executions import RunQueue
+from tavern_host.contracts.workflows import Workflow
 
 LIMIT = "extensions.tavern-engine.maxConcurrentRuns"
 
@@ -85,14 +84,13 @@ async def test_queue_updates_tell_what_runs_and_what_waits(open_host: OpenHost) 
                 break
 
 
-async def test_the_oldest_finished_runs_are_forgotten(bench: Bench) -> None:
-    document = workflow({})
-    first = (await bench.run(document)).id
-    second = (await bench.run(document)).id
-    for _ in range(499):
-        last = (await bench.run(document)).id
+async def test_runs_that_memory_has_no_room_for_are_found_in_the_store(bench: Bench) -> None:
+    document = workflow({"one": give(1)}, name="short")
+    first = await bench.run(document)
+    for _ in range(501):
+        await bench.run(Workflow())
 
-    with pytest.raises(NotFound, match="no run"):
-        await bench.engine.get(first)
-    assert (await bench.engine.get(second)).status == "complete"
-    assert (await bench.engine.wait(last)).id == last
+    found = await bench.engine.get(first.id)
+
+    assert (found.status, found.workflow_name) == ("complete", "short")
+    assert output(found, "one") == 1

@@ -89,7 +89,8 @@ async def test_every_acting_method_of_every_service_is_refused_without_permissio
                 continue
             wanted = [p for p in inspect.signature(getattr(view, name)).parameters.values() if p.default is p.empty]
             with pytest.raises(PermissionDenied, match=f"acme may not call {interface.service_name}.{name}: "):
-                result = getattr(view, name)(*[None for p in wanted if p.kind is p.POSITIONAL_OR_KEYWORD])
+                named = {p.name: None for p in wanted if p.kind is p.KEYWORD_ONLY}
+                result = getattr(view, name)(*[None for p in wanted if p.kind is p.POSITIONAL_OR_KEYWORD], **named)
                 await (anext(aiter(result)) if hasattr(result, "__aiter__") else result)
 
 

@@ -55,9 +55,6 @@ def end_badly(how: str) -> Any:
             sys.exit(3)
         case "kill the group":
             os.killpg(0, signal.SIGKILL)
-        case "close everything":
-            os.closerange(0, 50)
-            time.sleep(60)
         case "raise":
             raise ValueError("boom")
         case "refuse":
@@ -92,10 +89,19 @@ def leave_behind(what: str) -> list[int]:
 
 
 @node(isolated=True)
-def hang(note: str) -> None:
-    """Write down the ids of this process and of one that it starts, then never let go of the interpreter."""
+def hang(note: str, how: str = "hold") -> None:
+    """Write down the ids of this process, its parent and one that it starts, then go on for ever."""
     child = subprocess.Popen(["sleep", "60"])
     written = Path(f"{note}.part")
-    written.write_text(f"{os.getpid()} {child.pid}")
+    written.write_text(f"{os.getpid()} {os.getppid()} {child.pid}")
     written.rename(note)
-    re.match("(a+)+$", "a" * 60 + "b")
+    match how:
+        case "hold":
+            re.match("(a+)+$", "a" * 60 + "b")  # never lets go of the interpreter
+        case "stop":
+            os.killpg(0, signal.SIGSTOP)
+        case "leave":
+            os.setsid()
+        case "close":
+            os.closerange(0, 50)
+    time.sleep(60)

@@ -16,6 +16,7 @@ import isolated_nodes
 import pytest
 from node_runners import RunnerOf, direct
 
+from tavern_host import nodeprocess
 from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError
 from tavern_host.nodeprocess import FolderSource, run_in_process
 
@@ -128,9 +129,13 @@ async def test_nothing_that_the_function_started_outlives_it(what: str) -> None:
     await gone(pids)
 
 
-async def test_a_time_limit_ends_the_process_and_what_it_started(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["hold", "stop", "leave", "close"])
+async def test_an_interrupt_ends_the_process_and_what_it_started(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodeprocess, "ENDS_BY_ITSELF", 0.5 if how == "stop" else 60)
     note = tmp_path / "pids"
-    running = asyncio.create_task(run(isolated_nodes.hang, {"note": str(note)}))
+    running = asyncio.create_task(run(isolated_nodes.hang, {"note": str(note), "how": how}))
     pids = await written(note)
     assert all(map(is_there, pids))
 
@@ -138,7 +143,8 @@ async def test_a_time_limit_ends_the_process_and_what_it_started(tmp_path: Path)
     with pytest.raises(asyncio.CancelledError):
         await running
 
-    assert not is_there(pids[0])  # it has been waited for
+    assert not is_there(pids[0])
+    assert not Path(f"/proc/{pids[1]}").exists()  # it has been waited for
     await gone(pids)
 
 

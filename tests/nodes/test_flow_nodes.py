@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any
 
 import pytest
+from node_bench import DEFINITIONS
 
 from tavern_host import InvalidInput, TavernError
 
@@ -66,3 +67,85 @@ async def test_counter_counts_for_each_instance_on_its_own(nodes: Any) -> None:
         {"count": 3},
     ]
     assert [await nodes.step(second) for _ in range(2)] == [{"count": 10}, {"count": 5}]
+
+
+async def test_a_switch_sends_the_value_one_way_only(nodes: Any) -> None:
+    assert await nodes.run("Switch", {"condition": True, "value": 0}) == {"when_true": 0}
+    assert await nodes.run("Switch", {"condition": False, "value": 0}) == {"when_false": 0}
+
+
+CASES: list[Any] = ["Yes", ["no", "never"], 3, True, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("yes", ("case_1", 1)),
+        (" NEVER\n", ("case_2", 2)),
+        (3, ("case_3", 3)),
+        (3.0, ("case_3", 3)),
+        ("3", ("case_3", 3)),
+        ("true", ("case_4", 4)),
+        (True, ("case_4", 4)),
+        (0.5, ("case_5", 5)),
+        ("perhaps", ("default", 0)),
+        (None, ("default", 0)),
+        ("", ("default", 0)),
+    ],
+)
+async def test_a_value_goes_the_way_of_its_case(nodes: Any, key: Any, expected: tuple[str, int]) -> None:
+    slot, number = expected
+    outputs = await nodes.run("SwitchCase", {"key": key, "value": "v"}, {"cases": CASES})
+    assert outputs == {slot: "v", "case": number}
+
+
+async def test_the_key_itself_goes_on_where_there_is_no_value(nodes: Any) -> None:
+    assert await nodes.run("SwitchCase", {"key": "a"}, {"cases": ["a"]}) == {"case_1": "a", "case": 1}
+    assert await nodes.run("SwitchCase", {"key": "a"}) == {"default": "a", "case": 0}
+
+
+async def test_case_matters_where_the_node_says_so(nodes: Any) -> None:
+    outputs = await nodes.run("SwitchCase", {"key": "A"}, {"cases": ["a", "A"], "ignore_case": False})
+    assert outputs == {"case_2": "A", "case": 2}
+
+
+@pytest.mark.parametrize(
+    ("key", "cases", "message"),
+    [
+        ([], ["a"], "the key must be a text, a number, true or false, not a list"),
+        ("a", ["b", {}], "case 2 must be a text, a number, true or false, not an object"),
+        ("a", "a", "cases must be a list of texts and numbers, not text"),
+        ("a", ["b"] * 9, "there are 9 cases; at most 8 are possible"),
+    ],
+)
+async def test_wrong_cases_are_refused(nodes: Any, key: Any, cases: Any, message: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await nodes.run("SwitchCase", {"key": key}, {"cases": cases})
+    assert refused.value.message == f"SwitchCase: {message}"
+
+
+async def test_a_gate_lets_a_value_through_or_not(nodes: Any) -> None:
+    assert await nodes.run("Gate", {"is_open": True, "value": None}) == {"value": None}
+    assert await nodes.run("Gate", {"is_open": False, "value": 1}) == {}
+
+
+@pytest.mark.parametrize(("values", "expected"), [([None, 0, 1], 0), ([None], None), ([], None), ([False], False)])
+async def test_merge_passes_on_the_first_value_that_is_there(nodes: Any, values: list[Any], expected: Any) -> None:
+    assert await nodes.run("Merge", {"values": values}) == {"value": expected}
+
+
+def test_what_has_to_be_done_in_each_run_is_not_taken_from_an_earlier_one() -> None:
+    assert not any(DEFINITIONS[type].traits.cached for type in ("Wait", "Counter", "WriteFile"))
+
+
+def test_the_outputs_of_what_branches_are_branches() -> None:
+    branches = {type: [key for key, slot in DEFINITIONS[type].outputs.items() if slot.is_branch] for type in BRANCHING}
+    assert branches == BRANCHING
+
+
+BRANCHING = {
+    "Switch": ["when_true", "when_false"],
+    "SwitchCase": [*(f"case_{number}" for number in range(1, 9)), "default"],
+    "Gate": ["value"],
+    "Merge": [],
+}

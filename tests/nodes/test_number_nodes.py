@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tavern_host import InvalidInput
+from tavern_host import InvalidInput, NotFound
 
 STEPS = [
     ("固定", 7, 7),
@@ -150,3 +150,27 @@ async def test_number_passes_its_value_on(nodes: Any) -> None:
 async def test_number_refuses_infinity(nodes: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^Number: inf is not a finite number$"):
         await nodes.run("Number", {"value": math.inf})
+
+
+@pytest.mark.parametrize("inputs", [{"mode": "随机"}, {}, {"mode": 1}], ids=["random", "unknown yet", "wrong"])
+async def test_a_number_is_drawn_anew_in_each_run_where_it_may_be_random(nodes: Any, inputs: dict[str, Any]) -> None:
+    change = nodes.runner("RandomNumber").change
+    assert await change(inputs, {}) != await change(inputs, {})
+
+
+@pytest.mark.parametrize("mode", ["固定", "增加", "减少"])
+async def test_a_number_that_is_not_drawn_does_not_change_by_itself(nodes: Any, mode: str) -> None:
+    change = nodes.runner("RandomNumber").change
+    assert await change({"mode": mode, "value": 1}, {}) == await change({"mode": mode, "value": 1}, {})
+
+
+async def test_the_button_of_a_random_number_gives_a_new_one(nodes: Any) -> None:
+    act = nodes.runner("RandomNumber").act
+    found = [await act("reroll", {"mode": "固定", "value": 1}, {}) for _ in range(20)]
+    assert all(set(changed) == {"value"} and 0 <= changed["value"] < 2**32 for changed in found)
+    assert len({changed["value"] for changed in found}) > 1
+
+
+async def test_another_button_is_not_there(nodes: Any) -> None:
+    with pytest.raises(NotFound, match="no action 'rerol'"):
+        await nodes.runner("RandomNumber").act("rerol", {}, {})

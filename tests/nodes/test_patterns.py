@@ -223,6 +223,30 @@ async def test_work_that_never_looks_at_its_allowance_is_left_behind() -> None:
     assert GRACE_SECONDS < 60
 
 
+async def test_whoever_is_cancelled_does_not_wait_for_the_search() -> None:
+    entered, released = threading.Event(), threading.Event()
+
+    def work(left: Allowance) -> None:
+        entered.set()
+        released.wait(60)
+
+    waiting = asyncio.create_task(within(work, "Node", 3600))
+    await asyncio.to_thread(entered.wait, 60)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not released.is_set()
+    released.set()
+
+
+async def test_what_the_work_raises_comes_out() -> None:
+    def work(left: Allowance) -> None:
+        raise InvalidInput("no")
+
+    with pytest.raises(InvalidInput, match="^no$"):
+        await within(work, "Node")
+
+
 def test_many_small_matches_use_up_the_allowance_too() -> None:
     pattern = compile_pattern("a", "g")
     with pytest.raises(OutOfTime):

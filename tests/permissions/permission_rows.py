@@ -392,8 +392,9 @@ async def _call_all(stage: Stage, view: Any, interface: type[ServiceInterface], 
     allowed = []
     for name in names or list(methods)[:1]:
         arguments = await _arguments(stage, interface, name)
+        named = _NAMED.get(f"{interface.service_name}.{name}", {})
         try:
-            result = getattr(view, name)(*arguments)
+            result = getattr(view, name)(*arguments, **named)
             await (anext(aiter(result)) if hasattr(result, "__aiter__") else result)
         except PermissionDenied as error:
             assert f"acme may not call {interface.service_name}.{name}: " in error.message
@@ -445,7 +446,9 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "llm.complete": [SAY],
     "llm.stream": [SAY],
     "agentRuntime.run": [GREET],
+    "nodeManager.act": ["core:RandomNumber", "reroll"],
 }
+_NAMED: dict[str, dict[str, Any]] = {"nodeManager.act": {"inputs": {}, "config": {}}}
 
 
 def _box() -> ServiceKey[Any]:

@@ -44,6 +44,9 @@ class Memory(WorkflowManager):
     async def check(self, document: dict[str, Any]) -> list[WorkflowProblem]:
         return await self._original.check(document)
 
+    async def closure(self, workflow: Workflow) -> dict[str, StoredWorkflow]:
+        return await self._original.closure(workflow)
+
     async def save(self, workflow_id: str, workflow: Workflow, **_: Any) -> StoredWorkflow:
         revision = str(len(self._stored) + 1) + (workflow.description or "")
         self._stored[workflow_id] = StoredWorkflow(workflow=workflow, id=workflow_id, revision=revision)

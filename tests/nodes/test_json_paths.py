@@ -1,0 +1,230 @@
+"""Nodes that find, set and delete parts of JSON by path."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tavern_host import InvalidInput
+from tavern_nodes.paths import Index, Key, Missing, put, read_path, select, without
+
+DATA: dict[str, Any] = {
+    "users": [{"name": "Ann", "tags": ["a", "b"]}, {"name": "Bo"}, {"tags": ["c"]}],
+    "a b": {"it's": 1, "": 2, "x.y": 3},
+    "0": "zero",
+    "姓名": "安",
+}
+
+PATHS: list[tuple[str, Any]] = [
+    ("", DATA),
+    ("$", DATA),
+    ("users[0].name", "Ann"),
+    ("$.users[0]['name']", "Ann"),
+    ("users.0.name", "Ann"),
+    (".users[-1].tags", ["c"]),
+    ("$['a b'][\"it's\"]", 1),
+    (r"['a b']['it\'s']", 1),
+    ("['a b']['']", 2),
+    ("a b['x.y']", 3),
+    ("0", "zero"),
+    ("$['0']", "zero"),
+    ("姓名", "安"),
+    (" users [ 0 ] ", Missing),
+    ("users[*].name", ["Ann", "Bo"]),
+    ("$.users[*].tags[*]", ["a", "b", "c"]),
+    ("users.*.name", ["Ann", "Bo"]),
+    ("users[1:]", [DATA["users"][1], DATA["users"][2]]),
+    ("users[:-1].name", ["Ann", "Bo"]),
+    ("users[0:1][*]", ["Ann", ["a", "b"]]),
+    ("users[*].nothing", []),
+    ("['a b'].*", [1, 2, 3]),
+]
+
+
+@pytest.mark.parametrize(("path", "expected"), PATHS)
+async def test_a_path_leads_to_a_part_or_to_several(nodes: Any, path: str, expected: Any) -> None:
+    outputs = await nodes.run("JsonSelector", {"data": DATA, "path": path, "default": "-"}, {"missing": "default"})
+    if expected is Missing:
+        assert outputs == {"value": "-", "found": False}
+    else:
+        assert outputs == {"value": expected, "found": expected != []}
+
+
+async def test_json_that_is_still_text_is_read(nodes: Any) -> None:
+    assert await nodes.run("JsonSelector", {"data": '[{"a": 5}]', "path": "[0].a"}) == {"value": 5, "found": True}
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "message"),
+    [
+        (DATA, "users[7]", "JsonSelector: path 'users[7]': users has 3 items, so there is no item 7"),
+        (DATA, "users.name", "JsonSelector: path 'users.name': users is a list, which has positions and no key 'name'"),
+        (
+            DATA,
+            "users[1].age.x",
+            "JsonSelector: path 'users[1].age.x': users[1] has no 'age'; it has 'name'",
+        ),
+        (DATA, "0[0]", "JsonSelector: path '0[0]': 0 is text, which has no item 0"),
+        (DATA, "0[*]", "JsonSelector: path '0[*]': 0 is text"),
+        (None, "a", "JsonSelector: path 'a': the data is nothing, which has no key 'a'"),
+        (
+            "no JSON",
+            "a",
+            "JsonSelector: the data is not JSON: Expecting value at line 1, column 1",
+        ),
+    ],
+)
+async def test_a_path_that_leads_nowhere_says_how_far_it_leads(nodes: Any, data: Any, path: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await nodes.run("JsonSelector", {"data": data, "path": path})
+    assert refused.value.message == message
+
+
+@pytest.mark.parametrize(
+    "path", ["a..b", "a.", "a[", "a[]", "a['b]", "a[?(@.x)]", "[1:2:3]", "a]", "$..a", "a[b]", "[99999999999]", "a[-]"]
+)
+async def test_a_path_that_cannot_be_read_is_refused_even_where_a_default_is_set(nodes: Any, path: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^JsonSelector: the path .* cannot be read from .* on; write "):
+        await nodes.run("JsonSelector", {"data": DATA, "path": path}, {"missing": "default"})
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "path", ["a" * 3_000, "[" * 2_000, ".a" * 500, "['" + "\\'" * 900, "[" + " " * 1_900, "['" + "a" * 1_900]
+)
+async def test_no_path_takes_long(nodes: Any, path: str) -> None:
+    with pytest.raises(InvalidInput):
+        await nodes.run("JsonSelector", {"data": DATA, "path": path})
+
+
+@pytest.mark.timeout(20)
+async def test_parts_that_are_endless_when_they_are_listed_are_refused(nodes: Any) -> None:
+    value: Any = "x"
+    for _ in range(50):
+        value = [value, value]
+    with pytest.raises(InvalidInput, match="at most 1,000,000 are possible"):
+        await nodes.run("JsonSelector", {"data": value, "path": "[*]" * 50})
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "expected"),
+    [
+        (None, "a.b[0].c", {"a": {"b": [{"c": "new"}]}}),
+        ({"a": [1, 2]}, "a[1]", {"a": [1, "new"]}),
+        ({"a": [1, 2]}, "a.2", {"a": [1, 2, "new"]}),
+        ({"a": [1, 2]}, "a[-2]", {"a": ["new", 2]}),
+        ({"a": 1}, "['b.c']", {"a": 1, "b.c": "new"}),
+        ([1], "", "new"),
+    ],
+)
+async def test_a_part_is_set_and_what_came_in_stays(nodes: Any, data: Any, path: str, expected: Any) -> None:
+    before = copy.deepcopy(data)
+    assert await nodes.run("JsonSetPath", {"data": data, "path": path, "value": "new"}) == {"data": expected}
+    assert data == before
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "message"),
+    [
+        ({"a": 1}, "a.b", "JsonSetPath: a is a number, which has no key 'b'"),
+        ([1], "[3]", "JsonSetPath: the data has 1 items, so 3 cannot be set"),
+        ([1], "x", "JsonSetPath: the data is a list, which has no key 'x'"),
+        ([1], "[*]", "JsonSetPath: a path with * or [a:b] leads to several parts; one is needed here"),
+    ],
+)
+async def test_what_cannot_be_set_is_told(nodes: Any, data: Any, path: str, message: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await nodes.run("JsonSetPath", {"data": data, "path": path, "value": 1})
+    assert refused.value.message == message
+
+
+async def test_a_part_is_deleted_and_what_came_in_stays(nodes: Any) -> None:
+    data = {"a": [{"b": 1, "c": 2}, 3]}
+    outputs = await nodes.run("JsonDelete", {"data": data, "path": "a[0].b"})
+    assert outputs == {"data": {"a": [{"c": 2}, 3]}, "removed": 1, "found": True}
+    assert (await nodes.run("JsonDelete", {"data": data, "path": "a[-1]"}))["data"] == {"a": [{"b": 1, "c": 2}]}
+    assert data == {"a": [{"b": 1, "c": 2}, 3]}
+
+
+async def test_what_is_not_there_is_not_deleted(nodes: Any) -> None:
+    assert await nodes.run("JsonDelete", {"data": {"a": 1}, "path": "b"}) == {
+        "data": {"a": 1},
+        "removed": None,
+        "found": False,
+    }
+    with pytest.raises(InvalidInput, match=r"^JsonDelete: path 'b': the data has no 'b'; it has 'a'$"):
+        await nodes.run("JsonDelete", {"data": {"a": 1}, "path": "b"}, {"missing": "error"})
+
+
+values = st.recursive(
+    st.integers(0, 9) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(values, st.data())
+def test_every_part_is_found_set_and_deleted_by_its_path(value: Any, data: st.DataObject) -> None:
+    steps: list[Index | Key] = []
+    part = value
+    while isinstance(part, list | dict) and part and (not steps or data.draw(st.booleans())):
+        if isinstance(part, list):
+            steps.append(Index(data.draw(st.integers(-len(part), len(part) - 1))))
+            part = part[steps[-1].position]  # type: ignore[union-attr]
+        else:
+            steps.append(Key(data.draw(st.sampled_from(sorted(part)))))
+            part = part[steps[-1].text]  # type: ignore[union-attr]
+    quoted = [step.text.replace("\\", "\\\\").replace("'", "\\'") if isinstance(step, Key) else "" for step in steps]
+    text = "$" + "".join(
+        f"[{step.position}]" if isinstance(step, Index) else f"['{key}']"
+        for step, key in zip(steps, quoted, strict=True)
+    )
+    path = read_path(text, "test")
+    assert path == tuple(steps)
+    assert select(value, path, "test") == part
+    assert select(put(value, path, "new", "test"), path, "test") == "new"
+    assert put(value, path, part, "test") == value
+    if steps and isinstance(steps[-1], Key):
+        with pytest.raises(Missing):
+            select(without(value, path, "test"), path, "test")
+
+
+async def test_objects_are_merged_later_ones_winning(nodes: Any) -> None:
+    objects = [{"a": {"x": 1, "l": [1]}, "b": 1}, {"a": {"y": 2, "l": [2]}, "b": {"c": 1}}]
+    run = nodes.run
+    assert await run("JsonMerge", {"objects": objects}) == {"object": {"a": {"x": 1, "y": 2, "l": [2]}, "b": {"c": 1}}}
+    assert (await run("JsonMerge", {"objects": objects}, {"lists": "concatenate"}))["object"]["a"]["l"] == [1, 2]
+    assert await run("JsonMerge", {"objects": objects}, {"deep": False}) == {"object": objects[1]}
+    assert objects[0] == {"a": {"x": 1, "l": [1]}, "b": 1}
+
+
+async def test_only_objects_are_merged(nodes: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^JsonMerge: objects\[1\] must be an object, not a list$"):
+        await nodes.run("JsonMerge", {"objects": [{}, []]})
+
+
+async def test_an_object_is_taken_apart_and_put_together(nodes: Any) -> None:
+    outputs = await nodes.run("JsonKeys", {"object": {"b": 1, "a": [2]}})
+    assert outputs == {"keys": ["b", "a"], "values": [1, [2]], "count": 2}
+    assert await nodes.run("CreateObject", {"keys": outputs["keys"], "values": outputs["values"]}) == {
+        "object": {"b": 1, "a": [2]}
+    }
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "message"),
+    [
+        (["a"], [], "CreateObject: there are 1 keys and 0 values; each key needs one"),
+        ([1], [2], "CreateObject: keys[0] must be text, not a number"),
+    ],
+)
+async def test_keys_and_values_that_do_not_fit_are_refused(
+    nodes: Any, keys: list[Any], values: list[Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await nodes.run("CreateObject", {"keys": keys, "values": values})
+    assert refused.value.message == message
