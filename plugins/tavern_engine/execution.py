@@ -4,7 +4,7 @@ A task per node would cost more than most nodes do. Workers drain a list of what
 natively; a node that suspends stays in the task that began it, so that `asyncio.timeout`, `TaskGroup` and
 cancellation inside of it are right, and holds up that worker alone. A worker that begins a node arms one callback of
 the event loop: if that fires, somebody is suspended (or gives way), so what happened is passed on, and while
-something is ready 2, 4, 8 … further workers are started.
+something is ready 4, 16, 64 … further workers are started.
 
 What a node needs beyond calling it (streams, loops, policies, interface) is in `steps.py`.
 """
@@ -220,6 +220,7 @@ class Execution:
                 slice_end = began + SLICE
         worker.index = -1
         self._remaining -= done
+        self.hold_up()  # what happened is passed on, also when nothing else does for long
         if not self._remaining and not self._finished.done():
             self._finished.set_result(None)
 
@@ -253,11 +254,14 @@ class Execution:
         """The loop came to run this: some workers are suspended, or give way."""
         self._armed = None
         fresh, self._fresh = self._fresh, []
+        numbers, busy = self._level.numbers, []
         for worker in fresh:
             worker.is_fresh = False
-            if worker.index >= 0 and worker.task in self._workers:
-                self._begun(worker.index)
+            if worker.index >= 0 and numbers[worker.index] >= 0:
+                busy.append(numbers[worker.index])
         try:
+            if busy:
+                self._feed.executing(busy)
             self._feed.flush()
         except Exception as error:  # else the run would wait for ever
             if not self._finished.done():
@@ -266,14 +270,9 @@ class Execution:
         if self.stopping or not self._ready:
             self._burst = 1
         elif not self._giving_way:
-            self._burst *= 2
+            self._burst *= 4
             self._start(min(self._burst, len(self._ready)))
             self.hold_up()
-
-    def _begun(self, index: int) -> None:
-        number = self._level.numbers[index]
-        if number >= 0:
-            self._feed.executing(number)
 
     async def _give_way(self) -> None:
         """Let the event loop run once. That this worker pauses is no reason to start others."""

@@ -102,13 +102,16 @@ class Feed:
         """Return the seconds since the run began."""
         return time.perf_counter() - self._base
 
-    def executing(self, number: int) -> None:
-        """A node is in the middle of what it does while others get their turn."""
-        account = self.account
-        account.states[number] = State.RUNNING
-        account.started[number] = time.perf_counter()
-        account.finished[number] = 0.0
-        self._publish([("NODE_EXECUTING", {"promptId": self._run_id, "nodeId": self._plan.shown[number].id})])
+    def executing(self, numbers: list[int]) -> None:
+        """Nodes are in the middle of what they do while others get their turn."""
+        account, shown, run_id, now = self.account, self._plan.shown, self._run_id, time.perf_counter()
+        messages: list[Message] = []
+        for number in numbers:
+            account.states[number] = State.RUNNING
+            account.started[number] = now
+            account.finished[number] = 0.0
+            messages.append(("NODE_EXECUTING", {"promptId": run_id, "nodeId": shown[number].id}))
+        self._publish(messages)
 
     def progress(self, number: int, value: float, maximum: float | None) -> None:
         """A node says how far it is."""

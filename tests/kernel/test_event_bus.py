@@ -369,7 +369,7 @@ async def test_large_events_published_together_are_bounded_too(bus: EventBus, mo
 
 
 async def test_batches_from_threads_are_not_mixed_with_others(bus: EventBus) -> None:
-    subscription = bus.subscribe()
+    subscription = bus.subscribe(limit=1_000_000)
 
     def publish(number: int) -> None:
         for _ in range(50):

@@ -69,6 +69,12 @@ async def test_counter_counts_for_each_instance_on_its_own(nodes: Any) -> None:
     assert [await nodes.step(second) for _ in range(2)] == [{"count": 10}, {"count": 5}]
 
 
+@pytest.mark.parametrize("config", [{"start": "1"}, {"step": 0.5}, {"start": None}, {"step": True}])
+async def test_a_counter_counts_in_whole_numbers(nodes: Any, config: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=r"^Counter: (start|step) must be a whole number, not "):
+        await nodes.run("Counter", {}, config)
+
+
 async def test_a_switch_sends_the_value_one_way_only(nodes: Any) -> None:
     assert await nodes.run("Switch", {"condition": True, "value": 0}) == {"when_true": 0}
     assert await nodes.run("Switch", {"condition": False, "value": 0}) == {"when_false": 0}

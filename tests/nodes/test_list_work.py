@@ -264,6 +264,7 @@ async def test_result(
         ("ChunkList", {"items": [1], "size": 0}, {}, "size must be at least 1, it is 0"),
         ("ZipLists", {"lists": [[1], []]}, {"length": "equal"}, "the lists have 0 to 1 items; all must have as many"),
         ("ZipLists", {"lists": [[1], "a"]}, {}, "lists[1] must be a list, not text"),
+        ("ConcatenateLists", {"lists": ["a", [1]]}, {}, "lists[0] must be a list, not text"),
         ("RangeList", {"end": 3, "step": 0}, {}, "step must not be 0"),
         ("RangeList", {"end": 10**9}, {}, "the result would have 1,000,000,000 items; at most 1,000,000 are possible"),
     ],

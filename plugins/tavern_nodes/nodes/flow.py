@@ -6,7 +6,7 @@ import asyncio
 from typing import Annotated, Any, TypedDict
 
 from tavern_host import Config, InvalidInput, Slot, TavernError, node
-from tavern_nodes.values import as_text, fits_64_bits, kind_of
+from tavern_nodes.values import as_text, fits_64_bits, kind_of, show
 
 MAX_WAIT = 3600.0
 """The longest wait, in seconds."""
@@ -156,6 +156,9 @@ class Counter:
         start: Annotated[int, Config("The first number.")] = 1,
         step: Annotated[int, Config("What is added each time.")] = 1,
     ) -> None:
+        for name, value in (("start", start), ("step", step)):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise InvalidInput(f"Counter: {name} must be a whole number, not {show(value)}")
         self._next = start
         self._step = step
 

@@ -29,6 +29,7 @@ def concatenate_lists(
     lists: Annotated[list[list[Any]], Slot("The lists, in the order of their connections.", multi=True)],
 ) -> ListOut:
     """Make one list of several."""
+    _require_lists(lists, "ConcatenateLists")
     check_size(lists, "ConcatenateLists: the list")
     return [item for part in lists for item in part]
 
@@ -141,9 +142,7 @@ def zip_lists(
 ) -> Annotated[list[Any], Slot("A list of the first items, one of the second items, and so on.", key="rows")]:
     """Put together what is at the same position of several lists."""
     choose_from(dict.fromkeys(("shortest", "longest", "equal")), length, "ZipLists: length")
-    for number, each in enumerate(lists):
-        if not isinstance(each, list):
-            raise InvalidInput(f"ZipLists: lists[{number}] must be a list, not {kind_of(each)}")
+    _require_lists(lists, "ZipLists")
     sizes = {len(each) for each in lists}
     if length == "equal" and len(sizes) > 1:
         raise InvalidInput(f"ZipLists: the lists have {min(sizes)} to {max(sizes)} items; all must have as many")
@@ -166,3 +165,9 @@ def range_list(
     numbers = range(fits_64_bits(start, "RangeList"), fits_64_bits(end, "RangeList"), fits_64_bits(step, "RangeList"))
     bounded(max(0, (end - start + step - (1 if step > 0 else -1)) // step), MAX_ITEMS, "RangeList", "items")
     return list(numbers)
+
+
+def _require_lists(lists: list[Any], who: str) -> None:
+    for number, each in enumerate(lists):
+        if not isinstance(each, list):
+            raise InvalidInput(f"{who}: lists[{number}] must be a list, not {kind_of(each)}")
