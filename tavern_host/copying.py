@@ -56,11 +56,7 @@ def _shallow(item: Any, waiting: list[Any], made: dict[int, Any]) -> Any:
     if kind is dict or kind is list:
         parts: Any = item.copy()
     elif isinstance(item, BaseModel):
-        copied = BaseModel.__copy__(item)  # its own class may say otherwise
-        waiting.append(copied.__dict__)
-        if copied.__pydantic_extra__:
-            waiting.append(copied.__pydantic_extra__)
-        return copied
+        return _model(item, waiting)
     elif isinstance(item, dict):
         parts = {_plain(key): value for key, value in dict.items(item)}
     elif isinstance(item, list):
@@ -71,6 +67,25 @@ def _shallow(item: Any, waiting: list[Any], made: dict[int, Any]) -> Any:
         return _plain(item)
     waiting.append(parts)
     return parts
+
+
+def _model(item: BaseModel, waiting: list[Any]) -> BaseModel:
+    """Return a copy of a model, as `BaseModel.__copy__` makes it; its own class may say otherwise, and is not asked.
+
+    Which fields were set stays one set for both: nothing in a model changes it.
+    """
+    copied = object.__new__(type(item))
+    held, extra, private = item.__dict__.copy(), item.__pydantic_extra__, item.__pydantic_private__
+    waiting.append(held)
+    if extra is not None:
+        extra = extra.copy()
+        if extra:
+            waiting.append(extra)
+    object.__setattr__(copied, "__dict__", held)
+    object.__setattr__(copied, "__pydantic_extra__", extra)
+    object.__setattr__(copied, "__pydantic_fields_set__", item.__pydantic_fields_set__)
+    object.__setattr__(copied, "__pydantic_private__", private.copy() if private else private)
+    return copied
 
 
 def _plain(value: Any) -> Any:

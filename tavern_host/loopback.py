@@ -365,9 +365,12 @@ class _Runner:
 class _Instance:
     """A `NodeInstance` behind the boundary. Of values on edges, those without a codec stay in memory (rule 8)."""
 
+    direct = None
+
     def __init__(self, inner: NodeInstance, crossing: _Crossing) -> None:
         self._inner = inner
         self._crossing = crossing
+        self.items: ItemStream | None = self._items if inner.items is not None else None
 
     async def run(self, inputs: dict[str, Any], node_call: NodeCall | None) -> dict[str, Any]:
         with self._crossing:
@@ -378,6 +381,11 @@ class _Instance:
         sent = _sent(inputs)
         call = _round_trip(node_call, NodeCall | None)
         return _passed_on(lambda: self._inner.stream(sent, call), _loose_trip, self._crossing)
+
+    def _items(self, inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncIterator[Any]:
+        assert self._inner.items is not None
+        items, sent, call = self._inner.items, _sent(inputs), _round_trip(node_call, NodeCall | None)
+        return _passed_on(lambda: items(sent, call), _loose_trip, self._crossing)
 
     async def close(self) -> None:
         with self._crossing:

@@ -8,7 +8,7 @@ call them.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from tavern_host.authoring import NodeCode
 from tavern_host.context import NodeContext, PluginContext
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.nodes import NodeCall, NodeInstance
+from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeInstance
 from tavern_host.nodeprocess import FolderSource, run_in_process
 from tavern_host.threads import ended, run_in_thread
 
@@ -32,13 +32,17 @@ class _Stream(Protocol):
 
 
 class _Instance:
-    """A `NodeInstance` made of two functions."""
+    """A `NodeInstance` made of functions."""
 
-    __slots__ = ("run", "stream")
+    __slots__ = ("direct", "items", "run", "stream")
 
-    def __init__(self, run: _Run, stream: _Stream) -> None:
+    def __init__(
+        self, run: _Run, stream: _Stream, *, direct: DirectCall | None = None, items: ItemStream | None = None
+    ) -> None:
         self.run = run
         self.stream = stream
+        self.direct = direct
+        self.items = items
 
     async def close(self) -> None:
         """Nothing is held that the garbage collector does not release."""
@@ -131,9 +135,9 @@ def instance_of(calls: NodeCalls) -> NodeInstance:
     """Return the instance of an open node."""
     if calls.code.definition.traits.streams:
         stream = _streaming(calls)
-        return _Instance(_collecting(stream, calls), stream)
+        return _Instance(_collecting(stream, calls), stream, items=_items(calls))
     run = _plainly(calls) if _is_plain(calls) else _somehow(calls)
-    return _Instance(run, _yielding_once(run))
+    return _Instance(run, _yielding_once(run), direct=_directly(calls))
 
 
 def _is_plain(calls: NodeCalls) -> bool:
@@ -144,6 +148,14 @@ def _is_plain(calls: NodeCalls) -> bool:
         return False
     function = getattr(calls.target, "__func__", calls.target)
     return inspect.isfunction(function) and not function.__code__.co_flags & inspect.CO_VARKEYWORDS
+
+
+def _directly(calls: NodeCalls) -> DirectCall | None:
+    """Return how a function is called of which its inputs are all that it needs, and its result the one output."""
+    key = calls.code.single_output
+    if key is None or calls.bound or calls.code.is_class or not _is_plain(calls):
+        return None
+    return DirectCall(calls.target, key, inspect.iscoroutinefunction(calls.target))
 
 
 def _plainly(calls: NodeCalls) -> _Run:
@@ -200,6 +212,19 @@ def _streaming(calls: NodeCalls) -> _Stream:
             raise ended(calls.what, error) from error
 
     return stream
+
+
+def _items(calls: NodeCalls) -> ItemStream | None:
+    """Return how a node is called that yields nothing but items of its one stream."""
+    if calls.code.single_output is None:
+        return None
+
+    def items(inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncIterator[Any]:
+        arguments, named = calls.arguments(inputs, node_call)
+        yielded: AsyncIterator[Any] = calls.target(*arguments, **named)
+        return yielded
+
+    return items
 
 
 def _collecting(stream: _Stream, calls: NodeCalls) -> _Run:

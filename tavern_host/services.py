@@ -33,7 +33,7 @@ from tavern_host.contracts.errors import (
 )
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem, ServiceLayer
-from tavern_host.contracts.services import MethodInfo, ServiceInterface, ServiceKey, interface_methods
+from tavern_host.contracts.services import MethodInfo, ServiceInterface, ServiceKey, implements, interface_methods
 from tavern_host.lease import Lease
 from tavern_host.permissions import ALL_SERVICES
 from tavern_host.proxies import Complete, ViewHandle
@@ -375,7 +375,7 @@ class ServiceRegistry:
 
 def _has(provider: Provider, method: str, info: MethodInfo) -> bool:
     """Return whether an override has a method; those that were added after its version fall through it."""
-    return provider.version >= info.since and hasattr(provider.instance, method)
+    return provider.version >= info.since and implements(provider.instance, method)
 
 
 def _same_shape(interface: type[ServiceInterface], other: type[ServiceInterface]) -> bool:
@@ -516,7 +516,7 @@ def interface_problems(interface: type[ServiceInterface], provider: type, versio
             continue
         declared, given = getattr(interface, name), getattr(provider, name, None)
         where = f"{provider.__qualname__}.{name}"
-        if given is None or getattr(given, "__isabstractmethod__", False):
+        if not implements(provider, name):
             problems.append(Problem(message=f"{provider.__qualname__} lacks the method {name} of {service}"))
         elif inspect.iscoroutinefunction(declared) != inspect.iscoroutinefunction(given):
             wanted = "async def" if inspect.iscoroutinefunction(declared) else "def that returns an async iterator"

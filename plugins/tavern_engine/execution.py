@@ -32,6 +32,8 @@ GRACE = 1.0
 """Seconds that a cancelled node has to end; after that the run no longer waits for it."""
 
 _DONE = int(State.DONE)
+_PLAIN = frozenset((str, int, float, bool, type(None), dict, list, bytes))
+"""What a function returns that nobody needs to await."""
 
 
 class Worker:
@@ -144,7 +146,7 @@ class Execution:
         assert task is not None
         worker = self._workers[task]
         level, ready, left, results, written = self._level, self._ready, self._left, self.results, self._written
-        calls, simple, followers, early = level.calls, level.simple, level.followers, level.early
+        calls, direct, simple, followers, early = level.calls, level.direct, level.simple, level.followers, level.early
         numbers, signatures = level.numbers, self._signatures
         take_next, add_ready, feed = ready.popleft, ready.append, self._feed
         clock, copy_context, cancelling = time.perf_counter, contextvars.copy_context, task.cancelling
@@ -168,7 +170,15 @@ class Execution:
                     edges = None  # something before it gave no value
                 else:
                     try:
-                        outputs = await calls[index](inputs, None)  # type: ignore[misc]  # simple ones have one
+                        call = direct[index]
+                        if call is None:
+                            outputs = await calls[index](inputs, None)  # type: ignore[misc]  # simple ones have one
+                        else:
+                            function, output, is_async = call
+                            result = function(**inputs)
+                            if is_async or (result.__class__ not in _PLAIN and hasattr(result, "__await__")):
+                                result = await result
+                            outputs = {output: result}
                     except (KeyboardInterrupt, GeneratorExit):
                         raise
                     except BaseException as error:  # a node that calls sys.exit must not end the host

@@ -23,6 +23,7 @@ class Kind:
         "inputs",
         "instance",
         "is_asked",
+        "is_direct",
         "is_plain",
         "node_type",
         "outputs",
@@ -44,6 +45,7 @@ class Kind:
         traits = definition.traits
         self.is_asked = traits.checks_change
         self.is_plain = not (traits.streams or traits.stateful or traits.wants_call)
+        self.is_direct = self.is_plain and not self.dynamic and self.inputs.keys() <= node_type.original.inputs.keys()
         self.instance: NodeInstance | None = None
         self.token: bytes | None = None
         if traits.cached:

@@ -209,6 +209,7 @@ def finish(builder: LevelBuilder) -> Level:
         if node.instance is None:
             simple[index] = None
     level.calls = [node.instance.run if node.instance is not None else None for node in nodes]
+    level.direct = [node.instance.direct if node.kind is not None and node.kind.is_direct else None for node in nodes]
     level.numbers = [node.number for node in nodes]
     level.order = _order(level)
     if builder.has_streams:
@@ -255,7 +256,7 @@ def _feed(
             feeds = []
             for _, _, name, source, handle, given, wanted, convert, token in entries:
                 if given.is_stream:
-                    reads = bool(wanted.is_stream) and node.role is not Role.OUTPUT
+                    reads = bool(wanted.is_stream) and _reads(node)
                     feeds.append(_stream_feed(name, source, handle, convert, reads, index, links, early, streams))
                 else:
                     feeds.append(Feed(name, source, handle, convert, -1, False, bool(given.is_branch)))
@@ -280,6 +281,11 @@ def _feed(
     if node.token is not None:
         node.token = marshal.dumps((node.token, shape), 2) if shape else node.token
     return tuple(edges) if is_simple and node.role is Role.NODE else None
+
+
+def _reads(node: PlanNode) -> bool:
+    """Return whether a node takes a stream item by item; the others are told what it was when it has ended."""
+    return node.role is Role.NODE or (node.role is Role.RELAY and bool(node.outputs[VALUE].is_stream))
 
 
 def _stream_feed(
@@ -339,6 +345,9 @@ def _shorten_streams(builder: LevelBuilder) -> None:
                     entries[place] = (*entry[:3], first[3], first[4], first[5], entry[6], convert, token)
                 elif builder.nodes[entry[3]].role is Role.RELAY:  # it gives a list, no stream
                     entries[place] = (*entry[:5], entry[5].model_copy(update={"is_stream": False}), *entry[6:])
+    for index, node in enumerate(builder.nodes):
+        if node.role is Role.RELAY and node.outputs[VALUE].is_stream and origin(index, VALUE, 0) is not None:
+            builder.arriving[index] = None  # nothing is handed on there any more
 
 
 def _both(first: Converter | None, second: Converter | None) -> Converter | None:

@@ -16,7 +16,7 @@ from tavern_engine.registry import NodeType
 from tavern_host.context import Contribution
 from tavern_host.contracts.dataflow import Converter
 from tavern_host.contracts.loops import Zone
-from tavern_host.contracts.nodes import NodeDefinition, NodeInstance, SlotDefinition
+from tavern_host.contracts.nodes import DirectCall, NodeDefinition, NodeInstance, SlotDefinition
 from tavern_host.contracts.workflows import NodePolicy
 
 CARRIER = "__interface_outputs__"
@@ -132,6 +132,8 @@ class Level:
     """All nodes, each after those that it waits for."""
     calls: list[Callable[[dict[str, Any], None], Awaitable[dict[str, Any]]] | None] = field(default_factory=list)
     """What runs the simple ones."""
+    direct: list[DirectCall | None] = field(default_factory=list)
+    """How those of them are called that need no more than that."""
     numbers: list[int] = field(default_factory=list)
 
 

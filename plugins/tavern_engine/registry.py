@@ -153,7 +153,7 @@ class NodeRegistry:
         except Vetoed as veto:
             self._context.log.warning("%s is left out: %s", original.full_type, veto.message)
             return None
-        kept = {name: getattr(original, name) for name in ("type", "namespace", "handler")}
+        kept = {name: getattr(original, name) for name in ("type", "namespace", "handler", "traits")}
         return NodeType(definition.model_copy(update=kept), original, node.contribution)
 
 

@@ -1,16 +1,18 @@
 """Streams from node to node: one source, several readers at their own speed, bounded between them.
 
-The source waits when its slowest reader has `CAPACITY` items that it has not read yet, and goes on when that one has
-read half of them, so that neither side is woken for every item. A stream whose readers have all left ends early.
+The items lie in one list that all readers read. The source waits when its slowest reader has `CAPACITY` items that it
+has not read, and goes on when that one has read half of them, so that neither side is woken for every item. A stream
+whose readers have all left ends early.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
+from tavern_engine.cache import size_of
 from tavern_engine.plan import Feed
 from tavern_host.contracts.dataflow import Converter
 from tavern_host.contracts.errors import InvalidInput, TavernError
@@ -21,6 +23,19 @@ CAPACITY = 16
 KEPT_ITEMS = 100_000
 """How many items of a stream are kept to be shown and used again, where nobody needs all of them."""
 
+KEPT_BYTES = 64 * 2**20
+"""How much memory, roughly, these items may take."""
+
+PAUSE = 0.003
+"""Seconds that a stream is moved or read without letting the event loop do something else."""
+
+_TAKEN = CAPACITY // 2
+_LOOK = 64
+"""After how many items at most a source without a slow reader looks around."""
+_DROPPED = 1024
+"""How many items that nobody needs any more are dropped at a time."""
+_ODD_SIZE = 200
+
 
 class StreamBroken(TavernError):
     """The source of a stream failed before its end; raised to its readers."""
@@ -29,136 +44,158 @@ class StreamBroken(TavernError):
 
 
 class Stream:
-    """One stream of a running node. `readers` says of each reader whether it may hold items without limit, or None
-    for one that will never read. `keeps_all`: somebody needs all of its items as one value."""
+    """One stream of a running node. `readers` says of each reader whether it may be behind without limit, or None
+    for one that will never read. `keeps_all`: somebody needs all of its items as one value.
+
+    `items` are those from number `dropped` on. `watchers` are called, once, when there is a further item or an end.
+    `told` is how many of the items clients know of, where they are told at all.
+    """
 
     __slots__ = (
-        "_here",
-        "_loop",
-        "_room",
-        "error",
-        "is_cut",
-        "is_ended",
-        "items",
-        "keeps_all",
-        "on_deserted",
-        "readers",
-    )
+        "_bytes", "_here", "_kept", "_measured", "_room", "dropped", "error", "is_ended", "items", "keeps_all",
+        "on_deserted", "readers", "told", "watchers",
+    )  # fmt: skip
 
     def __init__(self, readers: Sequence[bool | None], *, keeps_all: bool) -> None:
         self.items: list[Any] = []
-        self.is_cut = False
+        self.dropped = 0
+        self.watchers: list[Callable[[], None]] = []
+        self.told: int | None = None
         self.keeps_all = keeps_all
         self.is_ended = False
         self.error: str | None = None
         self.on_deserted: Callable[[], None] | None = None
-        self._loop = asyncio.get_running_loop()
+        self._kept: list[Any] | None = None
+        self._bytes = self._measured = 0
         self._room: asyncio.Future[None] | None = None
-        self.readers = [Reader(self, self._loop, unbounded=bool(is_unbounded)) for is_unbounded in readers]
-        self._here = 0
+        self.readers = [Reader(self, is_bounded=not is_unbounded) for is_unbounded in readers]
         for reader, is_unbounded in zip(self.readers, readers, strict=True):
             reader.has_left = is_unbounded is None
-            self._here += not reader.has_left
+        self._here = sum(not reader.has_left for reader in self.readers)
+
+    @property
+    def count(self) -> int:
+        """How many items there were."""
+        return self.dropped + len(self.items)
+
+    @property
+    def kept(self) -> list[Any]:
+        """The items that are kept; not to be changed."""
+        return self.items if self._kept is None else self._kept
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there were more items than are kept."""
+        return self.count > len(self.kept)
 
     @property
     def is_deserted(self) -> bool:
         """Whether nobody reads it or needs its items; so is one that never had a reader."""
         return not self._here and not self.keeps_all
 
-    def put(self, item: Any) -> bool:
-        """Hand an item to all readers; return whether the source must wait for one of them."""
-        items = self.items
-        if len(items) < KEPT_ITEMS or self.keeps_all:
-            items.append(item)
-        else:
-            self.is_cut = True
-        is_full = False
-        for reader in self.readers:
-            if not reader.has_left:
-                waiting = reader.waiting
-                waiting.append(item)
-                waiter = reader.waiter
-                if waiter is not None:
-                    reader.waiter = None
-                    if not waiter.done():
-                        waiter.set_result(None)
-                if len(waiting) >= reader.capacity:
-                    is_full = True
-        return is_full
+    def put(self, item: Any) -> None:
+        """Hand on an item; whoever does so waits for room before the next one."""
+        self.items.append(item)
+        if self.watchers:
+            self.notify()
 
-    async def room(self) -> None:
-        """Wait until every reader has read enough."""
-        while any(len(r.waiting) >= r.capacity and not r.has_left for r in self.readers):
-            self._room = self._loop.create_future()
-            for reader in self.readers:
-                reader.is_slow = len(reader.waiting) >= reader.capacity
+    def notify(self) -> None:
+        """Call those who wait for an item or the end."""
+        called = self.watchers[:]
+        self.watchers.clear()
+        for watcher in called:
+            watcher()
+
+    def room(self) -> int:
+        """Return how many items may be put before this must be asked again; 0 while a reader is too far behind."""
+        if not self.keeps_all:
+            self._drop()
+        behind = self._behind()
+        return _LOOK if behind is None else max(0, CAPACITY - behind)
+
+    async def more_room(self) -> int:
+        """Wait until every reader has read enough, and return what `room` does."""
+        while not (room := self.room()):
+            self._room = asyncio.get_running_loop().create_future()
             await self._room
+        return room
+
+    def look(self) -> None:
+        """Let a source go on that waits for room, where the slowest reader has read enough or left."""
+        if self._room is not None and (self._behind() or 0) <= CAPACITY - _TAKEN:
+            room, self._room = self._room, None
+            if not room.done():
+                room.set_result(None)
 
     def end(self, error: str | None = None) -> None:
         """Say that no further item comes; with an error, that the source failed."""
         self.is_ended = True
         self.error = error
-        for reader in self.readers:
-            reader.wake()
-
-    def made_room(self) -> None:
-        """Be told that a slow reader has read enough, or left."""
-        room, self._room = self._room, None
-        if room is not None and not room.done():
-            room.set_result(None)
+        self.notify()
 
     def left(self) -> None:
         """Be told that a reader has left."""
         self._here -= 1
-        self.made_room()
+        self.look()
         if self.is_deserted and not self.is_ended and self.on_deserted is not None:
             self.on_deserted()
 
+    def _behind(self) -> int | None:
+        """Return how many items the slowest of the bounded readers has not read; None where there are none."""
+        first: int | None = None
+        for reader in self.readers:
+            if reader.is_bounded and not reader.has_left and (first is None or reader.position < first):
+                first = reader.position
+        return None if first is None else self.dropped + len(self.items) - first
+
+    def _drop(self) -> None:
+        """Drop items that are not kept and that everybody has read."""
+        items = self.items
+        if self._kept is None:
+            if len(items) > self._measured:
+                self._bytes += (len(items) - self._measured) * _about(items[-1])
+                self._measured = len(items)
+            if len(items) <= KEPT_ITEMS and self._bytes <= KEPT_BYTES:
+                return
+            self._kept = items[:KEPT_ITEMS]
+        first = self.dropped + len(items) if self.told is None else self.told
+        for reader in self.readers:
+            if not reader.has_left and reader.position < first:
+                first = reader.position
+        if first - self.dropped >= _DROPPED:
+            del items[: first - self.dropped]
+            self.dropped = first
+
 
 class Reader:
-    """One reader of a stream: an async iterator over its items, converted on the way."""
+    """One reader of a stream: an async iterator over its items, converted on the way.
 
-    __slots__ = ("_loop", "_stream", "capacity", "convert", "has_left", "is_slow", "waiter", "waiting", "what")
+    `async for` reads from an async generator, since nothing else hands an item over as quickly. `position` is how
+    many items it has read for sure: it takes some at a time, and counts them when it has given the last.
+    """
 
-    def __init__(self, stream: Stream, loop: asyncio.AbstractEventLoop, *, unbounded: bool) -> None:
+    __slots__ = (
+        "_generator", "_stream", "_waiter", "convert", "has_left", "has_read", "is_bounded", "position", "what",
+    )  # fmt: skip
+
+    def __init__(self, stream: Stream, *, is_bounded: bool) -> None:
         self._stream = stream
-        self._loop = loop
-        self.waiting: deque[Any] = deque()
-        self.waiter: asyncio.Future[None] | None = None
-        self.capacity: float = float("inf") if unbounded else CAPACITY
+        self._generator: AsyncGenerator[Any, None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self.is_bounded = is_bounded
         self.convert: Converter | None = None
         self.has_left = False
-        self.is_slow = False
+        self.has_read = False
+        self.position = 0
         self.what = ""
 
-    def __aiter__(self) -> Reader:
-        return self
+    def __aiter__(self) -> AsyncGenerator[Any, None]:
+        if self._generator is None:
+            self._generator = self._read()
+        return self._generator
 
     async def __anext__(self) -> Any:
-        waiting = self.waiting
-        while not waiting:
-            stream = self._stream
-            if self.has_left:
-                raise StopAsyncIteration
-            if stream.is_ended:
-                if stream.error is not None:
-                    raise StreamBroken(f"the stream broke off: {stream.error}")
-                raise StopAsyncIteration
-            if self.is_slow:
-                self.is_slow = False
-                stream.made_room()
-            self.waiter = self._loop.create_future()
-            await self.waiter
-        item = waiting.popleft()
-        if self.is_slow and len(waiting) * 2 <= self.capacity:
-            self.is_slow = False
-            self._stream.made_room()
-        if self.convert is None:
-            return item
-        try:
-            return self.convert(item)
-        except (OverflowError, ValueError) as error:
-            raise InvalidInput(f"{self.what}: an item of the stream does not fit: {error}") from error
+        return await anext(self.__aiter__())
 
     async def aclose(self) -> None:
         """Leave before the end."""
@@ -166,17 +203,57 @@ class Reader:
 
     def leave(self) -> None:
         """Leave; items that were not read are dropped."""
-        if not self.has_left:
-            self.has_left = True
-            self.waiting.clear()
-            self.wake()
-            self._stream.left()
+        if self.has_left:
+            return
+        self.has_left = True
+        self._wake()
+        generator, self._generator = self._generator, None
+        if generator is not None:
+            try:
+                generator.aclose().send(None)
+            except (StopIteration, RuntimeError):  # it has ended; or somebody is still reading, and will see it
+                pass
+        self._stream.left()
 
-    def wake(self) -> None:
+    async def _read(self) -> AsyncGenerator[Any, None]:
+        stream = self._stream
+        items, convert = stream.items, self._converted if self.convert is not None else None
+        taken_at_once = 0
+        while not self.has_left:
+            start = self.position - stream.dropped
+            taken = items[start : start + _TAKEN]
+            if taken:
+                self.has_read = True
+                for item in taken if convert is None else map(convert, taken):
+                    yield item
+                self.position += len(taken)
+                stream.look()
+                taken_at_once += 1
+                if taken_at_once > _LOOK:
+                    taken_at_once = 0
+                    await asyncio.sleep(0)
+            elif not stream.is_ended:
+                taken_at_once = 0
+                self._waiter = asyncio.get_running_loop().create_future()
+                stream.watchers.append(self._wake)
+                await self._waiter
+            elif stream.error is not None:
+                raise StreamBroken(f"the stream broke off: {stream.error}")
+            else:
+                return
+
+    def _wake(self) -> None:
         """Let whoever waits for an item look again."""
-        waiter, self.waiter = self.waiter, None
+        waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
+
+    def _converted(self, item: Any) -> Any:
+        assert self.convert is not None
+        try:
+            return self.convert(item)
+        except (OverflowError, ValueError) as error:
+            raise InvalidInput(f"{self.what}: an item of the stream does not fit: {error}") from error
 
 
 def reader_of(stream: Stream, feed: Feed, what: str) -> Reader:
@@ -190,20 +267,46 @@ def reader_of(stream: Stream, feed: Feed, what: str) -> Reader:
 class Listed:
     """An async iterator over items that are there already."""
 
-    def __init__(self, items: Any, convert: Converter | None = None) -> None:
-        self._items = iter(items if isinstance(items, list | tuple) else [items])
+    def __init__(self, items: Any, convert: Converter | None = None, what: str = "") -> None:
+        self._all: Iterable[Any] = items if isinstance(items, list | tuple) else [items]
+        self._items = iter(self._all)
         self._convert = convert
+        self._what = what
+        self._count = 0
+        self._pause_at = time.perf_counter() + PAUSE
 
-    def __aiter__(self) -> Listed:
+    def again(self) -> Listed:
+        """Return the same from its beginning."""
+        return Listed(self._all, self._convert, self._what)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
         return self
 
     async def __anext__(self) -> Any:
+        self._count += 1
+        if not self._count % _LOOK and time.perf_counter() > self._pause_at:
+            await asyncio.sleep(0)
+            self._pause_at = time.perf_counter() + PAUSE
         try:
             item = next(self._items)
         except StopIteration:
             raise StopAsyncIteration from None
-        return item if self._convert is None else self._convert(item)
+        try:
+            return item if self._convert is None else self._convert(item)
+        except (OverflowError, ValueError) as error:
+            raise InvalidInput(f"{self._what}: an item of the stream does not fit: {error}") from error
 
     async def aclose(self) -> None:
         """Leave before the end."""
         self._items = iter(())
+
+
+def _about(item: Any) -> int:
+    """Return roughly how much memory an item takes."""
+    kind = item.__class__
+    if kind is int or kind is float or kind is bool or item is None:
+        return 32
+    if kind is str or kind is bytes:
+        return len(item) + 50
+    size = size_of(item)
+    return _ODD_SIZE if size is None else size

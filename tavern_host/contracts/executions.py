@@ -129,7 +129,7 @@ class RunQueue(Model):
     pending: list[Run] = Field(default_factory=list)
 
 
-class ExecutionEngine(ServiceInterface, name="executionEngine"):
+class ExecutionEngine(ServiceInterface, name="executionEngine", version=2):
     """Runs workflows."""
 
     @acts("executionEngine:execute", "Run workflows.")
@@ -159,11 +159,11 @@ class ExecutionEngine(ServiceInterface, name="executionEngine"):
     async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> bool:
         """Interrupt a run, in the middle of a node if need be; False if it had finished. Raises `NotFound`."""
 
-    @reads
+    @reads(since=2)
     async def history(self, filter: RunFilter | None = None) -> list[RunSummary]:
         """Return runs, those that go on among them, newest first."""
 
-    @acts("executionEngine:execute", "Run workflows.")
+    @acts("executionEngine:execute", "Run workflows.", since=2)
     async def resume(self, run_id: str, *, call: CallContext | None = None) -> str:
         """Go on with a run that failed or was interrupted, from where it ended: nodes that finished keep their
         outputs. Return its id, which stays the same.
@@ -171,7 +171,7 @@ class ExecutionEngine(ServiceInterface, name="executionEngine"):
         Raises `NotFound`, `Conflict` for a run that goes on, is complete or cannot be resumed.
         """
 
-    @acts("executionEngine:execute", "Run workflows.")
+    @acts("executionEngine:execute", "Run workflows.", since=2)
     async def rerun(self, run_id: str, *, call: CallContext | None = None) -> str:
         """Run a run's workflow, as it was then, once more with the same inputs; return the new run's id.
 

@@ -6,8 +6,8 @@ The JSON of a `NodeDefinition` is what the existing platform serves at `GET /api
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator
-from typing import Any, Literal, Protocol
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import ConfigDict, Field, JsonValue
 
@@ -162,8 +162,31 @@ class NodeCall(Model):
     iteration: int | None = None
 
 
+class DirectCall(NamedTuple):
+    """A shorter way to run the simplest nodes: `function(**inputs)`, awaited where it `is_async`, is the value of the
+    one output `output`. It does what `run` does, for inputs that the type declares, and raises what `run` would."""
+
+    function: Callable[..., Any]
+    output: str
+    is_async: bool
+
+
+class ItemStream(Protocol):
+    """Executes a node whose one output is a stream."""
+
+    def __call__(self, inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncIterator[Any]:
+        """Yield the items of the stream; closing the iterator ends the node's code."""
+
+
 class NodeInstance(Protocol):
-    """A node with its configuration. One that is not stateful may be run several times at once."""
+    """A node with its configuration. One that is not stateful may be run several times at once.
+
+    `direct` is there for speed, and None wherever there is anything between the caller and the node's code. So is
+    `items`: what a node yields whose one output is a stream, as it is; else it is as `stream`.
+    """
+
+    direct: DirectCall | None
+    items: ItemStream | None
 
     async def run(self, inputs: dict[str, Any], node_call: NodeCall | None) -> dict[str, Any]:
         """Execute once: values by input slot in, values by output slot out. Raises what the node raises.
@@ -198,7 +221,7 @@ class NodeRunner(Protocol):
         """
 
 
-class NodeManager(ServiceInterface, name="nodeManager"):
+class NodeManager(ServiceInterface, name="nodeManager", version=2):
     """The node types that loaded plugins offer, after `tavern_before_register_node`."""
 
     @reads
@@ -209,7 +232,7 @@ class NodeManager(ServiceInterface, name="nodeManager"):
     async def get(self, full_type: str) -> NodeDefinition:
         """Return one node type. Raises `NotFound` with near names."""
 
-    @acts("nodeManager:act", "Press buttons of nodes.")
+    @acts("nodeManager:act", "Press buttons of nodes.", since=2)
     async def act(
         self,
         full_type: str,

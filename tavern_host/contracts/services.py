@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar, overload
 
 from tavern_host.contracts.wire import Model
 
@@ -32,9 +32,21 @@ class MethodInfo:
     allows: str = ""
 
 
-def reads(method: F) -> F:
-    """Mark an interface method that only reads; every plugin that sees the service may call it."""
-    return _mark(method, MethodInfo(permission=None))
+@overload
+def reads(method: F) -> F: ...
+
+
+@overload
+def reads(*, since: int) -> Callable[[F], F]: ...
+
+
+def reads(method: F | None = None, *, since: int = 1) -> F | Callable[[F], F]:
+    """Mark an interface method that only reads; every plugin that sees the service may call it.
+
+    Bare, or as `@reads(since=2)` with the interface version that introduced the method; see `acts`.
+    """
+    info = MethodInfo(permission=None, since=since)
+    return (lambda given: _mark(given, info)) if method is None else _mark(method, info)
 
 
 def acts(permission: str, allows: str, *, level: Level = "intercept", since: int = 1) -> Callable[[F], F]:
@@ -50,7 +62,7 @@ def acts(permission: str, allows: str, *, level: Level = "intercept", since: int
 
 def _mark(method: F, info: MethodInfo) -> F:
     method.__tavern_method__ = info  # type: ignore[attr-defined]
-    return abstractmethod(method)
+    return abstractmethod(method) if info.since == 1 else method  # a class that was written before can be made
 
 
 class ServiceInterface(ABC):
@@ -97,12 +109,24 @@ class ServiceInfo(Model):
 
 
 def service_info(key: ServiceKey[Any], provider: type) -> ServiceInfo:
-    """Return the descriptor of `provider` as a provider of `key`'s service."""
+    """Return the descriptor of `provider` as a provider of `key`'s service.
+
+    Its version is the highest one of the interface all of whose methods the class has: one that was written for an
+    older host stays of the version that it was written for.
+    """
+    methods = interface_methods(key.interface).items()
+    first_missing = min((info.since for name, info in methods if not implements(provider, name)), default=None)
     return ServiceInfo(
         service=key.name,
         handler=f"{provider.__module__}:{provider.__qualname__}",
-        version=key.version,
+        version=key.version if first_missing is None else max(1, first_missing - 1),
     )
+
+
+def implements(provider: Any, method: str) -> bool:
+    """Return whether a class, or an instance of one, has a method that is more than an interface's own mark of it."""
+    found = getattr(provider, method, None)
+    return callable(found) and not hasattr(found, "__tavern_method__")
 
 
 def interface_methods(interface: type[ServiceInterface]) -> dict[str, MethodInfo]:

@@ -134,7 +134,7 @@ class StoredWorkflow(Model):
     source: str = "project"
 
 
-class WorkflowManager(ServiceInterface, name="workflowManager"):
+class WorkflowManager(ServiceInterface, name="workflowManager", version=2):
     """Loads, checks and saves the project's workflows; those of plugins are listed beside them."""
 
     @reads
@@ -154,7 +154,7 @@ class WorkflowManager(ServiceInterface, name="workflowManager"):
     async def check(self, document: dict[str, JsonValue]) -> list[WorkflowProblem]:
         """Return every problem of a document: shape, node types, slots, edges, groups, loops, cycles. Never raises."""
 
-    @reads
+    @reads(since=2)
     async def closure(self, workflow: Workflow) -> dict[str, StoredWorkflow]:
         """Return by id the workflows that the groups of a workflow stand for, and those that theirs do, at any
         depth; those that do not exist or cannot be read are left out."""

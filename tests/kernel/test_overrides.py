@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from plugin_maker import said_of
 
-from tavern_host import PLUGINS, WORKFLOW_MANAGER, Host
+from tavern_host import EXECUTION_ENGINE, PLUGINS, WORKFLOW_MANAGER, Host, service_info
 from tavern_host.contracts.errors import PermissionDenied
 from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.executions import ExecutionEngine
 from tavern_host.contracts.workflows import Workflow, WorkflowManager
 
 BASE = "tavern-workflows"
@@ -60,7 +61,17 @@ KEPT = {}
 def tavern_override_services():
     return [service_info(WORKFLOW_MANAGER, Signed)]
 """
-"""A plugin whose override adds its own name to the names of workflows and hands the rest on."""
+"""A plugin whose override adds its own name to the names of workflows and hands the rest on.
+
+It was written for the first version of the interface and does not have `closure`, which came with the second.
+"""
+
+CLOSURE = """
+    async def closure(self, workflow):
+        found = await self.original.closure(workflow)
+        return {f"{key} +{self.plugin}": stored for key, stored in found.items()}
+"""
+"""The method of the second version, for that class."""
 
 
 @pytest.fixture
@@ -163,6 +174,74 @@ async def test_two_hosts_in_one_process_do_not_share_overrides(
     async with host_with(project, write_plugin("upper")) as with_it, Host(project) as without_it:
         assert await names(with_it.services.get(WORKFLOW_MANAGER)) == ["Tale +upper"]
         assert await names(without_it.services.get(WORKFLOW_MANAGER)) == ["Tale"]
+
+
+# --- older versions ----------------------------------------------------------------------------------
+
+
+def a_group_of(name: str) -> Workflow:
+    """Return a workflow with a group that stands for the workflow of this id."""
+    node = {"id": "group", "type": "core:NodeGroup", "configValues": {"referencedWorkflowId": name}}
+    return Workflow.model_validate({"nodes": [node]})
+
+
+async def test_methods_that_came_after_an_override_was_written_go_to_what_is_beneath(
+    project: Path, write_plugin: Any
+) -> None:
+    async with host_with(project, write_plugin("upper")) as host:
+        assert said_of(host, "upper") == []
+        workflows = host.services.get(WORKFLOW_MANAGER)
+        assert await names(workflows) == ["Tale +upper"]
+        assert list(await workflows.closure(a_group_of("tale"))) == ["tale"]
+        assert list(await kept("upper")["original"].closure(a_group_of("tale"))) == ["tale"]
+
+
+async def test_an_override_with_all_methods_of_the_newest_version_is_asked_for_all(
+    project: Path, write_plugin: Any
+) -> None:
+    code = WHOLE.replace("\nKEPT = {}", f"{CLOSURE}\nKEPT = {{}}")
+    async with host_with(project, write_plugin("upper", code)) as host:
+        assert said_of(host, "upper") == []
+        assert list(await host.services.get(WORKFLOW_MANAGER).closure(a_group_of("tale"))) == ["tale +upper"]
+
+
+async def test_the_host_says_which_version_an_override_is_of_and_what_it_leaves(
+    project: Path, write_plugin: Any
+) -> None:
+    whole = write_plugin("lower", WHOLE.replace("\nKEPT = {}", f"{CLOSURE}\nKEPT = {{}}"))
+    for folder, version, leaves in [(write_plugin("upper"), 1, True), (whole, 2, False)]:
+        async with host_with(project, folder) as host:
+            _, top = await host.services.get(PLUGINS).service_stack("workflowManager")
+            facts = (await host.services.get(PLUGINS).why("service:workflowManager")).facts
+            assert top.version == version
+            assert any("leaves closure to what is beneath" in fact for fact in facts) is leaves
+
+
+async def test_a_provider_with_nobody_beneath_must_have_the_methods_of_the_newest_version(
+    project: Path, write_plugin: Any
+) -> None:
+    code = WHOLE.replace("tavern_override_services", "tavern_register_services").replace("context, original", "context")
+    manifest = 'name: {name}\ndisplayName: x\nversion: 1.0.0\npermissions: {{hooks: ["hook:server:services:register"]}}\n'
+    folder = write_plugin("alone", code.replace("original", "context"), manifest=manifest)
+    async with Host(project, plugins=[folder], trust=["alone"], without=[BASE]) as host:
+        assert said_of(host, "alone") == ["Signed lacks the method closure of workflowManager"]
+
+
+def test_the_version_of_a_provider_is_the_highest_one_that_it_has_all_methods_of() -> None:
+    first = ["submit", "run", "get", "wait", "queue", "interrupt"]
+
+    def version(*methods: str) -> int:
+        async def method(self: Any) -> None: ...
+
+        plain = type("Plain", (), dict.fromkeys(methods, method))
+        inherits = type("Inherits", (ExecutionEngine,), dict.fromkeys(methods, method))
+        (found,) = {service_info(EXECUTION_ENGINE, provider).version for provider in (plain, inherits)}
+        return found
+
+    assert version(*first, "history", "resume", "rerun") == EXECUTION_ENGINE.version == 2
+    assert version(*first, "history") == 1
+    assert version(*first) == 1
+    assert version("run") == 1
 
 
 # --- what goes ---------------------------------------------------------------------------------------
