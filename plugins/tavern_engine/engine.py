@@ -24,7 +24,7 @@ from tavern_engine.registry import NodeRegistry
 from tavern_engine.scope import Scope
 from tavern_engine.turns import Turn, Turns
 from tavern_engine.wireform import error_form
-from tavern_host import WORKFLOW_MANAGER, CallContext, PluginContext
+from tavern_host import TOOL_MANAGER, WORKFLOW_MANAGER, CallContext, PluginContext
 from tavern_host.contracts.calls import new_id, system_call
 from tavern_host.contracts.errors import (
     Conflict,
@@ -371,7 +371,7 @@ class Engine(ExecutionEngine):
             error = error_form(failure)
         result = self._result(active, error)
         try:
-            result = await self._after(active, result)
+            result = await self._after(active, await self._acted(active, result))
             await self._keeper.end(record, result)
         except asyncio.CancelledError:
             self._end_soon(active, result)
@@ -417,6 +417,19 @@ class Engine(ExecutionEngine):
         except TavernError as refused:
             return _withheld(run, refused.info)
         return run.model_copy(update={"outputs": changed.outputs})
+
+    async def _acted(self, active: _Active, run: Run) -> Run:
+        """Return a run that was submitted with `actions` with what came of the calls in its outputs."""
+        services = self._context.services
+        if not run.actions or run.status is not RunStatus.COMPLETE or not services.has(TOOL_MANAGER):
+            return run
+        call = active.call.child(run_id=run.id)
+        try:
+            outputs = await services.get(TOOL_MANAGER).call_outputs(run.outputs, call=call)
+        except TavernError as error:
+            self._context.log.warning("run %s: the calls in its outputs were not made: %s", run.id, error.message)
+            return run
+        return run.model_copy(update={"outputs": outputs})
 
     def _end(self, active: _Active, run: Run) -> None:
         """Settle the run for everybody who waits for it, and let the next one begin."""

@@ -179,7 +179,7 @@ class Execution:
                             if is_async or (result.__class__ not in _PLAIN and hasattr(result, "__await__")):
                                 result = await result
                             outputs = {output: result}
-                    except (KeyboardInterrupt, GeneratorExit):
+                    except GeneratorExit:
                         raise
                     except BaseException as error:  # a node that calls sys.exit must not end the host
                         if self.stopping:

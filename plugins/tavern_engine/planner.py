@@ -101,9 +101,11 @@ class Planner:
         for index in bound.plan.asking:
             node = bound.plan.level.nodes[index]
             assert node.kind is not None
+            fed = {item.key for item in node.inputs if item.feeds}  # what an edge brings is not known before the run
+            known = {key: value for key, value in bound.written[index].items() if key not in fed}
             try:
                 async with asyncio.timeout(ASKING):
-                    answer = await node.kind.runner.change(dict(bound.written[index]), dict(node.config))
+                    answer = await node.kind.runner.change(known, dict(node.config))
                 found[index] = marshal.dumps(answer, 2)
             except Exception as error:  # it is the node's own code
                 self._context.log.warning("node %s (%s) cannot say whether it changed: %s", node.id, node.type, error)

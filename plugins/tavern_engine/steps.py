@@ -17,7 +17,7 @@ from tavern_engine.scope import Scope
 from tavern_engine.streams import Stream, StreamBroken
 from tavern_engine.wireform import error_form
 from tavern_host.contracts.dataflow import empty_value
-from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, PluginFailure
+from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, PluginFailure, describe
 from tavern_host.contracts.nodes import NodeCall, NodeInstance
 from tavern_host.contracts.workflows import ERROR_OUTPUT, NodePolicy
 
@@ -107,6 +107,10 @@ class Steps:
             return None
         if isinstance(error, asyncio.CancelledError):
             cause, error = error, PluginFailure("it was cancelled by its own code")
+            error.__cause__ = cause
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            what = f"node {node.type.partition(':')[2]} tried to end the program ({describe(error)})"
+            cause, error = error, PluginFailure(what)
             error.__cause__ = cause
         info = error_form(error, node.plugin)
         if info.code == PluginFailure.code:

@@ -1,0 +1,251 @@
+"""Nodes that take notes in a file of what they did, fail as often as they are told, branch, stream, and keep state."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from tavern_host import Config, NodeContext, Slot, node
+
+
+def _note(file: str, line: object) -> int:
+    """Add a line to a file; return how many it has."""
+    path = Path(file)
+    with path.open("a") as notes:
+        notes.write(f"{line}\n")
+    return len(path.read_text().splitlines())
+
+
+Passed = Annotated[Any, Slot(key="value")]
+
+
+@node()
+def note(file: str, value: Any = None) -> Passed:
+    """Pass a value on, and take a note of it."""
+    _note(file, value)
+    return value
+
+
+@node(cached=False)
+def note_always(file: str, value: Any = None) -> Passed:
+    _note(file, value)
+    return value
+
+
+@node()
+async def fail_times(file: str, times: int = 1, value: Any = None) -> Passed:
+    """Fail until it was called more than so often, by the notes in the file."""
+    if (count := _note(file, "called")) <= times:
+        raise ValueError(f"failure {count}")
+    return value
+
+
+@node()
+async def fail_at(at: Any, value: Any = None) -> Passed:
+    """Fail at one value."""
+    if value == at:
+        raise ValueError(f"it is {at}")
+    return value
+
+
+@node()
+async def wait_until(file: str, value: Any = None) -> Passed:
+    """Wait until a file is there."""
+    while not Path(file).exists():
+        await asyncio.sleep(0.005)
+    return value
+
+
+@node()
+async def wait_at(file: str, at: Any, value: Any = None) -> Passed:
+    """At one value, wait until a file is there."""
+    while value == at and not Path(file).exists():
+        await asyncio.sleep(0.005)
+    return value
+
+
+@node()
+async def sleep(seconds: float, value: Any = None) -> Passed:
+    await asyncio.sleep(seconds)
+    return value
+
+
+@node()
+async def slow_to_end(file: str, seconds: float, value: Any = None) -> Passed:
+    """Wait for ever; when it is cancelled, take some time to tidy up."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(seconds)
+        _note(file, "tidied up")
+    return value
+
+
+@node()
+async def swallow(file: str, seconds: float, value: Any = None) -> Passed:
+    """Go on although it is cancelled, as often as that happens."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            await asyncio.sleep(0.02)
+        except asyncio.CancelledError:
+            _note(file, "cancelled")
+    _note(file, "ended")
+    return value
+
+
+@node()
+async def cancel_and_fail(file: str, times: int = 1, value: Any = None) -> Passed:
+    """Cancel the task that runs it, and fail."""
+    task = asyncio.current_task()
+    assert task is not None
+    if _note(file, "called") <= times:
+        task.cancel()
+        raise ValueError("it failed and cancelled its task")
+    return value
+
+
+@node(blocking=True)
+def block(file: str, seconds: float, value: Any = None) -> Passed:
+    time.sleep(seconds)
+    _note(file, "ended")
+    return value
+
+
+@node(isolated=True)
+def apart(file: str, seconds: float, value: Any = None) -> Passed:
+    """Run in a process of its own: say which, and how long it took."""
+    _note(file, f"begin {os.getpid()}")
+    time.sleep(seconds)
+    _note(file, f"end {os.getpid()}")
+    return value
+
+
+class Ways(TypedDict, total=False):
+    """The outputs of `Switch`, and one that is always there."""
+
+    yes: Annotated[Any, Slot(branch=True)]
+    no: Annotated[Any, Slot(branch=True)]
+    both: Any
+
+
+@node()
+def switch(condition: bool, value: Any = None) -> Ways:
+    return {"yes": value, "both": value} if condition else {"no": value, "both": value}
+
+
+@node()
+def merge(values: Annotated[list[Any], Slot(multi=True)]) -> Passed:
+    return values[0]
+
+
+@node()
+def gather(values: Annotated[list[Any], Slot(multi=True, required=False)]) -> Annotated[list[Any], Slot(key="list")]:
+    return values
+
+
+@node()
+def needs(must: Any, may: Any = "no value") -> Annotated[list[Any], Slot(key="list")]:
+    return [must, may]
+
+
+@node()
+def less(a: float, b: float) -> Annotated[bool, Slot(key="value")]:
+    return a < b
+
+
+@node()
+def add(a: int, b: int = 1) -> Annotated[int, Slot(key="sum")]:
+    return a + b
+
+
+@node()
+def is_even(number: int) -> Annotated[bool, Slot(key="value")]:
+    return number % 2 == 0
+
+
+@node()
+def append(items: list[Any], item: Any) -> Annotated[list[Any], Slot(key="list")]:
+    return [*items, item]
+
+
+@node()
+def append_in_place(items: list[Any], item: Any) -> Annotated[list[Any], Slot(key="list")]:
+    """Do what no node should: change what came in."""
+    items.append(item)
+    return items
+
+
+@node()
+def opaque(number: int = 0) -> Annotated[Any, Slot(key="value")]:
+    """Give an object without a codec."""
+    return complex(number, 1)
+
+
+@node()
+def real(value: Any) -> Annotated[int, Slot(key="value")]:
+    return int(value.real)
+
+
+@node()
+def iteration(context: NodeContext, value: Any = None) -> Annotated[Any, Slot(key="value")]:
+    return context.iteration
+
+
+@node(cached=False)
+class Tally:
+    """Count how often it ran in this run."""
+
+    def __init__(self, start: Annotated[int, Config()] = 0) -> None:
+        self.count = start
+
+    async def run(self, value: Any = None) -> Annotated[int, Slot(key="count")]:
+        self.count += 1
+        return self.count
+
+
+@node()
+async def letters(text: str) -> Annotated[AsyncIterator[str], Slot(key="letters")]:
+    """Stream the letters of a text."""
+    for letter in text:
+        await asyncio.sleep(0)
+        yield letter
+
+
+@node()
+async def break_off(
+    text: str, file: str, times: int = 1, after: int = 0
+) -> Annotated[AsyncIterator[str], Slot(key="letters")]:
+    """Stream letters; fail after some of them, as often as it is told."""
+    fails = _note(file, "called") <= times
+    for number, letter in enumerate(text):
+        if fails and number == after:
+            raise ValueError("it broke off")
+        await asyncio.sleep(0)
+        yield letter
+
+
+@node()
+async def read(items: AsyncIterator[Any]) -> Annotated[list[Any], Slot(key="list")]:
+    return [item async for item in items]
+
+
+@node()
+async def read_noting(file: str, items: AsyncIterator[Any]) -> Annotated[list[Any], Slot(key="list")]:
+    """Read a stream, and take a note of each item as it comes."""
+    found = []
+    async for item in items:
+        _note(file, item)
+        found.append(item)
+    return found
+
+
+@node()
+async def read_one(items: AsyncIterator[Any]) -> Annotated[Any, Slot(key="value")]:
+    async for item in items:
+        return item
+    return None
