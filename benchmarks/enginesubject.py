@@ -23,11 +23,12 @@ from tavern_engine.activity import Activity
 from tavern_engine.bound import Bound
 from tavern_engine.cache import OutputCache
 from tavern_engine.compiler import compile_plan
-from tavern_engine.feed import Feed, Message
+from tavern_engine.feed import Feed
 from tavern_engine.journal import Journal, RunJournal, read_rows
 from tavern_engine.registry import NodeType
 from tavern_engine.runstore.store import SqliteRunStore
 from tavern_engine.scope import Scope
+from tavern_engine.yields import Message
 from tavern_host.authoring import NodeCode
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.events import Event

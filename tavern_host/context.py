@@ -175,8 +175,10 @@ class Contribution(Protocol, Generic[T_co]):
         """Who answered."""
 
     @property
-    def version(self) -> str:
-        """The version of that plugin, as its manifest says."""
+    def code(self) -> str:
+        """Names the plugin's code as it was loaded: by its version, for a folder plugin also by what is in the folder,
+        and where the host loaded it before also by the number of the load. What code of another name gave is not to
+        be used again."""
 
     @property
     def value(self) -> T_co:

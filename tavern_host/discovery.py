@@ -41,7 +41,7 @@ class Record:
 
     `places` is where everything stands in its manifest. `faults` are what is wrong with its files so that it cannot
     be loaded, `notes` what costs it no more than a part; `read_at` is when they were read, `fingerprint` what they
-    were then.
+    were then. `code_hash` is that of all files of a folder plugin with code.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Record:
     read_at: float = field(default_factory=time.time)
     fingerprint: int = 0
     reviewed: Mapping[str, bytes] | None = None
+    code_hash: str | None = None
     manifest: Manifest | None = None
     places: Places = NOWHERE
     state: PluginState = PluginState.DISCOVERED

@@ -104,11 +104,11 @@ class _Registered:
 class Answer:
     """One plugin's answer to a hook, and a way to reach the handlers it names (`context.Contribution`)."""
 
-    __slots__ = ("_context", "_lease", "_runtime", "plugin", "value", "version")
+    __slots__ = ("_context", "_lease", "_runtime", "code", "plugin", "value")
 
     def __init__(self, value: Any, runtime: PluginRuntime, context: PluginContext, lease: Lease) -> None:
         self.plugin = lease.plugin
-        self.version = lease.version
+        self.code = lease.code
         self.value = value
         self._runtime = runtime
         self._context = context

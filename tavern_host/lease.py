@@ -17,13 +17,13 @@ class Lease:
     """The life of one load of a plugin. It ends when that is unloaded, for good.
 
     A plugin may keep its context; with the lease every facility in it stops. One that is loaded again
-    gets a new context. While what it has is being closed, it can publish events and nothing else. `version` is
-    that of the plugin as it was loaded.
+    gets a new context. While what it has is being closed, it can publish events and nothing else. `code` names the
+    code of this load; see `context.Contribution`.
     """
 
-    def __init__(self, plugin: str, version: str = "") -> None:
+    def __init__(self, plugin: str, code: str = "") -> None:
         self.plugin = plugin
-        self.version = version
+        self.code = code
         self.is_over = False
         self._is_closing = False
         self._uses: set[Use] = set()

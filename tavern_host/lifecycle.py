@@ -10,6 +10,7 @@ import asyncio
 import functools
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from tavern_host.facilities import Kernel, make_context
 from tavern_host.lease import Lease, expire
 from tavern_host.ledger import Ledger
 from tavern_host.loaded import LoadedPlugin
+from tavern_host.manifest import Manifest
 from tavern_host.routes import Registered, Registrations
 from tavern_host.runtime import PluginRuntime
 from tavern_host.services import Provider
@@ -55,6 +57,7 @@ class Lifecycle:
         self._drain_timers: set[asyncio.Timeout] = set()
         self._is_in_a_hurry = False
         self._imported: dict[str, Record | None] = {}
+        self._counts: Counter[str] = Counter()
         self.active: dict[str, LoadedPlugin] = {}
 
     def loads(self) -> list[LoadedPlugin]:
@@ -75,7 +78,7 @@ class Lifecycle:
         """
         manifest = record.manifest
         assert manifest is not None
-        lease, ledger = Lease(record.name, manifest.version), Ledger()
+        lease, ledger = Lease(record.name, self._code_name(record, manifest)), Ledger()
         granted = frozenset(p.name for p in record.permissions if p.granted)
         views = self._kernel.services.views(record.name, granted.__contains__)
         settings = self._settings.of(manifest)
@@ -104,6 +107,12 @@ class Lifecycle:
         finally:
             record.timings["load"] = (time.perf_counter() - began) * 1000
         return loaded
+
+    def _code_name(self, record: Record, manifest: Manifest) -> str:
+        """Return what names the code of the load that begins; see `context.Contribution`."""
+        self._counts[record.name] += 1
+        parts = [manifest.version, record.code_hash, f"load {self._counts[record.name]}"]
+        return ", ".join(part for part in parts if part and part != "load 1")
 
     def _read_anew(self, record: Record, runtime: PluginRuntime) -> Callable[[], None]:
         """Let the code of an installed package be read from its files if that which was imported is another record's;

@@ -50,8 +50,8 @@ class Review:
             record.refuse(PluginState.INVALID, code)
             return
         record.reviewed = None if self.trust_in(record) == "everything" else code
-        code_hash = f"sha256:{content_hash(code)}" if code else None
-        wanted, problems = asked(manifest, code_hash=code_hash, others=others, places=record.places)
+        record.code_hash = f"sha256:{content_hash(code)}" if code else None
+        wanted, problems = asked(manifest, code_hash=record.code_hash, others=others, places=record.places)
         problems += [*_namespace_problems(record, manifest), *record.faults]
         record.permissions = decide(wanted, grant, record.source, trust=self.trust_in(record))
         if problems:

@@ -70,6 +70,7 @@ class Activity:
             await execution.run()
         finally:
             await scope.close()
+            scope.feed.yields.close()
             scope.feed.flush()
             scope.feed.account.close()
             if execution.stragglers:

@@ -16,7 +16,7 @@ from tavern_engine.bound import Bound
 from tavern_engine.cache import DEFAULT_LIMIT as CACHE_LIMIT
 from tavern_engine.cache import OutputCache
 from tavern_engine.execution import GRACE
-from tavern_engine.feed import Feed, Message
+from tavern_engine.feed import Feed
 from tavern_engine.keeper import Keeper, Kept
 from tavern_engine.planner import Planner
 from tavern_engine.record import RunRecord, remembered
@@ -24,6 +24,7 @@ from tavern_engine.registry import NodeRegistry
 from tavern_engine.scope import Scope
 from tavern_engine.turns import Turn, Turns
 from tavern_engine.wireform import error_form
+from tavern_engine.yields import Message
 from tavern_host import TOOL_MANAGER, WORKFLOW_MANAGER, CallContext, PluginContext
 from tavern_host.contracts.calls import new_id, system_call
 from tavern_host.contracts.errors import (

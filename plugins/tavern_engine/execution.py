@@ -21,7 +21,7 @@ from tavern_engine.account import State
 from tavern_engine.gather import Gatherer
 from tavern_engine.plan import Level
 from tavern_engine.scope import Scope
-from tavern_engine.selection import Selection, everything
+from tavern_engine.selection import Selection
 from tavern_engine.steps import Steps
 from tavern_host.contracts.errors import ErrorInfo
 
@@ -62,11 +62,11 @@ class Execution:
         selection: Selection,
         scope: Scope,
         *,
-        is_top: bool = True,
+        iteration: int | None = None,
     ) -> None:
         self._level = level
         self._written = written
-        self._signatures: list[bytes | None] = signatures or [None] * len(level.nodes)
+        self._signatures: list[bytes | None] = list(signatures) if signatures else [None] * len(level.nodes)
         self._left = selection.waiting_for
         self._remaining = selection.count
         self._ready: deque[int] = deque(selection.ready)
@@ -76,7 +76,7 @@ class Execution:
         self.results: list[dict[str, Any] | None] = [None] * len(level.nodes)
         for index, outputs in selection.known.items():
             self.results[index] = outputs
-        self._steps = Steps(self, level, written, self._signatures, selection.runs, scope, is_top=is_top)
+        self._steps = Steps(self, level, written, self._signatures, selection.runs, scope, iteration)
         self._workers: dict[asyncio.Task[Any], Worker] = {}
         self._fresh: list[Worker] = []
         self._armed: asyncio.Handle | None = None
@@ -245,9 +245,11 @@ class Execution:
                 self._ready.append(follower)
         self.hold_up()
 
-    def child(self, level: Level, written: list[dict[str, Any]]) -> Execution:
+    def child(
+        self, level: Level, written: list[dict[str, Any]], selection: Selection, scope: Scope, iteration: int
+    ) -> Execution:
         """Return the execution of a level within this one: one iteration of a loop."""
-        return Execution(level, written, None, everything(level), self._scope, is_top=False)
+        return Execution(level, written, None, selection, scope, iteration=iteration)
 
     def hold_up(self) -> None:
         """See to it that other workers go on while the one that calls this is suspended."""

@@ -16,18 +16,17 @@ from pydantic import JsonValue
 from tavern_engine.account import Account, State
 from tavern_engine.cache import OutputCache
 from tavern_engine.plan import Plan
-from tavern_engine.wireform import clean, json_form
+from tavern_engine.wireform import json_form
+from tavern_engine.yields import Message, Yields
 from tavern_host.contracts.dataflow import collected
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import RunStatus
-
-Message = tuple[str, dict[str, Any]]
-"""A message's type and payload."""
 
 Publish = Callable[[list[Message]], None]
 
 STATUS_NAMES = {
     "complete": RunStatus.COMPLETE,
+    "partial": RunStatus.COMPLETE,
     "bypassed": RunStatus.COMPLETE,
     "error": RunStatus.ERROR,
 }
@@ -36,7 +35,8 @@ STATUS_NAMES = {
 _NAMES = {State.DONE.value: "complete", State.BYPASSED.value: "bypassed", State.FAILED.value: "error"}
 _DONE = State.DONE.value
 _UNTIMED = frozenset((State.SKIPPED.value, State.CACHED.value))
-_CHUNKS = frozenset(("text_chunk", "tool_call_chunk", "finish_reason_chunk", "usage_chunk", "error_chunk", "custom"))
+PARTIAL = b""
+"""Stands for the signature of outputs that are shown and never used again: a stream of which a part is missing."""
 
 
 class NodeJournal(Protocol):
@@ -84,8 +84,7 @@ class Feed:
         self.records: list[Any] = []
         """What became of nodes since the last flush, flat, since the garbage collector would look at a tuple for each:
         number, when it began and ended, state, outputs (of a stream the list of its items), signature, error."""
-        self.yields: list[tuple[int, str, Any]] = []
-        """Items of streams since the last flush: the node's number, or -1 and an interface output, and the item."""
+        self.yields = Yields(run_id, plan.shown, publish)
         self.account = account
         self.journal = journal
         self.cache = cache
@@ -93,10 +92,19 @@ class Feed:
         self._plan = plan
         self._publish = publish
         self._base = time.perf_counter()
+        self._is_inner = False
 
     def begin(self) -> None:
         """Count times from here."""
         self._base = self.account.base = time.perf_counter()
+
+    def inside(self) -> Feed:
+        """Return what takes down what happens inside of a loop: clients are told, nothing is kept."""
+        feed = Feed(self._run_id, self._plan, self.account, self._publish)
+        feed.yields = self.yields
+        feed._base = self._base
+        feed._is_inner = True
+        return feed
 
     def now(self) -> float:
         """Return the seconds since the run began."""
@@ -120,13 +128,17 @@ class Feed:
             payload["max"] = maximum
         self._publish([("NODE_PROGRESS", payload)])
 
-    def iterated(self, number: int, node_id: str, count: int, of: int | None, state: dict[str, Any]) -> None:
-        """A loop has finished an iteration; `state` is what it needs to go on from here."""
-        self.account.iterations[number] = count
-        if self.journal is not None:
-            now = self.now()
-            self.journal.add(node_id, None, "iteration", now, now, state, None, 1, count)
-        self.progress(number, count, of)
+    def keep_inner(self, numbers: list[int], since: float) -> None:
+        """Keep, to be shown, what the nodes of a loop did last that ended after `since`."""
+        if self.journal is None:
+            return
+        account = self.account
+        for number in numbers:
+            name = _NAMES.get(account.states[number])
+            if name is not None and account.finished[number] >= since:
+                times = (account.started[number] - self._base, account.finished[number] - self._base)
+                about = (account.outputs[number], account.errors.get(number), account.attempts.get(number, 1))
+                self.journal.add(self._plan.shown[number].id, None, name, *times, *about, None)
 
     def cached(self, numbers: list[int]) -> None:
         """Nodes whose outputs of an earlier run hold, without anybody needing to look at them."""
@@ -138,13 +150,10 @@ class Feed:
 
     def flush(self) -> None:
         """Pass on what was taken down since the last time."""
-        if not self.records and not self.yields:
+        if not self.records:
             return
         messages: list[Message] = []
-        if self.yields:
-            self._tell_yields(messages)
-        if self.records:
-            self._settle(messages)
+        self._settle(messages)
         if messages:
             self._publish(messages)
 
@@ -162,12 +171,15 @@ class Feed:
             identifier = nodes[number].id
             states[number] = state
             if state not in _UNTIMED:
+                if self._is_inner:
+                    account.iterations[number] = account.iterations.get(number, 0) + 1
                 started[number] = began
                 finished[number] = ended
                 if journal is not None:
                     attempts = account.attempts.get(number, 1) if account.attempts else 1
                     times = (began - base, ended - base)
-                    journal.add(identifier, signature, _NAMES[state], *times, outputs, error, attempts, None)
+                    name = "partial" if signature == PARTIAL else _NAMES[state]
+                    journal.add(identifier, signature or None, name, *times, outputs, error, attempts, None)
             if outputs is None:
                 self._tell(messages, number, state, None, error)
                 continue
@@ -189,7 +201,7 @@ class Feed:
             if state != _DONE:
                 self._tell(messages, number, state, display, error)
                 continue
-            if signature is not None:
+            if signature:
                 if is_plain:
                     signatures.append(signature)
                     kept.append(outputs)
@@ -222,45 +234,7 @@ class Feed:
         if self.journal is not None and self.journal.is_full:
             await self.journal.room()
 
-    # --- streams ----------------------------------------------------------------------------------
-
-    def ended(self, number: int, key: str) -> None:
-        """A stream has ended; `number` is its node's, or -1 for the interface output `key`."""
-        self.flush()
-        self._publish([self._yielded(number, key, {"type": "text_chunk", "content": ""}, is_last=True)])
-
-    def _tell_yields(self, messages: list[Message]) -> None:
-        """Tell of the items of streams; texts that follow one another go as one."""
-        yields, self.yields = self.yields, []
-        texts: dict[tuple[int, str], list[str]] = {}
-        for number, key, item in yields:
-            if type(item) is str:
-                texts.setdefault((number, key), []).append(item)
-                continue
-            if (number, key) in texts:
-                messages.append(self._text(number, key, texts.pop((number, key))))
-            messages.append(self._yielded(number, key, _chunk(item)))
-        messages.extend(self._text(number, key, pieces) for (number, key), pieces in texts.items())
-
-    def _text(self, number: int, key: str, pieces: list[str]) -> Message:
-        return self._yielded(number, key, {"type": "text_chunk", "content": clean("".join(pieces))})
-
-    def _yielded(self, number: int, key: str, content: Any, *, is_last: bool = False) -> Message:
-        if number < 0:
-            about = {"promptId": self._run_id, "interfaceOutputKey": key}
-            return "WORKFLOW_INTERFACE_YIELD", {**about, "yieldedContent": content, "isLastChunk": is_last}
-        about = {"promptId": self._run_id, "sourceNodeId": self._plan.shown[number].id, "outputKey": key}
-        return "NODE_YIELD", {**about, "yieldedContent": content, "isLastChunk": is_last}
-
 
 def shown(outputs: dict[str, Any], streams: Collection[str] = ()) -> dict[str, JsonValue]:
     """Return outputs as a run shows them; `streams` are those that are lists of a stream's items."""
     return {str(key): json_form(collected(v) if key in streams else v) for key, v in outputs.items()}
-
-
-def _chunk(item: Any) -> JsonValue:
-    """Return an item as clients know pieces of streams; what has the shape of one already is one."""
-    form = json_form(item)
-    if isinstance(form, dict) and form.get("type") in _CHUNKS and "content" in form:
-        return form
-    return {"type": "custom", "content": form}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -110,12 +111,28 @@ class Gatherer:
 
     def leave_streams(self, index: int) -> None:
         """Stop reading whatever streams a node reads: it has ended, or will not run."""
+        for stream, feed in self._read_by(index):
+            stream.readers[feed.reader].leave()
+
+    def has_read(self, index: int) -> bool:
+        """Return whether a node has taken items of a stream already, which it would not get another time."""
+        return any(stream.readers[feed.reader].has_read for stream, feed in self._read_by(index))
+
+    def broken(self, index: int) -> Fate | None:
+        """Return the fate of a node by the streams that it reads and that broke off; None where none did."""
+        fates = [self.fates[feed.source] for stream, feed in self._read_by(index) if stream.error is not None]
+        if not fates:
+            return None
+        return Fate.FAILED if Fate.FAILED in fates else Fate.DEAD
+
+    def _read_by(self, index: int) -> Iterator[tuple[Stream, Feed]]:
+        """Return the streams that a node reads, and by which edges."""
         for item in self._level.nodes[index].inputs:
             for feed in item.feeds:
                 if feed.reader >= 0:
                     stream = (self._results[feed.source] or {}).get(feed.key)
                     if isinstance(stream, Stream):
-                        stream.readers[feed.reader].leave()
+                        yield stream, feed
 
     def _no_value(self, item: Input) -> str:
         text = f"the required input {item.key!r} has no value"
@@ -130,9 +147,9 @@ def _brought(feed: Feed, item: Input, value: Any) -> Any:
     """Return what an edge brings of the value at its source."""
     if feed.reader >= 0:
         what = f"the input {item.key!r}"
-        return reader_of(value, feed, what) if isinstance(value, Stream) else Listed(value, feed.convert)
+        return reader_of(value, feed, what) if isinstance(value, Stream) else Listed(value, feed.convert, what)
     if feed.collects:
-        items = value.items if isinstance(value, Stream) else value
+        items = value.kept if isinstance(value, Stream) else value
         try:
             items = items if feed.convert is None else [feed.convert(each) for each in items]
         except (OverflowError, ValueError) as error:
@@ -155,7 +172,8 @@ def _list_streams(node: PlanNode, inputs: dict[str, Any]) -> None:
     """Make streams of values that were written down for stream inputs."""
     if node.node_type is None:
         return
+    slots = node.kind.inputs if node.kind is not None else node.node_type.definition.inputs
     for key, value in inputs.items():
-        slot = node.node_type.definition.inputs.get(key)
+        slot = slots.get(key)
         if slot is not None and slot.is_stream and not hasattr(value, "__anext__"):
             inputs[key] = Listed(value)

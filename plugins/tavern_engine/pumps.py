@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tavern_engine.streams import PAUSE, Stream
-from tavern_host.contracts.errors import PluginFailure, describe
+from tavern_host.contracts.errors import PluginFailure
 
 _LOOK = 64
 """After how many values that are no items of a stream the time is looked at."""
@@ -79,8 +79,6 @@ class Pump:
         except asyncio.CancelledError:
             if not self._is_cancelled or task.cancelling() > before + 1:
                 raise
-        except (SystemExit, KeyboardInterrupt) as error:
-            raise PluginFailure(f"it tried to end the program ({describe(error)})") from error
         finally:
             self._is_moving = False
             if self._is_cancelled:

@@ -39,8 +39,8 @@ class NodeType:
 
     @property
     def version(self) -> str:
-        """The version of the plugin that owns the node type."""
-        return self.contribution.version
+        """What names the code that runs the node type; other code has another name."""
+        return self.contribution.code
 
     def runner(self) -> NodeRunner:
         """Return what opens instances. Raises `NotFound` where the code is gone."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tavern_engine.feed import Feed
+from tavern_engine.loopdiary import LoopState
+from tavern_engine.turns import Turns
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.nodes import NodeInstance
 
@@ -16,8 +19,9 @@ from tavern_host.contracts.nodes import NodeInstance
 class Scope:
     """One run. `call` is the context of what its nodes do, `instances` the nodes with state that are open, by number.
 
-    `loops` are the iterations that loops had finished when the run was interrupted, by the loop's id. `interface`
-    says which interface outputs the streams of the top level go out by: by node and output, their keys.
+    `loops` are what loops had come to when the run was interrupted, by the loop's id. `interface` says which interface
+    outputs the streams of the top level go out by: by node and output, their keys. `processes` is the line in which
+    nodes wait that run in a process of their own.
     """
 
     run_id: str
@@ -25,8 +29,9 @@ class Scope:
     feed: Feed
     log: logging.Logger
     instances: dict[int, NodeInstance] = field(default_factory=dict)
-    loops: Mapping[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
+    loops: Mapping[str, LoopState] = field(default_factory=dict)
     interface: Mapping[tuple[int, str], list[Any]] = field(default_factory=dict)
+    processes: Turns = field(default_factory=lambda: Turns(lambda: os.cpu_count() or 1))
 
     async def close(self) -> None:
         """Close the nodes that hold something."""

@@ -4,24 +4,29 @@ policy, and all that did not go well. When which node has its turn is decided in
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from tavern_engine.account import State
+from tavern_engine.attempts import try_apart
+from tavern_engine.feed import PARTIAL
 from tavern_engine.gather import Fate, Gatherer
+from tavern_engine.kinds import relay_values
+from tavern_engine.loopdiary import Diary
 from tavern_engine.loops import Body, run_loop
+from tavern_engine.outlets import Outlets
 from tavern_engine.plan import VALUE, Level, PlanNode, Role
 from tavern_engine.pumps import Pump
 from tavern_engine.scope import Scope
-from tavern_engine.streams import Stream, StreamBroken
+from tavern_engine.selection import Selection
+from tavern_engine.streams import Listed, StreamBroken
 from tavern_engine.wireform import error_form
 from tavern_host.contracts.dataflow import empty_value
-from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, PluginFailure, describe
-from tavern_host.contracts.nodes import NodeCall, NodeInstance
+from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, PluginFailure, TavernError, describe
+from tavern_host.contracts.nodes import NodeCall, NodeInstance, SlotDefinition
 from tavern_host.contracts.workflows import ERROR_OUTPUT, NodePolicy
 
-_PAUSE = 0.003
 _NO_POLICY = NodePolicy()
 
 
@@ -35,12 +40,15 @@ class Runs(Protocol):
     def release_early(self, index: int) -> None:
         """Let those begin that read the streams of a node."""
 
-    def child(self, level: Level, written: list[dict[str, Any]]) -> Body:
+    def child(
+        self, level: Level, written: list[dict[str, Any]], selection: Selection, scope: Scope, iteration: int
+    ) -> Body:
         """Return the execution of a level within this one."""
 
 
 class Steps:
-    """The steps of one execution. `runs[i]` says whether node `i` runs at all; None: all do."""
+    """The steps of one execution. `runs[i]` says whether node `i` runs at all; None: all do. In a loop it is one
+    `iteration` of it."""
 
     def __init__(
         self,
@@ -50,8 +58,7 @@ class Steps:
         signatures: list[bytes | None],
         runs: bytearray | None,
         scope: Scope,
-        *,
-        is_top: bool,
+        iteration: int | None,
     ) -> None:
         self._execution = execution
         self._level = level
@@ -59,9 +66,11 @@ class Steps:
         self._runs = runs
         self._scope = scope
         self._feed = scope.feed
-        self._interface = scope.interface if is_top else {}
+        self._iteration = iteration
+        self._interface = scope.interface
         self._opened: set[int] = set()
         self.gatherer = Gatherer(level, written, execution.results)
+        self._outlets = Outlets(level, runs, self.gatherer.fates, scope.feed.yields, scope.interface)
 
     async def take(self, index: int, began: float) -> dict[str, Any] | None:
         """Carry out a node and take down what became of it; return its outputs, or None where it has none."""
@@ -78,6 +87,8 @@ class Steps:
             return {VALUE: inputs[VALUE]} if VALUE in inputs else {}
         if node.role is Role.NODE or node.role is Role.LOOP:
             return await self._carry_out(index, node, inputs, began)
+        if node.role is Role.OUTPUT and self._interface:
+            self._tell_whole(node)
         if node.number >= 0:
             state = State.BYPASSED if node.role is Role.BYPASSED else State.DONE
             shown = {} if node.role is Role.OUTPUT else inputs
@@ -96,14 +107,14 @@ class Steps:
         message = f"it returned {type(given).__name__}, expected a dict with its outputs"
         return self.failed(index, began, PluginFailure(message))
 
-    def failed(self, index: int, began: float, error: BaseException, attempts: int = 1) -> dict[str, Any] | None:
+    def failed(self, index: int, began: float, error: BaseException) -> dict[str, Any] | None:
         """Take down that a node failed, and do what its policy says; return the outputs that stand in, if any."""
         if self._execution.stopping:
             return None
         node = self._level.nodes[index]
         fates = self.gatherer.fates
-        if isinstance(error, StreamBroken):  # the source's failure is told with the source
-            self._skip(index, Fate.FAILED)
+        if _code(error) == StreamBroken.code and (fate := self.gatherer.broken(index)) is not None:
+            self._skip(index, fate)  # the failure is told with the source
             return None
         if isinstance(error, asyncio.CancelledError):
             cause, error = error, PluginFailure("it was cancelled by its own code")
@@ -130,13 +141,8 @@ class Steps:
             fates[index] = Fate.ROUTED
             outputs = {ERROR_OUTPUT: info.to_json()}
         else:
-            outputs = {
-                key: policy.defaults.get(key, [] if slot.is_stream else empty_value(slot.data_flow_type))
-                for key, slot in node.outputs.items()
-            }
+            outputs = {key: _default(policy, key, slot) for key, slot in node.outputs.items()}
         if node.number >= 0:
-            if attempts > 1:
-                self._feed.account.attempts[node.number] = attempts
             self._feed.records.extend((node.number, began, time.perf_counter(), State.FAILED, outputs, None, info))
         return outputs
 
@@ -155,78 +161,134 @@ class Steps:
         """Run a node, as often as its policy allows."""
         policy = node.policy or _NO_POLICY
         attempt, delay = 1, policy.retry_delay
+        self._feed.account.attempts.pop(node.number, None)  # those of the iteration before
+        pump = self._outlets.open(index, node)
+        if pump is not None:
+            self._execution.results[index] = dict(pump.streams)
+            if index in self._level.early:
+                self._execution.release_early(index)
         while True:
-            pump: Pump | None = None
             try:
-                if node.node_type is not None and node.node_type.definition.traits.streams:
-                    pump = self._open(index, node)
-                given = dict(inputs) if policy.retry else inputs
-                outputs = await self._limited(index, node, given, pump)
-            except (KeyboardInterrupt, GeneratorExit):
+                given = _again(inputs) if policy.retry else inputs
+                outputs = await self._limited(index, node, given, pump, attempt)
+            except GeneratorExit:
                 raise
             except BaseException as error:  # a node that calls sys.exit must not end the host
                 if self._execution.stopping:
-                    self._end_streams(index, "the run was stopped")
+                    if pump is not None:
+                        self._outlets.end(pump, "the run was stopped")
                     raise
-                may_retry = attempt <= policy.retry and not (pump is not None and pump.has_begun)
-                if may_retry and not isinstance(error, StreamBroken):
+                has_begun = (pump is not None and pump.has_begun) or self.gatherer.has_read(index)
+                if attempt <= policy.retry and not has_begun and _code(error) != StreamBroken.code:
                     attempt += 1
+                    self._tried(node, attempt, delay, error)
                     await asyncio.sleep(delay)
                     delay *= 2
                     continue
-                self.gatherer.leave_streams(index)
-                result = self.failed(index, began, error, attempt)
-                self._end_streams(index, error_form(error).message)
-                return result
+                return await self._broken_off(index, node, pump, began, error)
             self.gatherer.leave_streams(index)
-            if attempt > 1:
-                self._feed.account.attempts[node.number] = attempt
-            return outputs if self._settled(index, node, outputs, pump, began) else None
+            return self._settled(index, node, outputs, pump, began)
 
-    def _settled(self, index: int, node: PlanNode, outputs: dict[str, Any], pump: Pump | None, began: float) -> bool:
-        """Take down what a node gave."""
+    def _tried(self, node: PlanNode, attempt: int, delay: float, error: BaseException) -> None:
+        """Take down that a node failed and is tried again."""
+        self._feed.account.attempts[node.number] = attempt
+        place, again = f"run {self._scope.run_id}, node {node.id}", f"attempt {attempt} comes in {delay:g} s"
+        self._scope.log.warning("%s: %s; %s", place, error_form(error).message, again)
+
+    def _settled(
+        self, index: int, node: PlanNode, outputs: dict[str, Any], pump: Pump | None, began: float
+    ) -> dict[str, Any] | None:
+        """Take down what a node gave, and return it."""
         if self._execution.stopping:
-            return False
+            return None
+        if self.gatherer.broken(index) is not None:  # it went on without the rest of a stream
+            self._taint(index)
         signature = self._signatures[index]
-        if pump is not None:
-            pump.end()
-            self._record(node, began, State.DONE, pump.outputs(), signature if pump.is_whole else None)
-            for key in pump.streams:
-                self._feed.ended(node.number, key)
-            self._end_interface(index)
-        else:
-            streams = self._execution.results[index]
-            self._record(node, began, State.DONE, outputs, None if node.role is Role.LOOP and streams else signature)
-            if streams:  # a loop's
-                self._end_streams(index, None)
-                outputs.update({key: value for key, value in streams.items() if key not in outputs})
-        return True
+        if pump is None:
+            self._record(node, began, State.DONE, outputs, signature)
+            return outputs
+        self._outlets.end(pump)
+        self._record(node, began, State.DONE, outputs | pump.outputs(), signature if pump.is_whole else PARTIAL)
+        return {**outputs, **pump.batch, **pump.streams}
 
-    async def _limited(self, index: int, node: PlanNode, inputs: dict[str, Any], pump: Pump | None) -> dict[str, Any]:
-        timeout = node.policy.timeout if node.policy is not None else None
-        if timeout is None:
-            return await self._attempt(index, node, inputs, pump)
+    async def _broken_off(
+        self, index: int, node: PlanNode, pump: Pump | None, began: float, error: BaseException
+    ) -> dict[str, Any] | None:
+        """Take down that a node failed, and end its streams; return the outputs that stand in, if any."""
+        self.gatherer.leave_streams(index)
+        outputs = self.failed(index, began, error)
+        if pump is not None:
+            stands_in = outputs is not None and not pump.has_begun and node.policy is not None
+            if outputs is not None and stands_in and node.policy is not None and node.policy.on_error == "default":
+                for key in pump.streams:
+                    value = outputs[key]
+                    for item in value if isinstance(value, list) else [value]:
+                        await pump.put(key, item)
+                self._outlets.end(pump)
+            else:
+                self._outlets.end(pump, error_form(error).message)
+        return outputs
+
+    async def _limited(
+        self, index: int, node: PlanNode, inputs: dict[str, Any], pump: Pump | None, number: int
+    ) -> dict[str, Any]:
+        """Carry out one attempt, by its number, within the time that it may take."""
+        if node.node_type is not None and node.node_type.definition.traits.placement == "process":
+            async with self._scope.processes.turn():
+                return await self._timed(index, node, inputs, pump, number)
+        return await self._timed(index, node, inputs, pump, number)
+
+    async def _timed(
+        self, index: int, node: PlanNode, inputs: dict[str, Any], pump: Pump | None, number: int
+    ) -> dict[str, Any]:
+        policy = node.policy
+        timeout = policy.timeout if policy is not None else None
+        if policy is None or (timeout is None and not policy.retry):
+            return await self._attempt(index, node, inputs, pump, number)
+        if pump is None and node.role is Role.NODE:
+            coroutine = self._attempt(index, node, inputs, pump, number)
+            return await try_apart(coroutine, timeout, lambda: self._left(node))
         try:
             async with asyncio.timeout(timeout) as limit:
-                return await self._attempt(index, node, inputs, pump)
+                return await self._attempt(index, node, inputs, pump, number)
         except TimeoutError:
             if not limit.expired():
                 raise
             raise DeadlineExceeded(f"it did not end within {timeout:g} s") from None
 
-    async def _attempt(self, index: int, node: PlanNode, inputs: dict[str, Any], pump: Pump | None) -> dict[str, Any]:
+    def _left(self, node: PlanNode) -> None:
+        """A node whose time is over goes on all the same: nothing of it is used any more."""
+        place = f"run {self._scope.run_id}, node {node.id}"
+        self._scope.log.warning("%s ignores that its time is over and may still be running", place)
+        self._scope.instances.pop(node.number, None)
+
+    async def _attempt(
+        self, index: int, node: PlanNode, inputs: dict[str, Any], pump: Pump | None, number: int
+    ) -> dict[str, Any]:
         if node.loop is not None:
+
+            async def put(key: str, item: Any) -> None:
+                if pump is not None and key in pump.streams:
+                    await pump.put(key, item)
+
+            is_outermost = self._iteration is None
+            diary = Diary(self._feed, node, self._signatures[index], keeps=is_outermost)
+            before = self._scope.loops.get(node.id) if is_outermost and number == 1 else None
             return await run_loop(
-                node, node.loop, inputs, self._scope, self._execution.child, self._loop_streams(index, node)
+                node, node.loop, inputs, self._scope, self._execution.child, put, diary=diary, before=before
             )
         instance = node.instance or self._instance(node)
         assert node.node_type is not None
         call = None
         if node.node_type.definition.traits.wants_call:
-            call = NodeCall(run_id=self._scope.run_id, node_id=node.id, call=self._scope.call)
+            scope = self._scope
+            call = NodeCall(run_id=scope.run_id, node_id=node.id, call=scope.call, iteration=self._iteration)
         if pump is not None:
-            await pump.drain(instance.stream(inputs, call), _PAUSE)
-            return {**pump.streams, **pump.batch}
+            if instance.items is not None and len(pump.streams) == 1:
+                await pump.move_items(instance.items(inputs, call))
+            else:
+                await pump.move_parts(instance.stream(inputs, call))
+            return {}
         outputs: object = await instance.run(inputs, call)
         if not isinstance(outputs, dict):
             raise PluginFailure(f"it returned {type(outputs).__name__}, expected a dict with its outputs")
@@ -240,73 +302,28 @@ class Steps:
             instance = self._scope.instances[node.number] = node.kind.runner.open(node.config)
         return instance
 
-    # --- streams ----------------------------------------------------------------------------------
-
-    def _open(self, index: int, node: PlanNode) -> Pump:
-        """Open the streams of a node, and let those begin that read them."""
-        keys = [key for key, slot in node.outputs.items() if slot.is_stream]
-        streams = {key: self._stream(index, key) for key in keys}
-        needs_end = any(self._runs is None or self._runs[f] for f in self._level.followers[index])
-        pump = Pump(streams, self._teller(index, node.number), may_stop=not needs_end)
-        self._execution.results[index] = dict(streams)
-        if index in self._level.early:
-            self._execution.release_early(index)
-        return pump
-
-    def _stream(self, index: int, key: str) -> Stream:
-        readers = self._level.streams.get(index, {}).get(key, [])
-        runs, fates = self._runs, self.gatherer.fates
-        bounds = [
-            None if (runs is not None and not runs[reader]) or fates[reader] else is_unbounded
-            for reader, is_unbounded in readers
-        ]
-        keeps_all = bool(self._level.followers[index])
-        return Stream(bounds, keeps_all=keeps_all)
-
-    def _teller(self, index: int, number: int) -> Callable[[str, Any], None]:
-        """Return what is told of each item of a node's streams."""
-        feed, interface = self._feed, self._interface
-        if not any(source == index for source, _ in interface):
-            return lambda key, item: feed.yields.append((number, key, item))
-
-        def tell(key: str, item: Any) -> None:
-            feed.yields.append((number, key, item))
-            for output, convert in interface.get((index, key), ()):
-                feed.yields.append((-1, output, item if convert is None else convert(item)))
-
-        return tell
-
-    def _loop_streams(self, index: int, node: PlanNode) -> Callable[[str, Any], Any]:
-        """Open the streams of a loop that somebody reads; return what takes its items."""
-        read = self._level.streams.get(index, {})
-        streams = {key: self._stream(index, key) for key in read}
-        pump = Pump(streams, self._teller(index, node.number), may_stop=False)
-        if streams:
-            self._execution.results[index] = dict(streams)
-            if index in self._level.early:
-                self._execution.release_early(index)
-
-        async def put(key: str, item: Any) -> None:
-            if key in streams:
-                await pump.put(key, item)
-
-        return put
-
-    def _end_streams(self, index: int, error: str | None) -> None:
-        for stream in (self._execution.results[index] or {}).values():
-            if isinstance(stream, Stream) and not stream.is_ended:
-                stream.on_deserted = None
-                stream.end(error)
-        if error is None:
-            self._end_interface(index)
-
-    def _end_interface(self, index: int) -> None:
-        for (source, _), outputs in self._interface.items():
-            if source == index:
-                for output, _ in outputs:
-                    self._feed.ended(-1, output)
-
     # --- small parts ------------------------------------------------------------------------------
+
+    def _tell_whole(self, node: PlanNode) -> None:
+        """Tell of the streams that go out by the interface and did not come as such: an earlier run's, a list."""
+        results = self._execution.results
+        for item in node.inputs:
+            for feed in item.feeds:
+                value = (results[feed.source] or {}).get(feed.key) if feed.collects else None
+                if isinstance(value, list):
+                    self._feed.yields.whole(item.key, value if feed.convert is None else map(feed.convert, value))
+
+    def _taint(self, index: int) -> None:
+        """See to it that what a node gave, and what follows from it, does not stand for them another time."""
+        waiting = [index]
+        seen: set[int] = set()
+        while waiting:
+            index = waiting.pop()
+            if index not in seen:
+                seen.add(index)
+                self._signatures[index] = None
+                waiting.extend(self._level.followers[index])
+                waiting.extend(self._level.early.get(index, ()))
 
     def _skip(self, index: int, fate: Fate) -> None:
         self.gatherer.fates[index] = fate
@@ -320,3 +337,30 @@ class Steps:
         self, node: PlanNode, began: float, state: State, outputs: dict[str, Any], signature: bytes | None = None
     ) -> None:
         self._feed.records.extend((node.number, began, time.perf_counter(), state, outputs, signature, None))
+
+
+def _again(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return inputs for one more try; lists that are read as streams begin anew."""
+    return {key: value.again() if isinstance(value, Listed) else _own(value) for key, value in inputs.items()}
+
+
+def _own(value: Any) -> Any:
+    """Return a copy of a list or object, which a try that failed may have changed."""
+    if isinstance(value, list | dict):
+        try:
+            return copy.deepcopy(value)
+        except Exception:  # a foreign object's own copying may fail in any way
+            return value
+    return value
+
+
+def _default(policy: NodePolicy, key: str, slot: SlotDefinition) -> Any:
+    """Return what an output of a node that failed gives instead."""
+    if key not in policy.defaults:
+        return [] if slot.is_stream else empty_value(slot.data_flow_type)
+    value = copy.deepcopy(policy.defaults[key])
+    return value if value is None or slot.is_stream else relay_values(slot, value)
+
+
+def _code(error: BaseException) -> str | None:
+    return error.code if isinstance(error, TavernError) else None

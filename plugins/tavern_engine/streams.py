@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tavern_engine.cache import size_of
@@ -209,10 +210,8 @@ class Reader:
         self._wake()
         generator, self._generator = self._generator, None
         if generator is not None:
-            try:
+            with suppress(StopIteration, RuntimeError):  # it has ended; or somebody still reads, and will see it
                 generator.aclose().send(None)
-            except (StopIteration, RuntimeError):  # it has ended; or somebody is still reading, and will see it
-                pass
         self._stream.left()
 
     async def _read(self) -> AsyncGenerator[Any, None]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 Turn = asyncio.Future[bool]
 """Done with True when the turn has come, with False when it was given up before."""
@@ -39,6 +40,16 @@ class Turns:
         elif not turn.done():
             turn.cancel()
         self._next()
+
+    @asynccontextmanager
+    async def turn(self, priority: int = 0) -> AsyncIterator[None]:
+        """Stand in line, and have the turn within the `async with`."""
+        turn = self.enter(priority)
+        try:
+            await turn
+            yield
+        finally:
+            self.leave(turn)
 
     def _next(self) -> None:
         while self._waiting and (self._waiting[0][2].done() or self._running < max(1, self._limit())):

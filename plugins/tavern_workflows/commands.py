@@ -8,16 +8,16 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from tavern_host import WORKFLOW_MANAGER, CommandOutput, PluginContext
+from tavern_host import WORKFLOW_MANAGER, CommandOutput, NotFound, PluginContext
 from tavern_host.contracts.documents import read_document_file
 from tavern_host.contracts.workflows import WorkflowProblem
 from tavern_workflows.report import MOST_PROBLEMS
 
 
 async def check(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
-    """Say everything that is wrong with one file; warnings alone are no failure."""
+    """Say everything that is wrong with one file or stored workflow; warnings alone are no failure."""
     path = Path(str(arguments["file"]))
-    problems = await context.services.get(WORKFLOW_MANAGER).check(await asyncio.to_thread(read_document_file, path))
+    problems = await context.services.get(WORKFLOW_MANAGER).check(await _document(path, context))
     errors = [p for p in problems if p.severity == "error"]
     for problem in problems:
         yield CommandOutput(kind="text", text=_line(problem))
@@ -35,6 +35,17 @@ async def check(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
     else:
         text = f"{path.name} is a workflow that can be run{f', with {told}' if told else ''}"
         yield CommandOutput(kind="text", text=text)
+
+
+async def _document(path: Path, context: PluginContext) -> dict[str, JsonValue]:
+    """Return the document in a file, else that of the stored workflow of this id."""
+    if await asyncio.to_thread(path.is_file):
+        return await asyncio.to_thread(read_document_file, path)
+    try:
+        stored = await context.services.get(WORKFLOW_MANAGER).get(str(path))
+    except NotFound as error:
+        raise NotFound(f"there is no file {path}, and {error.message}") from None
+    return stored.workflow.model_dump(mode="json", exclude_unset=True)
 
 
 def _line(problem: WorkflowProblem) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import inspect
 import typing
+import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -18,12 +20,14 @@ from pydantic import BaseModel
 
 from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, LLM, NODE_MANAGER, SETTINGS, TOOL_MANAGER
 from tavern_host.contracts.agents import AgentRequest
+from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.errors import PermissionDenied, TavernError
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.contracts.plugins import PermissionInfo
+from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry
 from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, interface_methods
 from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.tools import ToolCallRequest
@@ -410,7 +414,18 @@ async def _arguments(stage: Stage, interface: type[ServiceInterface], method: st
     name = f"{interface.service_name}.{method}"
     if name == "executionEngine.interrupt":
         engine = stage.host.services.get(EXECUTION_ENGINE)
-        return [await engine.submit(RunRequest(workflow_id="think", inputs={"messages": []}))]
+        return [await engine.submit(RUN)]
+    if name == "executionEngine.resume":
+        return [await _interrupted(stage)]
+    if name == "executionEngine.rerun":
+        return [(await stage.host.services.get(EXECUTION_ENGINE).run(RUN)).id]
+    if name == "runStore.accept":
+        stage.kept = await _entry(stage)
+        return [stage.kept]
+    if name in ("runStore.append", "runStore.update"):
+        return [WORKER, stage.kept.id, b"" if method == "append" else RunEnd(status=RunStatus.COMPLETE)]
+    if name == "runStore.delete":
+        return [stage.kept.id]
     if name == "settings.save":
         return [await _change(stage)]
     if name in _ARGUMENTS:
@@ -420,6 +435,26 @@ async def _arguments(stage: Stage, interface: type[ServiceInterface], method: st
     return [_simplest(hints[p.name]) for p in parameters if p.default is p.empty and p.kind is not p.KEYWORD_ONLY]
 
 
+async def _interrupted(stage: Stage) -> str:
+    """Return the id of a run that was interrupted."""
+    engine = stage.host.services.get(EXECUTION_ENGINE)
+    run_id = await engine.submit(RUN)
+    await engine.interrupt(run_id)
+    assert (await engine.wait(run_id)).status is RunStatus.INTERRUPTED
+    return run_id
+
+
+async def _entry(stage: Stage) -> RunEntry:
+    """Return a run that may be kept."""
+    return RunEntry(
+        id=f"run_{uuid.uuid4().hex}",
+        request=RUN,
+        workflow=await stage.host.services.get(RUN_STORE).put(b"{}"),
+        call=CallContext(principal=Principal(kind="user", id="operator")),
+        submitted_at=datetime.now(UTC),
+    )
+
+
 def _simplest(annotation: Any) -> Any:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         needed = {n: f.annotation for n, f in annotation.model_fields.items() if f.is_required()}
@@ -427,6 +462,7 @@ def _simplest(annotation: Any) -> Any:
     return {str: "x", int: 1, bool: True}.get(annotation) or (typing.get_origin(annotation) or annotation)()
 
 
+WORKER = "worker-of-the-table"
 RUN = RunRequest(workflow_id="think", inputs={"messages": []})
 _ARGUMENTS: dict[str, list[Any]] = {
     "plugins.grant": ["other"],
@@ -447,8 +483,15 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "llm.stream": [SAY],
     "agentRuntime.run": [GREET],
     "nodeManager.act": ["core:RandomNumber", "reroll"],
+    "runStore.claim": [WORKER, 60.0],
+    "runStore.renew": [WORKER, [], 60.0],
+    "runStore.put": [b"{}"],
 }
-_NAMED: dict[str, dict[str, Any]] = {"nodeManager.act": {"inputs": {}, "config": {}}}
+_NAMED: dict[str, dict[str, Any]] = {
+    "nodeManager.act": {"inputs": {}, "config": {}},
+    "runStore.accept": {"worker": WORKER, "lease": 60.0},
+    "runStore.prune": {"max_age": 86400.0, "max_bytes": 10**9},
+}
 
 
 def _box() -> ServiceKey[Any]:

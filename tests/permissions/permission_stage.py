@@ -18,6 +18,7 @@ from helpers.tavern_project import Tavern, action
 from tavern_host import Host, PluginContext
 from tavern_host.contracts.errors import NotFound, PermissionDenied
 from tavern_host.contracts.plugins import PluginInfo
+from tavern_host.contracts.runs import RunEntry
 
 NAME = "acme"
 PACKAGE = "acme_of_the_table"
@@ -104,12 +105,13 @@ PUBLISHES = {
 
 
 class Stage:
-    """Where one plugin is tried. `without` are plugins that the host leaves out."""
+    """Where one plugin is tried. `without` are plugins that the host leaves out, `kept` is the run that is kept."""
 
     def __init__(self, root: Path, *, is_folder: bool, without: Iterable[str] = ()) -> None:
         self.root = root
         self.package = FOLDER_PACKAGE if is_folder else PACKAGE
         self.host: Host
+        self.kept: RunEntry
         self._is_folder = is_folder
         self._without = tuple(without)
         self._module: ModuleType | None = None

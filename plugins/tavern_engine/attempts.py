@@ -1,0 +1,45 @@
+"""One try of a node whose policy limits its time or has it tried again: in a task of its own, so that neither what it
+does to its task nor its not ending keeps anybody from going on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tavern_host.contracts.errors import DeadlineExceeded
+
+GRACE = 1.0
+"""Seconds that a cancelled node has to end; after that nobody waits for it any more."""
+
+
+async def try_apart(
+    code: Coroutine[Any, Any, dict[str, Any]], timeout: float | None, left_behind: Callable[[], None]
+) -> dict[str, Any]:
+    """Return what `code` returns. `left_behind` is called when its time is over and it goes on all the same.
+
+    Raises what it raises; `DeadlineExceeded` where it did not end within `timeout` seconds. Cancelling cancels it and
+    waits until it has ended.
+    """
+    task = asyncio.create_task(code)
+    try:
+        await asyncio.wait((task,), timeout=timeout)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,), timeout=GRACE)
+            if not task.done():
+                left_behind()
+            raise DeadlineExceeded(f"it did not end within {timeout:g} s")
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait((task,))
+        raise
+    finally:
+        task.add_done_callback(_look_at)
+    return task.result()
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    """Take the error of a task that nobody waited for any more, so that nobody is told of it."""
+    if not task.cancelled():
+        task.exception()
