@@ -55,6 +55,7 @@ class _Nodes:
 
     plugin: str = _PLUGIN
     version: str = "1.0.0"
+    code: str = "1.0.0"
 
     @property
     def value(self) -> list[NodeDefinition]:

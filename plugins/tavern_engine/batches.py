@@ -258,6 +258,18 @@ def _mixed(index: int, node_id: str, outputs: dict[str, Any], parts: _Parts) -> 
     return f"{{{','.join(here)}}}"
 
 
+def encode_value(value: Any) -> tuple[str, bytes] | None:
+    """Return what kind of content a value by itself becomes, and that; None where it has no codec."""
+    if type(value) is bytes:
+        return "bytes", value
+    if type(value) is str:
+        return "text", value.encode("utf-8", "surrogatepass")
+    if _is_plain([value]) and (text := _json(value)) is not None:
+        return "json", text.encode("utf-8", "surrogatepass")
+    content, kept = encode_loose(value)
+    return None if kept else ("loose", content)
+
+
 def _without(index: int, reason: str, parts: _Parts) -> str:
     """Keep a row without its outputs."""
     parts.lacking.append(reason)
@@ -385,7 +397,7 @@ def _rows(body: bytes, head_length: int) -> list[NodeRow]:
         elif isinstance(where, str):
             outputs[index][slot] = Stored(where, kind, size)
         else:
-            outputs[index][slot] = _value(body[place + where : place + where + size], kind)
+            outputs[index][slot] = decode_value(body[place + where : place + where + size], kind)
     errors = {int(index): ErrorInfo.model_validate(error) for index, error in head.get("e", {}).items()}
     statuses = status if isinstance(status, list) else [status] * count
     attempts, iterations = head.get("a") or [1] * count, head.get("t") or [None] * count
@@ -406,8 +418,9 @@ def _rows(body: bytes, head_length: int) -> list[NodeRow]:
     ]
 
 
-def _value(content: bytes, kind: str) -> Any:
-    """Return a value that is not plain JSON, or was large. Raises `ValueError` for an unknown kind."""
+def decode_value(content: bytes, kind: str) -> Any:
+    """Return a value that is not plain JSON, or was large. Raises `ValueError` for an unknown kind, and whatever
+    content brings that is not what it was."""
     if kind == "bytes":
         return content
     if kind == "text":
@@ -430,7 +443,7 @@ async def fetched(row: NodeRow, content: Callable[[str], Awaitable[bytes]]) -> d
     for slot, value in outputs.items():
         if isinstance(value, Stored):
             try:
-                outputs[slot] = _value(await content(value.hash), value.kind)
+                outputs[slot] = decode_value(await content(value.hash), value.kind)
             except (ValueError, RecursionError, LookupError) as error:
                 raise TavernError(f"node {row.node_id}, output {slot}: it cannot be read back: {error}") from None
     return outputs

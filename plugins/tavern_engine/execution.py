@@ -72,6 +72,7 @@ class Execution:
         self._ready: deque[int] = deque(selection.ready)
         self._scope = scope
         self._feed = scope.feed
+        self._is_top = iteration is None
         self.error: ErrorInfo | None = None
         self.results: list[dict[str, Any] | None] = [None] * len(level.nodes)
         for index, outputs in selection.known.items():
@@ -90,7 +91,7 @@ class Execution:
     @property
     def stragglers(self) -> int:
         """How many nodes still run; after `run`, those that ignored their cancellation."""
-        return len(self._workers)
+        return len(self._busy())
 
     @property
     def gatherer(self) -> Gatherer:
@@ -105,9 +106,10 @@ class Execution:
                 await self._finished
         finally:
             self.stop()
-            if self._workers:
-                await asyncio.wait(list(self._workers), timeout=GRACE)
-            self._feed.flush()
+            if busy := self._busy():
+                await asyncio.wait(busy, timeout=GRACE)
+            if self._is_top:
+                self._feed.flush()
 
     def stop(self) -> None:
         """Cancel whatever runs, at once; nothing further is begun."""
@@ -122,6 +124,10 @@ class Execution:
             self._finished.set_result(None)
 
     # --- workers ----------------------------------------------------------------------------------
+
+    def _busy(self) -> list[asyncio.Task[Any]]:
+        """Return the tasks that are in the middle of a node; the others end by themselves."""
+        return [task for task, worker in self._workers.items() if worker.index >= 0]
 
     def _start(self, count: int) -> None:
         for _ in range(count):
@@ -274,7 +280,8 @@ class Execution:
         try:
             if busy:
                 self._feed.executing(busy)
-            self._feed.flush()
+            if self._remaining or self._is_top:  # quick iterations of a loop are passed on together, by the loop
+                self._feed.flush()
         except Exception as error:  # else the run would wait for ever
             if not self._finished.done():
                 self._finished.set_exception(error)

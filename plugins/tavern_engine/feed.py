@@ -162,7 +162,7 @@ class Feed:
         account, base, run_id = self.account, self._base, self._run_id
         states, started, finished, outputs_of = account.states, account.started, account.finished, account.outputs
         nodes, streaming, journal = self._plan.shown, self._plan.streaming, self.journal
-        tell = messages.append
+        is_inner, tell = self._is_inner, messages.append
         signatures: list[bytes] = []
         kept: list[dict[str, Any]] = []
         size = 0
@@ -170,8 +170,8 @@ class Feed:
         for number, began, ended, state, outputs, signature, error in zip(*[fields] * 7, strict=True):
             identifier = nodes[number].id
             states[number] = state
-            if state not in _UNTIMED:
-                if self._is_inner:
+            if state == _DONE or state not in _UNTIMED:
+                if is_inner:
                     account.iterations[number] = account.iterations.get(number, 0) + 1
                 started[number] = began
                 finished[number] = ended

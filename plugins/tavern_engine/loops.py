@@ -36,6 +36,9 @@ from tavern_host.contracts.loops import (
 MAX_LOG = 1000
 """How many iterations the log holds; of a longer loop the last ones."""
 
+FLUSH = 0.003
+"""Seconds after which what quick iterations did is passed on."""
+
 
 class Body(Protocol):
     """One iteration: the execution of a loop's body; see `execution.Execution`."""
@@ -139,6 +142,7 @@ class _Body:
         self._outside = {source: {VALUE: value} for source, value in outside.items()}
         self._carried = {key: loop.sources[f"{IN}{key}"] for key in loop.zone.carried}
         self._index = loop.sources[INDEX]
+        self._flush_at = 0.0
 
     async def run(self, state: _State) -> tuple[dict[str, Any], bool]:
         """Carry out one iteration and move `state` on; return its values of this iteration, and whether the loop ends
@@ -150,6 +154,8 @@ class _Body:
         left = Selection(selection.waiting_for.copy(), selection.ready, selection.count, known, [], [])
         body = self._iterate(loop.body, self._written, left, self._scope, state.index)
         await body.run()
+        if time.perf_counter() > self._flush_at:
+            self.flush()
         if body.error is not None:
             error = body.error
             about = {"iteration": state.index, "cause": error.code}
@@ -176,6 +182,7 @@ class _Body:
     def flush(self) -> None:
         """Pass on what was taken down of the last iterations."""
         self._scope.feed.flush()
+        self._flush_at = time.perf_counter() + FLUSH
 
 
 def _without(level: Level, sources: Any) -> Selection:

@@ -208,7 +208,10 @@ class Steps:
             self._record(node, began, State.DONE, outputs, signature)
             return outputs
         self._outlets.end(pump)
-        self._record(node, began, State.DONE, outputs | pump.outputs(), signature if pump.is_whole else PARTIAL)
+        if node.role is Role.LOOP:  # its outputs have all items
+            self._record(node, began, State.DONE, outputs, signature)
+        else:
+            self._record(node, began, State.DONE, outputs | pump.outputs(), signature if pump.is_whole else PARTIAL)
         return {**outputs, **pump.batch, **pump.streams}
 
     async def _broken_off(

@@ -33,6 +33,13 @@ _BOUNDARY = f"(?:{_AFTER_WORD}{_NOT_BEFORE}|{_NOT_AFTER}{_BEFORE_WORD})"
 _NO_BOUNDARY = f"(?:{_AFTER_WORD}{_BEFORE_WORD}|{_NOT_AFTER}{_NOT_BEFORE})"
 _ANY, _NEVER = "(?s:.)", "(?!)"
 
+LONGEST_LITERAL = 64
+"""After how many pieces a literal is cut in two: for a long one the library makes tables before it searches, which
+takes cubic time, regards no time limit and holds the interpreter."""
+
+_NOTHING = f"(?!{_NEVER})"
+"""Matches the empty text, and is no literal."""
+
 _QUANTIFIER = re.compile(r"\{(\d+)(,?)(\d*)\}|[*+?]", re.ASCII)
 _MODIFIERS = re.compile(r"\(\?([ims]*)(?:-([ims]*))?([:)])")
 _NAMED = re.compile(r"\(\?P?<([A-Za-z_]\w*)>", re.ASCII)
@@ -87,6 +94,7 @@ class _Translator:
         case = "(?i)" if "i" in self._flags else ""
         pieces: list[str] = []
         repeatable = False
+        atoms = 0
         while self._at < len(self._source):
             if self._source[self._at] in "*+?" or _QUANTIFIER.match(self._source, self._at):
                 if not repeatable:
@@ -94,6 +102,9 @@ class _Translator:
                 pieces.append(self._quantifier())
                 repeatable = False
             else:
+                atoms += 1
+                if not atoms % LONGEST_LITERAL:
+                    pieces.append(_NOTHING)
                 piece, repeatable = self._piece()
                 pieces.append(piece)
         if self._open:

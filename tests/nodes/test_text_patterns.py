@@ -112,3 +112,9 @@ async def test_matches_that_are_too_much_together_are_refused(nodes: Any) -> Non
     inputs = {"text": "a" * 3_000, "pattern": r"(?<=(a*))a", "group": "1"}
     with pytest.raises(InvalidInput, match=r"^RegexExtract: the result would have 4,[0-9,]+ characters"):
         await nodes.run("RegexExtract", inputs)
+
+
+async def test_a_long_literal_of_one_letter_is_searched_at_once(nodes: Any) -> None:
+    pattern = "x" * 10_000
+    found = await nodes.run("RegexMatch", {"text": "x" * 10_000 + "y", "pattern": pattern})
+    assert (found["matched"], found["match"]) == (True, pattern)

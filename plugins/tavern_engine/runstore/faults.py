@@ -1,4 +1,4 @@
-"""Says in one line what is wrong with the run store's database or files, and what to do."""
+"""Says in one line what is wrong with a store's database or files, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that hold a connection to the run store's database each: one that writes, one that reads.
+"""Threads that hold a connection to a store's database each: one that writes, one that reads.
 
 What several callers want to write at the same moment becomes one transaction. Nothing is opened before it is used.
 """
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from tavern_engine.runstore.opening import Identity
+    from tavern_engine.runstore.schema import Tables
 
 T = TypeVar("T")
 
@@ -34,34 +35,33 @@ CLOSE_SECONDS = 15.0
 class _Connected:
     """A thread's connection: opened when it is used, and again where the file is another by now."""
 
-    def __init__(self, folder: Path, log: logging.Logger) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, tables: Tables, log: logging.Logger) -> None:
+        self._path = folder / tables.file
+        self._tables = tables
         self._log = log
         self._connection: sqlite3.Connection | None = None
         self._identity: Identity | None = None
 
     def get(self) -> sqlite3.Connection:
         """Return the connection. Raises what `open_database` raises."""
-        from tavern_engine.runstore.opening import NAME, identity_of, open_database
+        from tavern_engine.runstore.opening import identity_of, open_database
 
         if self._connection is not None and self._connection.in_transaction:
             return self._connection
-        if self._connection is not None and identity_of(self._folder / NAME) != self._identity:
+        if self._connection is not None and identity_of(self._path) != self._identity:
             self.close()
         if self._connection is None:
-            self._connection, self._identity = open_database(self._folder, self._log)
+            self._connection, self._identity = open_database(self._path.parent, self._tables, self._log)
         return self._connection
 
     def exists(self) -> bool:
         """Return whether there is a database."""
-        from tavern_engine.runstore.opening import NAME
-
-        return (self._folder / NAME).exists()
+        return self._path.exists()
 
     def failed(self, error: Exception) -> Exception:
         """Undo what is not committed; return what callers are told. A damaged database is put aside."""
         from tavern_engine.runstore.faults import is_damage, told
-        from tavern_engine.runstore.opening import NAME, put_aside
+        from tavern_engine.runstore.opening import put_aside
 
         if self._connection is not None and self._connection.in_transaction:
             with contextlib.suppress(Exception):
@@ -71,10 +71,10 @@ class _Connected:
             self.close()
             if identity is not None:
                 try:
-                    put_aside(self._folder, identity, error, self._log)
+                    put_aside(self._path, identity, error, self._log)
                 except OSError as problem:
-                    return told(problem, self._folder / NAME)
-        return told(error, self._folder / NAME)
+                    return told(problem, self._path)
+        return told(error, self._path)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -106,10 +106,10 @@ class _Job(Generic[T]):
 
 
 class _Lane:
-    """One thread with its connection."""
+    """One thread with its connection. `name` is whose thread it is and what for, as in `run store: writing`."""
 
-    def __init__(self, folder: Path, log: logging.Logger, name: str) -> None:
-        self._connected = _Connected(folder, log)
+    def __init__(self, folder: Path, tables: Tables, log: logging.Logger, name: str) -> None:
+        self._connected = _Connected(folder, tables, log)
         self._name = name
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -132,7 +132,7 @@ class _Lane:
         job = _Job(work, loop, future)
         with self._lock:
             if self._is_closed:
-                raise ServiceUnavailable("the run store is closed")
+                raise ServiceUnavailable(f"the {self._name.partition(':')[0]} is closed")
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()

@@ -1,4 +1,4 @@
-"""Opens the run store's database: makes its folder, brings its tables up to date, and puts a damaged file aside."""
+"""Opens a store's database: makes its folder, brings its tables up to date, and puts a damaged file aside."""
 
 from __future__ import annotations
 
@@ -15,37 +15,33 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tavern_engine.runstore.faults import BUSY_SECONDS, is_damage
-from tavern_engine.runstore.schema import upgrade
-
-NAME = "runs.sqlite3"
-"""The database's file in the store's folder."""
+from tavern_engine.runstore.schema import Tables, upgrade
 
 Identity = tuple[int, int]
 """Which file a path leads to: device and inode."""
 
 
-def open_database(folder: Path, log: logging.Logger) -> tuple[sqlite3.Connection, Identity]:
+def open_database(folder: Path, tables: Tables, log: logging.Logger) -> tuple[sqlite3.Connection, Identity]:
     """Return a connection to the database of a folder, made if need be, and which file that is.
 
     A damaged file is put aside, which the log says, and a new one made. Raises `Misconfigured` for a database of a
     newer version, `OSError` and `sqlite3.Error`.
     """
     make_folder(folder)
-    path = folder / NAME
+    path = folder / tables.file
     with _one_at_a_time(folder):
         try:
-            return _connect(path)
+            return _connect(path, tables)
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
             _put_aside(path, error, log)
-            return _connect(path)
+            return _connect(path, tables)
 
 
-def put_aside(folder: Path, identity: Identity, error: Exception, log: logging.Logger) -> None:
+def put_aside(path: Path, identity: Identity, error: Exception, log: logging.Logger) -> None:
     """Put a database aside that turned out to be damaged, unless somebody did so already; nobody here has it open."""
-    path = folder / NAME
-    with _one_at_a_time(folder):
+    with _one_at_a_time(path.parent):
         if identity_of(path) == identity:
             _put_aside(path, error, log)
 
@@ -71,7 +67,7 @@ def make_folder(folder: Path) -> None:
         raise OSError(errno.ELOOP, "it is a symbolic link, and nothing is kept behind one", str(folder))
 
 
-def _connect(path: Path) -> tuple[sqlite3.Connection, Identity]:
+def _connect(path: Path, tables: Tables) -> tuple[sqlite3.Connection, Identity]:
     if path.is_symlink():
         raise OSError(errno.ELOOP, "it is a symbolic link, and nothing is kept behind one", str(path))
     # Only a file that is not there is opened here: to close one that SQLite has open would drop its locks.
@@ -89,7 +85,7 @@ def _connect(path: Path) -> tuple[sqlite3.Connection, Identity]:
         connection.execute("PRAGMA journal_size_limit = 67108864")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
-        upgrade(connection, str(path))
+        upgrade(connection, tables, str(path))
         identity = identity_of(path)
         if identity is None:
             raise FileNotFoundError(errno.ENOENT, "it was removed while it was opened", str(path))

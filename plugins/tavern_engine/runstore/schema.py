@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tavern_host.contracts.errors import Misconfigured
 
 if TYPE_CHECKING:
     import sqlite3
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The database of a store: the name of its file, and the statements that lead from each version of its tables to
+    the next. What was released is never changed."""
+
+    file: str
+    migrations: tuple[tuple[str, ...], ...]
+
 
 _FIRST = (
     # `entry` is what is never changed after a run was accepted, `state` what every update replaces, both JSON. What is
@@ -62,21 +73,21 @@ _FIRST = (
     "CREATE INDEX uses_of_content ON uses (hash)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
-"""The statements that lead from each version of the tables to the next. What was released is never changed."""
+RUNS = Tables("runs.sqlite3", (_FIRST,))
 
 
-def upgrade(connection: sqlite3.Connection, name: str) -> None:
+def upgrade(connection: sqlite3.Connection, tables: Tables, name: str) -> None:
     """Bring a database to the newest version, in one transaction. Raises `Misconfigured` for one that is newer."""
-    if _is_newest(connection, name):
+    newest = len(tables.migrations)
+    if _is_newest(connection, newest, name):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if not _is_newest(connection, name):
+        if not _is_newest(connection, newest, name):
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            for statement in (s for step in MIGRATIONS[version:] for s in step):
+            for statement in (s for step in tables.migrations[version:] for s in step):
                 connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            connection.execute(f"PRAGMA user_version = {newest}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -84,11 +95,11 @@ def upgrade(connection: sqlite3.Connection, name: str) -> None:
         raise
 
 
-def _is_newest(connection: sqlite3.Connection, name: str) -> bool:
+def _is_newest(connection: sqlite3.Connection, newest: int, name: str) -> bool:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if not 0 <= version <= len(MIGRATIONS):
+    if not 0 <= version <= newest:
         raise Misconfigured(
             f"{name} was written by another version of the program (its tables are of version {version}, this one"
-            f" knows up to {len(MIGRATIONS)}): use that version, or move the file away to begin a new one"
+            f" knows up to {newest}): use that version, or move the file away to begin a new one"
         )
-    return version == len(MIGRATIONS)
+    return version == newest

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tavern_engine.runstore.lanes import ReadingLane, WritingLane
+from tavern_engine.runstore.schema import RUNS
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
@@ -40,8 +41,8 @@ class SqliteRunStore(RunStore):
     def __init__(self, folder: Path, log: logging.Logger) -> None:
         self._folder = folder
         self._log = log
-        self._writer = WritingLane(folder, log, "run store: writing")
-        self._reader = ReadingLane(folder, log, "run store: reading")
+        self._writer = WritingLane(folder, RUNS, log, "run store: writing")
+        self._reader = ReadingLane(folder, RUNS, log, "run store: reading")
         self._held: Workers | None = None
 
     async def close(self) -> None:
