@@ -34,7 +34,7 @@ from tavern_host.contracts.errors import (
 from tavern_host.contracts.http import HttpRequest, HttpResponse, SocketMessage, SocketReply
 from tavern_host.contracts.llm import LlmAdapter, LlmAdapterInfo
 from tavern_host.contracts.macros import MacroRequest
-from tavern_host.contracts.nodes import ItemStream, NodeCall, NodeDefinition, NodeInstance, NodeRunner
+from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, NodeRunner
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.protocols import ActionParser, ActionProtocolInfo
 from tavern_host.contracts.services import ServiceInterface
@@ -365,7 +365,7 @@ class _Runner:
 class _Instance:
     """A `NodeInstance` behind the boundary. Of values on edges, those without a codec stay in memory (rule 8)."""
 
-    direct = None
+    direct: DirectCall | None = None
 
     def __init__(self, inner: NodeInstance, crossing: _Crossing) -> None:
         self._inner = inner

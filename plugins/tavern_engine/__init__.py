@@ -1,5 +1,6 @@
 """The workflow engine: the services `nodeManager` and `executionEngine`, the routes and messages of the
-platform that go with them, and the commands `tavern workflow run`, `tavern runs …` and `tavern nodes list`."""
+platform that go with them, and the commands `tavern workflow run`, `tavern runs …`, `tavern cache …` and
+`tavern nodes list`."""
 
 from __future__ import annotations
 
@@ -97,6 +98,16 @@ def tavern_register_commands() -> list[CommandInfo]:
             ],
         ),
         *_run_commands(),
+        CommandInfo(
+            name="cache show",
+            help="Show how many outputs of nodes are kept for later runs, and where.",
+            handler="tavern_engine.cachecommands:show",
+        ),
+        CommandInfo(
+            name="cache clear",
+            help="Forget the outputs of nodes that are kept, so that every node runs anew.",
+            handler="tavern_engine.cachecommands:clear",
+        ),
         CommandInfo(name="nodes list", help="List all node types.", handler="tavern_engine.commands:list_nodes"),
     ]
 

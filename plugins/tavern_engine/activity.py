@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from tavern_engine.account import State
 from tavern_engine.bound import Bound
 from tavern_engine.cache import OutputCache
+from tavern_engine.diskcache.recall import UNREAD, Recall
 from tavern_engine.execution import Execution
 from tavern_engine.feed import shown
 from tavern_engine.gather import NOTHING, Gatherer
@@ -25,7 +26,8 @@ Results = Mapping[str, dict[str, Any]]
 
 class Activity:
     """A run of a bound plan. `finished` are outputs that nodes gave before the run was interrupted, by id;
-    `targets` the nodes that are wanted. Raises `InvalidInput` for a target that does not exist."""
+    `targets` the nodes that are wanted; `recall` finds what memory does not know. Raises `InvalidInput` for a target
+    that does not exist."""
 
     def __init__(
         self,
@@ -33,12 +35,14 @@ class Activity:
         scope: Scope,
         *,
         cache: OutputCache | None = None,
+        recall: Recall | None = None,
         finished: Results | None = None,
         targets: list[str] | None = None,
     ) -> None:
         self._bound = bound
         self._scope = scope
         self._cache = cache
+        self._disk = recall
         self._finished = finished or {}
         self._targets = _places(bound, targets or [])
         self._execution: Execution | None = None
@@ -62,7 +66,9 @@ class Activity:
             return
         scope, level = self._scope, self._bound.plan.level
         scope.feed.begin()
-        selection = self._selection()
+        selection = self._selection() if self._disk is None else await self._recalled(self._disk)
+        if self._is_stopped:
+            return
         self._tell_known(selection)
         signatures = self._bound.signatures if self._cache is not None or scope.feed.journal is not None else None
         execution = self._execution = Execution(level, self._bound.written, signatures, selection, scope)
@@ -106,15 +112,29 @@ class Activity:
 
     # --- choosing ---------------------------------------------------------------------------------
 
+    async def _recalled(self, disk: Recall) -> Selection:
+        """Return the selection after the disk was asked; what of its outputs is needed has been read."""
+        signatures, numbers = self._bound.signatures, self._bound.plan.level.numbers
+        await disk.ask(s for s, number in zip(signatures, numbers, strict=True) if s is not None and number >= 0)
+        while True:
+            selection = self._selection()
+            used = [signatures[index] for index in (*selection.known, *selection.unasked)]
+            unread = [s for s, outputs in zip(used, selection.known.values(), strict=False) if outputs is UNREAD]
+            if not unread:
+                disk.used(s for s in used if s is not None)
+                return selection
+            await disk.read(s for s in unread if s is not None)
+
     def _selection(self) -> Selection:
         level, signatures, cache = self._bound.plan.level, self._bound.signatures, self._cache
-        is_cold = cache is None or cache.has_none(signatures)
+        is_cold = cache is None or (cache.has_none(signatures) and not self._disk)
         if is_cold and not self._targets and not self._finished:
             return everything(level)
         return needed(level, self._known(None if is_cold else cache), self._targets)
 
     def _known(self, cache: OutputCache | None) -> Callable[[int], dict[str, Any] | None]:
         nodes, signatures, finished = self._bound.plan.level.nodes, self._bound.signatures, self._finished
+        disk = self._disk
 
         def known(index: int) -> dict[str, Any] | None:
             if finished:
@@ -124,7 +144,8 @@ class Activity:
             signature = signatures[index]
             if cache is None or signature is None or nodes[index].number < 0:
                 return None
-            return cache.get(signature)
+            outputs = disk.get(signature) if disk is not None else None
+            return outputs if outputs is not None else cache.get(signature)
 
         return known
 

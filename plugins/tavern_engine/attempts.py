@@ -14,22 +14,22 @@ GRACE = 1.0
 
 
 async def try_apart(
-    code: Coroutine[Any, Any, dict[str, Any]], timeout: float | None, left_behind: Callable[[], None]
+    code: Coroutine[Any, Any, dict[str, Any]], limit: float | None, left_behind: Callable[[], None]
 ) -> dict[str, Any]:
     """Return what `code` returns. `left_behind` is called when its time is over and it goes on all the same.
 
-    Raises what it raises; `DeadlineExceeded` where it did not end within `timeout` seconds. Cancelling cancels it and
+    Raises what it raises; `DeadlineExceeded` where it did not end within `limit` seconds. Cancelling cancels it and
     waits until it has ended.
     """
     task = asyncio.create_task(code)
     try:
-        await asyncio.wait((task,), timeout=timeout)
+        await asyncio.wait((task,), timeout=limit)
         if not task.done():
             task.cancel()
             await asyncio.wait((task,), timeout=GRACE)
             if not task.done():
                 left_behind()
-            raise DeadlineExceeded(f"it did not end within {timeout:g} s")
+            raise DeadlineExceeded(f"it did not end within {limit:g} s")
     except asyncio.CancelledError:
         task.cancel()
         await asyncio.wait((task,))

@@ -6,7 +6,7 @@ The cache keeps lists and objects of its own, so that a node that changes what i
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, KeysView, Sequence
+from collections.abc import Callable, Iterable, KeysView, Sequence
 from typing import Any
 
 DEFAULT_LIMIT = 256 * 2**20
@@ -19,6 +19,11 @@ _MAX_ITEMS = 100_000
 """Outputs with more items than this are not measured to the end, and not kept."""
 
 
+Kept = Callable[[Sequence[bytes], Sequence[dict[str, Any]], int], object]
+"""Is told of outputs that are newly kept, by signature, and of roughly how many bytes they take. It must not change
+them; nobody else does."""
+
+
 class OutputCache:
     """A bounded map from signatures to outputs."""
 
@@ -28,11 +33,17 @@ class OutputCache:
         self._held: dict[bytes, int] = {}
         """The sizes of those entries that hold lists and objects."""
         self._bytes = 0
+        self.on_kept: Kept | None = None
 
     @property
     def size(self) -> int:
         """What the entries take, roughly, in bytes."""
         return self._bytes
+
+    @property
+    def limit(self) -> int:
+        """How many bytes the entries may take, roughly."""
+        return self._limit
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -53,8 +64,11 @@ class OutputCache:
         self._entries[signature] = outputs
         return copy.deepcopy(outputs) if signature in self._held else outputs
 
-    def put(self, signature: bytes, outputs: dict[str, Any]) -> None:
-        """Keep outputs; those that are too large for the cache, or cannot be measured or copied, are not kept."""
+    def put(self, signature: bytes, outputs: dict[str, Any], *, is_new: bool = True) -> None:
+        """Keep outputs; those that are too large for the cache, or cannot be measured or copied, are not kept.
+
+        With `is_new` off, `on_kept` is not told.
+        """
         size = size_of(outputs)
         if size is None or size > self._limit:
             return
@@ -66,9 +80,18 @@ class OutputCache:
         self._entries[signature] = outputs
         self._held[signature] = size
         self._bytes += size
+        if is_new and self.on_kept is not None:
+            self.on_kept((signature,), (outputs,), size)
         self._shrink()
 
-    def put_plain(self, signatures: Sequence[bytes], outputs: Sequence[dict[str, Any]], characters: int) -> None:
+    def put_plain(
+        self,
+        signatures: Sequence[bytes],
+        outputs: Sequence[dict[str, Any]],
+        characters: int,
+        *,
+        is_new: bool = True,
+    ) -> None:
         """Keep many outputs at once that hold nothing but numbers and short texts, `characters` in all."""
         entries = self._entries
         for signature in entries.keys() & signatures:
@@ -76,6 +99,8 @@ class OutputCache:
         before = len(entries)
         entries.update(zip(signatures, outputs, strict=True))
         self._bytes += (len(entries) - before) * _ENTRY + characters
+        if is_new and self.on_kept is not None:
+            self.on_kept(signatures, outputs, len(signatures) * _ENTRY + characters)
         self._shrink()
 
     def resize(self, limit: int) -> None:

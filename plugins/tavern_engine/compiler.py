@@ -14,11 +14,20 @@ from typing import Any
 from tavern_engine.bypass import bypass_inputs
 from tavern_engine.kinds import Kind, relay_values
 from tavern_engine.levels import LevelBuilder, Site, finish
+from tavern_engine.lineage import lineages
 from tavern_engine.plan import CARRIER, VALUE, Loop, Plan, PlanNode, Role, Shown
 from tavern_engine.registry import NodeType
-from tavern_host.contracts.dataflow import GROUP_REFERENCE, OPEN_SLOT, compatible, converter, empty_value, find_slot
+from tavern_host.contracts.dataflow import (
+    GROUP_REFERENCE,
+    OPEN_SLOT,
+    compatible,
+    converter,
+    empty_value,
+    find_slot,
+    with_error_output,
+)
 from tavern_host.contracts.errors import InvalidInput, TavernError
-from tavern_host.contracts.loops import zone_of
+from tavern_host.contracts.loops import enclosing_zones, zone_of
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import (
     GROUP_INPUT,
@@ -88,6 +97,7 @@ class _Compiler:
             streaming=self._streaming,
             by_place=self._by_place,
             asking=[i for i, n in enumerate(level.nodes) if _must_be_asked(n)],
+            lineages=lineages(level),
         )
 
     # --- nodes ------------------------------------------------------------------------------------
@@ -97,11 +107,12 @@ class _Compiler:
     ) -> None:
         """Put the nodes and edges of a workflow into a level; of a group's, for one `instance` of it."""
         sites: dict[str, Site] = {}
-        inner = any(node.parent_node for node in workflow.nodes)
-        levels = self._loops(workflow, prefix, level, sites) if inner else {}
+        inner = any(node.parent_node or node.type == LOOP_ZONE for node in workflow.nodes)
+        around = enclosing_zones(workflow.nodes) if inner else {}
+        levels = self._loops(workflow, prefix, level, sites, around) if inner else {}
         top = not prefix
         for node in workflow.nodes:
-            home = levels.get(node.parent_node, level) if inner else level
+            home = levels.get(around.get(node.id), level) if inner else level
             if node.id in sites:
                 if node.type != LOOP_ZONE or not inner:
                     self.problems.append("several nodes have the same id")
@@ -296,19 +307,25 @@ class _Compiler:
     # --- loops ------------------------------------------------------------------------------------
 
     def _loops(
-        self, workflow: Workflow, prefix: str, level: LevelBuilder, sites: dict[str, Site]
+        self,
+        workflow: Workflow,
+        prefix: str,
+        level: LevelBuilder,
+        sites: dict[str, Site],
+        around: Mapping[str, str],
     ) -> dict[str | None, LevelBuilder]:
-        """Make a level for the body of each loop, those around before those within."""
+        """Make a level for the body of each loop, those around before those within; `around` says by node in which."""
         zones = {node.id: node for node in workflow.nodes if node.type == LOOP_ZONE}
         levels: dict[str | None, LevelBuilder] = {}
         waiting = list(zones.values())
         while waiting:
             later = []
             for node in waiting:
-                if node.parent_node in zones and node.parent_node not in levels:
+                outer = around.get(node.id)
+                if outer in zones and outer not in levels:
                     later.append(node)
                 else:
-                    levels[node.id] = self._loop(node, prefix, levels.get(node.parent_node, level), sites)
+                    levels[node.id] = self._loop(node, prefix, levels.get(outer, level), sites)
             if len(later) == len(waiting):
                 self.problems.append(f"node {prefix}{later[0].id}: loops lie in one another in a circle")
                 break
@@ -322,9 +339,9 @@ class _Compiler:
         built = PlanNode(name, Role.LOOP, self._show(name, node.type, label), node.type, label)
         built.config = dict(node.config_values)
         built.policy = node.policy
-        built.outputs = zone.outer_outputs
+        built.outputs = outputs = with_error_output(node, zone.outer_outputs)
         self._streaming[built.number] = tuple(key for key, slot in built.outputs.items() if slot.is_stream)
-        built.token = marshal.dumps(("loop", repr(sorted(node.config_values.items()))), 2)
+        built.token = marshal.dumps(("loop", node.bypassed, repr(sorted(node.config_values.items()))), 2)
         for key, slot in zone.outer_inputs.items():
             value = node.input_values.get(key)
             value = slot.default if value is None else value
@@ -332,8 +349,8 @@ class _Compiler:
                 built.written[key] = relay_values(slot, value)
         site = level.add(built, zone.outer_inputs, {}, False, node)
         body = LevelBuilder(parent=level, zone=site.index)
-        end = body.add(PlanNode(f"{name}:end", Role.OUTPUT), zone.inner_inputs, {}, False, None)
-        site.outs = {key: (level, site.index, key, slot) for key, slot in zone.outer_outputs.items()}
+        end = body.add(PlanNode(f"{name}:end", Role.OUTPUT, label="what it gives"), zone.inner_inputs, {}, False, None)
+        site.outs = {key: (level, site.index, key, slot) for key, slot in outputs.items()}
         for key, slot in zone.inner_outputs.items():
             relay = body.relay(f"{name}.{key}", slot)
             site.outs[key] = (body, relay.index, VALUE, slot)
@@ -342,7 +359,7 @@ class _Compiler:
             site.ins[key] = end
         site.is_closed = True
         site.own_inputs = zone.outer_inputs
-        built.loop = Loop(zone, body.empty(), body.sources, end.index)
+        built.loop = Loop(zone, body.empty(), body.sources, end.index, node.bypassed)
         level.bodies.append((built, body))
         sites[node.id] = site
         self._targets[name] = site.index if level.parent is None else level.root_place

@@ -9,15 +9,17 @@ import functools
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tavern_engine.activity import Activity, Results, check_targets
 from tavern_engine.bound import Bound
 from tavern_engine.cache import DEFAULT_LIMIT as CACHE_LIMIT
 from tavern_engine.cache import OutputCache
+from tavern_engine.diskcache.recall import Recall
+from tavern_engine.diskcache.store import DiskCache
 from tavern_engine.execution import GRACE
 from tavern_engine.feed import Feed
 from tavern_engine.keeper import Keeper, Kept
+from tavern_engine.loopdiary import LoopState
 from tavern_engine.planner import Planner
 from tavern_engine.record import RunRecord, remembered
 from tavern_engine.registry import NodeRegistry
@@ -54,6 +56,9 @@ KEPT = 500
 
 KEPT_NODES = 200_000
 """How many nodes the finished runs that are remembered may have altogether."""
+
+DISK_CACHE_LIMIT = 1024 * 2**20
+"""How many bytes the outputs on disk may take, unless the setting `cacheDiskMegabytes` says otherwise."""
 
 DEFAULT_LIMIT = 4
 """How many runs go on at a time, unless the setting `maxConcurrentRuns` says otherwise."""
@@ -99,7 +104,8 @@ class Engine(ExecutionEngine):
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._planner = Planner(context, NodeRegistry.of(context))
-        self._cache = OutputCache(self._cache_limit())
+        self.cache = OutputCache(self._cache_limit())
+        self.disk_cache = DiskCache(context.project.private / "cache", context.log, self._disk_cache_limit)
         self._turns = Turns(self._limit)
         self._keeper = Keeper(context)
         self._endings: set[asyncio.Task[None]] = set()
@@ -211,6 +217,7 @@ class Engine(ExecutionEngine):
         if self._endings:
             await asyncio.wait(self._endings, timeout=2 * GRACE)
         await self._keeper.close()
+        await self.disk_cache.close()
 
     # --- runs that are left over ------------------------------------------------------------------
 
@@ -284,13 +291,18 @@ class Engine(ExecutionEngine):
         )
         self._finished.pop(entry.id, None)
         self._keeper.taken_over(record)
-        signatures = dict(zip((n.id for n in bound.plan.level.nodes), bound.signatures, strict=True))
+        known = _signatures(bound)
         finished = {
             node_id: outputs
             for node_id, (signature, outputs) in kept.results.items()
-            if signature is None or signatures.get(node_id) in (None, signature)
+            if signature is None or signature == known.get(node_id)
         }
-        self._begin(record, bound, finished, kept.loops)
+        loops = {
+            node_id: state
+            for node_id, (signature, state) in kept.loops.items()
+            if signature is None or signature == known.get(node_id)
+        }
+        self._begin(record, bound, finished, loops)
 
     # --- accepting --------------------------------------------------------------------------------
 
@@ -317,14 +329,16 @@ class Engine(ExecutionEngine):
         record: RunRecord,
         bound: Bound,
         finished: Results | None = None,
-        loops: Mapping[str, tuple[int, dict[str, Any]]] | None = None,
+        loops: Mapping[str, LoopState] | None = None,
     ) -> _Active:
         """Let a run that was accepted go on by itself."""
         request, call = record.request, record.call
-        cache = self._cache if request.use_cache and self._cache_limit() else None
+        cache = self.cache if request.use_cache and self._cache_limit() else None
+        self.cache.on_kept = self.disk_cache.keep if self.keeps_on_disk else None
+        recall = Recall(self.disk_cache, cache) if cache is not None and self.keeps_on_disk else None
         feed = Feed(record.id, bound.plan, record.account, self._publish, cache=cache)
         scope = Scope(record.id, call.child(run_id=record.id), feed, self._context.log, loops=loops or {})
-        activity = Activity(bound, scope, cache=cache, finished=finished, targets=request.targets)
+        activity = Activity(bound, scope, cache=cache, recall=recall, finished=finished, targets=request.targets)
         record.streams = activity.streams
         # A run that waited for a turn while its parent holds one could wait forever.
         turn = None if call.run_id in self._active else self._turns.enter(request.priority)
@@ -453,6 +467,11 @@ class Engine(ExecutionEngine):
 
     # --- small parts ------------------------------------------------------------------------------
 
+    @property
+    def keeps_on_disk(self) -> bool:
+        """Whether outputs are kept on disk, and looked for there."""
+        return self._context.settings.get("cacheOnDisk", False) is True
+
     async def _kept_run(self, run_id: str) -> Run:
         """Return a run of the store. Raises `NotFound`."""
         try:
@@ -469,6 +488,9 @@ class Engine(ExecutionEngine):
     def _cache_limit(self) -> int:
         return self._number("cacheMegabytes", CACHE_LIMIT // 2**20, least=0) * 2**20
 
+    def _disk_cache_limit(self) -> int:
+        return self._number("cacheDiskMegabytes", DISK_CACHE_LIMIT // 2**20, least=1) * 2**20
+
     def _number(self, key: str, default: int, *, least: int) -> int:
         value = self._context.settings.get(key, default)
         return int(value) if isinstance(value, int | float) and value >= least else default
@@ -484,6 +506,13 @@ class Engine(ExecutionEngine):
             "pendingExecutions": [r.summary() for r in records if r.status is RunStatus.QUEUED],
         }
         self._context.events.publish("SYSTEM_QUEUE_UPDATE", update)
+
+
+def _signatures(bound: Bound) -> dict[str, bytes | None]:
+    """Return by id what stands for what a node gives: its signature, else for what code it comes from."""
+    lineages = bound.plan.lineages
+    nodes = zip(bound.plan.level.nodes, bound.signatures, strict=True)
+    return {node.id: signature or lineages.get(node.number) for node, signature in nodes}
 
 
 def _withheld(run: Run, reason: ErrorInfo) -> Run:

@@ -21,6 +21,7 @@ from tavern_engine.yields import Message, Yields
 from tavern_host.contracts.dataflow import collected
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import RunStatus
+from tavern_host.contracts.workflows import LOOP_ZONE
 
 Publish = Callable[[list[Message]], None]
 
@@ -128,6 +129,18 @@ class Feed:
             payload["max"] = maximum
         self._publish([("NODE_PROGRESS", payload)])
 
+    def keep_iteration(
+        self, number: int, signature: bytes | None, index: int, state: dict[str, Any], numbers: list[int], since: float
+    ) -> None:
+        """Keep what a loop needs to go on after `index` iterations, and, to be shown, how the nodes inside of it stand:
+        those of `numbers` that ended after `since`."""
+        if self.journal is None:
+            return
+        now = self.now()
+        known = signature or self._plan.lineages.get(number)
+        self.journal.add(self._plan.shown[number].id, known, "iteration", now, now, state, None, 1, index)
+        self.keep_inner(numbers, since)
+
     def keep_inner(self, numbers: list[int], since: float) -> None:
         """Keep, to be shown, what the nodes of a loop did last that ended after `since`."""
         if self.journal is None:
@@ -162,6 +175,7 @@ class Feed:
         account, base, run_id = self.account, self._base, self._run_id
         states, started, finished, outputs_of = account.states, account.started, account.finished, account.outputs
         nodes, streaming, journal = self._plan.shown, self._plan.streaming, self.journal
+        lineages = self._plan.lineages
         is_inner, tell = self._is_inner, messages.append
         signatures: list[bytes] = []
         kept: list[dict[str, Any]] = []
@@ -170,8 +184,11 @@ class Feed:
         for number, began, ended, state, outputs, signature, error in zip(*[fields] * 7, strict=True):
             identifier = nodes[number].id
             states[number] = state
+            if is_inner:  # what the iteration before has left
+                outputs_of[number] = None
+                account.errors.pop(number, None)
             if state == _DONE or state not in _UNTIMED:
-                if is_inner:
+                if is_inner and nodes[number].type != LOOP_ZONE:  # a loop counts by itself
                     account.iterations[number] = account.iterations.get(number, 0) + 1
                 started[number] = began
                 finished[number] = ended
@@ -179,7 +196,8 @@ class Feed:
                     attempts = account.attempts.get(number, 1) if account.attempts else 1
                     times = (began - base, ended - base)
                     name = "partial" if signature == PARTIAL else _NAMES[state]
-                    journal.add(identifier, signature or None, name, *times, outputs, error, attempts, None)
+                    known = signature or lineages.get(number)
+                    journal.add(identifier, known, name, *times, outputs, error, attempts, None)
             if outputs is None:
                 self._tell(messages, number, state, None, error)
                 continue

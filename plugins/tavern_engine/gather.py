@@ -28,13 +28,15 @@ class Fate(IntEnum):
 
 
 class Gatherer:
-    """Gathers inputs from the results of a level. `fates[i]` is what became of node `i`."""
+    """Gathers inputs from the results of a level. `fates[i]` is what became of node `i`, `streams[i]` the streams that
+    it has opened, by output."""
 
     def __init__(self, level: Level, written: list[dict[str, Any]], results: list[dict[str, Any] | None]) -> None:
         self._level = level
         self._written = written
         self._results = results
         self.fates = bytearray(len(level.nodes))
+        self.streams: dict[int, dict[str, Stream]] = {}
 
     def inputs(self, index: int) -> tuple[dict[str, Any], Fate]:
         """Return a node's inputs, or why it must not run. Raises `InvalidInput` for inputs without a value or with
@@ -130,8 +132,8 @@ class Gatherer:
         for item in self._level.nodes[index].inputs:
             for feed in item.feeds:
                 if feed.reader >= 0:
-                    stream = (self._results[feed.source] or {}).get(feed.key)
-                    if isinstance(stream, Stream):
+                    stream = self.streams.get(feed.source, {}).get(feed.key)
+                    if stream is not None:
                         yield stream, feed
 
     def _no_value(self, item: Input) -> str:

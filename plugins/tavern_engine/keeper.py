@@ -14,6 +14,7 @@ from tavern_engine.documents import documents_of, pack
 from tavern_engine.feed import STATUS_NAMES, shown
 from tavern_engine.journal import Journal, RunJournal, read_results, read_rows
 from tavern_engine.leases import LEASE, Leases
+from tavern_engine.loopdiary import LoopState
 from tavern_engine.record import RunRecord
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import new_id
@@ -28,14 +29,14 @@ PATIENCE = 5.0
 
 @dataclass(frozen=True)
 class Kept:
-    """A run of the store that can go on. `results` are the outputs of nodes that finished, with their signatures;
-    `loops` the iterations that loops had finished and their state after them; both by node id."""
+    """A run of the store that can go on. `results` are the outputs of nodes that finished, `loops` what loops had come
+    to, both by node id and with their signatures."""
 
     entry: RunEntry
     workflow: Workflow
     groups: dict[str, Workflow]
     results: dict[str, tuple[bytes | None, dict[str, Any]]] = field(default_factory=dict)
-    loops: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
+    loops: dict[str, tuple[bytes | None, LoopState]] = field(default_factory=dict)
 
 
 class Keeper:
@@ -151,13 +152,14 @@ class Keeper:
             return Kept(entry, workflow, groups)
         found = await read_results(await store.batches(entry.id), store.content, self._context.log)
         finished: dict[str, tuple[bytes | None, dict[str, Any]]] = {}
-        loops: dict[str, tuple[int, dict[str, Any]]] = {}
+        loops: dict[str, tuple[bytes | None, LoopState]] = {}
         for (node_id, iteration), row in found.items():
             if row.outputs is None:
                 continue
             if iteration is not None:
-                if node_id not in loops or loops[node_id][0] < iteration:
-                    loops[node_id] = (iteration, row.outputs)
+                if node_id not in loops or loops[node_id][0] != row.signature:
+                    loops[node_id] = (row.signature, LoopState())
+                loops[node_id][1].go_on(iteration, row.outputs)
             elif row.status == "complete":
                 finished[node_id] = (row.signature, row.outputs)
         return Kept(entry, workflow, groups, finished, loops)

@@ -72,7 +72,7 @@ class Diary:
         self._index = index
         self._feed.account.iterations[self._node.number] = index
         if self._keeps:
-            self._carried = carried
+            self._carried = dict(carried)
             for key, value in new.items():
                 self._each.setdefault(key, []).append(value)
         if self._timer is not None:
@@ -92,7 +92,7 @@ class Diary:
             self._feed.progress(self._node.number, self._index, self._count)
             if self._keeps and not is_complete:
                 self._write_state()
-        self._write_inner()
+        self._feed.keep_inner(self._inner, self._inner_since)
 
     def _write(self) -> None:
         self._timer = None
@@ -100,26 +100,16 @@ class Diary:
         self._feed.progress(self._node.number, self._index, self._count)
         if self._keeps:
             self._write_state()
-            self._write_inner()
         self._written = self._index
         ended = time.perf_counter()
         self._next = ended + max(DELAY, SHARE * (ended - began))
 
     def _write_state(self) -> None:
-        journal = self._feed.journal
-        if journal is None:
-            return
         # Copies, since they are encoded later, and a node might change what it was given.
         row = {"from": self._written, "state": _copied(self._carried), "each": _copied(self._each)}
         self._each = {}
-        now = self._feed.now()
-        journal.add(self._node.id, self._signature, "iteration", now, now, row, None, 1, self._index)
-
-    def _write_inner(self) -> None:
-        """Write how the nodes inside, that ran since the last time, stand now; so that the history shows them."""
-        now = time.perf_counter()
-        self._feed.keep_inner(self._inner, self._inner_since)
-        self._inner_since = now
+        since, self._inner_since = self._inner_since, time.perf_counter()
+        self._feed.keep_iteration(self._node.number, self._signature, self._index, row, self._inner, since)
 
 
 def _numbers(level: Level) -> Iterable[int]:

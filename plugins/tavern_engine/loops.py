@@ -88,7 +88,7 @@ async def run_loop(
     """Return the outputs of a loop; `put` is given the items of its streams. `before` is what it had come to when it
     was interrupted. Raises `LoopFailed`, `InvalidInput`."""
     zone = loop.zone
-    count = count_of(inputs.get(COUNT, zone.count))
+    count = 0 if loop.is_bypassed else count_of(inputs.get(COUNT, zone.count))
     carried = {key: inputs[f"{IN}{key}"] for key in zone.carried if f"{IN}{key}" in inputs}
     state = _State(0, carried, {key: [] for key in zone.per_iteration})
     if before is not None:

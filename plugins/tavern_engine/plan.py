@@ -104,12 +104,14 @@ class PlanNode:
 @dataclass(slots=True)
 class Loop:
     """A loop: what its configuration says and the level of its body. `sources` are the body's nodes that bring values
-    in, by the zone's inner output or the zone's input for a value from outside; `end` gathers what the body gives."""
+    in, by the zone's inner output or the zone's input for a value from outside; `end` gathers what the body gives. One
+    that is bypassed has no iterations."""
 
     zone: Zone
     body: Level
     sources: dict[str, int]
     end: int
+    is_bypassed: bool = False
 
 
 @dataclass(slots=True)
@@ -165,3 +167,5 @@ class Plan:
     """By the document's order, the node of the top level whose written values are its; -1 for others."""
     asking: list[int] = field(default_factory=list)
     """The nodes of the top level that must be asked whether they changed."""
+    lineages: dict[int, bytes] = field(default_factory=dict)
+    """By number what code the results of a node come from, where it may have no signature; see `lineage.py`."""

@@ -133,7 +133,8 @@ class Steps:
             fates[index] = Fate.FAILED
             if self._execution.error is None:
                 about = {**info.details, "node": node.id}
-                message = f"node {node.id} ({node.label}): {info.message}"
+                place = f"node {node.id} ({node.label})" if node.number >= 0 else node.label or node.id
+                message = f"{place}: {info.message}"
                 self._execution.error = info.model_copy(update={"message": message, "details": about})
         elif policy.on_error == "skip_branch":
             fates[index] = Fate.DEAD
@@ -165,6 +166,7 @@ class Steps:
         pump = self._outlets.open(index, node)
         if pump is not None:
             self._execution.results[index] = dict(pump.streams)
+            self.gatherer.streams[index] = pump.streams
             if index in self._level.early:
                 self._execution.release_early(index)
         while True:
@@ -204,12 +206,13 @@ class Steps:
         if self.gatherer.broken(index) is not None:  # it went on without the rest of a stream
             self._taint(index)
         signature = self._signatures[index]
+        state = State.BYPASSED if node.loop is not None and node.loop.is_bypassed else State.DONE
         if pump is None:
-            self._record(node, began, State.DONE, outputs, signature)
+            self._record(node, began, state, outputs, signature)
             return outputs
         self._outlets.end(pump)
         if node.role is Role.LOOP:  # its outputs have all items
-            self._record(node, began, State.DONE, outputs, signature)
+            self._record(node, began, state, outputs, signature)
         else:
             self._record(node, began, State.DONE, outputs | pump.outputs(), signature if pump.is_whole else PARTIAL)
         return {**outputs, **pump.batch, **pump.streams}
@@ -324,7 +327,7 @@ class Steps:
             index = waiting.pop()
             if index not in seen:
                 seen.add(index)
-                self._signatures[index] = None
+                self._signatures[index] = PARTIAL
                 waiting.extend(self._level.followers[index])
                 waiting.extend(self._level.early.get(index, ()))
 

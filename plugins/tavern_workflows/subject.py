@@ -102,6 +102,7 @@ class Levels:
     def __init__(self, workflow: Workflow) -> None:
         has_parents = any(node.parent_node is not None for node in workflow.nodes)
         self._around = enclosing_zones(workflow.nodes) if has_parents else {}
+        self._has_loops = any(node.type == LOOP_ZONE for node in workflow.nodes)
         self._chains: dict[str, tuple[str, ...]] = {}
         self.depths: dict[str, int] = {}
         """How deep each loop that has something in it lies: 1 where it is in no other."""
@@ -115,8 +116,8 @@ class Levels:
 
     @property
     def is_flat(self) -> bool:
-        """Whether no node lies in a loop."""
-        return not self._around
+        """Whether there is no loop."""
+        return not self._has_loops
 
     def around(self, node_id: str) -> str | None:
         """Return the innermost loop that a node lies in."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.served import served
 from test_in_a_workflow import workflow
 
 from tavern_host import EXECUTION_ENGINE, Host
@@ -116,3 +117,20 @@ async def test_a_key_that_somebody_wrote_into_a_workflow_is_in_no_event(host: Ho
     seen = [str(event) async for event in events]
     assert any("api_settings" in event for event in seen)
     assert not any("sk-secret" in event for event in seen)
+
+
+async def test_a_key_that_somebody_wrote_into_a_workflow_is_not_shown_with_its_run(host: Host) -> None:
+    nodes = {"settings": {"type": "core:APISettings", "inputValues": {"use_env_vars": True, "api_key": "sk-secret"}}}
+    done = await run(host, nodes, [])
+    assert done.nodes["settings"].output == {"api_settings": {"use_env_vars": True}}
+    async with served(host) as site:
+        for path in (f"/api/runs/{done.id}", f"/api/prompt/{done.id}", "/api/runs", "/api/executions"):
+            answer = await site.get(path)
+            assert (answer.status, "sk-secret" in await answer.text()) == (200, False)
+
+
+async def test_what_is_kept_of_a_run_is_its_owners_alone(host: Host) -> None:
+    nodes = {"settings": {"type": "core:APISettings", "inputValues": {"use_env_vars": True, "api_key": "sk-secret"}}}
+    await run(host, nodes, [])
+    kept = [path for path in host.project.private.rglob("*") if path.is_file() and b"sk-secret" in path.read_bytes()]
+    assert [path.stat().st_mode & 0o777 for path in kept] == [0o600]  # the document, so that the run can go on

@@ -106,7 +106,9 @@ async def blocks(count: int, size: int) -> Annotated[AsyncIterator[bytes], Slot(
 
 
 @node()
-async def breaks(context: NodeContext, after: int = 0, works_at: int = 0) -> Annotated[AsyncIterator[int], Slot(key="items")]:
+async def breaks(
+    context: NodeContext, after: int = 0, works_at: int = 0
+) -> Annotated[AsyncIterator[int], Slot(key="items")]:
     """Fail after some items; work at the try `works_at`."""
     tried = _tried(context)
     for number in range(after):
@@ -227,7 +229,33 @@ async def loud_reader(
 
 
 @node()
-async def first(items: AsyncIterator[Any], count: int = 1, closes: bool = False) -> Annotated[list[Any], Slot(key="list")]:
+async def count_slowly(
+    context: NodeContext, items: AsyncIterator[Any], most: int, value: Any = None
+) -> Annotated[int, Slot(key="count")]:
+    """Be slow, and leave after some items."""
+    count = 0
+    async for item in items:
+        _say(context, "read", item=item)
+        count += 1
+        if count == most:
+            break
+        for _ in range(3):
+            await asyncio.sleep(0)
+    return count
+
+
+@node()
+async def heavy(items: AsyncIterator[bytes]) -> Annotated[int, Slot(key="bytes")]:
+    found = 0
+    async for item in items:
+        found += len(item)
+    return found
+
+
+@node()
+async def first(
+    items: AsyncIterator[Any], count: int = 1, closes: bool = False
+) -> Annotated[list[Any], Slot(key="list")]:
     """Read some items and leave."""
     found: list[Any] = []
     async for item in items:
@@ -277,7 +305,9 @@ async def fails_at(items: AsyncIterator[int], at: int) -> Annotated[int, Slot(ke
 
 
 @node()
-async def tries(context: NodeContext, items: AsyncIterator[int], reads: int = 0) -> Annotated[list[int], Slot(key="list")]:
+async def tries(
+    context: NodeContext, items: AsyncIterator[int], reads: int = 0
+) -> Annotated[list[int], Slot(key="list")]:
     """Fail at the first try, after reading some items."""
     found = []
     tried = _tried(context)
@@ -336,5 +366,5 @@ def whole_list(items: list[Any]) -> Annotated[list[Any], Slot(key="list")]:
 
 
 @node()
-def size(items: list[Any]) -> Annotated[int, Slot(key="count")]:
+def size(items: Any) -> Annotated[int, Slot(key="count")]:
     return len(items)

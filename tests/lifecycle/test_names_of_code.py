@@ -1,0 +1,94 @@
+"""Outputs that code gave are used again while it is the same code: each load in a host has a name of its own, and in
+another host the version decides, of a folder plugin what is in the folder too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lifecycle_maker import installed, nodes, plugin, run
+
+from tavern_host import Host
+
+SAYS = """
+@node()
+async def says(text: str) -> str:
+    return f"{text}, WORD"
+"""
+Write = Callable[[str], Path]
+
+
+@pytest.fixture(params=["folder", "installed"])
+def write_acme(request: pytest.FixtureRequest, project: Path, site: Path) -> Write:
+    """Return what writes the plugin; its node says a word. The version stays the same."""
+
+    def write(word: str) -> Path:
+        files = nodes(SAYS.replace("WORD", word))
+        if request.param == "folder":
+            return plugin(project / "plugins", "acme", files, nodes={"entry": "nodes"})
+        return installed(site, "acme", files, nodes={"entry": "nodes"})
+
+    return write
+
+
+async def said(host: Host) -> str:
+    return str((await run(host, "acme:Says")).outputs["text"])
+
+
+async def code_of(project: Path) -> str:
+    """Return what names the plugin's code in a new host."""
+    async with Host(project, trust=["acme"]) as host:
+        return host._manager.active["acme"].lease.code
+
+
+async def test_a_plugin_that_is_reloaded_gives_nothing_of_before(project: Path, write_acme: Write) -> None:
+    write_acme("one")
+    async with Host(project, trust=["acme"]) as host:
+        assert await said(host) == "made, one"
+        write_acme("two")
+        await host.reload("acme")
+        assert await said(host) == "made, two"
+
+
+async def test_a_plugin_that_was_disabled_meanwhile_gives_nothing_of_before(project: Path, write_acme: Write) -> None:
+    write_acme("one")
+    async with Host(project, trust=["acme"]) as host:
+        first = await run(host, "acme:Says")
+        again = await run(host, "acme:Says")
+        await host.disable("acme")
+        await host.enable("acme")
+        anew = await run(host, "acme:Says")
+    assert [each.nodes["n0"].cached for each in (first, again, anew)] == [False, True, False]
+
+
+async def test_code_has_the_same_name_in_the_next_host(project: Path, write_acme: Write) -> None:
+    write_acme("one")
+    assert await code_of(project) == await code_of(project)
+
+
+async def test_a_load_does_not_get_the_name_of_another_load(project: Path, write_acme: Write) -> None:
+    write_acme("one")
+    names = [await code_of(project)]
+    async with Host(project, trust=["acme"]) as host:
+        for _ in range(3):
+            names.append(host._manager.active["acme"].lease.code)
+            await host.reload("acme")
+    assert names[0] == names[1]
+    assert len(set(names)) == 3
+
+
+async def test_a_folder_with_other_files_has_another_name_and_comes_back_to_it(project: Path, site: Path) -> None:
+    names = []
+    for word in ("one", "two", "one"):
+        plugin(project / "plugins", "acme", nodes(SAYS.replace("WORD", word)), nodes={"entry": "nodes"})
+        names.append(await code_of(project))
+    assert names[0] == names[2] != names[1]
+
+
+async def test_of_an_installed_plugin_the_version_decides(project: Path, site: Path) -> None:
+    names = []
+    for version in ("1.0.0", "1.0.1"):
+        installed(site, "acme", nodes(SAYS), nodes={"entry": "nodes"}, version=version)
+        names.append(await code_of(project))
+    assert names == ["1.0.0", "1.0.1"]
