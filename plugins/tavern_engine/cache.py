@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, KeysView, Sequence
+from datetime import datetime
 from typing import Any
 
 DEFAULT_LIMIT = 256 * 2**20
@@ -14,7 +15,7 @@ DEFAULT_LIMIT = 256 * 2**20
 
 _ENTRY = 300
 """What an entry takes beside its texts, roughly: its signature, its dict, the cache's own book-keeping."""
-_SCALARS = frozenset((int, float, bool, type(None)))
+_SCALARS = frozenset((int, float, bool, type(None), datetime))
 _MAX_ITEMS = 100_000
 """Outputs with more items than this are not measured to the end, and not kept."""
 

@@ -8,7 +8,7 @@ else, in chains and trees, buffers are bounded.
 
 from __future__ import annotations
 
-from tavern_engine.plan import Level, Role
+from tavern_engine.plan import Level
 
 _PATIENCE = 500_000
 """How many steps are taken to find out, for a level; the readers that are left are not bounded then."""
@@ -28,8 +28,8 @@ def mark_unbounded(level: Level) -> None:
     for index in reversed(level.order):
         for source in [source for source in waits[index] if (source, index) in readers]:
             found = readers[source, index]
-            # One that reads two streams of a source, or needs its end too, or hands on what it is given.
-            must = len(found) > 1 or index in level.followers[source] or level.nodes[index].role is Role.RELAY
+            # One that reads two streams of a source, or needs its end too.
+            must = len(found) > 1 or index in level.followers[source]
             if not must and source in rings and index in rings:
                 must, left = _leads(waits, index, source, left)
             if must:

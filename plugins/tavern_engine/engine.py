@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -107,6 +108,9 @@ class Engine(ExecutionEngine):
         self.cache = OutputCache(self._cache_limit())
         self.disk_cache = DiskCache(context.project.private / "cache", context.log, self._disk_cache_limit)
         self._turns = Turns(self._limit)
+        self._processes = Turns(self._process_limit)
+        self._accepting = 0
+        self._resuming: set[str] = set()
         self._keeper = Keeper(context)
         self._endings: set[asyncio.Task[None]] = set()
         self._active: dict[str, _Active] = {}
@@ -182,8 +186,16 @@ class Engine(ExecutionEngine):
 
     async def resume(self, run_id: str, *, call: CallContext | None = None) -> str:
         """Go on with a run that failed or was interrupted, from where it ended."""
-        if run_id in self._active:
+        if run_id in self._active or run_id in self._resuming:
             raise Conflict(f"the run {run_id} goes on already")
+        self._resuming.add(run_id)
+        try:
+            await self._resume(run_id, call)
+        finally:
+            self._resuming.discard(run_id)
+        return run_id
+
+    async def _resume(self, run_id: str, call: CallContext | None) -> None:
         before = await self._keeper.entry(run_id)
         if before.status is RunStatus.COMPLETE:
             raise Conflict(f"the run {run_id} is complete; run it again with `rerun`")
@@ -197,7 +209,6 @@ class Engine(ExecutionEngine):
         except BaseException:
             await self._keeper.give_back(entry, entry.status if entry.status.is_final else RunStatus.INTERRUPTED)
             raise
-        return run_id
 
     async def rerun(self, run_id: str, *, call: CallContext | None = None) -> str:
         """Run a run's workflow, as it was then, once more with the same inputs."""
@@ -313,16 +324,20 @@ class Engine(ExecutionEngine):
         hooks = self._context.hooks
         if hooks.implemented("tavern_before_execute"):
             request = await hooks.filter("tavern_before_execute", request, call=call)
-        if self._turns.waiting >= self._queue_limit():
+        waiting = self._turns.waiting + self._accepting
+        if call.run_id not in self._active and waiting >= self._queue_limit() + self._turns.free:
             raise Conflict(f"the run was not accepted: {self._turns.waiting} runs wait already; try again later")
-        workflow, name = await self._workflow(request)
-        groups = await self._planner.groups(workflow)
-        bound = await self._planner.bind(workflow, groups, request.inputs, name)
-        run_id = new_id("run")
-        record = RunRecord(run_id, request, workflow, groups, bound.plan, call, self._publish)
-        check_targets(bound, request.targets)
-        await self._keeper.accept(record)
-        return self._begin(record, bound)
+        self._accepting += 1
+        try:
+            workflow, name = await self._workflow(request)
+            groups = await self._planner.groups(workflow)
+            bound = await self._planner.bind(workflow, groups, request.inputs, name)
+            record = RunRecord(new_id("run"), request, workflow, groups, bound.plan, call, self._publish)
+            check_targets(bound, request.targets)
+            await self._keeper.accept(record)
+            return self._begin(record, bound)
+        finally:
+            self._accepting -= 1
 
     def _begin(
         self,
@@ -337,7 +352,8 @@ class Engine(ExecutionEngine):
         self.cache.on_kept = self.disk_cache.keep if self.keeps_on_disk else None
         recall = Recall(self.disk_cache, cache) if cache is not None and self.keeps_on_disk else None
         feed = Feed(record.id, bound.plan, record.account, self._publish, cache=cache)
-        scope = Scope(record.id, call.child(run_id=record.id), feed, self._context.log, loops=loops or {})
+        within = call.child(run_id=record.id)
+        scope = Scope(record.id, within, feed, self._context.log, loops=loops or {}, processes=self._processes)
         activity = Activity(bound, scope, cache=cache, recall=recall, finished=finished, targets=request.targets)
         record.streams = activity.streams
         # A run that waited for a turn while its parent holds one could wait forever.
@@ -481,6 +497,9 @@ class Engine(ExecutionEngine):
 
     def _limit(self) -> int:
         return self._number("maxConcurrentRuns", DEFAULT_LIMIT, least=1)
+
+    def _process_limit(self) -> int:
+        return self._number("maxIsolatedProcesses", 0, least=0) or os.cpu_count() or 1
 
     def _queue_limit(self) -> int:
         return self._number("maxQueuedRuns", DEFAULT_QUEUE, least=1)

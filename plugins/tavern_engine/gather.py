@@ -11,6 +11,7 @@ from tavern_engine.plan import Feed, Input, Level, PlanNode, Role
 from tavern_engine.streams import Listed, Stream, reader_of
 from tavern_host.contracts.dataflow import collected
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.nodes import DataFlowType
 
 NOTHING: Any = object()
 
@@ -151,9 +152,10 @@ def _brought(feed: Feed, item: Input, value: Any) -> Any:
         what = f"the input {item.key!r}"
         return reader_of(value, feed, what) if isinstance(value, Stream) else Listed(value, feed.convert, what)
     if feed.collects:
-        items = value.kept if isinstance(value, Stream) else value
+        items = value.kept if isinstance(value, Stream) else value if isinstance(value, list) else [value]
+        makes_list = item.slot.data_flow_type is DataFlowType.ARRAY  # whatever its items are
         try:
-            items = items if feed.convert is None else [feed.convert(each) for each in items]
+            items = items if feed.convert is None or makes_list else [feed.convert(each) for each in items]
         except (OverflowError, ValueError) as error:
             raise _unfit(feed, item, error) from error
         return collected(list(items), item.slot)

@@ -256,7 +256,8 @@ def _feed(
             feeds = []
             for _, _, name, source, handle, given, wanted, convert, token in entries:
                 if given.is_stream:
-                    reads = bool(wanted.is_stream) and _reads(node)
+                    # The others are told what it was when it has ended; a relay of one stream is no part of its way.
+                    reads = bool(wanted.is_stream) and node.role is Role.NODE
                     feeds.append(_stream_feed(name, source, handle, convert, reads, index, links, early, streams))
                 else:
                     feeds.append(Feed(name, source, handle, convert, -1, False, bool(given.is_branch)))
@@ -272,7 +273,9 @@ def _feed(
             direct = tuple((f.source, f.key) for f in feeds) if is_direct else None
             inputs.append(Input(key, slot, tuple(feeds), direct))
     for key, slot in site.inputs.items():
-        if (arriving is None or key not in arriving) and (slot.multi or (slot.required and key not in written)):
+        if arriving is not None and key in arriving:
+            continue
+        if slot.multi or slot.is_stream or (slot.required and key not in written):
             inputs.append(Input(key, slot, ()))
             is_simple = False
     if is_simple and written and any(isinstance(value, _CONTAINERS) for value in written.values()):
@@ -281,11 +284,6 @@ def _feed(
     if node.token is not None:
         node.token = marshal.dumps((node.token, shape), 2) if shape else node.token
     return tuple(edges) if is_simple and node.role is Role.NODE else None
-
-
-def _reads(node: PlanNode) -> bool:
-    """Return whether a node takes a stream item by item; the others are told what it was when it has ended."""
-    return node.role is Role.NODE or (node.role is Role.RELAY and bool(node.outputs[VALUE].is_stream))
 
 
 def _stream_feed(
@@ -343,8 +341,6 @@ def _shorten_streams(builder: LevelBuilder) -> None:
                     convert = _both(first[7], entry[7])
                     token = f"{first[8]},{entry[8]}"
                     entries[place] = (*entry[:3], first[3], first[4], first[5], entry[6], convert, token)
-                elif builder.nodes[entry[3]].role is Role.RELAY:  # it gives a list, no stream
-                    entries[place] = (*entry[:5], entry[5].model_copy(update={"is_stream": False}), *entry[6:])
     for index, node in enumerate(builder.nodes):
         if node.role is Role.RELAY and node.outputs[VALUE].is_stream and origin(index, VALUE, 0) is not None:
             builder.arriving[index] = None  # nothing is handed on there any more

@@ -129,6 +129,7 @@ class Steps:
             self._scope.log.warning("%s: %s", place, info.message, exc_info=error.__cause__ or error)
         policy = node.policy or _NO_POLICY
         outputs: dict[str, Any] | None = None
+        self._taint(index)
         if policy.on_error == "fail":
             fates[index] = Fate.FAILED
             if self._execution.error is None:

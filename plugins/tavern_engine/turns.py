@@ -26,6 +26,11 @@ class Turns:
         """How many stand in line."""
         return sum(not turn.done() for _, _, turn in self._waiting)
 
+    @property
+    def free(self) -> int:
+        """How many could have a turn at once."""
+        return max(0, self._limit() - self._running)
+
     def enter(self, priority: int = 0) -> Turn:
         """Stand in line."""
         turn: Turn = asyncio.get_running_loop().create_future()

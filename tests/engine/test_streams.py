@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from engine_bench import Bench, OpenHost, output, slot, state, workflow
 
+from tavern_host import WORKFLOW_MANAGER
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
 from tavern_host.contracts.workflows import Workflow
@@ -186,7 +187,7 @@ async def test_an_item_that_does_not_fit_fails_its_reader(bench: Bench) -> None:
     run = await bench.run(document)
     assert run.error is not None
     assert run.error.message == (
-        "node t (Total): the input 'items': an item of the stream does not fit: expected an integer, got an object"
+        "node t (total): the input 'items': an item of the stream does not fit: expected an integer, got an object"
     )
 
 
@@ -272,9 +273,7 @@ async def test_streams_go_through_groups_and_bypassed_nodes(bench: Bench) -> Non
 
 
 async def store(bench: Bench, document: Workflow) -> None:
-    from tavern_host import WORKFLOW_MANAGER
-
-    await bench.host.services.get(WORKFLOW_MANAGER).create(document)
+    await bench.host.services.get(WORKFLOW_MANAGER).save(str(document.id), document)
 
 
 async def test_a_list_given_to_the_interface_or_written_down_is_read_as_a_stream(bench: Bench) -> None:
@@ -424,6 +423,7 @@ async def test_a_source_ends_as_soon_as_its_reader_left(bench: Bench) -> None:
     document = workflow(
         {"s": node("Ticks", first=1), "t": node("First", count=1), "p": {"type": "Hang"}}, "s.items > t.items"
     )
+    await bench.run(workflow({"s": node("Numbers", length=1)}))  # what runs as long as the host is there now
     before = asyncio.all_tasks()
     run_id = await bench.start(document)
     await bench.until("ACME_STREAM", node="s", what="closed")
@@ -517,7 +517,7 @@ async def test_a_reader_that_is_skipped_does_not_hold_its_source_up(bench: Bench
         {
             "s": node("LoudNumbers", length=100),
             "boom": with_policy({"type": "Boom"}, onError="skip_branch"),
-            "t": node("Total"),
+            "t": node("After"),
             "u": node("Total"),
         },
         "s.items > t.items",
@@ -556,7 +556,7 @@ async def test_a_source_that_fails_in_the_middle_is_told_once_and_its_readers_ar
     )
     run = await bench.run(document)
     assert run.status == "error"
-    assert run.error is not None and run.error.message == "node s (Breaks): ValueError: the source gave up"
+    assert run.error is not None and run.error.message == "node s (breaks): ValueError: the source gave up"
     assert {name: each.status for name, each in run.nodes.items()} == {
         "s": "error", "r": "skipped", "t": "skipped", "u": "skipped", "w": "skipped"
     }  # fmt: skip
@@ -682,6 +682,7 @@ async def test_an_interrupt_closes_all_generators_and_leaves_no_tasks(bench: Ben
         "r.items > t.items",
         "u.items > v.items",
     )
+    await bench.run(workflow({"s": node("Numbers", length=1)}))  # what runs as long as the host is there now
     before = asyncio.all_tasks()
     run_id = await bench.start(document)
     await bench.until("ACME_STREAM", node="v", what="read")
@@ -860,7 +861,7 @@ async def test_a_source_that_never_awaits_lets_others_have_their_turn(bench: Ben
             "s": node("Endless"),
             "t": node("First", count=300_000),
             "alone": node("Numbers", length=300_000),
-            "p": {"type": "Pause", "inputValues": {"turns": 50}},
+            "p": {"type": "Pause", "inputValues": {"turns": 5}},
         },
         "s.items > t.items",
     )

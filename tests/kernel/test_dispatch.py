@@ -337,7 +337,7 @@ async def test_collect_gives_each_answer_with_its_plugin_and_goes_on_after_an_er
         assert "tried to end the program" in problems_of(host, "e")[0]
 
 
-async def test_an_answer_carries_the_version_of_its_plugin_as_it_is_loaded(tmp_path: Path) -> None:
+async def test_an_answer_names_the_code_of_its_plugin_as_it_is_loaded(tmp_path: Path) -> None:
     folder = registering(tmp_path, "a", f"return [{node('A')}]")
     async with host_with(tmp_path / "p", folder) as host:
         before = await dispatcher(host).collect("tavern_register_nodes", {})
@@ -345,7 +345,8 @@ async def test_an_answer_carries_the_version_of_its_plugin_as_it_is_loaded(tmp_p
         manifest.write_text(manifest.read_text().replace("version: 1.0.0", "version: 1.2.3"))
         await host.reload("a")
         after = await dispatcher(host).collect("tavern_register_nodes", {})
-    assert [(a.plugin, a.version) for a in (*before, *after)] == [("a", "1.0.0"), ("a", "1.2.3")]
+    assert [(a.plugin, a.code.partition(", sha256:")[0]) for a in (*before, *after)] == [("a", "1.0.0"), ("a", "1.2.3")]
+    assert after[0].code.endswith(", load 2")
 
 
 async def test_collect_leaves_out_what_the_hook_does_not_ask_for(tmp_path: Path) -> None:

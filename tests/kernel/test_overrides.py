@@ -15,8 +15,8 @@ from plugin_maker import said_of
 
 from tavern_host import EXECUTION_ENGINE, PLUGINS, WORKFLOW_MANAGER, Host, service_info
 from tavern_host.contracts.errors import PermissionDenied
-from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.executions import ExecutionEngine
+from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.workflows import Workflow, WorkflowManager
 
 BASE = "tavern-workflows"
@@ -221,7 +221,7 @@ async def test_a_provider_with_nobody_beneath_must_have_the_methods_of_the_newes
     project: Path, write_plugin: Any
 ) -> None:
     code = WHOLE.replace("tavern_override_services", "tavern_register_services").replace("context, original", "context")
-    manifest = 'name: {name}\ndisplayName: x\nversion: 1.0.0\npermissions: {{hooks: ["hook:server:services:register"]}}\n'
+    manifest = MANIFEST.replace("services: {{override: [workflowManager]}}", "hooks: ['hook:server:services:register']")
     folder = write_plugin("alone", code.replace("original", "context"), manifest=manifest)
     async with Host(project, plugins=[folder], trust=["alone"], without=[BASE]) as host:
         assert said_of(host, "alone") == ["Signed lacks the method closure of workflowManager"]

@@ -123,7 +123,7 @@ class DiskCache:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
         self._trouble_reading, self._trouble_writing = _Trouble("reading", log), _Trouble("writing", log)
-        self._is_closed = self._is_due = False
+        self._is_closed = self._is_due = self._is_damage_told = False
 
     @property
     def limit(self) -> int:
@@ -161,9 +161,9 @@ class DiskCache:
 
     def _known(self, found: Found) -> Known:
         if found.damaged:
-            self._log.warning(
-                "%s: entries are damaged, and removed: %d; their nodes run again", self._path, len(found.damaged)
-            )
+            if not self._is_damage_told:
+                self._is_damage_told = True
+                self._log.warning("%s: there are damaged entries; they are removed, their nodes run anew", self._path)
             self._damaged += found.damaged
             self._soon(DELAY)
         size = len(self._prefix)

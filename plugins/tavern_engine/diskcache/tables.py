@@ -12,7 +12,7 @@ from tavern_engine.runstore.schema import Tables
 if TYPE_CHECKING:
     import sqlite3
 
-SMALL = 64 * 1024
+SMALL = 256 * 1024
 """An entry that has more bytes than this is read only where it is needed."""
 
 AT_ONCE = 500
