@@ -121,7 +121,7 @@ class Activity:
             used = [signatures[index] for index in (*selection.known, *selection.unasked)]
             unread = [s for s, outputs in zip(used, selection.known.values(), strict=False) if outputs is UNREAD]
             if not unread:
-                disk.used(s for s in used if s is not None)
+                disk.used([s for s in used if s is not None])
                 return selection
             await disk.read(s for s in unread if s is not None)
 

@@ -339,7 +339,7 @@ class _Compiler:
         built = PlanNode(name, Role.LOOP, self._show(name, node.type, label), node.type, label)
         built.config = dict(node.config_values)
         built.policy = node.policy
-        built.outputs = outputs = with_error_output(node, zone.outer_outputs)
+        built.outputs = outputs = dict(with_error_output(node, zone.outer_outputs))
         self._streaming[built.number] = tuple(key for key, slot in built.outputs.items() if slot.is_stream)
         built.token = marshal.dumps(("loop", node.bypassed, repr(sorted(node.config_values.items()))), 2)
         for key, slot in zone.outer_inputs.items():

@@ -407,7 +407,8 @@ class Engine(ExecutionEngine):
         except asyncio.CancelledError:
             self._end_soon(active, result)
             raise
-        self._end(active, result)
+        # What cannot be kept is known when all of it is written.
+        self._end(active, result.model_copy(update={"not_resumable": record.not_resumable}))
 
     def _never_begun(self, active: _Active) -> None:
         """Settle a run whose task was cancelled before its first step, as happens when the host stops."""

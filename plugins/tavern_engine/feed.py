@@ -149,9 +149,17 @@ class Feed:
         for number in numbers:
             name = _NAMES.get(account.states[number])
             if name is not None and account.finished[number] >= since:
-                times = (account.started[number] - self._base, account.finished[number] - self._base)
-                about = (account.outputs[number], account.errors.get(number), account.attempts.get(number, 1))
-                self.journal.add(self._plan.shown[number].id, None, name, *times, *about, None)
+                self.journal.add(
+                    self._plan.shown[number].id,
+                    None,
+                    name,
+                    account.started[number] - self._base,
+                    account.finished[number] - self._base,
+                    account.outputs[number],
+                    account.errors.get(number),
+                    account.attempts.get(number, 1),
+                    None,
+                )
 
     def cached(self, numbers: list[int]) -> None:
         """Nodes whose outputs of an earlier run hold, without anybody needing to look at them."""
@@ -195,9 +203,11 @@ class Feed:
                 if journal is not None:
                     attempts = account.attempts.get(number, 1) if account.attempts else 1
                     times = (began - base, ended - base)
-                    name = "partial" if signature == PARTIAL else _NAMES[state]
+                    name, given = _NAMES[state], outputs
+                    if signature == PARTIAL and outputs is not None:
+                        name, given = "partial", shown(outputs, streaming.get(number, ()))
                     known = signature or lineages.get(number)
-                    journal.add(identifier, known, name, *times, outputs, error, attempts, None)
+                    journal.add(identifier, known, name, *times, given, error, attempts, None)
             if outputs is None:
                 self._tell(messages, number, state, None, error)
                 continue

@@ -67,7 +67,7 @@ class Gatherer:
                     inputs[item.key] = Listed([])
                 elif item.slot.required:
                     missing.append(self._no_value(item))
-        if node.role in (Role.NODE, Role.LOOP, Role.RELAY) and (must_skip or (dead and not alive)):
+        if node.role is not Role.OUTPUT and (must_skip or (dead and not alive)):
             return {}, Fate.DEAD
         if missing and node.role in (Role.NODE, Role.LOOP):
             raise InvalidInput("; ".join(missing))

@@ -72,7 +72,8 @@ class Diary:
         self._index = index
         self._feed.account.iterations[self._node.number] = index
         if self._keeps:
-            self._carried = dict(carried)
+            # A node of the next iteration might change a list in place before this is written.
+            self._carried = {key: _shallow(value) for key, value in carried.items()}
             for key, value in new.items():
                 self._each.setdefault(key, []).append(value)
         if self._timer is not None:
@@ -124,4 +125,8 @@ def _copied(values: dict[str, Any]) -> dict[str, Any]:
     try:
         return copy.deepcopy(values)
     except Exception:  # a foreign object's own copying may fail in any way
-        return {key: value.copy() if isinstance(value, list | dict) else value for key, value in values.items()}
+        return {key: _shallow(value) for key, value in values.items()}
+
+
+def _shallow(value: Any) -> Any:
+    return value.copy() if type(value) in (list, dict) else value

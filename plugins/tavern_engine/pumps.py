@@ -91,7 +91,7 @@ class Pump:
     async def _items(self, source: AsyncIterator[Any], stream: Stream) -> None:
         # Every step in here is made for each item: what need not be looked at each time waits until there is no room.
         append, watchers = stream.items.append, stream.watchers
-        room = await self._room(stream)
+        room = stream.room()
         async for item in source:
             append(item)
             if watchers:
@@ -100,13 +100,17 @@ class Pump:
                     return
             room -= 1
             if not room:
-                room = await self._room(stream)
+                room = stream.room()
+                if room:
+                    await self._give_way()
+                else:
+                    room = await stream.more_room()
                 if self._is_deserted:
                     return
 
     async def _parts(self, source: AsyncIterator[dict[str, Any]]) -> None:
         streams, batch = self.streams, self.batch
-        rooms = {key: await self._room(stream) for key, stream in streams.items()}
+        rooms = {key: stream.room() for key, stream in streams.items()}
         others = 0
         async for part in source:
             if part.__class__ is not dict:
@@ -129,11 +133,9 @@ class Pump:
     async def _room(self, stream: Stream) -> int:
         """Return how many items may be put, as soon as some may."""
         room = stream.room()
-        if room:
-            await self._give_way()
-            return room
-        room = await stream.more_room()
-        self._pause_at = time.perf_counter() + PAUSE
+        if not room:
+            return await stream.more_room()
+        await self._give_way()
         return room
 
     async def _give_way(self) -> None:

@@ -12,7 +12,6 @@ from tavern_engine.account import State
 from tavern_engine.attempts import try_apart
 from tavern_engine.feed import PARTIAL
 from tavern_engine.gather import Fate, Gatherer
-from tavern_engine.kinds import relay_values
 from tavern_engine.loopdiary import Diary
 from tavern_engine.loops import Body, run_loop
 from tavern_engine.outlets import Outlets
@@ -22,8 +21,8 @@ from tavern_engine.scope import Scope
 from tavern_engine.selection import Selection
 from tavern_engine.streams import Listed, StreamBroken
 from tavern_engine.wireform import error_form
-from tavern_host.contracts.dataflow import empty_value
-from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, PluginFailure, TavernError, describe
+from tavern_host.contracts.dataflow import coerce, empty_value
+from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, PluginFailure, describe
 from tavern_host.contracts.nodes import NodeCall, NodeInstance, SlotDefinition
 from tavern_host.contracts.workflows import ERROR_OUTPUT, NodePolicy
 
@@ -366,8 +365,12 @@ def _default(policy: NodePolicy, key: str, slot: SlotDefinition) -> Any:
     if key not in policy.defaults:
         return [] if slot.is_stream else empty_value(slot.data_flow_type)
     value = copy.deepcopy(policy.defaults[key])
-    return value if value is None or slot.is_stream else relay_values(slot, value)
+    try:
+        return value if value is None or slot.is_stream else coerce(slot, value)
+    except ValueError:  # the check of the workflow has warned of it
+        return value
 
 
 def _code(error: BaseException) -> str | None:
-    return error.code if isinstance(error, TavernError) else None
+    info = getattr(error, "info", None)
+    return info.code if isinstance(info, ErrorInfo) else None

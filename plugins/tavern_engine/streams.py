@@ -24,7 +24,7 @@ CAPACITY = 16
 KEPT_ITEMS = 100_000
 """How many items of a stream are kept to be shown and used again, where nobody needs all of them."""
 
-KEPT_BYTES = 64 * 2**20
+KEPT_BYTES = 32 * 2**20
 """How much memory, roughly, these items may take."""
 
 PAUSE = 0.003
@@ -33,7 +33,7 @@ PAUSE = 0.003
 _TAKEN = CAPACITY // 2
 _LOOK = 64
 """After how many items at most a source without a slow reader looks around."""
-_DROPPED = 1024
+_DROPPED = 256
 """How many items that nobody needs any more are dropped at a time."""
 _ODD_SIZE = 200
 
@@ -48,13 +48,13 @@ class Stream:
     """One stream of a running node. `readers` says of each reader whether it may be behind without limit, or None
     for one that will never read. `keeps_all`: somebody needs all of its items as one value.
 
-    `items` are those from number `dropped` on. `watchers` are called, once, when there is a further item or an end.
-    `told` is how many of the items clients know of, where they are told at all.
+    `items` are those that are still there, after `dropped` others. `watchers` are called, once, when there is a further
+    item or an end. `told` is how many of `items` clients know of, where they are told at all.
     """
 
     __slots__ = (
-        "_bytes", "_here", "_kept", "_measured", "_room", "dropped", "error", "is_ended", "items", "keeps_all",
-        "on_deserted", "readers", "told", "watchers",
+        "_bounded", "_bytes", "_drop_at", "_here", "_kept", "_loop", "_measured", "_room", "dropped", "error",
+        "is_ended", "items", "keeps_all", "on_deserted", "readers", "told", "watchers",
     )  # fmt: skip
 
     def __init__(self, readers: Sequence[bool | None], *, keeps_all: bool) -> None:
@@ -68,11 +68,14 @@ class Stream:
         self.on_deserted: Callable[[], None] | None = None
         self._kept: list[Any] | None = None
         self._bytes = self._measured = 0
+        self._drop_at: float = float("inf") if keeps_all else _DROPPED
+        self._loop = asyncio.get_running_loop()
         self._room: asyncio.Future[None] | None = None
         self.readers = [Reader(self, is_bounded=not is_unbounded) for is_unbounded in readers]
         for reader, is_unbounded in zip(self.readers, readers, strict=True):
             reader.has_left = is_unbounded is None
         self._here = sum(not reader.has_left for reader in self.readers)
+        self._bounded = [reader for reader in self.readers if reader.is_bounded and not reader.has_left]
 
     @property
     def count(self) -> int:
@@ -102,24 +105,25 @@ class Stream:
 
     def notify(self) -> None:
         """Call those who wait for an item or the end."""
-        called = self.watchers[:]
-        self.watchers.clear()
-        for watcher in called:
-            watcher()
+        watchers = self.watchers
+        while watchers:
+            watchers.pop()()
 
     def room(self) -> int:
         """Return how many items may be put before this must be asked again; 0 while a reader is too far behind."""
-        if not self.keeps_all:
+        if len(self.items) >= self._drop_at:
             self._drop()
         behind = self._behind()
-        return _LOOK if behind is None else max(0, CAPACITY - behind)
+        return _LOOK if behind is None else CAPACITY - behind if behind < CAPACITY else 0
 
     async def more_room(self) -> int:
-        """Wait until every reader has read enough, and return what `room` does."""
-        while not (room := self.room()):
-            self._room = asyncio.get_running_loop().create_future()
+        """Wait until every reader has read enough, and return what `room` does; to be awaited where that was 0."""
+        while True:
+            self._room = self._loop.create_future()
             await self._room
-        return room
+            room = self.room()
+            if room:
+                return room
 
     def look(self) -> None:
         """Let a source go on that waits for room, where the slowest reader has read enough or left."""
@@ -134,45 +138,48 @@ class Stream:
         self.error = error
         self.notify()
 
-    def left(self) -> None:
+    def left(self, reader: Reader) -> None:
         """Be told that a reader has left."""
         self._here -= 1
+        if reader.is_bounded:
+            self._bounded.remove(reader)
         self.look()
         if self.is_deserted and not self.is_ended and self.on_deserted is not None:
             self.on_deserted()
 
     def _behind(self) -> int | None:
         """Return how many items the slowest of the bounded readers has not read; None where there are none."""
-        first: int | None = None
-        for reader in self.readers:
-            if reader.is_bounded and not reader.has_left and (first is None or reader.position < first):
-                first = reader.position
-        return None if first is None else self.dropped + len(self.items) - first
+        bounded = self._bounded
+        if not bounded:
+            return None
+        first = bounded[0].position if len(bounded) == 1 else min(reader.position for reader in bounded)
+        return len(self.items) - first
 
     def _drop(self) -> None:
         """Drop items that are not kept and that everybody has read."""
         items = self.items
         if self._kept is None:
-            if len(items) > self._measured:
-                self._bytes += (len(items) - self._measured) * _about(items[-1])
-                self._measured = len(items)
-            if len(items) <= KEPT_ITEMS and self._bytes <= KEPT_BYTES:
-                return
-            self._kept = items[:KEPT_ITEMS]
-        first = self.dropped + len(items) if self.told is None else self.told
-        for reader in self.readers:
-            if not reader.has_left and reader.position < first:
-                first = reader.position
-        if first - self.dropped >= _DROPPED:
-            del items[: first - self.dropped]
-            self.dropped = first
+            self._bytes += (len(items) - self._measured) * _about(items[-1])
+            self._measured = len(items)
+            if len(items) > KEPT_ITEMS or self._bytes > KEPT_BYTES:
+                self._kept = items[:KEPT_ITEMS]
+        if self._kept is not None:
+            here = [reader for reader in self.readers if not reader.has_left]
+            first = min([len(items) if self.told is None else self.told, *(reader.position for reader in here)])
+            del items[:first]
+            self.dropped += first
+            for reader in here:
+                reader.position -= first
+            if self.told is not None:
+                self.told -= first
+        self._drop_at = len(items) + _DROPPED
 
 
 class Reader:
     """One reader of a stream: an async iterator over its items, converted on the way.
 
     `async for` reads from an async generator, since nothing else hands an item over as quickly. `position` is how
-    many items it has read for sure: it takes some at a time, and counts them when it has given the last.
+    many of the stream's `items` it has read: it takes some at a time, and counts them when it gives the last.
     """
 
     __slots__ = (
@@ -212,21 +219,22 @@ class Reader:
         if generator is not None:
             with suppress(StopIteration, RuntimeError):  # it has ended; or somebody still reads, and will see it
                 generator.aclose().send(None)
-        self._stream.left()
+        self._stream.left(self)
 
     async def _read(self) -> AsyncGenerator[Any, None]:
         stream = self._stream
         items, convert = stream.items, self._converted if self.convert is not None else None
         taken_at_once = 0
         while not self.has_left:
-            start = self.position - stream.dropped
-            taken = items[start : start + _TAKEN]
+            taken = items[self.position : self.position + _TAKEN]
             if taken:
                 self.has_read = True
+                count, last = len(taken), taken.pop()
                 for item in taken if convert is None else map(convert, taken):
                     yield item
-                self.position += len(taken)
+                self.position += count
                 stream.look()
+                yield last if convert is None else convert(last)
                 taken_at_once += 1
                 if taken_at_once > _LOOK:
                     taken_at_once = 0

@@ -15,6 +15,8 @@ from tavern_host.contracts.executions import Run, RunQueue
 DEPTH = 100
 """How deeply a value may be nested before what is further in is shown as opaque."""
 
+_PLAIN = frozenset((int, bool, type(None)))
+
 INTERFACE_OUTPUTS = "__WORKFLOW_INTERFACE_OUTPUTS__"
 """Stands for a node's id in the message that brings the outputs of the whole workflow."""
 
@@ -47,6 +49,8 @@ def _form(value: Any, depth: int) -> JsonValue:
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return {clean(key): _form(item, depth + 1) for key, item in value.items()}
         if isinstance(value, list | tuple):
+            if _PLAIN.issuperset(map(type, value)):
+                return list(value)
             return [_form(item, depth + 1) for item in value]
         if isinstance(value, BaseModel):
             return _form(value.model_dump(), depth + 1)

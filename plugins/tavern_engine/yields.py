@@ -38,6 +38,7 @@ Outputs = Sequence[tuple[str, Converter | None]]
 """The interface outputs that a stream goes out by, and what converts its items for them."""
 
 _CHUNKS = frozenset(("text_chunk", "tool_call_chunk", "finish_reason_chunk", "usage_chunk", "error_chunk", "custom"))
+_PLAIN = frozenset((int, bool, type(None)))
 _TEXT, _CHUNK, _OTHER = range(3)
 _NO_TEXT: JsonValue = {"type": "text_chunk", "content": ""}
 
@@ -75,7 +76,7 @@ class Yields:
     def watch(self, stream: Stream, number: int, key: str, outputs: Outputs) -> None:
         """Tell of the items of a stream from now on."""
         told = self._told[stream] = _Told(stream, number, key, outputs)
-        stream.told = stream.count
+        stream.told = 0
         stream.watchers.append(lambda: self._came(told))
 
     def end(self, stream: Stream) -> None:
@@ -133,10 +134,10 @@ class Yields:
     def _news(self, told: _Told) -> list[Message]:
         """Return what tells of the items of a stream that clients do not know."""
         stream = told.stream
-        items = stream.items[(stream.told or 0) - stream.dropped :]
+        items = stream.items[stream.told or 0 :]
         if not items:
             return []
-        stream.told = stream.count
+        stream.told = len(stream.items)
         found = contents(items)
         messages = [self._node(told, content) for content in found] if told.number >= 0 else []
         for output, convert in told.outputs:
@@ -162,6 +163,8 @@ def contents(items: list[Any]) -> list[JsonValue]:
     found: list[JsonValue] = []
     kinds = set(map(type, items))
     groups: Iterable[tuple[int, Iterable[Any]]]
+    if kinds <= _PLAIN:
+        return _others(items)
     if kinds == {str}:
         groups = [(_TEXT, items)]
     elif dict not in kinds and not any(issubclass(kind, str | dict) for kind in kinds):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any
 
 
 def flow(type: str, **values: Any) -> dict[str, Any]:
     """Return a node of the test plugin `acme-flow` with these written values."""
-    return {"type": f"acme-flow:{type}", "inputValues": {k: str(v) if isinstance(v, Path) else v for k, v in values.items()}}
+    written = {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
+    return {"type": f"acme-flow:{type}", "inputValues": written}
 
 
 def loop(*carried: str, each: str = "", values: dict[str, Any] | None = None, **config: Any) -> dict[str, Any]:
@@ -19,7 +21,7 @@ def loop(*carried: str, each: str = "", values: dict[str, Any] | None = None, **
         key, _, kind = declared.partition(": ")
         item: dict[str, Any] = {"key": key, "dataFlowType": kind}
         if initial:
-            item["initial"] = eval(initial, {})  # noqa: S307 - it is the test's own text
+            item["initial"] = ast.literal_eval(initial)
         state.append(item)
     pieces = [text.partition(": ") for text in each.split(", ") if text]
     per_iteration = [{"key": key, "dataFlowType": kind} for key, _, kind in pieces]

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import logging
+import math
+import random
 import sqlite3
+import sys
 import textwrap
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_bench import Bench, output, workflow
+from engine_bench import PLUGINS, Bench, output, workflow
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tavern_engine.diskcache.entries import decode_entry, encode_entry
 from tavern_host import Host
 from tavern_host.contracts.executions import Run, RunRequest
 from tavern_host.contracts.workflows import Workflow
+from tavern_host.terminal import run as tavern
+
+HERE = Path(__file__).parent
 
 MANIFEST = """
 name: acme-counted
@@ -27,12 +40,12 @@ apiVersion: ">=0.1"
 nodes: {{entry: ./nodes}}
 """
 
-NODES = '''
+NODES = """
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from tavern_host import Config, NodeContext, Slot, node
+from tavern_host import Config, NodeContext, PluginContext, Slot, node
 
 
 def say(context: NodeContext) -> None:
@@ -83,6 +96,20 @@ def told(context: NodeContext, value: Any = None) -> Annotated[str, Slot(key="va
     return repr(value)
 
 
+def mood_of(context: NodeContext) -> str:
+    return (context.plugin.project.root / "mood").read_text()
+
+
+async def has_changed(inputs: dict[str, Any], config: dict[str, Any], context: PluginContext) -> str:
+    return (context.project.root / "mood").read_text()
+
+
+@node(is_changed=has_changed)
+def mood(context: NodeContext) -> Annotated[str, Slot(key="value")]:
+    say(context)
+    return mood_of(context)
+
+
 @node()
 def length(context: NodeContext, value: Any = None) -> Annotated[int, Slot(key="value")]:
     say(context)
@@ -94,7 +121,7 @@ async def count(context: NodeContext, to: int = 3) -> AsyncIterator[Annotated[in
     say(context)
     for number in range(to):
         yield number
-'''
+"""
 
 ON = {"extensions.tavern-engine.cacheOnDisk": True}
 
@@ -118,9 +145,7 @@ class Place:
     @asynccontextmanager
     async def host(self, **settings: Any) -> AsyncIterator[Bench]:
         more = {f"extensions.tavern-engine.{key}": value for key, value in settings.items()}
-        host = Host(
-            self.project, plugins=[self.root / "acme-counted"], trust=["acme-counted"], settings={**ON, **more}
-        )
+        host = Host(self.project, plugins=[self.root / "acme-counted"], trust=["acme-counted"], settings={**ON, **more})
         async with host:
             yield Bench(host)
 
@@ -140,13 +165,18 @@ class Place:
         return sorted(found)
 
     def rows(self) -> list[tuple[Any, ...]]:
-        with sqlite3.connect(self.database) as connection:
+        with contextlib.closing(sqlite3.connect(self.database)) as connection:
             return connection.execute("SELECT id, used, size, content FROM outputs ORDER BY id").fetchall()
 
+    def count(self) -> int:
+        try:
+            return len(self.rows())
+        except sqlite3.OperationalError:  # the table is being made
+            return 0
+
     def change(self, statement: str, *values: Any) -> None:
-        with sqlite3.connect(self.database) as connection:
+        with contextlib.closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
             connection.execute(statement, values)
-        connection.close()
 
 
 @pytest.fixture
@@ -253,6 +283,19 @@ async def test_what_follows_a_node_that_is_never_cached_runs_again(place: Place)
     assert place.executed == ["c", "f"]
 
 
+async def test_a_node_that_says_whether_it_changed_is_asked_before_the_disk(place: Place) -> None:
+    document = counted({"m": "Mood", "s": "Same"}, "m.value > s.value")
+    place.project.mkdir()
+    (place.project / "mood").write_text("good")
+    await place.run(document)
+    await place.run(document)
+    assert place.executed == ["m", "s"]
+    (place.project / "mood").write_text("better")
+    run = await place.run(document)
+    assert place.executed == ["m", "s"]
+    assert output(run, "s") == "better"
+
+
 async def test_values_come_back_as_they_were(place: Place) -> None:
     kinds = ["bytes", "surrogate", "long", "large", "moment", "odd keys", "nested", "nothing"]
     givers = {kind: special(kind) for kind in kinds}
@@ -330,17 +373,360 @@ def numbered(first: int, count: int, size: int) -> Workflow:
 
 
 async def test_what_was_used_longest_ago_is_forgotten_when_there_is_no_room(place: Place) -> None:
-    old, kept, new = numbered(0, 300, 1000), numbered(300, 300, 1000), numbered(600, 600, 1000)
+    old, used, new = numbered(0, 400, 1000), numbered(400, 150, 1000), numbered(550, 300, 1000)
+    await place.run(used)
     await place.run(old)
-    await place.run(kept)
     place.change("UPDATE outputs SET used = used - 3600000000")
-    await place.run(kept)  # which uses them
-    place.executed  # noqa: B018
-    await place.run(new, cacheDiskMegabytes=1)
-    assert len(place.executed) == 600
+    await place.run(used)
+    assert len(place.executed) == 550
 
-    assert place.database.stat().st_size <= 1.1 * 2**20
+    await place.run(new, cacheDiskMegabytes=1)
+
+    assert len(place.executed) == 300
+    assert place.database.stat().st_size <= 2**20
+    await place.run(used)
     await place.run(new)
     assert place.executed == []
     await place.run(old)
-    assert len(place.executed) == 300
+    assert 0 < len(place.executed) < 400
+
+
+async def test_an_entry_that_would_take_half_of_the_room_is_not_kept(place: Place) -> None:
+    document = workflow({"s": special("large"), "a": "acme-counted:Add"})
+    await place.run(document, cacheDiskMegabytes=1)
+    assert [size for _, _, size, _ in place.rows() if size > 1000] == []
+    assert place.executed == ["a", "s"]
+    await place.run(document)
+    assert place.executed == ["s"]
+
+
+async def test_a_smaller_limit_gives_room_back_to_the_disk(place: Place) -> None:
+    await place.run(numbered(0, 500, 10_000))
+    assert place.database.stat().st_size > 4 * 2**20
+    await place.run(numbered(500, 1, 10), cacheDiskMegabytes=1)
+    assert place.database.stat().st_size <= 2**20
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+
+async def test_a_host_finds_what_another_one_keeps_at_the_same_time(place: Place) -> None:
+    async with place.host() as one, place.host() as other:
+        await one.run(CHAIN)
+        assert place.executed == ["a", "b", "c"]
+        async with asyncio.timeout(10):
+            while not place.database.exists() or place.count() < 3:
+                await asyncio.sleep(0.05)
+        await other.run(CHAIN)
+    assert place.executed == []
+
+
+async def test_hosts_that_keep_the_same_and_other_things_at_once_do_not_disturb_each_other(place: Place) -> None:
+    documents = [numbered(first, 100, 100) for first in range(0, 500, 50)]
+    async with place.host() as one, place.host() as other, asyncio.TaskGroup() as group:
+        for document in documents:
+            group.create_task(one.run(document))
+            group.create_task(other.run(document))
+    assert len(place.executed) >= 550
+    assert len(place.rows()) == 550
+    for document in documents:
+        await place.run(document)
+    assert place.executed == []
+
+
+CHILD = """
+import asyncio, sys
+from pathlib import Path
+sys.path[:0] = [{here!r}, {plugins!r}]
+from test_disk_cache import Place, numbered
+
+async def main():
+    place = Place(Path({root!r}))
+    async with place.host(cacheMegabytes=64) as bench:
+        for first in range({first}, 10**9, 40):
+            await bench.run(numbered(first, 40, 3000))
+            print(first, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.timeout(180)
+async def test_what_a_killed_host_has_kept_is_whole(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    chance = random.Random()
+    first = 0
+    for _ in range(6):
+        code = CHILD.format(
+            here=str(HERE), plugins=str(PLUGINS.parents[2] / "plugins"), root=str(place.root), first=first
+        )
+        child = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+        assert child.stdout is not None
+        await child.stdout.readline()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.3 + chance.random()):
+                while line := await child.stdout.readline():
+                    first = int(line) + 40
+        child.kill()
+        await child.wait()
+
+    place.executed  # noqa: B018
+    ids = {signature: content for _, signature, content in whole(place)}
+    assert len(ids) > 100
+    run = await place.run(numbered(0, first, 3000))
+    assert len(place.executed) < first
+    assert all(output(run, f"n{i}").startswith(f"{i} x") for i in range(first))
+    assert errors(caplog) == []
+
+
+def whole(place: Place) -> list[tuple[int, bytes, bytes]]:
+    """Return what is kept, after a look at whether the database and each entry in it are sound."""
+    with contextlib.closing(sqlite3.connect(place.database)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        rows = connection.execute("SELECT id, signature, content FROM outputs").fetchall()
+    for _, signature, content in rows:
+        assert decode_entry(signature, content) is not None
+    return rows
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change", ["x''", "zeroblob(size)", "substr(content, 1, size - 1)", "'text'", "content || x'00'"]
+)
+async def test_a_damaged_entry_is_not_used_and_replaced(
+    place: Place, caplog: pytest.LogCaptureFixture, change: str
+) -> None:
+    await place.run(CHAIN)
+    assert place.executed == ["a", "b", "c"]
+    place.change(f"UPDATE outputs SET content = {change}")
+
+    run = await place.run(CHAIN)
+
+    assert output(run, "c") == 3
+    assert place.executed == ["a", "b", "c"]
+    (line,) = errors(caplog)
+    assert "outputs.sqlite3: there are damaged entries; they are removed, their nodes run anew" in line
+    await place.run(CHAIN)
+    assert place.executed == []
+
+
+async def test_an_entry_of_another_signature_is_not_used(place: Place) -> None:
+    await place.run(counted({"a": ("Same", {"value": "a"}), "b": ("Same", {"value": "b"})}))
+    (_, _, _, content), (other, _, _, _) = place.rows()
+    place.change("UPDATE outputs SET content = ? WHERE id = ?", content, other)
+    place.executed  # noqa: B018
+
+    run = await place.run(counted({"a": ("Same", {"value": "a"}), "b": ("Same", {"value": "b"})}))
+
+    assert len(place.executed) == 1
+    assert (output(run, "a"), output(run, "b")) == ("a", "b")
+
+
+@pytest.mark.parametrize("content", [b"no database" * 1000, b"SQLite format 3\x00" + b"\xff" * 5000, b""])
+async def test_a_file_that_is_no_database_is_put_aside(
+    place: Place, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    place.database.parent.mkdir(parents=True)
+    place.database.write_bytes(content)
+    await place.run(CHAIN)
+    await place.run(CHAIN)
+    assert place.executed == ["a", "b", "c"]
+    assert len(errors(caplog)) == (1 if content else 0)
+
+
+async def test_a_database_that_is_damaged_anywhere_never_fails_a_run(place: Place) -> None:
+    document = numbered(0, 200, 300)
+    await place.run(document)
+    whole = place.database.read_bytes()
+    for seed in range(8):
+        chance, spoiled = random.Random(seed), bytearray(whole)
+        at = chance.randrange(len(spoiled))
+        if seed % 2:
+            del spoiled[at:]
+        else:
+            spoiled[at : at + 6000] = chance.randbytes(len(spoiled[at : at + 6000]))
+        place.database.write_bytes(spoiled)
+        run = await place.run(document)
+        assert all(output(run, f"n{i}") == f"{i} {'x' * 300}" for i in range(200))
+
+
+async def test_a_folder_that_cannot_be_used_costs_one_line(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    place.database.parent.parent.mkdir(parents=True)
+    place.database.parent.write_text("in the way")
+
+    async with place.host() as bench:
+        for value in range(3):
+            run = await bench.run(counted({"a": ("Add", {"a": value})}))
+            assert output(run, "a") == value
+            await asyncio.sleep(0.3)
+
+    (line,) = errors(caplog)
+    assert "writing the cache on disk fails; runs go on without it:" in line
+    assert "File exists" in line or "Not a directory" in line
+
+
+async def test_a_cache_behind_a_link_is_not_used(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    elsewhere = place.root / "elsewhere"
+    elsewhere.mkdir()
+    place.database.parent.parent.mkdir(parents=True)
+    place.database.parent.symlink_to(elsewhere)
+    await place.run(CHAIN)
+    await place.run(CHAIN)
+    assert place.executed == ["a", "a", "b", "b", "c", "c"]
+    assert list(elsewhere.iterdir()) == []
+    assert all("it is a symbolic link, and nothing is kept behind one" in line for line in errors(caplog))
+
+
+async def test_a_cache_of_a_newer_version_is_left_alone(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    await place.run(CHAIN)
+    place.change("PRAGMA user_version = 99")
+    assert place.executed == ["a", "b", "c"]
+
+    async with place.host() as bench:
+        await bench.run(CHAIN)
+
+    assert place.executed == ["a", "b", "c"]
+    assert len(place.rows()) == 3
+    assert any("was written by another version of the program" in line for line in errors(caplog))
+
+
+async def test_a_disk_that_is_full_costs_one_line_and_what_was_kept_stays(place: Place) -> None:
+    code = FULL.format(here=str(HERE), plugins=str(PLUGINS.parents[2] / "plugins"), root=str(place.root))
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await child.communicate()
+    assert out.decode().split() == ["complete"] * 3, err.decode()
+    lines = [line for line in err.decode().splitlines() if "cache" in line]
+    assert len(lines) == 1, lines
+    assert "writing the cache on disk fails; runs go on without it:" in lines[0]
+    assert "outputs.sqlite3" in lines[0]
+    place.executed  # noqa: B018
+    await place.run(numbered(0, 10, 10))
+    assert place.executed == []
+
+
+FULL = """
+import asyncio, logging, resource, signal, sys
+from pathlib import Path
+sys.path[:0] = [{here!r}, {plugins!r}]
+from test_disk_cache import Place, numbered
+
+async def main():
+    logging.basicConfig(level=logging.WARNING)
+    place = Place(Path({root!r}))
+    async with place.host() as bench:
+        print((await bench.run(numbered(0, 10, 10))).status.value)
+        await asyncio.sleep(0.5)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        limit = 400_000
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        for first in (1000, 2000):
+            print((await bench.run(numbered(first, 100, 10_000))).status.value)
+            await asyncio.sleep(0.5)
+
+asyncio.run(main())
+"""
+
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+
+async def test_a_run_that_is_interrupted_while_the_disk_is_asked_runs_nothing(place: Place) -> None:
+    document = numbered(0, 1000, 1000)
+    await place.run(document)
+    place.executed  # noqa: B018
+    async with place.host() as bench:
+        run_id = await bench.start(document)
+        await asyncio.sleep(0)
+        await bench.engine.interrupt(run_id)
+        run = await bench.engine.wait(run_id)
+        assert run.status == "interrupted"
+    assert place.executed == []
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+async def test_the_cache_is_shown_and_cleared_by_command(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await place.run(CHAIN)
+    assert place.executed == ["a", "b", "c"]
+    monkeypatch.chdir(place.project)
+    (place.project / "tavern.yaml").write_text("name: test\n")
+
+    assert await asyncio.to_thread(tavern, ["cache", "show", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["memory"] == {"entries": 0, "bytes": 0, "limit": 256 * 2**20}
+    assert shown["disk"]["entries"] == 3
+    assert 0 < shown["disk"]["bytes"] <= place.database.stat().st_size
+    assert (shown["disk"]["path"], shown["disk"]["isOn"]) == (str(place.database), False)
+
+    assert await asyncio.to_thread(tavern, ["cache", "clear"]) == 0
+    assert capsys.readouterr().out == "Forgotten: 3 on disk, 0 in memory.\n"
+    assert place.rows() == []
+    await place.run(CHAIN)
+    assert place.executed == ["a", "b", "c"]
+
+
+# --- entries --------------------------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.replace(fold=0)),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.just("$bytes"), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=4))
+def test_outputs_are_either_not_kept_or_come_back_as_they_were(outputs: dict[str, Any]) -> None:
+    content = encode_entry(b"signature", outputs)
+    if content is None:
+        assert any(hopeless(value) for value in outputs.values())
+        return
+    entry = decode_entry(b"signature", content)
+    assert entry is not None
+    assert repr(entry.outputs) == repr(outputs)
+    assert decode_entry(b"another", content) is None
+
+
+def hopeless(value: Any) -> bool:
+    if isinstance(value, list | dict):
+        return any(hopeless(item) for item in (value.values() if isinstance(value, dict) else value))
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
+
+
+@given(
+    st.binary(max_size=200),
+    st.sampled_from([b"{}", b"[]", b'[{},[["a","json",3]]]\n[1]', b'{"a":[1]}', b"[1,2]", b"null"]),
+)
+def test_bytes_that_nobody_wrote_are_no_entry_or_outputs(noise: bytes, body: bytes) -> None:
+    assert decode_entry(b"s", noise) is None
+    entry = decode_entry(b"s", zlib.crc32(body, zlib.crc32(b"s")).to_bytes(4, "little") + body)
+    assert entry is None or type(entry.outputs) is dict
+
+
+def test_outputs_that_cannot_be_looked_at_are_not_kept() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    deep: Any = None
+    for _ in range(100_000):
+        deep = [deep]
+
+    class Text(str):
+        __slots__ = ()
+
+    for value in (endless, deep, Text("a"), {1: "one"}, ("a", object()), float("inf")):
+        assert encode_entry(b"s", {"value": value}) is None
+    assert encode_entry(b"s", {1: "one"}) is None  # type: ignore[dict-item]
+    assert encode_entry(b"s", {"value": b"x" * (64 * 2**20)}) is None

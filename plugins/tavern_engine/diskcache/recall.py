@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import Any
 
 from tavern_engine.cache import OutputCache
-from tavern_engine.diskcache.store import DiskCache, Known
+from tavern_engine.diskcache.store import DiskCache
+from tavern_engine.diskcache.tables import Found
 
 UNREAD: dict[str, Any] = {}
 """Stands for outputs that are there and were not read yet."""
+
+_SLICE = 2000
+"""How many entries are put into memory before the event loop gets its turn."""
 
 
 class Recall:
@@ -27,16 +33,16 @@ class Recall:
 
     async def ask(self, signatures: Iterable[bytes]) -> None:
         """Ask for all of these that memory does not know. Never raises."""
-        unknown = list(dict.fromkeys(s for s in signatures if s not in self._cache))
+        unknown = {s for s in signatures if s not in self._cache}
         if unknown:
             found = await self._disk.find(unknown)
             self._unread = found.unread
-            self._take(found)
+            await self._take(found)
 
     async def read(self, signatures: Iterable[bytes]) -> None:
         """Read outputs that are needed; those that cannot be read are not known any more. Never raises."""
         wanted = list(dict.fromkeys(signatures))
-        self._take(await self._disk.load(wanted))
+        await self._take(await self._disk.load(wanted))
         self._unread.difference_update(wanted)
 
     def get(self, signature: bytes) -> dict[str, Any] | None:
@@ -44,19 +50,23 @@ class Recall:
         outputs = self._outputs.get(signature)
         return UNREAD if outputs is None and signature in self._unread else outputs
 
-    def used(self, signatures: Iterable[bytes]) -> None:
+    def used(self, signatures: Collection[bytes]) -> None:
         """Take down what the run uses, wherever it was found."""
         self._disk.used(signatures)
 
-    def _take(self, known: Known) -> None:
-        plain: dict[bytes, dict[str, Any]] = {}
-        characters = 0
-        for signature, entry in known.entries.items():
-            self._outputs[signature] = entry.outputs
-            if entry.characters is None:
-                self._cache.put(signature, entry.outputs, is_new=False)
-            else:
-                plain[signature] = entry.outputs
-                characters += entry.characters
-        if plain:
-            self._cache.put_plain([*plain], [*plain.values()], characters, is_new=False)
+    async def _take(self, found: Found) -> None:
+        entries = iter(found.entries.items())
+        while some := list(islice(entries, _SLICE)):
+            plain: dict[bytes, dict[str, Any]] = {}
+            characters = 0
+            for signature, entry in some:
+                self._outputs[signature] = entry.outputs
+                if entry.characters is None:
+                    self._cache.put(signature, entry.outputs, is_new=False)
+                else:
+                    plain[signature] = entry.outputs
+                    characters += entry.characters
+            if plain:
+                self._cache.put_plain([*plain], [*plain.values()], characters, is_new=False)
+            if len(some) == _SLICE:
+                await asyncio.sleep(0)

@@ -9,14 +9,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tavern_engine.diskcache import tables
-from tavern_engine.diskcache.entries import FORMAT, MAX_ENTRY, Entry, encode_entry
+from tavern_engine.diskcache.entries import FORMAT, MAX_ENTRY, encode_entry
 from tavern_engine.diskcache.tables import OUTPUTS, Found
 from tavern_engine.runstore.lanes import ReadingLane, WritingLane
 from tavern_host import __version__
@@ -24,8 +26,6 @@ from tavern_host.contracts.errors import TavernError, describe
 
 if TYPE_CHECKING:
     import sqlite3
-
-T = TypeVar("T")
 
 DELAY, USED_DELAY = 0.2, 5.0
 """Seconds that outputs wait for others to be written together, and so what was used."""
@@ -69,14 +69,6 @@ class Usage:
     path: Path
 
 
-@dataclass(frozen=True)
-class Known:
-    """What the disk knows: outputs that were read already, and the signatures of others that are there."""
-
-    entries: dict[bytes, Entry]
-    unread: set[bytes]
-
-
 class _Trouble:
     """Whether reading, or writing, fails: said once in the log until it works again, and not tried for a while."""
 
@@ -116,9 +108,9 @@ class DiskCache:
         self._reader = ReadingLane(folder, OUTPUTS, log, "output cache: reading")
         # Signatures say nothing of what the program itself does with values between nodes.
         self._prefix = blake2b(f"{__version__} {FORMAT}".encode(), digest_size=4).digest()
-        self._waiting: list[Waiting] = []
+        self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
-        self._touched: dict[bytes, None] = {}
+        self._touched: list[Collection[bytes]] = []
         self._damaged: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
@@ -132,24 +124,37 @@ class DiskCache:
 
     # --- reading ----------------------------------------------------------------------------------
 
-    async def find(self, signatures: Collection[bytes]) -> Known:
+    async def find(self, signatures: Collection[bytes]) -> Found:
         """Return what is known by these signatures; small entries are read at once. Never raises."""
-        keys = [self._prefix + signature for signature in signatures]
-        found = await self._ask(lambda: self._reader.do(lambda c: tables.find(c, keys, ROOM), _nothing()))
-        return self._known(found)
 
-    async def load(self, signatures: Collection[bytes]) -> Known:
+        def work(connection: sqlite3.Connection) -> Found:
+            return self._without_prefix(tables.find(connection, self._with_prefix(signatures), ROOM))
+
+        return await self._ask(work)
+
+    async def load(self, signatures: Collection[bytes]) -> Found:
         """Return what is known by these signatures, all of it read. Never raises."""
-        keys = [self._prefix + signature for signature in signatures]
-        found = await self._ask(lambda: self._reader.do(lambda c: tables.load(c, keys), _nothing()))
-        return self._known(found)
 
-    async def _ask(self, ask: Callable[[], Awaitable[Found]]) -> Found:
+        def work(connection: sqlite3.Connection) -> Found:
+            return self._without_prefix(tables.load(connection, self._with_prefix(signatures)))
+
+        return await self._ask(work)
+
+    def _with_prefix(self, signatures: Iterable[bytes]) -> list[bytes]:
+        prefix = self._prefix
+        return [prefix + signature for signature in signatures]
+
+    def _without_prefix(self, found: Found) -> Found:
+        size = len(self._prefix)
+        entries = {key[size:]: entry for key, entry in found.entries.items()}
+        return Found(entries, {key[size:] for key in found.unread}, found.damaged)
+
+    async def _ask(self, work: Callable[[sqlite3.Connection], Found]) -> Found:
         if self._is_closed or self._trouble_reading.lasts:
             return _nothing()
         try:
             async with asyncio.timeout(PATIENCE):
-                found = await ask()
+                found = await self._reader.do(work, _nothing())
         except TimeoutError:
             self._trouble_reading.begins(TavernError(f"{self._path}: it took longer than {PATIENCE:g} s"))
             return _nothing()
@@ -157,18 +162,13 @@ class DiskCache:
             self._trouble_reading.begins(error)
             return _nothing()
         self._trouble_reading.ends()
-        return found
-
-    def _known(self, found: Found) -> Known:
         if found.damaged:
             if not self._is_damage_told:
                 self._is_damage_told = True
                 self._log.warning("%s: there are damaged entries; they are removed, their nodes run anew", self._path)
             self._damaged += found.damaged
             self._soon(DELAY)
-        size = len(self._prefix)
-        entries = {key[size:]: entry for key, entry in found.entries.items()}
-        return Known(entries, {key[size:] for key in found.unread})
+        return found
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -185,10 +185,10 @@ class DiskCache:
         self._waiting_bytes += size
         self._soon(DELAY)
 
-    def used(self, signatures: Iterable[bytes]) -> None:
+    def used(self, signatures: Collection[bytes]) -> None:
         """Take down, some time, that entries were used just now."""
-        if not self._is_idle() and len(self._touched) < MAX_TOUCHED:
-            self._touched.update(dict.fromkeys(signatures))
+        if signatures and not self._is_idle() and sum(map(len, self._touched)) < MAX_TOUCHED:
+            self._touched.append(signatures)
             self._soon(USED_DELAY)
 
     async def drain(self) -> None:
@@ -238,28 +238,27 @@ class DiskCache:
         self._writing = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._trouble_writing.begins(error)
-            self._waiting, self._waiting_bytes, self._touched, self._damaged = [], 0, {}, []
+            self._waiting, self._waiting_bytes, self._touched, self._damaged = deque(), 0, [], []
         if self._is_due and not self._is_closed:
             self._is_due = False
             self._begin()
 
     async def _write(self) -> None:
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        touched, self._touched = self._touched, {}
+        waiting, self._waiting, self._waiting_bytes = self._waiting, deque(), 0
+        touched, self._touched = self._touched, []
         damaged, self._damaged = self._damaged, []
         if damaged:
             await self._writer.do(lambda connection: tables.remove(connection, damaged))
-        entries = [entry for some in waiting for entry in zip(*some, strict=True)]
-        del waiting
-        entries.reverse()
-        while entries and not self._is_closed:
+        entries = _each(waiting)
+        while waiting and not self._is_closed:
             encoded = await asyncio.to_thread(_encoded, self._prefix, entries, self.limit // 2)
             if encoded:
                 await self._writer.do(lambda connection, encoded=encoded: tables.write(connection, encoded))  # type: ignore[misc]
                 await self._make_room()
         if touched and self._path.exists():
-            keys = [self._prefix + signature for signature in touched]
-            await self._writer.do(lambda connection: tables.touch(connection, keys))
+            await self._writer.do(
+                lambda connection: tables.touch(connection, self._with_prefix(set(chain.from_iterable(touched))))
+            )
         self._trouble_writing.ends()
 
     async def _make_room(self) -> None:
@@ -280,7 +279,7 @@ class DiskCache:
 
     async def clear(self) -> int:
         """Forget everything, damaged files that were put aside too; return how many entries. Raises `TavernError`."""
-        self._waiting, self._waiting_bytes, self._touched = [], 0, {}
+        self._waiting, self._waiting_bytes, self._touched = deque(), 0, []
         if self._writing is not None:
             await asyncio.wait([self._writing])
         await asyncio.to_thread(_remove_damaged, self._path)
@@ -312,18 +311,25 @@ def _forget_all(connection: sqlite3.Connection) -> int:
     return tables.forget(connection, 0)
 
 
-def _encoded(prefix: bytes, entries: list[tuple[bytes, dict[str, Any]]], limit: int) -> list[tuple[bytes, bytes]]:
-    """Take some entries from the end of a list, and return them as bytes, those of them that can be."""
+def _each(waiting: deque[Waiting]) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yield what waits, piece by piece; when there is no more, nothing waits."""
+    while waiting:
+        yield from zip(*waiting[0], strict=True)
+        waiting.popleft()
+
+
+def _encoded(prefix: bytes, entries: Iterator[tuple[bytes, dict[str, Any]]], limit: int) -> list[tuple[bytes, bytes]]:
+    """Return the next entries as bytes, those of them that can be."""
     found: list[tuple[bytes, bytes]] = []
-    size = done = 0
-    while entries and len(found) < BATCH_ENTRIES and size < BATCH_BYTES:
-        signature, outputs = entries.pop()
+    size = 0
+    for done, (signature, outputs) in enumerate(entries, 1):
         key = prefix + signature
         content = encode_entry(key, outputs)
         if content is not None and len(content) <= limit:
             found.append((key, content))
             size += len(content)
-        done += 1
+        if len(found) >= BATCH_ENTRIES or size >= BATCH_BYTES:
+            break
         if not done % _SLICE:
             time.sleep(0)  # the event loop wants the interpreter
     return found

@@ -59,7 +59,7 @@ def find(connection: sqlite3.Connection, signatures: Sequence[bytes], room: int)
         some = signatures[start : start + AT_ONCE]
         small = min(SMALL, room)
         rows = connection.execute(
-            "SELECT signature, CASE WHEN size <= ? THEN content END FROM outputs"
+            "SELECT signature, CASE WHEN size <= ? THEN CAST(content AS BLOB) END FROM outputs"
             f" WHERE signature IN ({','.join('?' * len(some))})",
             (small, *some),
         ).fetchall()
@@ -77,7 +77,9 @@ def load(connection: sqlite3.Connection, signatures: Iterable[bytes]) -> Found:
     """Return what is kept by signatures, however large."""
     found = Found({}, set(), [])
     for signature in signatures:
-        row = connection.execute("SELECT content FROM outputs WHERE signature = ?", (signature,)).fetchone()
+        row = connection.execute(
+            "SELECT CAST(content AS BLOB) FROM outputs WHERE signature = ?", (signature,)
+        ).fetchone()
         if row is not None:
             _read(found, signature, row[0])
     return found
@@ -124,7 +126,9 @@ def occupied(connection: sqlite3.Connection) -> int:
 
 def forget(connection: sqlite3.Connection, goal: int) -> int:
     """Forget some of the entries used longest ago, as long as more than `goal` bytes are in use; return how many."""
-    surplus = occupied(connection) - goal
+    surplus = (
+        occupied(connection) - goal
+    ) / 2  # by their contents, so that pages and not they decide when it is enough
     if surplus <= 0:
         return 0
     old: list[tuple[int]] = []

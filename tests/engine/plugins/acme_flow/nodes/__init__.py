@@ -249,3 +249,36 @@ async def read_one(items: AsyncIterator[Any]) -> Annotated[Any, Slot(key="value"
     async for item in items:
         return item
     return None
+
+
+@node()
+def append_then_fail(items: list[Any], file: str) -> Annotated[list[Any], Slot(key="list")]:
+    """Change what came in, and fail the first time."""
+    items.append(2)
+    if _note(file, "called") == 1:
+        raise ValueError("it had changed its input by then")
+    return items
+
+
+@node()
+def fail_unless(file: str, at: Any, value: Any = None) -> Passed:
+    """At one value, fail unless a file is there."""
+    if value == at and not Path(file).exists():
+        raise ValueError(f"it is {at}")
+    return value
+
+
+@node(cached=False)
+def fail_on_call(file: str, call: int, value: Any = None) -> Passed:
+    """Fail when it is called for the so-manieth time; else say for which it was."""
+    if (number := _note(file, "called")) == call:
+        raise ValueError(f"call {call}")
+    return number
+
+
+@node()
+async def wait_for_its(folder: str, value: Any = None) -> Passed:
+    """Wait until the file is there that is named after the value."""
+    while not Path(folder, f"go{value}").exists():
+        await asyncio.sleep(0.005)
+    return value

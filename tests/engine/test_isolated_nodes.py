@@ -1,0 +1,126 @@
+"""Nodes that run in a process of their own: they are killed with their run, and only so many run at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from engine_bench import OpenHost, output, state, workflow
+from loops_bench import flow, inside, loop, notes, policy
+
+LIMIT = "extensions.tavern-engine.maxIsolatedProcesses"
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def begun(file: Path, count: int = 1) -> list[int]:
+    """Return the processes that nodes have begun, as soon as there are so many."""
+    while len(found := [int(line.split()[1]) for line in notes(file) if line.startswith("begin")]) < count:
+        await asyncio.sleep(0.02)
+    return found
+
+
+async def gone(pids: list[int]) -> None:
+    async with asyncio.timeout(10):
+        while any(is_alive(pid) for pid in pids):
+            await asyncio.sleep(0.02)
+
+
+async def test_interrupting_a_run_kills_the_processes_of_its_nodes(open_host: OpenHost, tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    async with open_host("acme_flow", settings={LIMIT: 2}) as bench:
+        nodes = {f"n{i}": flow("Apart", file=file, seconds=600) for i in range(3)}
+        run_id = await bench.start(workflow(nodes))
+        pids = await begun(file, 2)
+
+        await bench.engine.interrupt(run_id)
+        run = await bench.engine.wait(run_id)
+
+        await gone(pids)
+        assert run.status == "interrupted"
+        assert len(pids) == len(set(pids)) == 2
+        assert not any(line.startswith("end") for line in notes(file))
+
+
+async def test_the_end_of_its_time_kills_the_process_of_a_node(open_host: OpenHost, tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    async with open_host("acme_flow") as bench:
+        run = await bench.run(workflow({"n": policy(flow("Apart", file=file, seconds=600), timeout=2)}))
+
+        error = state(run, "n").error
+        assert error is not None and error.code == "deadline_exceeded"
+        await gone(await begun(file))
+
+
+async def test_only_so_many_processes_run_at_a_time_over_all_runs(open_host: OpenHost, tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    async with open_host("acme_flow", settings={LIMIT: 1}) as bench:
+        document = workflow({f"n{i}": flow("Apart", file=file, seconds=0.1, value=i) for i in range(2)})
+        runs = [await bench.start(document), await bench.start(document.model_copy(update={"name": "another"}))]
+        for run_id in runs:
+            assert (await bench.engine.wait(run_id)).status == "complete"
+
+    assert [line.split()[0] for line in notes(file)] == ["begin", "end"] * (len(notes(file)) // 2)
+
+
+async def test_waiting_for_a_process_takes_nothing_from_the_time_of_a_node(open_host: OpenHost, tmp_path: Path) -> None:
+    async with open_host("acme_flow", settings={LIMIT: 1}) as bench:
+        slow = flow("Apart", file=tmp_path / "notes", seconds=1.5)
+        nodes = {"a": policy(slow, timeout=2.9), "b": policy(slow, timeout=2.9)}
+
+        run = await bench.run(workflow(nodes))
+
+        assert [state(run, name).status for name in nodes] == ["complete", "complete"]
+
+
+async def test_one_that_waits_for_a_process_can_be_interrupted_and_gives_up_its_place(
+    open_host: OpenHost, tmp_path: Path
+) -> None:
+    file = tmp_path / "notes"
+    async with open_host("acme_flow", settings={LIMIT: 1}) as bench:
+        first = await bench.start(workflow({"a": flow("Apart", file=file, seconds=600)}))
+        await begun(file)
+        second = await bench.start(workflow({"b": flow("Apart", file=file, seconds=0)}))
+        await asyncio.sleep(0.05)
+        began = time.monotonic()
+
+        await bench.engine.interrupt(second)
+        assert (await bench.engine.wait(second)).status == "interrupted"
+        assert time.monotonic() - began < 5
+        await bench.engine.interrupt(first)
+        await bench.engine.wait(first)
+        third = await bench.run(workflow({"c": flow("Apart", file=file, seconds=0, value=3)}))
+
+        assert output(third, "c") == 3
+
+
+async def test_other_nodes_go_on_while_some_wait_for_a_process(open_host: OpenHost, tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    async with open_host("acme_flow", settings={LIMIT: 1}) as bench:
+        nodes = {f"n{i}": flow("Apart", file=file, seconds=600) for i in range(5)}
+        run_id = await bench.start(workflow({**nodes, "other": flow("Note", file=tmp_path / "other")}))
+        while not notes(tmp_path / "other"):
+            await asyncio.sleep(0.01)
+        await bench.engine.interrupt(run_id)
+        assert (await bench.engine.wait(run_id)).status == "interrupted"
+
+
+async def test_a_node_in_a_loop_has_a_process_for_each_iteration(open_host: OpenHost, tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    async with open_host("acme_flow") as bench:
+        document = workflow(
+            {"z": loop(count=2), "n": inside("z", flow("Apart", file=file, seconds=0))}, "z.index > n.value"
+        )
+
+        run = await bench.run(document)
+
+        assert run.status == "complete"
+        assert len(set(await begun(file, 2))) == 2

@@ -1,0 +1,618 @@
+"""Going on with runs that failed or were interrupted, running them again, and finding them in the history."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_bench import PLUGINS, Bench, OpenHost, give, output, state, workflow
+from loops_bench import flow, inside, loop, notes, policy
+
+from tavern_engine.journal import read_rows
+from tavern_host import Host
+from tavern_host.contracts.errors import Conflict, NotFound
+from tavern_host.contracts.executions import Run, RunFilter, RunRequest, RunStatus
+from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.contracts.workflows import Workflow
+
+ADD = inside("z", flow("Add"))
+COUNTING = ("z.in__n > add.a", "add.sum > z.next__n")
+
+
+@pytest.fixture
+async def bench(open_host: OpenHost) -> AsyncIterator[Bench]:
+    async with open_host("acme_flow") as opened:
+        yield opened
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "notes"
+
+
+async def resumed(bench: Bench, run_id: str) -> Run:
+    assert await bench.engine.resume(run_id) == run_id
+    return await bench.engine.wait(run_id)
+
+
+def flaky(file: Path, calls: Path, times: int = 1) -> Workflow:
+    """Return three nodes in a row, the second of which fails, and one beside them."""
+    return workflow(
+        {
+            "first": flow("NoteAlways", file=file, value="first"),
+            "bad": flow("FailTimes", file=calls, times=times),
+            "last": flow("NoteAlways", file=file),
+            "beside": flow("Note", file=file, value="beside"),
+        },
+        "first.value > bad.value",
+        "bad.value > last.value",
+    )
+
+
+# --- nodes ----------------------------------------------------------------------------------------
+
+
+async def test_a_failed_run_goes_on_from_the_node_that_failed(bench: Bench, file: Path, tmp_path: Path) -> None:
+    failed = await bench.run(flaky(file, tmp_path / "calls"))
+
+    run = await resumed(bench, failed.id)
+
+    assert (failed.status, run.status, run.attempt) == ("error", "complete", 2)
+    assert sorted(notes(file)) == ["beside", "first", "first"]  # the second is what `last` was given
+    assert (state(run, "first").cached, state(run, "beside").cached, state(run, "last").cached) == (True, True, False)
+    assert output(run, "last") == "first"
+    assert run.error is None
+
+
+async def test_a_run_that_fails_once_more_can_be_resumed_once_more(bench: Bench, file: Path, tmp_path: Path) -> None:
+    failed = await bench.run(flaky(file, tmp_path / "calls", times=2))
+
+    again = await resumed(bench, failed.id)
+    run = await resumed(bench, failed.id)
+
+    assert (again.status, again.attempt, run.status, run.attempt) == ("error", 2, "complete", 3)
+    assert notes(file).count("first") == 2
+
+
+async def test_an_interrupted_run_goes_on_where_it_was_after_the_host_was_started_anew(
+    open_host: OpenHost, file: Path, tmp_path: Path
+) -> None:
+    document = workflow(
+        {"a": flow("NoteAlways", file=file, value="a"), "wait": flow("WaitUntil", file=tmp_path / "go"), "b": "Take"},
+        "a.value > wait.value",
+        "wait.value > b.value",
+    )
+    async with open_host("acme_flow") as bench:
+        run_id = await bench.start(document)
+        await bench.until("NODE_EXECUTING", nodeId="wait")
+        await asyncio.sleep(0.1)  # results are kept at most 50 ms late
+    (tmp_path / "go").touch()
+    async with open_host("acme_flow") as bench:
+        before = await bench.engine.get(run_id)
+        run = await resumed(bench, run_id)
+
+    assert (before.status, state(before, "a").status) == ("interrupted", "complete")
+    assert (run.status, output(run, "b"), notes(file)) == ("complete", "a", ["a"])
+    assert run.submitted_at == before.submitted_at
+
+
+async def test_branches_that_were_not_taken_are_not_taken_when_the_run_goes_on(
+    bench: Bench, file: Path, tmp_path: Path
+) -> None:
+    document = workflow(
+        {
+            "s": flow("Switch", condition=True, value="x"),
+            "bad": flow("FailTimes", file=tmp_path / "calls"),
+            "no": flow("Note", file=file),
+            "m": flow("Merge"),
+        },
+        "s.yes > bad.value",
+        "s.no > no.value",
+        "bad.value > m.values",
+        "no.value > m.values",
+    )
+    failed = await bench.run(document)
+
+    run = await resumed(bench, failed.id)
+
+    assert (output(run, "m"), state(run, "no").status, notes(file)) == ("x", "skipped", [])
+
+
+async def test_a_stream_that_was_whole_is_read_again_and_not_made_again(bench: Bench, tmp_path: Path) -> None:
+    document = workflow(
+        {
+            "letters": flow("Letters", text="abc"),
+            "read": flow("Read"),
+            "bad": flow("FailTimes", file=tmp_path / "calls"),
+            "again": flow("Read"),
+        },
+        "letters.letters > read.items",
+        "read.list > bad.value",
+        "letters.letters > again.items",
+    )
+    failed = await bench.run(document)
+
+    run = await resumed(bench, failed.id)
+
+    assert (run.status, state(run, "letters").cached, output(run, "read", "list")) == (
+        "complete",
+        True,
+        ["a", "b", "c"],
+    )
+
+
+async def test_a_default_that_stood_in_for_a_node_is_no_result_of_it(bench: Bench, file: Path, tmp_path: Path) -> None:
+    """When the run goes on, the node is tried again."""
+    document = workflow(
+        {
+            "n": policy(flow("FailTimes", file=file, value="real"), onError="default", defaults={"value": "instead"}),
+            "bad": flow("FailTimes", file=tmp_path / "calls"),
+            "take": "Take",
+        },
+        "n.value > bad.value",
+        "bad.value > take.value",
+    )
+    failed = await bench.run(document)
+
+    assert output(await resumed(bench, failed.id), "take") == "real"
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+async def test_a_complete_run_is_not_resumed(bench: Bench) -> None:
+    run = await bench.run(workflow({"one": give(1)}))
+
+    with pytest.raises(Conflict, match=f"the run {run.id} is complete; run it again with `rerun`"):
+        await bench.engine.resume(run.id)
+    with pytest.raises(NotFound):
+        await bench.engine.resume("run_0")
+
+
+async def test_a_run_that_goes_on_or_waits_is_not_resumed(open_host: OpenHost) -> None:
+    async with open_host("acme_flow", settings={"extensions.tavern-engine.maxConcurrentRuns": 1}) as bench:
+        for run_id in [await bench.start(workflow({"n": "Hang"})), await bench.start(workflow({"m": "Hang"}))]:
+            with pytest.raises(Conflict, match="goes on already"):
+                await bench.engine.resume(run_id)
+
+
+async def test_a_run_is_resumed_once_however_many_ask_for_it_at_the_same_moment(
+    bench: Bench, file: Path, tmp_path: Path
+) -> None:
+    failed = await bench.run(flaky(file, tmp_path / "calls"))
+
+    answers = await asyncio.gather(*(bench.engine.resume(failed.id) for _ in range(5)), return_exceptions=True)
+    run = await bench.engine.wait(failed.id)
+
+    assert [answer for answer in answers if isinstance(answer, str)] == [failed.id]
+    assert sum(isinstance(answer, Conflict) for answer in answers) == 4
+    assert (run.status, run.attempt, notes(file).count("first")) == ("complete", 2, 2)
+
+
+async def test_a_run_with_a_value_that_cannot_be_kept_says_so_and_is_not_resumed(bench: Bench, tmp_path: Path) -> None:
+    document = workflow({"o": flow("Opaque"), "bad": flow("FailTimes", file=tmp_path / "calls")}, "o.value > bad.value")
+
+    failed = await bench.run(document)
+
+    assert failed.not_resumable is not None and "complex" in failed.not_resumable
+    with pytest.raises(Conflict, match="cannot be resumed"):
+        await bench.engine.resume(failed.id)
+    again = await bench.engine.wait(await bench.engine.rerun(failed.id))
+    assert again.status == "complete"
+
+
+async def test_a_deadline_of_the_first_attempt_does_not_hold_for_the_next_one(bench: Bench, tmp_path: Path) -> None:
+    document = workflow({"wait": flow("WaitUntil", file=tmp_path / "go", value=1)})
+    late = await bench.run(document, call=bench.host.call().child(timeout=0.2))
+    (tmp_path / "go").touch()
+
+    run = await resumed(bench, late.id)
+
+    assert late.error is not None and late.error.code == "deadline_exceeded"
+    assert output(run, "wait") == 1
+
+
+async def test_a_deadline_holds_for_a_run_that_is_resumed_with_one(bench: Bench, tmp_path: Path) -> None:
+    run_id = await bench.start(workflow({"wait": flow("WaitUntil", file=tmp_path / "go")}))
+    await bench.until("NODE_EXECUTING", nodeId="wait")
+    await bench.engine.interrupt(run_id)
+    await bench.engine.wait(run_id)
+
+    await bench.engine.resume(run_id, call=bench.host.call().child(timeout=0.2))
+    run = await bench.engine.wait(run_id)
+
+    assert run.error is not None and run.error.code == "deadline_exceeded"
+
+
+# --- other versions of plugins --------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def host_with_version(tmp_path: Path, version: str) -> AsyncIterator[Bench]:
+    """A host whose plugin `acme-flow` has this version."""
+    plugin = tmp_path / "acme_flow"
+    shutil.rmtree(plugin, ignore_errors=True)
+    shutil.copytree(PLUGINS / "acme_flow", plugin, ignore=shutil.ignore_patterns("__pycache__"))
+    manifest = plugin / "plugin.yaml"
+    manifest.write_text(manifest.read_text().replace("version: 1.0.0", f"version: {version}"))
+    host = Host(tmp_path / "project", plugins=[PLUGINS / "acme_nodes", plugin], trust=["acme-nodes", "acme-flow"])
+    async with host:
+        yield Bench(host)
+
+
+@pytest.mark.parametrize("kind", ["Note", "NoteAlways"])
+@pytest.mark.parametrize(("version", "runs"), [("1.0.0", 1), ("1.0.1", 2)])
+async def test_results_of_another_version_of_a_plugin_are_not_used(
+    tmp_path: Path, file: Path, kind: str, version: str, runs: int
+) -> None:
+    document = workflow(
+        {
+            "n": flow(kind, file=file, value="n"),
+            "other": "Take",
+            "wait": flow("WaitUntil", file=tmp_path / "go"),
+        },
+        "n.value > other.value",
+        "other.value > wait.value",
+    )
+    async with host_with_version(tmp_path, "1.0.0") as bench:
+        run_id = await bench.start(document)
+        await bench.until("NODE_EXECUTING", nodeId="wait")
+        await asyncio.sleep(0.1)
+    (tmp_path / "go").touch()
+
+    async with host_with_version(tmp_path, version) as bench:
+        run = await resumed(bench, run_id)
+
+    assert run.status == "complete"
+    assert len(notes(file)) == runs
+    assert state(run, "n").cached == state(run, "other").cached == (runs == 1)
+
+
+@pytest.mark.parametrize(("version", "again"), [("1.0.0", []), ("1.0.1", ["0", "1"])])
+@pytest.mark.parametrize("kind", ["Note", "NoteAlways"])
+async def test_iterations_of_another_version_of_a_plugin_are_not_used(
+    tmp_path: Path, file: Path, kind: str, version: str, again: list[str]
+) -> None:
+    document = workflow(
+        {
+            "z": loop(each="n: INTEGER", count=3),
+            "note": inside("z", flow(kind, file=file)),
+            "wait": inside("z", flow("WaitAt", file=tmp_path / "go", at=2)),
+        },
+        "z.index > note.value",
+        "note.value > wait.value",
+        "wait.value > z.each__n",
+    )
+    async with host_with_version(tmp_path, "1.0.0") as bench:
+        run_id = await bench.start(document)
+        while len(notes(file)) < 3:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+    (tmp_path / "go").touch()
+
+    async with host_with_version(tmp_path, version) as bench:
+        run = await resumed(bench, run_id)
+
+    assert output(run, "z", "list__n") == [0, 1, 2]
+    assert notes(file) == ["0", "1", "2", *again, "2"]
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+def counted(file: Path, go: Path, at: int, count: int = 6) -> Workflow:
+    """Return a loop that waits in one iteration and whose values are text of its own making, and a reader of it."""
+    return workflow(
+        {
+            "z": loop("n: INTEGER = 0", "items: ARRAY = []", each="n: INTEGER", count=count),
+            "add": ADD,
+            "append": inside("z", flow("Append")),
+            "note": inside("z", flow("NoteAlways", file=file)),
+            "wait": inside("z", flow("WaitAt", file=go, at=at)),
+            "read": flow("Read"),
+        },
+        *COUNTING,
+        "z.in__items > append.items",
+        "z.index > append.item",
+        "append.list > z.next__items",
+        "z.index > note.value",
+        "note.value > wait.value",
+        "wait.value > z.each__n",
+        "z.stream__n > read.items",
+    )
+
+
+def check_counted(run: Run, count: int = 6) -> None:
+    assert run.status == "complete", run.error
+    assert output(run, "z", "out__n") == count
+    assert output(run, "z", "out__items") == list(range(count))
+    assert output(run, "z", "list__n") == list(range(count))
+    assert output(run, "z", "iterations") == count
+    assert output(run, "read", "list") == list(range(count))
+
+
+async def test_a_loop_that_was_interrupted_goes_on_with_the_iteration_that_was_cut_off(
+    open_host: OpenHost, file: Path, tmp_path: Path
+) -> None:
+    async with open_host("acme_flow") as bench:
+        run_id = await bench.start(counted(file, tmp_path / "go", at=3))
+        while len(notes(file)) < 4:
+            await asyncio.sleep(0.01)
+        await bench.engine.interrupt(run_id)
+        before = await bench.engine.wait(run_id)
+    (tmp_path / "go").touch()
+    async with open_host("acme_flow") as bench:
+        kept = await bench.engine.get(run_id)
+        run = await resumed(bench, run_id)
+
+    check_counted(run)
+    assert (before.status, state(before, "z").iterations) == ("interrupted", 3)
+    assert state(kept, "add").status == "complete"
+    assert notes(file) == ["0", "1", "2", "3", "3", "4", "5"]
+
+
+async def test_a_loop_goes_on_from_an_iteration_that_failed(bench: Bench, file: Path, tmp_path: Path) -> None:
+    document = workflow(
+        {
+            "z": loop("n: INTEGER = 0", each="n: INTEGER", count=4),
+            "add": ADD,
+            "note": inside("z", flow("NoteAlways", file=file)),
+            "bad": inside("z", flow("FailUnless", file=tmp_path / "go", at=2)),
+        },
+        *COUNTING,
+        "z.index > note.value",
+        "note.value > bad.value",
+        "bad.value > z.each__n",
+    )
+    failed = await bench.run(document)
+    (tmp_path / "go").touch()
+
+    run = await resumed(bench, failed.id)
+
+    assert state(failed, "bad").status == "error"
+    assert (output(run, "z", "list__n"), output(run, "z", "out__n")) == ([0, 1, 2, 3], 4)
+    assert notes(file) == ["0", "1", "2", "2", "3"]
+
+
+async def test_a_loop_can_be_interrupted_and_resumed_again_and_again(bench: Bench, file: Path, tmp_path: Path) -> None:
+    """Each time it waits at another iteration; what came before is never run again."""
+    document = workflow(
+        {
+            "z": loop("n: INTEGER = 0", each="n: INTEGER", count=4),
+            "add": ADD,
+            "note": inside("z", flow("NoteAlways", file=file)),
+            "wait": inside("z", flow("WaitForIts", folder=tmp_path)),
+        },
+        *COUNTING,
+        "z.index > note.value",
+        "note.value > wait.value",
+        "wait.value > z.each__n",
+    )
+    run_id = await bench.start(document)
+    for index in range(4):
+        while notes(file)[-1:] != [str(index)]:
+            await asyncio.sleep(0.01)
+        await bench.engine.interrupt(run_id)
+        await bench.engine.wait(run_id)
+        (tmp_path / f"go{index}").touch()
+        await bench.engine.resume(run_id)
+
+    run = await bench.engine.wait(run_id)
+
+    assert (output(run, "z", "list__n"), output(run, "z", "out__n"), run.attempt) == ([0, 1, 2, 3], 4, 5)
+    assert notes(file) == ["0", "0", "1", "1", "2", "2", "3", "3"]
+
+
+async def test_a_list_that_a_node_changes_in_place_is_kept_as_it_was_after_each_iteration(
+    bench: Bench, tmp_path: Path
+) -> None:
+    document = workflow(
+        {
+            "z": loop("items: ARRAY = []", count=4),
+            "append": inside("z", flow("AppendInPlace")),
+            "wait": inside("z", flow("WaitAt", file=tmp_path / "go", at=[0, 1, 2])),
+        },
+        "z.in__items > append.items",
+        "z.index > append.item",
+        "append.list > wait.value",
+        "wait.value > z.next__items",
+    )
+    run_id = await bench.start(document)
+    while state(await bench.engine.get(run_id), "z").iterations != 2:
+        await asyncio.sleep(0.01)
+    await bench.engine.interrupt(run_id)
+    await bench.engine.wait(run_id)
+    (tmp_path / "go").touch()
+
+    run = await resumed(bench, run_id)
+
+    assert output(run, "z", "out__items") == [0, 1, 2, 3]
+
+
+async def test_a_loop_that_was_tried_again_goes_on_from_its_last_try(bench: Bench, file: Path, tmp_path: Path) -> None:
+    """The first try fails in its third iteration, the second waits in its second and is interrupted there."""
+    document = workflow(
+        {
+            "z": policy(loop("n: INTEGER = 0", each="call: INTEGER", count=4), retry=1),
+            "add": ADD,
+            "bad": inside("z", flow("FailOnCall", file=file, call=3)),
+            "wait": inside("z", flow("WaitAt", file=tmp_path / "go", at=5)),
+        },
+        *COUNTING,
+        "add.sum > bad.value",
+        "bad.value > wait.value",
+        "wait.value > z.each__call",
+    )
+    run_id = await bench.start(document)
+    while len(notes(file)) < 5:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    await bench.engine.interrupt(run_id)
+    await bench.engine.wait(run_id)
+    (tmp_path / "go").touch()
+
+    run = await resumed(bench, run_id)
+
+    assert (output(run, "z", "list__call"), output(run, "z", "out__n")) == ([4, 6, 7, 8], 4)
+
+
+async def test_a_loop_inside_of_a_loop_begins_anew_with_the_iteration_around_it(
+    bench: Bench, file: Path, tmp_path: Path
+) -> None:
+    document = workflow(
+        {
+            "a": loop("sum: INTEGER = 0", count=2),
+            "b": inside("a", loop("sum: INTEGER", count=3)),
+            "add": inside("b", flow("Add")),
+            "note": inside("b", flow("NoteAlways", file=file)),
+            "wait": inside("b", flow("WaitAt", file=tmp_path / "go", at=5)),
+        },
+        "a.in__sum > b.in__sum",
+        "b.in__sum > add.a",
+        "add.sum > note.value",
+        "note.value > wait.value",
+        "wait.value > b.next__sum",
+        "b.out__sum > a.next__sum",
+    )
+    run_id = await bench.start(document)
+    while len(notes(file)) < 5:
+        await asyncio.sleep(0.01)
+    await bench.engine.interrupt(run_id)
+    await bench.engine.wait(run_id)
+    (tmp_path / "go").touch()
+
+    run = await resumed(bench, run_id)
+
+    assert output(run, "a", "out__sum") == 6
+    assert notes(file) == ["1", "2", "3", "4", "5", "4", "5", "6"]
+
+
+async def test_values_inside_of_a_loop_that_cannot_be_kept_do_not_matter_carried_ones_do(
+    bench: Bench, tmp_path: Path
+) -> None:
+    def document(target: str) -> Workflow:
+        return (
+            workflow(
+                {
+                    "z": loop("o: WILDCARD", "n: INTEGER = 0", count=3),
+                    "opaque": inside("z", flow("Opaque")),
+                    "real": inside("z", flow("Real")),
+                    "wait": inside("z", flow("Sleep", seconds=0.04)),
+                },
+                "z.index > opaque.number",
+                "opaque.value > real.value",
+                "real.value > wait.value",
+                "wait.value > z.next__n",
+                f"opaque.value > {target}",
+            )
+            if target
+            else workflow(
+                {
+                    "z": loop("n: INTEGER = 0", count=3),
+                    "opaque": inside("z", flow("Opaque")),
+                    "real": inside("z", flow("Real")),
+                    "wait": inside("z", flow("Sleep", seconds=0.04)),
+                },
+                "z.index > opaque.number",
+                "opaque.value > real.value",
+                "real.value > wait.value",
+                "wait.value > z.next__n",
+            )
+        )
+
+    assert (await bench.run(document(""))).not_resumable is None
+    assert (await bench.run(document("z.next__o"))).not_resumable is not None
+
+
+async def test_what_is_kept_of_a_loop_grows_with_its_values_and_not_with_their_square(bench: Bench) -> None:
+    document = workflow(
+        {
+            "z": loop("n: INTEGER = 0", each="n: INTEGER", count=40),
+            "add": ADD,
+            "slow": inside("z", flow("Sleep", seconds=0.01)),
+        },
+        *COUNTING,
+        "add.sum > slow.value",
+        "slow.value > z.each__n",
+    )
+    run = await bench.run(document)
+
+    store = bench.host.services.get(RUN_STORE)
+    rows = await read_rows(await store.batches(run.id), logging.getLogger())
+    kept: list[Any] = [row.outputs for row in rows if row.iteration is not None]
+
+    assert len(kept) > 2
+    values = [value for outputs in kept for value in outputs["each"].get("n", [])]
+    assert values == list(range(1, len(values) + 1))
+
+
+async def test_quick_iterations_are_kept_together(bench: Bench) -> None:
+    document = workflow({"z": loop("n: INTEGER = 0", count=2000, maxIterations=2000), "add": ADD}, *COUNTING)
+    run = await bench.run(document)
+
+    store = bench.host.services.get(RUN_STORE)
+    rows = await read_rows(await store.batches(run.id), logging.getLogger())
+
+    assert len(rows) < 1000
+
+
+# --- running again, and the history ---------------------------------------------------------------
+
+
+async def test_a_run_is_run_again_with_the_same_workflow_and_inputs(bench: Bench, file: Path) -> None:
+    manager_document = workflow(
+        {"in": "core:GroupInput", "note": flow("NoteAlways", file=file)},
+        "in.x > note.value",
+        interfaceInputs={"x": {"dataFlowType": "STRING"}},
+    )
+    first = await bench.run(manager_document, x="hello")
+
+    again = await bench.engine.wait(await bench.engine.rerun(first.id))
+
+    assert again.id != first.id
+    assert (again.inputs, again.attempt, notes(file)) == ({"x": "hello"}, 1, ["hello", "hello"])
+    with pytest.raises(NotFound):
+        await bench.engine.rerun("run_0")
+
+
+async def test_the_history_is_filtered_and_survives_the_host(open_host: OpenHost, tmp_path: Path) -> None:
+    async with open_host("acme_flow") as bench:
+        good = await bench.run(workflow({"one": give(1)}, name="Good one"))
+        bad = await bench.run(workflow({"n": {"type": "Boom", "inputValues": {"message": "out of eggs"}}}, id="eggs"))
+        cut = await bench.start(workflow({"n": "Hang"}, name="Cut off"))
+        await bench.until("NODE_EXECUTING", nodeId="n")
+        going = [run.id for run in await bench.engine.history(RunFilter(statuses=[RunStatus.RUNNING]))]
+    async with open_host("acme_flow") as bench:
+
+        async def found(**filter: Any) -> list[str]:
+            return [run.id for run in await bench.engine.history(RunFilter(**filter))]
+
+        assert going == [cut]
+        assert await found() == [cut, bad.id, good.id]
+        assert await found(statuses=[RunStatus.COMPLETE, RunStatus.ERROR]) == [bad.id, good.id]
+        assert await found(statuses=[RunStatus.INTERRUPTED]) == [cut]
+        assert await found(workflow_id="eggs") == [bad.id]
+        assert await found(text="GOOD") == [good.id]
+        assert await found(text="out of eggs") == [bad.id]
+        assert await found(since=bad.submitted_at) == [cut, bad.id]
+        assert await found(until=bad.submitted_at) == [bad.id, good.id]
+        assert await found(since=datetime.now(UTC) + timedelta(hours=1)) == []
+        assert await found(limit=1, offset=1) == [bad.id]
+
+
+async def test_targets_and_priority_hold_when_the_run_goes_on(bench: Bench, file: Path, tmp_path: Path) -> None:
+    request = RunRequest(workflow=flaky(file, tmp_path / "calls"), targets=["bad"], priority=7)
+    failed = await bench.engine.run(request)
+
+    run = await resumed(bench, failed.id)
+
+    assert (run.status, run.targets, run.priority) == ("complete", ["bad"], 7)
+    assert notes(file) == ["first"]
+    assert {state(run, name).status for name in ("last", "beside")} == {"skipped"}
