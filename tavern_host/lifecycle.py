@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -109,10 +110,19 @@ class Lifecycle:
         return loaded
 
     def _code_name(self, record: Record, manifest: Manifest) -> str:
-        """Return what names the code of the load that begins; see `context.Contribution`."""
+        """Return what names the code of the load that begins; see `context.Contribution`.
+
+        Nothing says what code of an installed package a later load reads, so that one has a name of its own for ever.
+        """
         self._counts[record.name] += 1
-        parts = [manifest.version, record.code_hash, f"load {self._counts[record.name]}"]
-        return ", ".join(part for part in parts if part and part != "load 1")
+        parts = [manifest.version]
+        if record.code_hash is not None:
+            parts.append(record.code_hash)
+        if self._counts[record.name] > 1:
+            parts.append(f"load {self._counts[record.name]}")
+            if record.code_hash is None:
+                parts.append(os.urandom(16).hex())
+        return ", ".join(parts)
 
     def _read_anew(self, record: Record, runtime: PluginRuntime) -> Callable[[], None]:
         """Let the code of an installed package be read from its files if that which was imported is another record's;

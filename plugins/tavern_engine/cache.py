@@ -5,7 +5,6 @@ The cache keeps lists and objects of its own, so that a node that changes what i
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, KeysView, Sequence
 from datetime import datetime
 from typing import Any
@@ -16,6 +15,7 @@ DEFAULT_LIMIT = 256 * 2**20
 _ENTRY = 300
 """What an entry takes beside its texts, roughly: its signature, its dict, the cache's own book-keeping."""
 _SCALARS = frozenset((int, float, bool, type(None), datetime))
+_FLAT = frozenset((int, float, bool, type(None), str, bytes))
 _MAX_ITEMS = 100_000
 """Outputs with more items than this are not measured to the end, and not kept."""
 
@@ -63,19 +63,19 @@ class OutputCache:
         if outputs is None:
             return None
         self._entries[signature] = outputs
-        return copy.deepcopy(outputs) if signature in self._held else outputs
+        return _copied(outputs) if signature in self._held else outputs
 
-    def put(self, signature: bytes, outputs: dict[str, Any], *, is_new: bool = True) -> None:
-        """Keep outputs; those that are too large for the cache, or cannot be measured or copied, are not kept.
+    def put(self, signature: bytes, outputs: dict[str, Any], *, is_new: bool = True, is_owned: bool = False) -> None:
+        """Keep outputs; those that are too large for the cache, or cannot be measured, are not kept.
 
-        With `is_new` off, `on_kept` is not told.
+        With `is_new` off, `on_kept` is not told. Outputs that are `owned` nobody else has, so they are not copied.
         """
         size = size_of(outputs)
         if size is None or size > self._limit:
             return
         try:
-            outputs = copy.deepcopy(outputs)
-        except Exception:  # a foreign object's own copying may fail in any way
+            outputs = outputs if is_owned else _copied(outputs)
+        except RecursionError:  # nested too deeply
             return
         self._drop(signature)
         self._entries[signature] = outputs
@@ -126,8 +126,28 @@ class OutputCache:
             self._drop(next(iter(self._entries)))
 
 
+def owned(outputs: dict[str, Any]) -> dict[str, Any]:
+    """Return outputs that nobody else has: a copy, or they themselves where they cannot be measured and copied."""
+    if size_of(outputs) is None:
+        return outputs
+    try:
+        return _copied(outputs)  # type: ignore[no-any-return]
+    except RecursionError:  # nested too deeply
+        return outputs
+
+
 def _plain_size(outputs: dict[str, Any]) -> int:
     return _ENTRY + sum(len(value) for value in outputs.values() if isinstance(value, str))
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of what `size_of` can measure: nothing else is in it."""
+    kind = type(value)
+    if kind is list:
+        return value.copy() if _FLAT.issuperset(map(type, value)) else [_copied(part) for part in value]
+    if kind is dict:
+        return {key: _copied(part) for key, part in value.items()}
+    return tuple(_copied(part) for part in value) if kind is tuple else value
 
 
 def size_of(value: Any) -> int | None:
@@ -143,7 +163,10 @@ def size_of(value: Any) -> int | None:
         elif kind is list or kind is tuple:
             size += 60 + 8 * len(part)
             items += len(part)
-            waiting.extend(part)
+            if _SCALARS.issuperset(map(type, part)):
+                size += 32 * len(part)
+            else:
+                waiting.extend(part)
         elif kind is dict:
             size += 70 + 100 * len(part)
             items += len(part)

@@ -334,8 +334,11 @@ class Engine(ExecutionEngine):
             bound = await self._planner.bind(workflow, groups, request.inputs, name)
             record = RunRecord(new_id("run"), request, workflow, groups, bound.plan, call, self._publish)
             check_targets(bound, request.targets)
-            await self._keeper.accept(record)
-            return self._begin(record, bound)
+            with contextlib.ExitStack() as uses:  # no code of the plan goes while the run is written down
+                for contribution in bound.plan.contributions:
+                    uses.enter_context(contribution.in_use())
+                await self._keeper.accept(record)
+                return self._begin(record, bound)
         finally:
             self._accepting -= 1
 

@@ -18,6 +18,7 @@ from collections import deque
 from typing import Any
 
 from tavern_engine.account import State
+from tavern_engine.cache import owned
 from tavern_engine.gather import Gatherer
 from tavern_engine.plan import Level
 from tavern_engine.scope import Scope
@@ -32,6 +33,7 @@ GRACE = 1.0
 """Seconds that a cancelled node has to end; after that the run no longer waits for it."""
 
 _DONE = int(State.DONE)
+_HOLDERS = frozenset((list, dict))
 _PLAIN = frozenset((str, int, float, bool, type(None), dict, list, bytes))
 """What a function returns that nobody needs to await."""
 
@@ -108,6 +110,9 @@ class Execution:
             self.stop()
             if busy := self._busy():
                 await asyncio.wait(busy, timeout=GRACE)
+                if not self._is_top and self.stragglers:  # of the top level its owner tells
+                    what = "a node in a loop ignores being cancelled and may still be running"
+                    self._scope.log.warning("run %s: %s", self._scope.run_id, what)
             if self._is_top:
                 self._feed.flush()
 
@@ -197,7 +202,12 @@ class Execution:
                             return
                         ended = clock()
                         if outputs.__class__ is dict:
-                            feed.records += (numbers[index], began, ended, _DONE, outputs, signatures[index], None)
+                            kept = outputs
+                            for value in outputs.values():
+                                if value.__class__ in _HOLDERS:  # a node that it is given to may change it
+                                    kept = owned(outputs)
+                                    break
+                            feed.records += (numbers[index], began, ended, _DONE, kept, signatures[index], None)
                         else:
                             outputs = self._steps.odd(index, began, outputs)
             if edges is None:

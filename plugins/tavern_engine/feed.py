@@ -17,7 +17,7 @@ from tavern_engine.account import Account, State
 from tavern_engine.cache import OutputCache
 from tavern_engine.plan import Plan
 from tavern_engine.wireform import json_form
-from tavern_engine.yields import Message, Yields
+from tavern_engine.yields import Message, Yields, brief
 from tavern_host.contracts.dataflow import collected
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import RunStatus
@@ -234,7 +234,9 @@ class Feed:
                     signatures.append(signature)
                     kept.append(outputs)
                 elif self.cache is not None:
-                    self.cache.put(signature, outputs)
+                    self.cache.put(signature, outputs, is_owned=True)
+            if streaming and number in streaming:
+                display = brief(display, streaming[number])
             tell(("NODE_COMPLETE", {"promptId": run_id, "nodeId": identifier, "output": display}))
         if self.cache is not None and kept:
             self.cache.put_plain(signatures, kept, size)

@@ -20,6 +20,7 @@ from tavern_host import PluginContext
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
+from tavern_host.contracts.loops import ITERATIONS
 from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry, RunStore
 from tavern_host.contracts.workflows import Workflow
 
@@ -180,10 +181,16 @@ class Keeper:
         nodes: dict[str, NodeState] = {}
         for row in rows:
             state = await self._node_state(row, store)
-            if state is not None:
+            before = nodes.get(row.node_id)
+            if state is not None and before is not None and before.iterations is not None:
+                count = (state.output or {}).get(ITERATIONS)
+                count = count if isinstance(count, int) else before.iterations
+                nodes[row.node_id] = state.model_copy(update={"iterations": count})
+            elif state is not None:
                 nodes[row.node_id] = state
-            elif row.iteration is not None and row.node_id in nodes:
-                nodes[row.node_id] = nodes[row.node_id].model_copy(update={"iterations": row.iteration})
+            elif row.iteration is not None:
+                going = RunStatus.INTERRUPTED if entry.status.is_final else entry.status
+                nodes[row.node_id] = NodeState(status=going, iterations=row.iteration)
         request = entry.request
         return Run(
             id=entry.id,

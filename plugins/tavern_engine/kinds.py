@@ -44,9 +44,7 @@ class Kind:
                 self.defaults[key] = _written(slot, slot.default)
         traits = definition.traits
         self.is_asked = traits.checks_change
-        self.is_plain = not (
-            traits.streams or traits.stateful or traits.wants_call or traits.placement == "process"
-        )
+        self.is_plain = not (traits.streams or traits.stateful or traits.wants_call or traits.placement == "process")
         self.is_direct = self.is_plain and not self.dynamic and self.inputs.keys() <= node_type.original.inputs.keys()
         self.instance: NodeInstance | None = None
         self.token: bytes | None = None

@@ -83,10 +83,14 @@ async def run_loop(
     put: Callable[[str, Any], Awaitable[None]],
     *,
     diary: Diary,
+    tainted: Callable[[], None],
     before: LoopState | None = None,
 ) -> dict[str, Any]:
     """Return the outputs of a loop; `put` is given the items of its streams. `before` is what it had come to when it
-    was interrupted. Raises `LoopFailed`, `InvalidInput`."""
+    was interrupted; `tainted` is called where they must not stand for the loop another time.
+
+    Raises `LoopFailed`, `InvalidInput`.
+    """
     zone = loop.zone
     count = 0 if loop.is_bypassed else count_of(inputs.get(COUNT, zone.count))
     carried = {key: inputs[f"{IN}{key}"] for key in zone.carried if f"{IN}{key}" in inputs}
@@ -122,6 +126,8 @@ async def run_loop(
     finally:
         body.flush()
         diary.close(is_complete=state.stopped_by is not None)
+    if body.is_tainted:
+        tainted()
     outputs: dict[str, Any] = {f"{OUT}{key}": value for key, value in state.carried.items()}
     for key, values in state.each.items():
         outputs |= {f"{LIST}{key}": values, f"{STREAM}{key}": values}
@@ -134,7 +140,7 @@ class _Body:
     def __init__(self, loop: Loop, inputs: dict[str, Any], scope: Scope, iterate: Iterate) -> None:
         self._loop = loop
         self._iterate = iterate
-        self._scope = replace(scope, feed=scope.feed.inside(), interface={})
+        self._scope = replace(scope, feed=scope.feed.inside(), interface={}, is_tainted=False)
         self._written = [node.written for node in loop.body.nodes]
         self._selection = _without(loop.body, loop.sources.values())
         # A value from outside that is not there lies on a branch that was not taken.
@@ -178,6 +184,11 @@ class _Body:
             what = f"iteration {index}: the condition {zone.condition!r} must be true or false"
             raise InvalidInput(f"{what}, not {json_type(value)}")
         return value is zone.stop_when
+
+    @property
+    def is_tainted(self) -> bool:
+        """Whether something stood in for what a node should have given."""
+        return self._scope.is_tainted
 
     def flush(self) -> None:
         """Pass on what was taken down of the last iterations."""

@@ -18,7 +18,7 @@ from tavern_engine.plan import Plan
 from tavern_engine.registry import NodeRegistry
 from tavern_engine.values import interface_values
 from tavern_host import WORKFLOW_MANAGER, PluginContext
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP, Workflow, WorkflowNode, WorkflowProblem
 
 KEPT_NODES = 200_000
@@ -57,12 +57,29 @@ class Planner:
     ) -> Bound:
         """Return the plan of a workflow with its values and these at its interface.
 
-        Raises `InvalidInput` with everything that is wrong with the workflow and the inputs.
+        When this returns, the code of its nodes is in use by the host: whoever says at once that a run uses it keeps
+        it. Raises `InvalidInput` with everything that is wrong with the workflow and the inputs.
         """
+        while True:
+            await self._registry.types()
+            revision = self._registry.revision
+            try:
+                bound = await self._bind(workflow, groups, inputs, name)
+            except TavernError:
+                if revision == self._context.hooks.revision:
+                    raise
+            else:
+                if revision == self._context.hooks.revision:
+                    return bound
+
+    async def _bind(
+        self, workflow: Workflow, groups: Mapping[str, Workflow], inputs: Mapping[str, JsonValue], name: str
+    ) -> Bound:
         types = await self._registry.types()
-        if self._revision != self._registry.revision:
+        revision = self._registry.revision
+        if self._revision != revision:
             self._plans.clear()
-            self._revision = self._registry.revision
+            self._revision = revision
         values, wrong = interface_values(workflow, inputs)
         key = structure_of(workflow, groups)
         known = self._plans.pop(key, None) if key is not None else None
@@ -77,9 +94,10 @@ class Planner:
             raise _refusal(name, wrong)
         else:
             _patch(known, workflow)
-        self._keep(key, known)
-        changes = await self._changes(known.bound)
-        return known.bound.with_interface(values, changes)
+        if revision == self._revision:
+            self._keep(key, known)
+        bound = known.bound  # another run may lay other values over the plan meanwhile
+        return bound.with_interface(values, await self._changes(bound))
 
     def _keep(self, key: bytes | None, known: _Known) -> None:
         """Keep a plan as the one used last; those used longest ago make room."""

@@ -12,6 +12,7 @@ from tavern_engine.account import Account
 from tavern_engine.feed import Publish
 from tavern_engine.plan import Plan
 from tavern_engine.wireform import INTERFACE_OUTPUTS
+from tavern_engine.yields import placeholder
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import Run, RunFilter, RunRequest, RunStatus, RunSummary
@@ -167,4 +168,4 @@ def _fits(run: RunSummary, filter: RunFilter) -> bool:
 
 def _placeholder(key: str) -> JsonValue:
     message = "the output is a stream; its items came as WORKFLOW_INTERFACE_YIELD"
-    return {"type": "stream_placeholder", "message": message, "interfaceOutputKey": key}
+    return placeholder(message, interfaceOutputKey=key)

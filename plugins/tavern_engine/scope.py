@@ -20,7 +20,8 @@ class Scope:
     """One run. `call` is the context of what its nodes do, `instances` the nodes with state that are open, by number.
 
     `loops` are what loops had come to when the run was interrupted, by the loop's id. `interface` says which interface
-    outputs the streams of the top level go out by: by node and output, their keys. `processes` is the line in which
+    outputs the streams of the top level go out by: by node and output, their keys. `is_tainted`: in this loop something
+    stood in for what a node should have given. `processes` is the line in which
     nodes wait that run in a process of their own.
     """
 
@@ -31,6 +32,7 @@ class Scope:
     instances: dict[int, NodeInstance] = field(default_factory=dict)
     loops: Mapping[str, LoopState] = field(default_factory=dict)
     interface: Mapping[tuple[int, str], list[Any]] = field(default_factory=dict)
+    is_tainted: bool = False
     processes: Turns = field(default_factory=lambda: Turns(lambda: os.cpu_count() or 1))
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from tavern_engine.account import State
 from tavern_engine.attempts import try_apart
+from tavern_engine.cache import owned
 from tavern_engine.feed import PARTIAL
 from tavern_engine.gather import Fate, Gatherer
 from tavern_engine.loopdiary import Diary
@@ -115,14 +116,7 @@ class Steps:
         if _code(error) == StreamBroken.code and (fate := self.gatherer.broken(index)) is not None:
             self._skip(index, fate)  # the failure is told with the source
             return None
-        if isinstance(error, asyncio.CancelledError):
-            cause, error = error, PluginFailure("it was cancelled by its own code")
-            error.__cause__ = cause
-        if isinstance(error, SystemExit | KeyboardInterrupt):
-            what = f"node {node.type.partition(':')[2]} tried to end the program ({describe(error)})"
-            cause, error = error, PluginFailure(what)
-            error.__cause__ = cause
-        info = error_form(error, node.plugin)
+        info = error_form(_as_failure(error, node), node.plugin)
         if info.code == PluginFailure.code:
             place = f"run {self._scope.run_id}, node {node.id} ({node.type} of {node.plugin})"
             self._scope.log.warning("%s: %s", place, info.message, exc_info=error.__cause__ or error)
@@ -281,7 +275,15 @@ class Steps:
             diary = Diary(self._feed, node, self._signatures[index], keeps=is_outermost)
             before = self._scope.loops.get(node.id) if is_outermost and number == 1 else None
             return await run_loop(
-                node, node.loop, inputs, self._scope, self._execution.child, put, diary=diary, before=before
+                node,
+                node.loop,
+                inputs,
+                self._scope,
+                self._execution.child,
+                put,
+                diary=diary,
+                tainted=lambda: self._taint(index),
+                before=before,
             )
         instance = node.instance or self._instance(node)
         assert node.node_type is not None
@@ -321,6 +323,7 @@ class Steps:
 
     def _taint(self, index: int) -> None:
         """See to it that what a node gave, and what follows from it, does not stand for them another time."""
+        self._scope.is_tainted = True
         waiting = [index]
         seen: set[int] = set()
         while waiting:
@@ -342,7 +345,8 @@ class Steps:
     def _record(
         self, node: PlanNode, began: float, state: State, outputs: dict[str, Any], signature: bytes | None = None
     ) -> None:
-        self._feed.records.extend((node.number, began, time.perf_counter(), state, outputs, signature, None))
+        ended = time.perf_counter()
+        self._feed.records.extend((node.number, began, ended, state, owned(outputs), signature, None))
 
 
 def _again(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -369,6 +373,19 @@ def _default(policy: NodePolicy, key: str, slot: SlotDefinition) -> Any:
         return value if value is None or slot.is_stream else coerce(slot, value)
     except ValueError:  # the check of the workflow has warned of it
         return value
+
+
+def _as_failure(error: BaseException, node: PlanNode) -> BaseException:
+    """Return an error as what it is for the node: what would end a task or the program is a failure like others."""
+    failure = error
+    if isinstance(error, asyncio.CancelledError):
+        failure = PluginFailure("it was cancelled by its own code")
+    elif isinstance(error, SystemExit | KeyboardInterrupt):
+        name = node.type.partition(":")[2]
+        failure = PluginFailure(f"node {name} tried to end the program ({describe(error)})")
+    if failure is not error:
+        failure.__cause__ = error
+    return failure
 
 
 def _code(error: BaseException) -> str | None:

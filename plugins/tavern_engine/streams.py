@@ -24,7 +24,7 @@ CAPACITY = 16
 KEPT_ITEMS = 100_000
 """How many items of a stream are kept to be shown and used again, where nobody needs all of them."""
 
-KEPT_BYTES = 32 * 2**20
+KEPT_BYTES = 8 * 2**20
 """How much memory, roughly, these items may take."""
 
 PAUSE = 0.003

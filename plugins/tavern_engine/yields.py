@@ -9,8 +9,9 @@ shape of a chunk already is one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -22,7 +23,8 @@ from tavern_engine.wireform import clean, json_form
 from tavern_host.contracts.dataflow import Converter
 
 INTERVAL = 0.03
-"""Seconds between two times that clients are told, where items come one after another; a first one is told at once."""
+"""Seconds between two times that clients are told, where items come one after another; a first one is told at once.
+Where very many come they are told more often, so that telling does not hold up the event loop."""
 
 MOST_ITEMS = 1000
 """How many items one message brings at most."""
@@ -37,6 +39,7 @@ Message = tuple[str, dict[str, Any]]
 Outputs = Sequence[tuple[str, Converter | None]]
 """The interface outputs that a stream goes out by, and what converts its items for them."""
 
+_LEAST_INTERVAL = 0.001
 _CHUNKS = frozenset(("text_chunk", "tool_call_chunk", "finish_reason_chunk", "usage_chunk", "error_chunk", "custom"))
 _PLAIN = frozenset((int, bool, type(None)))
 _TEXT, _CHUNK, _OTHER = range(3)
@@ -64,7 +67,8 @@ class Yields:
         self._told: dict[Stream, _Told] = {}
         self._left: dict[str, int] = {}
         self._timer: asyncio.Handle | None = None
-        self._next = 0.0
+        self._interval = _LEAST_INTERVAL
+        self._next = self._last = 0.0
         self._is_closed = False
 
     def expect(self, interface: Mapping[tuple[int, str], Outputs]) -> None:
@@ -77,7 +81,7 @@ class Yields:
         """Tell of the items of a stream from now on."""
         told = self._told[stream] = _Told(stream, number, key, outputs)
         stream.told = 0
-        stream.watchers.append(lambda: self._came(told))
+        stream.watchers.append(partial(self._came, told))
 
     def end(self, stream: Stream) -> None:
         """Tell of the last items of a stream, and that it has ended."""
@@ -121,15 +125,22 @@ class Yields:
 
     def _tell(self) -> None:
         self._timer = None
-        self._next = asyncio.get_running_loop().time() + INTERVAL
+        now = asyncio.get_running_loop().time()
         messages: list[Message] = []
+        count = 0
         for told in self._told.values():
             if told.is_new:
+                count += len(told.stream.items) - (told.stream.told or 0)
                 messages += self._news(told)
                 told.is_new = False
-                told.stream.watchers.append(lambda told=told: self._came(told))  # type: ignore[misc]
+                told.stream.watchers.append(partial(self._came, told))
         if messages:
             self._publish(messages)
+        # Slowly at first, since it is not known yet how many come.
+        self._interval = min(INTERVAL, 2 * self._interval, (now - self._last) * MOST_ITEMS / max(count, 1))
+        self._interval = max(_LEAST_INTERVAL, self._interval)
+        self._next = now + self._interval
+        self._last = now
 
     def _news(self, told: _Told) -> list[Message]:
         """Return what tells of the items of a stream that clients do not know."""
@@ -156,6 +167,21 @@ class Yields:
     def _interface_ends(self, output: str, content: JsonValue) -> Message:
         left = self._left[output] = self._left.get(output, 1) - 1
         return self._interface(output, content, is_last=left <= 0)
+
+
+def placeholder(message: str, **more: JsonValue) -> JsonValue:
+    """Return what stands for a stream in a message that does not bring it."""
+    return {"type": "stream_placeholder", "message": message, **more}
+
+
+def brief(outputs: dict[str, JsonValue], streams: Collection[str]) -> dict[str, JsonValue]:
+    """Return a node's outputs for a message: of a long stream its items came in others, and are not copied again."""
+    found = dict(outputs)
+    for key in streams:
+        value = found.get(key)
+        if (isinstance(value, list) and len(value) > MOST_ITEMS) or (isinstance(value, str) and len(value) > MOST_TEXT):
+            found[key] = placeholder("the output is a stream; its items came as NODE_YIELD", outputKey=key)
+    return found
 
 
 def contents(items: list[Any]) -> list[JsonValue]:

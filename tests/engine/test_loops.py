@@ -313,6 +313,15 @@ async def test_null_as_the_number_of_iterations_is_none(bench: Bench) -> None:
     assert outputs(await bench.run(document)) == {"out__n": 1000, "iterations": 1000, "stopped_by": "maximum"}
 
 
+async def test_a_number_of_iterations_that_is_written_as_text_is_none(bench: Bench) -> None:
+    document = workflow({"z": loop("n: INTEGER = 0", values={"count": "3"}), "add": ADD}, *COUNTING)
+
+    error = state(await bench.run(document), "z").error
+
+    assert error is not None
+    assert error.message == "the number of iterations must be an integer from 0 to 1,000,000, not '3'"
+
+
 @pytest.mark.parametrize(("stop_when", "expected"), [(True, 4), (False, 1)])
 async def test_a_condition_ends_the_loop_after_the_iteration_in_which_it_holds(
     bench: Bench, stop_when: bool, expected: int
@@ -831,6 +840,26 @@ async def test_a_loop_with_something_in_it_that_is_never_cached_is_not(bench: Be
     await bench.run(document)
 
     assert notes(file) == ["0", "1"] * 2
+
+
+async def test_a_loop_in_which_something_stood_in_for_a_result_is_not_used_again(bench: Bench, tmp_path: Path) -> None:
+    """At any depth: the next run tries the node itself."""
+    flaky = policy(flow("FailTimes", file=tmp_path / "calls", times=2), onError="default", defaults={"value": -1})
+    document = workflow(
+        {
+            "z": loop(each="n: ARRAY", count=1),
+            "y": inside("z", loop(each="n: INTEGER", count=2)),
+            "n": inside("y", flaky),
+        },
+        "y.index > n.value",
+        "n.value > y.each__n",
+        "y.list__n > z.each__n",
+    )
+
+    values = [outputs(await bench.run(document))["list__n"] for _ in range(3)]
+
+    assert values == [[[-1, -1]], [[0, 1]], [[0, 1]]]
+    assert len(notes(tmp_path / "calls")) == 4
 
 
 @pytest.mark.parametrize("change", ["value", "captured", "count"])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import random
 import shutil
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -410,6 +413,47 @@ async def test_a_loop_can_be_interrupted_and_resumed_again_and_again(bench: Benc
     assert notes(file) == ["0", "0", "1", "1", "2", "2", "3", "3"]
 
 
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_loop_gives_the_same_however_often_it_is_cut_off(bench: Bench, file: Path, seed: int) -> None:
+    """Interrupted at random moments until it is through; an iteration is begun again once per interruption at most."""
+    chance = random.Random(seed)
+    document = workflow(
+        {
+            "z": loop("n: INTEGER = 0", "items: ARRAY = []", each="n: INTEGER", count=40),
+            "add": ADD,
+            "slow": inside("z", flow("Sleep", seconds=0.003)),
+            "note": inside("z", flow("NoteAlways", file=file)),
+            "append": inside("z", flow("Append")),
+            "read": flow("Read"),
+        },
+        *COUNTING,
+        "z.index > slow.value",
+        "slow.value > note.value",
+        "z.in__items > append.items",
+        "note.value > append.item",
+        "append.list > z.next__items",
+        "note.value > z.each__n",
+        "z.stream__n > read.items",
+    )
+    run_id, cuts = await bench.start(document), 0
+    while True:
+        await asyncio.sleep(chance.uniform(0, 0.06))
+        if not await bench.engine.interrupt(run_id):
+            break
+        if (await bench.engine.wait(run_id)).status == "complete":
+            break
+        cuts += 1
+        await bench.engine.resume(run_id)
+    run = await bench.engine.wait(run_id)
+
+    assert output(run, "z", "out__n") == 40
+    assert (
+        output(run, "z", "out__items") == output(run, "z", "list__n") == output(run, "read", "list") == list(range(40))
+    )
+    assert 40 <= len(notes(file)) <= 40 + cuts
+    assert cuts > 0
+
+
 async def test_a_list_that_a_node_changes_in_place_is_kept_as_it_was_after_each_iteration(
     bench: Bench, tmp_path: Path
 ) -> None:
@@ -497,38 +541,75 @@ async def test_a_loop_inside_of_a_loop_begins_anew_with_the_iteration_around_it(
 async def test_values_inside_of_a_loop_that_cannot_be_kept_do_not_matter_carried_ones_do(
     bench: Bench, tmp_path: Path
 ) -> None:
-    def document(target: str) -> Workflow:
-        return (
-            workflow(
-                {
-                    "z": loop("o: WILDCARD", "n: INTEGER = 0", count=3),
-                    "opaque": inside("z", flow("Opaque")),
-                    "real": inside("z", flow("Real")),
-                    "wait": inside("z", flow("Sleep", seconds=0.04)),
-                },
-                "z.index > opaque.number",
-                "opaque.value > real.value",
-                "real.value > wait.value",
-                "wait.value > z.next__n",
-                f"opaque.value > {target}",
-            )
-            if target
-            else workflow(
-                {
-                    "z": loop("n: INTEGER = 0", count=3),
-                    "opaque": inside("z", flow("Opaque")),
-                    "real": inside("z", flow("Real")),
-                    "wait": inside("z", flow("Sleep", seconds=0.04)),
-                },
-                "z.index > opaque.number",
-                "opaque.value > real.value",
-                "real.value > wait.value",
-                "wait.value > z.next__n",
-            )
+    def document(*edges: str) -> Workflow:
+        return workflow(
+            {
+                "z": loop("o: WILDCARD", "n: INTEGER = 0", count=3),
+                "opaque": inside("z", flow("Opaque")),
+                "real": inside("z", flow("Real")),
+                "wait": inside("z", flow("Sleep", seconds=0.04)),
+            },
+            "z.index > opaque.number",
+            "opaque.value > real.value",
+            "real.value > wait.value",
+            "wait.value > z.next__n",
+            *edges,
         )
 
-    assert (await bench.run(document(""))).not_resumable is None
-    assert (await bench.run(document("z.next__o"))).not_resumable is not None
+    assert (await bench.run(document())).not_resumable is None
+    assert (await bench.run(document("opaque.value > z.next__o"))).not_resumable is not None
+
+
+async def test_a_loop_goes_on_after_its_host_was_killed(open_host: OpenHost, file: Path, tmp_path: Path) -> None:
+    code = f"""
+import asyncio
+from pathlib import Path
+from engine_bench import Bench, PLUGINS
+from tavern_host import Host
+from test_resuming import counted
+
+async def main():
+    plugins = [PLUGINS / "acme_nodes", PLUGINS / "acme_flow"]
+    async with Host({str(tmp_path / "project")!r}, plugins=plugins, trust=["acme-nodes", "acme-flow"]) as host:
+        print(await Bench(host).start(counted(Path({str(file)!r}), Path({str(tmp_path / "go")!r}), at=3)), flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here), str(here.parent.parent / "plugins"), os.environ.get("PYTHONPATH", "")])
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert child.stdout is not None
+    run_id = (await child.stdout.readline()).decode().strip()
+    while len(notes(file)) < 4:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)  # what a loop came to is kept at most 50 ms late
+    child.kill()
+    await child.wait()
+    (tmp_path / "go").touch()
+
+    async with open_host("acme_flow") as bench:
+        run = await resumed(bench, run_id)
+
+    check_counted(run)
+    assert notes(file) == ["0", "1", "2", "3", "3", "4", "5"]
+
+
+async def test_the_history_tells_how_far_a_loop_came(open_host: OpenHost, file: Path, tmp_path: Path) -> None:
+    async with open_host("acme_flow") as bench:
+        cut = await bench.start(counted(file, tmp_path / "go", at=3))
+        while len(notes(file)) < 4:
+            await asyncio.sleep(0.01)
+        await bench.engine.interrupt(cut)
+        await bench.engine.wait(cut)
+        whole = await bench.run(workflow({"z": loop(count=5)}))
+    async with open_host("acme_flow") as bench:
+        first, second = await bench.engine.get(cut), await bench.engine.get(whole.id)
+
+    assert (state(first, "z").status, state(first, "z").iterations) == ("interrupted", 3)
+    assert (state(second, "z").status, state(second, "z").iterations) == ("complete", 5)
 
 
 async def test_what_is_kept_of_a_loop_grows_with_its_values_and_not_with_their_square(bench: Bench) -> None:

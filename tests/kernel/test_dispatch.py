@@ -346,7 +346,7 @@ async def test_an_answer_names_the_code_of_its_plugin_as_it_is_loaded(tmp_path: 
         await host.reload("a")
         after = await dispatcher(host).collect("tavern_register_nodes", {})
     assert [(a.plugin, a.code.partition(", sha256:")[0]) for a in (*before, *after)] == [("a", "1.0.0"), ("a", "1.2.3")]
-    assert after[0].code.endswith(", load 2")
+    assert ", load 2" in after[0].code
 
 
 async def test_collect_leaves_out_what_the_hook_does_not_ask_for(tmp_path: Path) -> None:

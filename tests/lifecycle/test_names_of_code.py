@@ -78,6 +78,19 @@ async def test_a_load_does_not_get_the_name_of_another_load(project: Path, write
     assert len(set(names)) == 3
 
 
+async def test_what_an_installed_plugin_gave_after_a_reload_is_not_found_after_one_in_another_host(
+    project: Path, site: Path
+) -> None:
+    names = []
+    for words in (("one", "two"), ("three", "four")):
+        installed(site, "acme", nodes(SAYS.replace("WORD", words[0])), nodes={"entry": "nodes"})
+        async with Host(project, trust=["acme"]) as host:
+            installed(site, "acme", nodes(SAYS.replace("WORD", words[1])), nodes={"entry": "nodes"})
+            await host.reload("acme")
+            names.append(host._manager.active["acme"].lease.code)
+    assert names[0] != names[1]
+
+
 async def test_a_folder_with_other_files_has_another_name_and_comes_back_to_it(project: Path, site: Path) -> None:
     names = []
     for word in ("one", "two", "one"):

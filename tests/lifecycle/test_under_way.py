@@ -412,6 +412,55 @@ async def test_what_requires_a_plugin_reaches_it_while_both_go(project: Path, ho
             assert (await run(host, "user:Theirs")).outputs == {"text": "made, two, two"}
 
 
+SLOW_STORE = f"""{HEAD}
+from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.contracts.services import interface_methods
+
+
+class Store:
+    def __init__(self, original):
+        self.original = original
+
+
+def through(name):
+    async def method(self, *args, **kwargs):
+        if name == "accept":
+            await STAGE.wait("accept")
+        return await getattr(self.original, name)(*args, **kwargs)
+
+    return method
+
+
+for name in interface_methods(RUN_STORE.interface):
+    setattr(Store, name, through(name))
+
+
+@hookimpl
+def tavern_override_services():
+    return [service_info(RUN_STORE, Store)]
+"""
+"""An override of the store of runs that takes its time to accept one."""
+
+
+@pytest.mark.parametrize("how", ["disable", "reload"])
+async def test_a_run_that_is_being_accepted_keeps_the_code_that_it_was_planned_with(project: Path, how: str) -> None:
+    STAGE.cue("mine").set()
+    counted(project, "one")
+    plugin(project / "plugins", "slow", SLOW_STORE, permissions={"services": {"override": ["runStore"]}})
+    async with Host(project, trust=["acme", "slow"]) as host:
+        accepted = asyncio.create_task(run(host, "acme:Mine"))
+        await STAGE.seen("accept").wait()
+        counted(project, "two")
+        decision = asyncio.create_task(getattr(host, how)("acme"))
+        await asyncio.sleep(0.1)
+        STAGE.cue("accept").set()
+        assert (await accepted).outputs == {"text": "made, one"}
+        await decision
+        if how == "disable":
+            await host.enable("acme")
+        assert (await run(host, "acme:Mine")).outputs == {"text": "made, two"}
+
+
 async def test_a_view_that_was_had_before_a_reload_reaches_the_new_provider(project: Path) -> None:
     counted(project, "one")
     keeps = f"""{HEAD}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,19 @@ async def test_a_file_is_read_again_where_its_path_comes_over_an_edge(bench: Ben
         (bench.files / "a.txt").write_text(text)
         found.append(outputs(await bench.run(nodes, "path.text > read.path"), "read")["content"])
     assert found == ["one", "two"]
+
+
+async def test_runs_of_one_workflow_at_the_same_time_keep_their_own_values(bench: Bench) -> None:
+    for name in ("a", "b", "c"):
+        (bench.files / name).write_text(name)
+    await bench.run({"read": node("ReadFile", path="a"), "upper": node("UpperCase")}, "read.content > upper.text")
+    runs = await asyncio.gather(
+        *(
+            bench.run({"read": node("ReadFile", path=name), "upper": node("UpperCase")}, "read.content > upper.text")
+            for name in "abcabc"
+        )
+    )
+    assert [outputs(run, "upper") for run in runs] == [{"text": text} for text in "ABCABC"]
 
 
 async def test_each_run_writes(bench: Bench) -> None:
