@@ -237,7 +237,7 @@ class Subject:
         if changed:
             self._bound = self._bound.patched({self._plan.targets[i]: self._written(n) for i, n in changed.items()})
         run_id = f"run_{next(_numbers)}"
-        account = Account(self._plan.shown)
+        account = Account(self._plan.ids)
         feed = Feed(run_id, self._plan, account, self._listener.publish, cache=self._cache)
         if self._journal is not None:
             feed.journal = await self._journal.begin(run_id, self._call)

@@ -8,7 +8,6 @@ from enum import IntEnum
 
 from pydantic import JsonValue
 
-from tavern_engine.plan import Shown
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import NodeState, RunStatus
 
@@ -41,9 +40,9 @@ _STATUSES = {
 class Account:
     """The nodes of a run. Times are those of a clock that showed `base` when the run began, 0 where there is none."""
 
-    def __init__(self, shown: Sequence[Shown]) -> None:
-        count = len(shown)
-        self._shown = shown
+    def __init__(self, ids: Sequence[str]) -> None:
+        count = len(ids)
+        self._ids = ids
         self.base = 0.0
         self.states = bytearray(count)
         self.started = array("d", [0.0]) * count
@@ -70,12 +69,12 @@ class Account:
         skipped = State.SKIPPED.value
         if skipped not in self.states:
             return []
-        return [node.id for node, state in zip(self._shown, self.states, strict=True) if state == skipped]
+        return [node_id for node_id, state in zip(self._ids, self.states, strict=True) if state == skipped]
 
     def node_states(self) -> Iterator[tuple[str, NodeState]]:
         """Return the nodes as a `Run` has them."""
-        for number, node in enumerate(self._shown):
-            yield node.id, self._state(number)
+        for number, node_id in enumerate(self._ids):
+            yield node_id, self._state(number)
 
     def _state(self, number: int) -> NodeState:
         state = State(self.states[number])

@@ -7,15 +7,14 @@ signatures of what comes after it and nothing else.
 
 from __future__ import annotations
 
+import itertools
 import marshal
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
-from tavern_engine.plan import VALUE, Level, Plan, PlanNode, Role
-
-_SIZE = 16
-_NEVER = (Role.INPUT, Role.OUTPUT, Role.GROUP, Role.BYPASSED)
+from tavern_engine.kinds import TOKEN_SIZE
+from tavern_engine.plan import VALUE, Level, Plan
 
 
 class Bound:
@@ -32,10 +31,10 @@ class Bound:
     @classmethod
     def of(cls, plan: Plan) -> Bound:
         """Return a plan with the values that its workflow has."""
-        written = [node.written for node in plan.level.nodes]
-        signatures: list[bytes | None] = [None] * len(written)
-        _sign(plan.level, written, signatures, plan.level.order, {})
-        return cls(plan, written, signatures)
+        level = plan.level
+        signatures: list[bytes | None] = [None] * len(level.written)
+        _sign(level, level.written, signatures, level.order, {})
+        return cls(plan, level.written, signatures)
 
     def patched(self, values: Mapping[int, dict[str, Any]], changes: Mapping[int, bytes] | None = None) -> Bound:
         """Return the plan with other values at some nodes of the top level.
@@ -46,13 +45,11 @@ class Bound:
         touched = [*different, *(changes or ())]
         if not touched:
             return self
-        written = list(self.written)
+        written = self.written.copy()
         for index in different:
             written[index] = values[index]
-        signatures = list(self.signatures)
-        level = self.plan.level
-        cone = _cone(level, touched)
-        _sign(level, written, signatures, (index for index in level.order if cone[index]), changes or {})
+        signatures = self.signatures.copy()
+        _sign(self.plan.level, written, signatures, _after(self.plan.level, touched), changes or {})
         return Bound(self.plan, written, signatures)
 
     def with_interface(self, values: Mapping[str, Any], changes: Mapping[int, bytes] | None = None) -> Bound:
@@ -61,17 +58,23 @@ class Bound:
         return self.patched(patches, changes)
 
 
-def _cone(level: Level, touched: Iterable[int]) -> bytearray:
-    """Return, by node, whether it is one of those touched or comes after one."""
-    found = bytearray(len(level.nodes))
+def _after(level: Level, touched: Iterable[int]) -> Iterable[int]:
+    """Return the nodes touched and all that come after one, in order."""
+    followers, early = level.followers, level.early
+    found = bytearray(len(followers))
     waiting = list(touched)
     while waiting:
         index = waiting.pop()
         if not found[index]:
             found[index] = 1
-            waiting.extend(level.followers[index])
-            waiting.extend(level.early.get(index, ()))
-    return found
+            waiting += followers[index]
+            if index in early:
+                waiting += early[index]
+    return (
+        itertools.compress(level.order, found)
+        if isinstance(level.order, range)
+        else [i for i in level.order if found[i]]
+    )
 
 
 def _sign(
@@ -82,39 +85,29 @@ def _sign(
     changes: Mapping[int, bytes],
 ) -> None:
     """Set the signatures of the nodes in `order`."""
-    nodes, simple, dumps = level.nodes, level.simple, marshal.dumps
+    tokens, simple, asking, dumps = level.tokens, level.simple, frozenset(level.asking), marshal.dumps
+    fresh = blake2b(digest_size=TOKEN_SIZE).copy
     for index in order:
-        node = nodes[index]
-        token = node.token
-        if token is None or node.role in _NEVER:
+        token = tokens[index]
+        if token is None:
             signatures[index] = None
             continue
-        if written[index]:
-            try:
-                token += dumps(written[index], 2)
-            except (TypeError, ValueError):
-                signatures[index] = None
-                continue
-        if node.kind is not None and node.kind.is_asked:
-            if index not in changes:
-                signatures[index] = None
-                continue
-            token += changes[index]
-        edges = simple[index]
         try:
+            if written[index]:
+                token += dumps(written[index], 2)
+            if asking and index in asking:
+                token += changes[index]
+            edges = simple[index]
             if edges is not None:
                 for _, source, _ in edges:
                     token += signatures[source]  # type: ignore[operator]  # None is what the TypeError is for
             else:
-                token = _joined(token, node, signatures)
-        except TypeError:  # something before it is never used again
+                for source in level.sources(index):
+                    token += signatures[source]  # type: ignore[operator]
+        except (KeyError, TypeError, ValueError):
+            # It has no answer of its own, or something before it is never used again, or a value is no plain data.
             signatures[index] = None
             continue
-        signatures[index] = blake2b(token, digest_size=_SIZE).digest()
-
-
-def _joined(token: bytes, node: PlanNode, signatures: list[bytes | None]) -> bytes:
-    for item in node.inputs:
-        for feed in item.feeds:
-            token += signatures[feed.source]  # type: ignore[operator]
-    return token
+        whole = fresh()
+        whole.update(token)
+        signatures[index] = whole.digest()

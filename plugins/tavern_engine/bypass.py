@@ -1,22 +1,33 @@
-"""Which input's value each output of a bypassed node gives (`bypassBehavior`)."""
+"""What becomes of values at a node that is bypassed (`bypassBehavior`): which input each output passes on, and how."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
-from tavern_host.contracts.dataflow import compatible
-from tavern_host.contracts.nodes import NodeDefinition, SlotDefinition
+from tavern_host.contracts.dataflow import Converter, compatible, converter
+from tavern_host.contracts.nodes import BypassBehavior, DataFlowType, SlotDefinition
+
+
+class Way(NamedTuple):
+    """How a value goes from an input to an output. `into`: the slot in which it arrives; `convert`: what changes each
+    value that arrives; `is_first`: of several only the first goes on, else all of them as a list."""
+
+    into: SlotDefinition
+    convert: Converter | None
+    is_first: bool
 
 
 def bypass_inputs(
-    definition: NodeDefinition, inputs: Mapping[str, SlotDefinition], outputs: Mapping[str, SlotDefinition]
+    behavior: Literal["mute"] | BypassBehavior | None,
+    inputs: Mapping[str, SlotDefinition],
+    outputs: Mapping[str, SlotDefinition],
 ) -> dict[str, str]:
-    """Return by output the input that it passes through; outputs that are not named give an empty value.
+    """Return by output the input that it passes on; outputs that are not named give an empty value.
 
-    Where the type does not say it, an output passes through the first input whose type is its own, else the first
-    whose type goes into it.
+    Where the type does not say it, an output passes on the first input whose type is its own, else the first whose
+    type goes into it.
     """
-    behavior = definition.bypass_behavior
     if behavior == "mute":
         return {}
     if behavior is not None:
@@ -30,3 +41,13 @@ def bypass_inputs(
         if same or others:
             found[key] = (same or others)[0]
     return found
+
+
+def way_through(source: SlotDefinition, target: SlotDefinition) -> Way:
+    """Return how values go from an input to an output. A stream goes into an output that is none as one value."""
+    changes: dict[str, object] = {"required": False}
+    if not target.is_stream:
+        changes["is_stream"] = False
+    into = source.model_copy(update=changes)
+    as_list = bool(source.multi) and target.data_flow_type is DataFlowType.ARRAY
+    return Way(into, None if as_list else converter(into, target), bool(source.multi) and not as_list)

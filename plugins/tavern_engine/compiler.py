@@ -7,23 +7,27 @@ was checked before (`workflowManager.check`); what cannot be compiled even so is
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from tavern_engine.bypass import bypass_inputs
-from tavern_engine.kinds import Kind, relay_values
-from tavern_engine.levels import LevelBuilder, Site, finish
+from tavern_engine.bypass import Way, bypass_inputs, way_through
+from tavern_engine.kinds import OTHER, Kind, Slots, joined, token_of, written_value
+from tavern_engine.levels import End, LevelBuilder, Site, both, finish
 from tavern_engine.lineage import lineages
-from tavern_engine.plan import CARRIER, VALUE, Loop, Plan, PlanNode, Role, Shown
+from tavern_engine.plan import CARRIER, VALUE, Level, Loop, Plan, PlanNode, Role
 from tavern_engine.registry import NodeType
 from tavern_host.contracts.dataflow import (
+    DEEPEST_GROUPS,
     GROUP_REFERENCE,
-    OPEN_SLOT,
+    MOST_NODES,
+    Converter,
     compatible,
+    config_of,
     converter,
     empty_value,
-    find_slot,
+    mode_of,
+    slots_of,
     with_error_output,
 )
 from tavern_host.contracts.errors import InvalidInput, TavernError
@@ -38,9 +42,6 @@ from tavern_host.contracts.workflows import (
     WorkflowEdge,
     WorkflowNode,
 )
-
-MAX_NODES = 100_000
-"""How many nodes a workflow may have when its groups are laid out."""
 
 Types = Mapping[str, NodeType]
 Groups = Mapping[str, Workflow]
@@ -59,45 +60,69 @@ def compile_plan(workflow: Workflow, types: Types, groups: Groups | None = None)
     return plan
 
 
+@dataclass(eq=False)
+class _Scene:
+    """A workflow that is being laid out: the document itself, or a group's for one `instance` of it.
+
+    `places` are the nodes of `level` that have slots of their own, by id, `sites` where all others are; `zones` the
+    loop that each node lies in, `bodies` the levels of the loops.
+    """
+
+    workflow: Workflow
+    prefix: str
+    level: LevelBuilder
+    instance: Site | None
+    chain: tuple[str, ...]
+    zones: dict[str, str]
+    places: dict[str, int] = field(default_factory=dict)
+    sites: dict[str, Site] = field(default_factory=dict)
+    bodies: dict[str, LevelBuilder] = field(default_factory=dict)
+
+    def site(self, node_id: str) -> Site | None:
+        """Return where a node is."""
+        place = self.places.get(node_id)
+        return self.sites.get(node_id) if place is None else self.level.site(place)
+
+
 class _Compiler:
     def __init__(self, types: Types, groups: Groups) -> None:
         self._types = types
         self._groups = groups
         self._kinds: dict[Any, Kind | None] = {}
+        self._shared: dict[str, Kind] = {}
+        """By type the kinds of plain nodes, for which nothing of a node has to be looked at but its values."""
         self._pairs: dict[tuple[int, int], tuple[str | None, Any, str]] = {}
         self._kept: list[Any] = []
-        self._shown: list[Shown] = []
-        self._top = LevelBuilder()
+        self._ids: list[str] = []
+        self._top = LevelBuilder(self._ids)
         self._interface: dict[str, int] = {}
         self._by_place: list[int] = []
-        self._targets: dict[str, int] = {}
+        self._stand_ins: dict[str, int] = {}
         self._streaming: dict[int, tuple[str, ...]] = {}
+        self._loop_numbers: list[int] = []
         self._count = 0
         self.problems: list[str] = []
 
     def compile(self, workflow: Workflow) -> Plan:
         self._lay_out(workflow, "", self._top, None, ())
-        try:
-            level = finish(self._top)
-        except InvalidInput as error:
-            self.problems.append(error.message)
-            level = self._top.empty()
-        outputs = [i for i, node in enumerate(level.nodes) if node.role is Role.OUTPUT]
-        kinds = {id(kind.node_type): kind.node_type for kind in self._kinds.values() if kind is not None}
-        contributions = {id(t.contribution): t.contribution for t in kinds.values()}
-        numbers = {node.id: number for number, node in enumerate(self._shown)}
+        level = Level()
+        if not self.problems:
+            try:
+                level = finish(self._top)
+            except InvalidInput as error:
+                self.problems.append(error.message)
+        contributions = {id(k.node_type.contribution): k.node_type.contribution for k in self._kinds.values() if k}
         return Plan(
             level=level,
+            ids=self._ids,
             interface=self._interface,
-            outputs=outputs,
-            shown=self._shown,
+            outputs=[i for i, node in enumerate(self._top.made) if node is not None and node.role is Role.OUTPUT],
             contributions=tuple(contributions.values()),
-            numbers=numbers,
-            targets=self._targets,
             streaming=self._streaming,
             by_place=self._by_place,
-            asking=[i for i, n in enumerate(level.nodes) if _must_be_asked(n)],
+            stand_ins=self._stand_ins,
             lineages=lineages(level),
+            loops=frozenset(self._loop_numbers),
         )
 
     # --- nodes ------------------------------------------------------------------------------------
@@ -106,344 +131,341 @@ class _Compiler:
         self, workflow: Workflow, prefix: str, level: LevelBuilder, instance: Site | None, chain: tuple[str, ...]
     ) -> None:
         """Put the nodes and edges of a workflow into a level; of a group's, for one `instance` of it."""
-        sites: dict[str, Site] = {}
-        inner = any(node.parent_node or node.type == LOOP_ZONE for node in workflow.nodes)
-        around = enclosing_zones(workflow.nodes) if inner else {}
-        levels = self._loops(workflow, prefix, level, sites, around) if inner else {}
-        top = not prefix
-        for node in workflow.nodes:
-            home = levels.get(around.get(node.id), level) if inner else level
-            if node.id in sites:
-                if node.type != LOOP_ZONE or not inner:
-                    self.problems.append("several nodes have the same id")
-                if top:
-                    self._by_place.append(-1)
-                continue
-            self._count += 1
-            site = self._site(node, workflow, prefix, home, instance, chain)
-            if top:
-                is_own = site is not None and home is self._top and home.nodes[site.index].role is Role.NODE
-                self._by_place.append(site.index if site is not None and is_own else -1)
-            if site is not None:
-                sites[node.id] = site
-                if not home.parent:
-                    self._targets[prefix + node.id] = site.index
-                else:
-                    self._targets[prefix + node.id] = home.root_place
-        if self._count > MAX_NODES:
-            self.problems.append(f"with its groups laid out it has more than {MAX_NODES:,} nodes")
+        self._count += len(workflow.nodes)
+        if self._count > MOST_NODES:
+            if self._count - len(workflow.nodes) <= MOST_NODES:  # else it has been said
+                self.problems.append(f"with its groups laid out it has more than {MOST_NODES:,} nodes")
             return
-        for place, edge in enumerate(workflow.edges):
-            self._edge(edge, place, sites, prefix)
+        zones = enclosing_zones(workflow.nodes) if any(node.parent_node for node in workflow.nodes) else {}
+        scene = _Scene(workflow, prefix, level, instance, chain, zones)
+        self._loops(scene)
+        places, shared, ids = scene.places, self._shared, self._ids
+        homes: list[int] = self._by_place if not prefix else []
+        for node in workflow.nodes:
+            kind, identifier = shared.get(node.type), node.id
+            if kind is None or node.config_values or node.bypassed or node.policy is not None or identifier in zones:
+                homes.append(self._special(node, scene))
+            elif identifier in places or identifier in scene.sites:
+                homes.append(self._taken(node, scene))
+            else:
+                places[identifier] = index = level.add_plain(node, kind, len(ids))
+                ids.append(prefix + identifier)
+                homes.append(index)
+        self._connect(scene)
 
-    def _site(
-        self,
-        node: WorkflowNode,
-        workflow: Workflow,
-        prefix: str,
-        level: LevelBuilder,
-        instance: Site | None,
-        chain: tuple[str, ...],
-    ) -> Site | None:
+    def _taken(self, node: WorkflowNode, scene: _Scene) -> int:
+        self.problems.append(f"node {scene.prefix}{node.id}: several nodes have the same id")
+        return -1
+
+    def _special(self, node: WorkflowNode, scene: _Scene) -> int:
+        """Put in a node that is not plain, or the first of its kind; return its place where it has values of its own
+        that may be changed, else -1."""
+        if node.type == LOOP_ZONE and scene.sites.get(node.id) is not None:
+            return -1
+        if node.id in scene.places or node.id in scene.sites:
+            return self._taken(node, scene)
+        zone = scene.zones.get(node.id)
+        level = scene.bodies[zone] if zone is not None else scene.level
+        if node.type in (GROUP_INPUT, GROUP_OUTPUT, NODE_GROUP):
+            site = self._interface_site(node, scene, level)
+        else:
+            kind = self._kind(node, scene.workflow)
+            if kind is None:
+                return -1
+            if not node.bypassed:
+                index = self._own(node, kind, scene, level)
+                if level is scene.level:
+                    scene.places[node.id] = index
+                else:
+                    scene.sites[node.id] = level.site(index)
+                    self._stand_ins[scene.prefix + node.id] = level.root_place
+                return index if level is self._top else -1
+            label = node.display_name or kind.label
+            definition, slots = kind.node_type.definition, (kind.inputs, kind.outputs)
+            passed = bypass_inputs(definition.bypass_behavior, *slots)
+            site = self._bypassed(node, scene, level, label, slots, kind.values(node), passed)
+        if site is not None:
+            scene.sites[node.id] = site
+            self._stand_ins[scene.prefix + node.id] = level.root_place if level.parent is not None else site.index
+        return -1
+
+    def _interface_site(self, node: WorkflowNode, scene: _Scene, level: LevelBuilder) -> Site | None:
+        if node.type == NODE_GROUP:
+            return self._group(node, scene, level)
         if node.type == GROUP_INPUT:
-            return instance.inside_inputs(node) if instance is not None else self._top_input(node, workflow, level)
-        if node.type == GROUP_OUTPUT:
-            return instance.inside_outputs(node) if instance is not None else self._top_output(node, workflow, level)
-        if node.type == NODE_GROUP and not node.bypassed:
-            return self._group(node, prefix, level, chain)
-        kind = self._kind(node, workflow)
-        if kind is None:
-            return None
-        label = node.display_name or kind.node_type.definition.display_name or node.type
-        number = self._show(prefix + node.id, node.type, label)
-        built = PlanNode(prefix + node.id, Role.NODE, number, node.type, label)
-        built.node_type = kind.node_type
-        built.outputs = kind.outputs
-        if kind.node_type.definition.traits.streams:
-            self._streaming[number] = tuple(key for key, slot in kind.outputs.items() if slot.is_stream)
-        if node.bypassed:
-            return self._bypassed(node, built, kind, level)
-        built.written = kind.values(node)
-        built.token = kind.token
-        built.kind = kind
-        built.policy = node.policy
-        self._configure(built, node, kind)
-        return level.add(built, kind.inputs, kind.outputs, kind.dynamic, node, plain=kind.is_plain and not node.policy)
+            inside = scene.instance
+            return inside.inside_inputs() if inside is not None else self._top_input(node, scene.workflow, level)
+        inside = scene.instance
+        return inside.inside_outputs() if inside is not None else self._top_output(node, scene.workflow, level)
 
-    def _configure(self, built: PlanNode, node: WorkflowNode, kind: Kind) -> None:
-        """Set a node's configuration and open its instance, which nodes without a configuration of their own share."""
-        definition = kind.node_type.definition
+    def _own(self, node: WorkflowNode, kind: Kind, scene: _Scene, level: LevelBuilder) -> int:
+        """Put in a node that has a type and is run."""
+        number = self._show(scene.prefix + node.id)
+        traits = kind.node_type.definition.traits
+        if not (node.config_values or node.policy is not None or kind.is_asked or traits.streams):
+            return level.add_plain(node, kind, number)
+        built = PlanNode(self._ids[number], Role.NODE, number, kind.type, node.display_name or kind.label)
+        built.node_type, built.kind, built.policy = kind.node_type, kind, node.policy
+        built.outputs, built.written = kind.outputs, kind.values(node)
+        if traits.streams:
+            self._streaming[number] = tuple(key for key, slot in kind.outputs.items() if slot.is_stream)
+        token: bytes | None = b"" if kind.token is not None else None
         if node.config_values:
             built.config = {**kind.config, **node.config_values}
-            if built.token is not None:
-                try:
-                    built.token += marshal.dumps(sorted(node.config_values.items()), 2)
-                except (TypeError, ValueError):
-                    built.token = None
+            built.instance = kind.open(built.config)
+            try:
+                token = joined(token_of((kind.type, sorted(node.config_values.items()))), kind.token)
+            except (TypeError, ValueError):  # it holds what has no form of its own
+                token = None
         else:
-            built.config = kind.config
-        if definition.traits.stateful:
-            return
-        if not node.config_values and kind.instance is not None:
-            built.instance = kind.instance
-            return
-        try:
-            built.instance = kind.runner.open(built.config)
-        except Exception:  # it is opened again where it is run, and its error is the node's
-            built.instance = None
-        if not node.config_values:
-            kind.instance = built.instance
+            kind.ready()
+            built.config, built.instance = kind.config, kind.instance
+        return level.add(built, node, token)
 
     def _kind(self, node: WorkflowNode, workflow: Workflow) -> Kind | None:
-        route = node.policy is not None and node.policy.on_error == "route"
+        routes = node.policy is not None and node.policy.on_error == "route"
         node_type = self._types.get(node.type)
-        mode = None
-        if node_type is not None and node_type.definition.modes:
-            definition = node_type.definition
-            mode = str({**(definition.config_values or {}), **node.config_values}.get(definition.mode_config_key or ""))
-        key = (node.type, mode, route)
+        mode = mode_of(node_type.definition, node) if node_type is not None and node_type.definition.modes else None
+        key = (node.type, str(mode), routes)
         if key not in self._kinds:
             self._kinds[key] = None
             if node_type is None:
                 self.problems.append(f"node {node.id}: there is no node type {node.type!r}")
-            else:
-                try:
-                    self._kinds[key] = Kind(node, node_type, workflow)
-                except TavernError as error:
-                    self.problems.append(f"node {node.id}: {error.message}")
+                return None
+            definition = node_type.definition
+            try:
+                inputs, outputs, dynamic = slots_of(node, definition, workflow)
+                config = config_of(definition, node.model_copy(update={"config_values": {}}))
+                kind = self._kinds[key] = Kind(node_type, dict(inputs), dict(outputs), dynamic, config)
+            except TavernError as error:
+                self.problems.append(f"node {node.id}: {error.message}")
+                return None
+            if not (definition.modes or routes or kind.is_asked or definition.traits.streams):
+                self._shared[node.type] = kind
         return self._kinds[key]
 
-    def _show(self, identifier: str, type: str, label: str) -> int:
-        self._shown.append(Shown(identifier, type, label))
-        return len(self._shown) - 1
+    def _show(self, identifier: str) -> int:
+        self._ids.append(identifier)
+        return len(self._ids) - 1
 
     # --- the interface ----------------------------------------------------------------------------
 
     def _top_input(self, node: WorkflowNode, workflow: Workflow, level: LevelBuilder) -> Site:
-        label = node.display_name or node.type
-        built = PlanNode(node.id, Role.INPUT, self._show(node.id, node.type, label), node.type, label)
-        site = level.add(built, {}, {}, False, node)
+        built = PlanNode(node.id, Role.INPUT, self._show(node.id), node.type, node.display_name or node.type)
+        site = Site(level, level.add(built, node, b""))
         for key, slot in workflow.interface_inputs.items():
             if key not in self._interface:
-                source = level.relay(f"{node.id}.{key}", slot.model_copy(update={"required": False}))
-                self._interface[key] = source.index
-            site.outs[key] = (level, self._interface[key], VALUE, slot)
-            # What the node is seen to give.
-            level.connect(f"{node.id}:{key}", self._interface[key], VALUE, site.index, key, slot, slot, None, None)
-        site.is_closed = True
+                self._interface[key] = level.relay(f"{node.id}.{key}", _optional(slot))
+            self._show_output(level, site, key, self._interface[key], slot)
         return site
 
     def _top_output(self, node: WorkflowNode, workflow: Workflow, level: LevelBuilder) -> Site:
-        label = node.display_name or node.type
-        number = -1 if node.id.startswith(CARRIER) else self._show(node.id, node.type, label)
-        built = PlanNode(node.id, Role.OUTPUT, number, node.type, label)
-        for key, slot in workflow.interface_outputs.items():
-            if slot.default is not None:
-                built.written[key] = relay_values(slot, slot.default)
-        return level.add(built, dict(workflow.interface_outputs), {}, False, node)
+        number = -1 if node.id.startswith(CARRIER) else self._show(node.id)
+        built = PlanNode(node.id, Role.OUTPUT, number, node.type, node.display_name or node.type)
+        slots: Slots = dict(workflow.interface_outputs)
+        built.written = {
+            key: written_value(slot, slot.default) for key, slot in slots.items() if slot.default is not None
+        }
+        site = Site(level, level.add(built, node, b"", slots))
+        site.ins = {key: (level, site.index, key, slot) for key, slot in slots.items()}
+        return site
 
-    def _group(self, node: WorkflowNode, prefix: str, level: LevelBuilder, chain: tuple[str, ...]) -> Site | None:
+    def _group(self, node: WorkflowNode, scene: _Scene, level: LevelBuilder) -> Site | None:
         reference = str(node.config_values.get(GROUP_REFERENCE))
-        group = self._groups.get(reference)
-        if group is None or reference in chain or len(chain) >= 50:
-            why = "there is no workflow" if group is None else "it contains itself:"
-            self.problems.append(f"node {prefix}{node.id}: {why} {reference!r}")
+        group, name = self._groups.get(reference), scene.prefix + node.id
+        if group is None:
+            self.problems.append(f"node {name}: there is no workflow {reference!r}")
             return None
-        name = prefix + node.id
         label = node.display_name or group.name or node.type
-        built = PlanNode(name, Role.GROUP, self._show(name, node.type, label), node.type, label)
-        site = level.add(built, {}, {}, False, node)
+        if node.bypassed:
+            slots: tuple[Slots, Slots] = dict(group.interface_inputs), dict(group.interface_outputs)
+            return self._bypassed(
+                node, scene, level, label, slots, _values(node, slots[0]), bypass_inputs(None, *slots)
+            )
+        if reference in scene.chain or len(scene.chain) >= DEEPEST_GROUPS:
+            why = "contains itself" if reference in scene.chain else "lies too deep in others"
+            self.problems.append(f"node {name}: the workflow {reference!r} {why}")
+            return None
+        built = PlanNode(name, Role.GROUP, self._show(name), node.type, label)
+        site = Site(level, level.add(built, node, b""))
+        values = _values(node, group.interface_inputs)
         for key, slot in group.interface_inputs.items():
-            relay = level.relay(f"{name}.{key}", slot)
-            written = node.input_values.get(key)
-            written = slot.default if written is None else written
-            if written is not None:
-                level.nodes[relay.index].written = {VALUE: relay_values(slot, written)}
-            site.ins[key] = relay
-            site.inner_outs[key] = (level, relay.index, VALUE, slot)
-            level.originals[relay.index] = (node, key)
+            relay = level.relay(f"{name}.{key}", slot, written=values.get(key))
+            site.ins[key] = (level, relay, VALUE, slot)
+            site.inner_outs[key] = (level, relay, VALUE, slot)
+            level.originals[relay] = (node, key)
         for key, slot in group.interface_outputs.items():
-            relay = level.relay(f"{name}.{key}", slot.model_copy(update={"required": False}))
-            if slot.default is not None:
-                level.nodes[relay.index].written = {VALUE: relay_values(slot, slot.default)}
-            site.inner_ins[key] = relay
-            site.outs[key] = (level, relay.index, VALUE, slot)
-            level.connect(f"{name}:{key}", relay.index, VALUE, site.index, key, slot, slot, None, None)
-        site.is_closed = True
-        self._lay_out(group, f"{name}/", level, site, (*chain, reference))
+            value = None if slot.default is None else written_value(slot, slot.default)
+            relay = level.relay(f"{name}.{key}", _optional(slot), written=value)
+            site.inner_ins[key] = (level, relay, VALUE, slot)
+            self._show_output(level, site, key, relay, slot)
+        self._lay_out(group, f"{name}/", level, site, (*scene.chain, reference))
         return site
 
     # --- bypassed nodes ---------------------------------------------------------------------------
 
-    def _bypassed(self, node: WorkflowNode, built: PlanNode, kind: Kind, level: LevelBuilder) -> Site:
-        """Put relays in the place of a node: each gives the value of one of its inputs, or an empty one."""
-        built.role = Role.BYPASSED
-        optional = {key: slot.model_copy(update={"required": False}) for key, slot in kind.inputs.items()}
-        written = kind.values(node)
-        # What arrives at the node goes to the relays alone; the node is seen to give what they do.
-        site = level.add(built, {}, {}, False, node)
-        site.is_closed = True
-        passed = bypass_inputs(kind.node_type.definition, optional, kind.outputs)
-        for key, slot in kind.outputs.items():
+    def _bypassed(
+        self,
+        node: WorkflowNode,
+        scene: _Scene,
+        level: LevelBuilder,
+        label: str,
+        slots: tuple[Slots, Slots],
+        values: Mapping[str, Any],
+        passed: Mapping[str, str],
+    ) -> Site:
+        """Put relays in the place of a node, one for each output: it gives the value of the input that `passed` names
+        for it, else an empty one. What arrives at the node goes to these; the node is seen to give what they do."""
+        name = scene.prefix + node.id
+        built = PlanNode(name, Role.BYPASSED, self._show(name), node.type, label)
+        site = Site(level, level.add(built, node, b""))
+        site.spare = {key: _optional(slot) for key, slot in slots[0].items()}
+        for key, slot in slots[1].items():
             source = passed.get(key)
-            into = optional[source] if source is not None else slot.model_copy(update={"required": False})
-            relay = level.relay(f"{built.id}.{key}", into)
             empty = [] if slot.is_stream else empty_value(slot.data_flow_type)
-            value = written.get(source) if source is not None else None
-            if value is not None and source is not None:
-                change = converter(into, slot)
-                value = value[0] if into.multi and isinstance(value, list) and value else value
-                value = change(value) if change is not None else value
-            level.nodes[relay.index].written = {VALUE: empty if value is None else value}
-            level.nodes[relay.index].outputs = {VALUE: slot}
-            if source is not None:
-                site.fans.setdefault(source, []).append((relay, slot))
-                level.originals[relay.index] = (node, source)
-            site.outs[key] = (level, relay.index, VALUE, slot)
-            level.connect(f"{built.id}:{key}", relay.index, VALUE, site.index, key, slot, slot, None, None)
-        site.spare = optional
+            if source is None:
+                relay = level.relay(f"{name}.{key}", _optional(slot), written=empty)
+            else:
+                way, value = way_through(slots[0][source], slot), values.get(source)
+                value = empty if value is None else _through(way, value)
+                relay = level.relay(f"{name}.{key}", way.into, written=value, gives=slot)
+                level.originals[relay] = (node, source)
+                site.fans.setdefault(source, []).append((relay, way))
+                if way.is_first:
+                    many, relay = relay, level.relay(f"{name}.{key}", _optional(slot), written=empty)
+                    level.connect(f"{name}.{key}", many, VALUE, relay, VALUE, slot, slot, _first(empty), None, "first")
+            self._show_output(level, site, key, relay, slot)
         return site
+
+    def _show_output(self, level: LevelBuilder, site: Site, key: str, relay: int, slot: SlotDefinition) -> None:
+        """Let a node that stands for others give what a relay hands on, and be seen to give it."""
+        site.outs[key] = (level, relay, VALUE, slot)
+        level.connect(key, relay, VALUE, site.index, key, slot, slot, None, None)
 
     # --- loops ------------------------------------------------------------------------------------
 
-    def _loops(
-        self,
-        workflow: Workflow,
-        prefix: str,
-        level: LevelBuilder,
-        sites: dict[str, Site],
-        around: Mapping[str, str],
-    ) -> dict[str | None, LevelBuilder]:
-        """Make a level for the body of each loop, those around before those within; `around` says by node in which."""
-        zones = {node.id: node for node in workflow.nodes if node.type == LOOP_ZONE}
-        levels: dict[str | None, LevelBuilder] = {}
-        waiting = list(zones.values())
+    def _loops(self, scene: _Scene) -> None:
+        """Make a level for the body of each loop, those around before those within."""
+        waiting = [node for node in scene.workflow.nodes if node.type == LOOP_ZONE]
         while waiting:
             later = []
             for node in waiting:
-                outer = around.get(node.id)
-                if outer in zones and outer not in levels:
+                around = scene.zones.get(node.id)
+                if node.id in scene.sites:
+                    self._taken(node, scene)
+                elif around is not None and around not in scene.bodies:
                     later.append(node)
                 else:
-                    levels[node.id] = self._loop(node, prefix, levels.get(outer, level), sites)
+                    self._loop(node, scene, scene.bodies[around] if around is not None else scene.level)
             if len(later) == len(waiting):
-                self.problems.append(f"node {prefix}{later[0].id}: loops lie in one another in a circle")
-                break
+                name = scene.prefix + later[0].id
+                self.problems.append(f"node {name}: loops lie in one another in a circle")
+                return
             waiting = later
-        return levels
 
-    def _loop(self, node: WorkflowNode, prefix: str, level: LevelBuilder, sites: dict[str, Site]) -> LevelBuilder:
+    def _loop(self, node: WorkflowNode, scene: _Scene, level: LevelBuilder) -> None:
         zone = zone_of(node.config_values)
-        name = prefix + node.id
-        label = node.display_name or node.type
-        built = PlanNode(name, Role.LOOP, self._show(name, node.type, label), node.type, label)
-        built.config = dict(node.config_values)
-        built.policy = node.policy
-        built.outputs = outputs = dict(with_error_output(node, zone.outer_outputs))
-        self._streaming[built.number] = tuple(key for key, slot in built.outputs.items() if slot.is_stream)
-        built.token = marshal.dumps(("loop", node.bypassed, repr(sorted(node.config_values.items()))), 2)
-        for key, slot in zone.outer_inputs.items():
-            value = node.input_values.get(key)
-            value = slot.default if value is None else value
-            if value is not None:
-                built.written[key] = relay_values(slot, value)
-        site = level.add(built, zone.outer_inputs, {}, False, node)
-        body = LevelBuilder(parent=level, zone=site.index)
-        end = body.add(PlanNode(f"{name}:end", Role.OUTPUT, label="what it gives"), zone.inner_inputs, {}, False, None)
+        name, label = scene.prefix + node.id, node.display_name or node.type
+        inputs, outputs = zone.outer_inputs, dict(with_error_output(node, zone.outer_outputs))
+        built = PlanNode(name, Role.LOOP, self._show(name), node.type, label)
+        built.config, built.policy = dict(node.config_values), node.policy
+        built.outputs, built.written = outputs, _values(node, inputs)
+        self._loop_numbers.append(built.number)
+        self._streaming[built.number] = tuple(key for key, slot in outputs.items() if slot.is_stream)
+        token = token_of(("loop", node.bypassed, repr(sorted(node.config_values.items()))))
+        site = Site(level, level.add(built, node, token, inputs))
+        site.ins = {key: (level, site.index, key, slot) for key, slot in inputs.items()}
         site.outs = {key: (level, site.index, key, slot) for key, slot in outputs.items()}
+        body = scene.bodies[node.id] = LevelBuilder(self._ids, parent=level, zone=site.index)
+        level.bodies.append((site.index, body))
+        end = body.add(PlanNode(f"{name}:end", Role.OUTPUT, label="what it gives"), None, b"", zone.inner_inputs)
+        site.ins |= {key: (body, end, key, slot) for key, slot in zone.inner_inputs.items()}
         for key, slot in zone.inner_outputs.items():
-            relay = body.relay(f"{name}.{key}", slot)
-            site.outs[key] = (body, relay.index, VALUE, slot)
-            body.sources[key] = relay.index
-        for key in zone.inner_inputs:
-            site.ins[key] = end
-        site.is_closed = True
-        site.own_inputs = zone.outer_inputs
-        built.loop = Loop(zone, body.empty(), body.sources, end.index, node.bypassed)
-        level.bodies.append((built, body))
-        sites[node.id] = site
-        self._targets[name] = site.index if level.parent is None else level.root_place
-        return body
+            body.sources[key] = body.relay(f"{name}.{key}", slot)
+            site.outs[key] = (body, body.sources[key], VALUE, slot)
+        built.loop = Loop(zone, Level(), body.sources, end, node.bypassed)
+        scene.sites[node.id] = site
+        self._stand_ins[name] = site.index if level.parent is None else level.root_place
 
     # --- edges ------------------------------------------------------------------------------------
 
-    def _edge(self, edge: WorkflowEdge, place: int, sites: dict[str, Site], prefix: str) -> None:
-        source, target = sites.get(edge.source), sites.get(edge.target)
+    def _connect(self, scene: _Scene) -> None:
+        """Put the edges of a workflow in: those between plain nodes by what is known of their shapes, which is quick,
+        the others one by one."""
+        level, places = scene.level, scene.places
+        gives, shapes, arriving, followers = level.gives, level.shapes, level.arriving, level.followers
+        is_in_order, is_done = True, True
+        for edge in scene.workflow.edges:
+            target = places.get(edge.target)
+            if target is None or (shape := shapes[target]) is OTHER:
+                is_done = False
+                continue
+            handle, source = edge.source_handle, places.get(edge.source)
+            if source is None:
+                source, handle = self._handed_on(scene, edge)
+            into = edge.target_handle
+            shape = shape[gives[source], handle, into] if source >= 0 else OTHER
+            shapes[target] = shape
+            if shape is OTHER:
+                is_done = False
+                continue
+            arriving[target].append((into, source, handle))
+            followers[source].append(target)
+            if source > target:
+                is_in_order = False
+        level.is_in_order = level.is_in_order and is_in_order
+        if not is_done:
+            for place, edge in enumerate(scene.workflow.edges):
+                target = places.get(edge.target)
+                if target is None or shapes[target] is OTHER:
+                    self._edge(edge, place, scene)
+
+    def _handed_on(self, scene: _Scene, edge: WorkflowEdge) -> tuple[int, str]:
+        """Return the node and output that an edge really comes from, which the one that it names stands for; -1 where
+        it is not on this level, or nowhere."""
+        site = scene.sites.get(edge.source)
+        found = site.outs.get(edge.source_handle) if site is not None else None
+        return found[1:3] if found is not None and found[0] is scene.level else (-1, "")
+
+    def _edge(self, edge: WorkflowEdge, place: int, scene: _Scene) -> None:
+        """Put in an edge that is not as simple as most."""
+        name = scene.prefix + edge.id
+        source, target = scene.site(edge.source), scene.site(edge.target)
         if source is None or target is None:
             missing = edge.source if source is None else edge.target
-            self.problems.append(f"edge {prefix}{edge.id}: there is no node {missing!r} that can be run")
+            self.problems.append(f"edge {name}: there is no node {missing!r} that can be run")
             return
-        handle, into = edge.source_handle, edge.target_handle
-        # The way of most edges, from a plain node to a plain node, spelled out since it is taken so often.
-        slot = source.outputs.get(handle) if not source.is_closed else None
-        if slot is not None:
-            out = (source.level, source.index, handle, slot)
-        else:
-            found = self._output(source, handle)
-            if found is None:
-                self.problems.append(f"edge {prefix}{edge.id}: there is no slot {edge.source}.{handle}")
-                return
-            out = found
-        wanted = target.inputs.get(into) if not target.is_closed else None
-        if wanted is not None:
-            self._join(edge, prefix, place, out, target, into, wanted, None)
+        out, found = source.output(edge.source_handle), target.find(edge.target_handle)
+        if out is None or found is None:
+            slot_name = f"{edge.source}.{edge.source_handle}" if out is None else f"{edge.target}.{edge.target_handle}"
+            self.problems.append(f"edge {name}: there is no slot {slot_name}")
             return
-        ends = self._inputs(target, into)
-        if not ends:
-            if ends is None:
-                self.problems.append(f"edge {prefix}{edge.id}: there is no slot {edge.target}.{into}")
-            return
-        for site, key, slot, position, after in ends:
-            self._join(edge, prefix, place, out, site, key, slot, position, after)
-
-    def _output(self, site: Site, handle: str) -> tuple[LevelBuilder, int, str, SlotDefinition] | None:
-        if handle in site.outs:
-            return site.outs[handle]
-        if not site.is_closed and site.dynamic and handle:
-            return (site.level, site.index, handle, OPEN_SLOT)
-        return None
-
-    def _inputs(
-        self, site: Site, handle: str
-    ) -> list[tuple[Site, str, SlotDefinition, int | None, SlotDefinition | None]] | None:
-        """Return where an edge into a handle ends: several places at a bypassed node, none where nothing needs it."""
-        slots = {key: end.inputs.get(key) or end.inputs[VALUE] for key, end in site.ins.items()}
-        slots |= site.spare or site.own_inputs or ({} if site.is_closed else site.inputs)
-        found = find_slot(slots, handle, dynamic=site.dynamic and not site.is_closed)
-        if found is None:
-            return None
         key, slot, position = found
-        if site.spare:
-            return [(relay, VALUE, slot, position, after) for relay, after in site.fans.get(key, [])]
-        if key in site.ins:
-            end = site.ins[key]
-            return [(end, key if key in end.inputs else VALUE, slot, position, None)]
-        return [(site, key, slot, position, None)]
+        problem, convert, token = self._pair(out[3], slot)
+        if problem is not None:
+            self.problems.append(f"edge {name}: {problem}")
+        elif target.spare:
+            for relay, way in target.fans.get(key, ()):
+                end = (target.level, relay, VALUE, way.into)
+                self._join(edge, name, (position, place), out, end, both(convert, way.convert), token)
+        else:
+            end = target.ins.get(key, (target.level, target.index, key, slot))
+            self._join(edge, name, (position, place), out, end, convert, token)
 
     def _join(
         self,
         edge: WorkflowEdge,
-        prefix: str,
-        place: int,
-        out: tuple[LevelBuilder, int, str, SlotDefinition],
-        target: Site,
-        key: str,
-        slot: SlotDefinition,
-        position: int | None,
-        after: SlotDefinition | None = None,
+        name: str,
+        order: tuple[int | None, int],
+        out: End,
+        end: End,
+        convert: Converter | None,
+        token: str,
     ) -> None:
+        """Put an edge in, through whatever loops its end lies in."""
         level, index, handle, given = out
-        problem, convert, token = self._pair(given, slot)
-        if problem is not None:
-            self.problems.append(f"edge {prefix}{edge.id}: {problem}")
-            return
-        if after is not None and after is not slot:
-            further = converter(slot, after)
-            if further is not None:
-                convert = further if convert is None else _after(convert, further)
-        name = prefix + edge.id if prefix else edge.id
-        if level is not target.level:
-            inward = target.level.path_from(level)
+        if level is not end[0]:
+            inward = end[0].path_from(level)
             if inward is None:
                 self.problems.append(f"edge {name}: it leads out of a loop; only the loop's own outputs do")
                 return
@@ -451,11 +473,10 @@ class _Compiler:
                 self.problems.append(f"edge {name}: a stream cannot go into a loop")
                 return
             for body in inward:
-                index = body.capture(name, level, index, handle, given)
-                level, handle = body, VALUE
-        level.connect(name, index, handle, target.index, key, given, slot, convert, (position, place), token, edge.id)
+                index, level, handle = body.capture(name, level, index, handle, given), body, VALUE
+        level.connect(name, index, handle, end[1], end[2], given, end[3], convert, order, token, edge.id)
 
-    def _pair(self, given: SlotDefinition, wanted: SlotDefinition) -> tuple[str | None, Any, str]:
+    def _pair(self, given: SlotDefinition, wanted: SlotDefinition) -> tuple[str | None, Converter | None, str]:
         """Return why an edge between two slots cannot be, what converts its values, and what says so in signatures."""
         key = (id(given), id(wanted))
         found = self._pairs.get(key)
@@ -467,9 +488,30 @@ class _Compiler:
         return found
 
 
-def _must_be_asked(node: PlanNode) -> bool:
-    return node.role is Role.NODE and node.node_type is not None and node.node_type.definition.traits.checks_change
+def _optional(slot: SlotDefinition) -> SlotDefinition:
+    return slot.model_copy(update={"required": False}) if slot.required else slot
 
 
-def _after(first: Any, second: Any) -> Any:
-    return lambda value: second(first(value))
+def _values(node: WorkflowNode, slots: Mapping[str, SlotDefinition]) -> dict[str, Any]:
+    """Return the values that a node has written for slots, else their defaults."""
+    found: dict[str, Any] = {}
+    for key, slot in slots.items():
+        value = node.input_values.get(key)
+        value = slot.default if value is None else value
+        if value is not None:
+            found[key] = written_value(slot, value)
+    return found
+
+
+def _through(way: Way, value: Any) -> Any:
+    """Return a written value of a bypassed node as it goes on."""
+    if way.convert is None:
+        return value
+    try:
+        return [way.convert(each) for each in value] if way.into.multi else way.convert(value)
+    except (OverflowError, ValueError):  # it is passed as it was written
+        return value
+
+
+def _first(empty: Any) -> Converter:
+    return lambda values: values[0] if values else empty

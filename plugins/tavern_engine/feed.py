@@ -21,7 +21,6 @@ from tavern_engine.yields import Message, Yields, brief
 from tavern_host.contracts.dataflow import collected
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import RunStatus
-from tavern_host.contracts.workflows import LOOP_ZONE
 
 Publish = Callable[[list[Message]], None]
 
@@ -85,7 +84,7 @@ class Feed:
         self.records: list[Any] = []
         """What became of nodes since the last flush, flat, since the garbage collector would look at a tuple for each:
         number, when it began and ended, state, outputs (of a stream the list of its items), signature, error."""
-        self.yields = Yields(run_id, plan.shown, publish)
+        self.yields = Yields(run_id, plan.ids, publish)
         self.account = account
         self.journal = journal
         self.cache = cache
@@ -113,18 +112,18 @@ class Feed:
 
     def executing(self, numbers: list[int]) -> None:
         """Nodes are in the middle of what they do while others get their turn."""
-        account, shown, run_id, now = self.account, self._plan.shown, self._run_id, time.perf_counter()
+        account, shown, run_id, now = self.account, self._plan.ids, self._run_id, time.perf_counter()
         messages: list[Message] = []
         for number in numbers:
             account.states[number] = State.RUNNING
             account.started[number] = now
             account.finished[number] = 0.0
-            messages.append(("NODE_EXECUTING", {"promptId": run_id, "nodeId": shown[number].id}))
+            messages.append(("NODE_EXECUTING", {"promptId": run_id, "nodeId": shown[number]}))
         self._publish(messages)
 
     def progress(self, number: int, value: float, maximum: float | None) -> None:
         """A node says how far it is."""
-        payload: dict[str, Any] = {"promptId": self._run_id, "nodeId": self._plan.shown[number].id, "value": value}
+        payload: dict[str, Any] = {"promptId": self._run_id, "nodeId": self._plan.ids[number], "value": value}
         if maximum is not None:
             payload["max"] = maximum
         self._publish([("NODE_PROGRESS", payload)])
@@ -138,7 +137,7 @@ class Feed:
             return
         now = self.now()
         known = signature or self._plan.lineages.get(number)
-        self.journal.add(self._plan.shown[number].id, known, "iteration", now, now, state, None, 1, index)
+        self.journal.add(self._plan.ids[number], known, "iteration", now, now, state, None, 1, index)
         self.keep_inner(numbers, since)
 
     def keep_inner(self, numbers: list[int], since: float) -> None:
@@ -150,7 +149,7 @@ class Feed:
             name = _NAMES.get(account.states[number])
             if name is not None and account.finished[number] >= since:
                 self.journal.add(
-                    self._plan.shown[number].id,
+                    self._plan.ids[number],
                     None,
                     name,
                     account.started[number] - self._base,
@@ -163,11 +162,11 @@ class Feed:
 
     def cached(self, numbers: list[int]) -> None:
         """Nodes whose outputs of an earlier run hold, without anybody needing to look at them."""
-        states, shown, run_id = self.account.states, self._plan.shown, self._run_id
+        states, shown, run_id = self.account.states, self._plan.ids, self._run_id
         for number in numbers:
             states[number] = State.CACHED
         if numbers:
-            self._publish([("NODE_CACHED", {"promptId": run_id, "nodeIds": [shown[number].id for number in numbers]})])
+            self._publish([("NODE_CACHED", {"promptId": run_id, "nodeIds": [shown[number] for number in numbers]})])
 
     def flush(self) -> None:
         """Pass on what was taken down since the last time."""
@@ -182,7 +181,7 @@ class Feed:
         records, self.records = self.records, []
         account, base, run_id = self.account, self._base, self._run_id
         states, started, finished, outputs_of = account.states, account.started, account.finished, account.outputs
-        nodes, streaming, journal = self._plan.shown, self._plan.streaming, self.journal
+        nodes, streaming, journal = self._plan.ids, self._plan.streaming, self.journal
         lineages = self._plan.lineages
         is_inner, tell = self._is_inner, messages.append
         signatures: list[bytes] = []
@@ -190,13 +189,13 @@ class Feed:
         size = 0
         fields = iter(records)
         for number, began, ended, state, outputs, signature, error in zip(*[fields] * 7, strict=True):
-            identifier = nodes[number].id
+            identifier = nodes[number]
             states[number] = state
             if is_inner:  # what the iteration before has left
                 outputs_of[number] = None
                 account.errors.pop(number, None)
             if state == _DONE or state not in _UNTIMED:
-                if is_inner and nodes[number].type != LOOP_ZONE:  # a loop counts by itself
+                if is_inner and number not in self._plan.loops:  # a loop counts by itself
                     account.iterations[number] = account.iterations.get(number, 0) + 1
                 started[number] = began
                 finished[number] = ended
@@ -250,7 +249,7 @@ class Feed:
         error: ErrorInfo | None,
     ) -> None:
         """Tell of a node that did not simply do what it does."""
-        about: dict[str, Any] = {"promptId": self._run_id, "nodeId": self._plan.shown[number].id}
+        about: dict[str, Any] = {"promptId": self._run_id, "nodeId": self._plan.ids[number]}
         if state == State.FAILED and error is not None:
             self.account.errors[number] = error
             messages.append(("NODE_ERROR", {**about, "errorDetails": error.to_json()}))

@@ -1,56 +1,82 @@
-"""What the compiler needs to know of a node type in one of its modes, looked up once for all nodes of that kind."""
+"""What the compiler needs to know of a node type in one of its modes, looked up once for all nodes of that kind, and of
+the edges that nodes of a kind have."""
 
 from __future__ import annotations
 
 import marshal
-from typing import Any
+from collections.abc import Awaitable, Callable
+from hashlib import blake2b
+from typing import Any, Protocol
 
 from tavern_engine.registry import NodeType
-from tavern_host.contracts.dataflow import config_of, find_slot, literal_converter, slots_of
-from tavern_host.contracts.nodes import NodeInstance, NodeRunner, SlotDefinition
-from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_host.contracts.dataflow import compatible, converter, find_slot, literal_converter
+from tavern_host.contracts.nodes import DirectCall, NodeCall, NodeInstance, NodeRunner, SlotDefinition
+from tavern_host.contracts.workflows import WorkflowNode
 
 Slots = dict[str, SlotDefinition]
 
+Call = Callable[[dict[str, Any], NodeCall | None], Awaitable[dict[str, Any]]]
+"""Runs a node."""
+
+TOKEN_SIZE = 16
+"""How many bytes stand for what a node is in its signature."""
+
+
+Calls = tuple[Call | None, DirectCall | None]
+"""How a node is run that needs nothing but its inputs, and how it is called if it needs no more than that."""
+
+
+class Source(Protocol):
+    """What an edge may come from."""
+
+    outputs: Slots
+
+
+class Handed:
+    """The outputs of a node that has no type of its own: one that the compiler put in, or a loop."""
+
+    __slots__ = ("outputs",)
+
+    def __init__(self, outputs: Slots) -> None:
+        self.outputs = outputs
+
 
 class Kind:
-    """A node type, in one mode and with one way to treat errors: its slots, defaults, and how it is run."""
+    """A node type, in one mode and with one way to treat errors: its slots, defaults, and how it is run.
+
+    `config` is the configuration of nodes that have none of their own. A `multi` slot, a stream or a slot without a
+    name makes edges something that is to be looked at one by one: its `shape` is `OTHER`.
+    """
 
     __slots__ = (
-        "config",
-        "defaults",
-        "dynamic",
-        "inputs",
-        "instance",
-        "is_asked",
-        "is_direct",
-        "is_plain",
-        "node_type",
-        "outputs",
-        "runner",
-        "token",
-    )
+        "calls", "config", "defaults", "dynamic", "inputs", "instance", "is_asked", "is_direct", "is_plain", "label",
+        "node_type", "outputs", "runner", "shape", "token", "type",
+    )  # fmt: skip
 
-    def __init__(self, node: WorkflowNode, node_type: NodeType, workflow: Workflow) -> None:
+    def __init__(
+        self, node_type: NodeType, inputs: Slots, outputs: Slots, dynamic: bool, config: dict[str, Any]
+    ) -> None:
         definition = node_type.definition
-        inputs, outputs, self.dynamic = slots_of(node, definition, workflow)
-        self.inputs, self.outputs = dict(inputs), dict(outputs)
+        traits = definition.traits
+        self.type = definition.full_type
+        self.label = definition.display_name or self.type
+        self.inputs, self.outputs, self.dynamic, self.config = inputs, outputs, dynamic, config
         self.node_type = node_type
         self.runner: NodeRunner = node_type.runner()
-        self.config = config_of(definition, node.model_copy(update={"config_values": {}}))
-        self.defaults: dict[str, Any] = {}
-        for key, slot in self.inputs.items():
-            if slot.default is not None:
-                self.defaults[key] = _written(slot, slot.default)
-        traits = definition.traits
+        self.defaults = {
+            key: written_value(slot, slot.default) for key, slot in inputs.items() if slot.default is not None
+        }
         self.is_asked = traits.checks_change
         self.is_plain = not (traits.streams or traits.stateful or traits.wants_call or traits.placement == "process")
-        self.is_direct = self.is_plain and not self.dynamic and self.inputs.keys() <= node_type.original.inputs.keys()
+        self.is_direct = self.is_plain and not dynamic and inputs.keys() <= node_type.original.inputs.keys()
         self.instance: NodeInstance | None = None
+        self.calls: Calls | None = None
         self.token: bytes | None = None
         if traits.cached:
-            about = (definition.full_type, definition.version, node_type.plugin, node_type.version, sorted(self.inputs))
-            self.token = marshal.dumps(about, 2)
+            about = (self.type, definition.version, node_type.plugin, node_type.version, sorted(inputs))
+            self.token = token_of(about)
+        is_open = dynamic or any(slot.multi or slot.is_stream for slot in inputs.values())
+        self.shape = OTHER if is_open else Shape(self, ())
 
     def values(self, node: WorkflowNode) -> dict[str, Any]:
         """Return the written value of each input that has one, else its default; null is no value. The dict must
@@ -63,19 +89,101 @@ class Kind:
                 continue
             slot = self.inputs.get(key)
             if slot is not None:
-                found[key] = _written(slot, value)
+                found[key] = written_value(slot, value)
             elif self.dynamic:
                 named = find_slot(self.inputs, key)
                 found[named[0] if named else key] = value
         return found
 
+    def ready(self) -> Calls:
+        """Open the instance that all nodes without a configuration of their own share; return how they are run."""
+        if self.calls is None:
+            self.instance = self.open(self.config)
+            self.calls = self.calls_of(self.instance)
+        return self.calls
 
-def relay_values(slot: SlotDefinition, value: Any) -> Any:
+    def open(self, config: dict[str, Any]) -> NodeInstance | None:
+        """Return what runs a node with this configuration; None where it has a state, or fails: it is then opened
+        where it is run, and its error is the node's."""
+        if self.node_type.definition.traits.stateful:
+            return None
+        try:
+            return self.runner.open(config)
+        except Exception:  # it is the plugin's code
+            return None
+
+    def calls_of(self, instance: NodeInstance | None) -> Calls:
+        """Return how a node with this instance is run with nothing but its inputs, where it can be."""
+        if instance is None or not self.is_plain:
+            return None, None
+        return instance.run, instance.direct if self.is_direct else None
+
+
+Route = tuple[Source, str, str]
+"""Where an edge comes from, the output, and the input that it goes into."""
+
+
+class Shape(dict[Route, "Shape"]):
+    """The edges of a node: its kind, the slots that they join, in order, and nothing of which nodes they come from.
+
+    Nodes have few shapes. What a further edge makes of one is looked up in it, by the edge's route, and found out the
+    first time only; `OTHER` is what it makes where it has more to it than a value that goes into an input as it is.
+    """
+
+    __slots__ = ("kind", "missing", "slots", "token")
+
+    def __init__(self, kind: Kind, slots: tuple[tuple[str, str, SlotDefinition], ...]) -> None:
+        self.kind = kind
+        self.slots = slots
+        """By edge the input, the output and its slot."""
+        fed = {key for key, _, _ in slots}
+        self.missing = frozenset(key for key, slot in kind.inputs.items() if slot.required and key not in fed)
+        self.token: bytes | None = None
+        if kind.token is not None:
+            self.token = token_of((kind.token, [(key, handle) for key, handle, _ in slots])) if slots else kind.token
+
+    def __missing__(self, route: Route) -> Shape:
+        source, handle, into = route
+        given, wanted = source.outputs.get(handle), self.kind.inputs.get(into)
+        is_plain = (
+            given is not None
+            and wanted is not None
+            and not given.is_stream
+            and into not in (key for key, _, _ in self.slots)
+            and compatible(given, wanted) is None
+            and converter(given, wanted) is None
+        )
+        found = Shape(self.kind, (*self.slots, (into, handle, given))) if is_plain and given is not None else OTHER
+        self[route] = found
+        return found
+
+
+class _Other(Shape):
+    """The shape of a node whose edges have to be looked at one by one."""
+
+    def __init__(self) -> None: ...
+
+    def __missing__(self, route: Route) -> Shape:
+        return self
+
+
+OTHER: Shape = _Other()
+
+
+def token_of(about: Any) -> bytes:
+    """Return what stands for plain data in a signature. Raises `ValueError` for what is not plain data."""
+    return blake2b(marshal.dumps(about, 2), digest_size=TOKEN_SIZE).digest()
+
+
+def joined(token: bytes | None, other: bytes | None) -> bytes | None:
+    """Return what stands for two things together; None where one of them cannot be used again."""
+    if token is None or other is None:
+        return None
+    return token_of((token, other)) if token else other
+
+
+def written_value(slot: SlotDefinition, value: Any) -> Any:
     """Return a value written for a slot as the slot's type has it."""
-    return _written(slot, value)
-
-
-def _written(slot: SlotDefinition, value: Any) -> Any:
     if slot.multi and not isinstance(value, list):
         value = [value]
     convert = literal_converter(slot)

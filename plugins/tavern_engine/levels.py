@@ -5,18 +5,19 @@ Knows nothing of workflow documents; `compiler.py` reads those.
 
 from __future__ import annotations
 
-import marshal
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tavern_engine.bypass import Way
 from tavern_engine.deadlocks import mark_unbounded
-from tavern_engine.plan import VALUE, Feed, Input, Level, PlanNode, Role
-from tavern_host.contracts.dataflow import OPEN_SLOT, Converter, edge_order
+from tavern_engine.kinds import OTHER, Calls, Handed, Kind, Shape, Slots, Source, joined, token_of
+from tavern_engine.plan import VALUE, Feed, Input, Level, Nodes, PlanNode, Role
+from tavern_host.contracts.dataflow import OPEN_SLOT, Converter, edge_order, find_slot
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import WorkflowNode
 
-Slots = dict[str, SlotDefinition]
 End = tuple["LevelBuilder", int, str, SlotDefinition]
 
 _CONTAINERS = (list, dict)
@@ -26,46 +27,57 @@ _NO_SLOTS: Slots = {}
 class Site:
     """Where a node of a document is: edges to and from it are looked up here.
 
-    A plain node has `inputs` and `outputs`. A closed one stands for others: `outs` says where its outputs are really
-    given, `ins` who really takes an input; of a bypassed node several may (`fans`).
+    One that is run has `inputs` and `outputs` of its own. Others stand for something: `outs` says where an output is
+    really given, `ins` who really takes an input; at a bypassed node, with the inputs `spare`, several may (`fans`).
     """
 
     __slots__ = (
-        "dynamic", "fans", "index", "inner_ins", "inner_outs", "inputs", "ins", "is_closed", "level", "node", "outputs",
-        "outs", "own_inputs", "spare",
+        "dynamic", "fans", "index", "inner_ins", "inner_outs", "inputs", "ins", "level", "outputs", "outs", "spare"
     )  # fmt: skip
 
     def __init__(
-        self, level: LevelBuilder, index: int, inputs: Slots, outputs: Slots, dynamic: bool, node: WorkflowNode | None
+        self,
+        level: LevelBuilder,
+        index: int,
+        inputs: Slots = _NO_SLOTS,
+        outputs: Slots = _NO_SLOTS,
+        dynamic: bool = False,
     ) -> None:
         self.level = level
         self.index = index
         self.inputs = inputs
         self.outputs = outputs
         self.dynamic = dynamic
-        self.node = node
-        self.is_closed = False
         self.outs: dict[str, End] = {}
-        self.ins: dict[str, Site] = {}
-        self.fans: dict[str, list[tuple[Site, SlotDefinition]]] = {}
+        self.ins: dict[str, End] = {}
+        self.fans: dict[str, list[tuple[int, Way]]] = {}
         self.spare: Slots = _NO_SLOTS
-        self.own_inputs: Slots = _NO_SLOTS
         self.inner_outs: dict[str, End] = {}
-        self.inner_ins: dict[str, Site] = {}
+        self.inner_ins: dict[str, End] = {}
 
-    def inside_inputs(self, node: WorkflowNode) -> Site:
+    def inside_inputs(self) -> Site:
         """Return what stands for a group's own `core:GroupInput`."""
-        return self._inside(node, self.inner_outs, {})
-
-    def inside_outputs(self, node: WorkflowNode) -> Site:
-        """Return what stands for a group's own `core:GroupOutput`."""
-        return self._inside(node, {}, self.inner_ins)
-
-    def _inside(self, node: WorkflowNode, outs: dict[str, End], ins: dict[str, Site]) -> Site:
-        site = Site(self.level, self.index, _NO_SLOTS, _NO_SLOTS, False, node)
-        site.is_closed = True
-        site.outs, site.ins = outs, ins
+        site = Site(self.level, self.index)
+        site.outs = self.inner_outs
         return site
+
+    def inside_outputs(self) -> Site:
+        """Return what stands for a group's own `core:GroupOutput`."""
+        site = Site(self.level, self.index)
+        site.ins = self.inner_ins
+        return site
+
+    def output(self, handle: str) -> End | None:
+        """Return where an output is given, or None where there is none of that name."""
+        if handle in self.outs:
+            return self.outs[handle]
+        slot = self.outputs.get(handle) or (OPEN_SLOT if self.dynamic and handle else None)
+        return (self.level, self.index, handle, slot) if slot is not None else None
+
+    def find(self, handle: str) -> tuple[str, SlotDefinition, int | None] | None:
+        """Return the key, slot and position of the input that a handle names, or None where there is none."""
+        slots = {key: slot for key, (_, _, _, slot) in self.ins.items()} | self.spare | self.inputs
+        return find_slot(slots, handle, dynamic=self.dynamic)
 
 
 Arriving = tuple[
@@ -76,19 +88,41 @@ Arriving = tuple[
 
 @dataclass(eq=False)
 class LevelBuilder:
-    """A level that is being made. `zone` is the place of the loop's node in `parent`."""
+    """A level that is being made, in columns. `zone` is the place of the loop's node in `parent`; `ids` are those of
+    the nodes in the account of a run, of all levels together.
 
+    Of a plain node, which has nothing but values of its own, no `made` node is there. Edges into nodes that have a
+    `shape` are in `arriving`, the others in `edges`, by target and input.
+    """
+
+    ids: list[str]
     parent: LevelBuilder | None = None
     zone: int = -1
-    nodes: list[PlanNode] = field(default_factory=list)
-    sites: list[Site] = field(default_factory=list)
-    plain: list[bool] = field(default_factory=list)
-    arriving: list[dict[str, list[Arriving]] | None] = field(default_factory=list)
+    documents: list[WorkflowNode | None] = field(default_factory=list)
+    gives: list[Source] = field(default_factory=list)
+    shapes: list[Shape] = field(default_factory=list)
+    written: list[dict[str, Any]] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    made: list[PlanNode | None] = field(default_factory=list)
+    arriving: list[list[tuple[str, int, str]]] = field(default_factory=list)
+    followers: list[list[int]] = field(default_factory=list)
+    edges: dict[int, dict[str, list[Arriving]]] = field(default_factory=dict)
+    links: dict[int, set[int]] = field(default_factory=dict)
+    """By target the nodes that `edges` come from, streams apart."""
+    tokens: dict[int, bytes | None] = field(default_factory=dict)
+    """What stands for a made node beside its edges."""
+    inputs: dict[int, Slots] = field(default_factory=dict)
+    """The inputs of those made nodes that have no kind."""
+    labels: dict[int, str] = field(default_factory=dict)
+    """The names of those plain nodes that have one of their own."""
+    asking: list[int] = field(default_factory=list)
     sources: dict[str, int] = field(default_factory=dict)
-    bodies: list[tuple[PlanNode, LevelBuilder]] = field(default_factory=list)
+    bodies: list[tuple[int, LevelBuilder]] = field(default_factory=list)
     originals: dict[int, tuple[WorkflowNode, str]] = field(default_factory=dict)
     captures: dict[tuple[int, str], int] = field(default_factory=dict)
     has_streams: bool = False
+    is_in_order: bool = True
+    """Whether all edges in `arriving` lead from a node to a later one."""
 
     @property
     def root_place(self) -> int:
@@ -98,33 +132,53 @@ class LevelBuilder:
             level = level.parent
         return level.zone
 
-    def empty(self) -> Level:
-        """Return a level without nodes."""
-        return Level([])
+    def add_plain(self, node: WorkflowNode, kind: Kind, number: int) -> int:
+        """Put in a node that has nothing of its own but values and a name; return its place."""
+        index = len(self.gives)
+        self.documents.append(node)
+        self.gives.append(kind)
+        self.shapes.append(kind.shape)
+        self.written.append(kind.values(node) if node.input_values else kind.defaults)
+        self.numbers.append(number)
+        self.made.append(None)
+        self.arriving.append([])
+        self.followers.append([])
+        if node.display_name:
+            self.labels[index] = node.display_name
+        return index
 
-    def add(
-        self,
-        built: PlanNode,
-        inputs: Slots,
-        outputs: Slots,
-        dynamic: bool,
-        node: WorkflowNode | None,
-        *,
-        plain: bool = False,
-    ) -> Site:
-        """Put a node in."""
-        site = Site(self, len(self.nodes), inputs, outputs, dynamic, node)
-        self.nodes.append(built)
-        self.sites.append(site)
-        self.plain.append(plain)
-        self.arriving.append(None)
-        return site
+    def add(self, built: PlanNode, node: WorkflowNode | None, token: bytes | None, inputs: Slots = _NO_SLOTS) -> int:
+        """Put in any other node, with what stands for it in signatures; `inputs` are those of one without a kind."""
+        index, kind = len(self.gives), built.kind
+        self.documents.append(node)
+        self.gives.append(kind or Handed(built.outputs))
+        self.shapes.append(kind.shape if kind is not None else OTHER)
+        self.written.append(built.written)
+        self.numbers.append(built.number)
+        self.made.append(built)
+        self.arriving.append([])
+        self.followers.append([])
+        self.tokens[index] = token
+        if kind is None:
+            self.inputs[index] = inputs
+        elif kind.is_asked:
+            self.asking.append(index)
+        return index
 
-    def relay(self, name: str, slot: SlotDefinition) -> Site:
-        """Put in a node that hands one value on."""
+    def site(self, index: int) -> Site:
+        """Return where a node with slots of its own is."""
+        kind = self.gives[index]
+        assert isinstance(kind, Kind)
+        return Site(self, index, kind.inputs, kind.outputs, kind.dynamic)
+
+    def relay(
+        self, name: str, slot: SlotDefinition, *, written: Any = None, gives: SlotDefinition | None = None
+    ) -> int:
+        """Put in a node that hands one value on, as its slot has it unless it `gives` another."""
         built = PlanNode(name, Role.RELAY)
-        built.outputs = {VALUE: slot}
-        return self.add(built, {VALUE: slot}, built.outputs, False, None)
+        built.outputs = {VALUE: gives or slot}
+        built.written = {VALUE: written} if written is not None else {}
+        return self.add(built, None, b"", {VALUE: slot})
 
     def connect(
         self,
@@ -141,16 +195,20 @@ class LevelBuilder:
         edge: str = "",
     ) -> None:
         """Put an edge in, both ends of which are on this level."""
-        into = self.arriving[target]
-        if into is None:
-            into = self.arriving[target] = {}
+        self.shapes[target] = OTHER
         entry = (order, edge or name, name, source, handle, given, slot, convert, token)
-        if key in into:
-            into[key].append(entry)
-        else:
-            into[key] = [entry]
+        self.edges.setdefault(target, {}).setdefault(key, []).append(entry)
+        if not given.is_stream:
+            self.link(source, target)
         if given.is_stream:
             self.has_streams = True
+
+    def link(self, source: int, target: int) -> None:
+        """Let a node whose edges are looked at one by one wait for another."""
+        linked = self.links.setdefault(target, set())
+        if source not in linked:
+            linked.add(source)
+            self.followers[source].append(target)
 
     def path_from(self, outer: LevelBuilder) -> list[LevelBuilder] | None:
         """Return the levels from below `outer` down to this one; None where `outer` is not around it."""
@@ -167,141 +225,186 @@ class LevelBuilder:
         if (index, handle) not in self.captures:
             key = f"@{len(self.captures)}"
             relay = self.relay(name, given.model_copy(update={"required": False}))
-            self.sources[key] = relay.index
-            self.captures[index, handle] = relay.index
+            self.sources[key] = self.captures[index, handle] = relay
             self.parent.connect(name, index, handle, self.zone, key, given, OPEN_SLOT, None, None)
         return self.captures[index, handle]
 
 
 def finish(builder: LevelBuilder) -> Level:
     """Return the level. Raises `InvalidInput` for nodes that wait for one another and inputs with too many edges."""
-    for built, body in builder.bodies:
-        assert built.loop is not None
-        built.loop.body = finish(body)
-        built.token = _loop_token(built.token, built.loop.body)
-    nodes = builder.nodes
+    for index, body in builder.bodies:
+        node = builder.made[index]
+        assert node is not None and node.loop is not None
+        node.loop.body = finish(body)
+        builder.tokens[index] = _loop_token(builder.tokens[index], node.loop.body)
     if builder.has_streams:
         _shorten_streams(builder)
-    links: list[set[int]] = [set() for _ in nodes]
-    early: dict[int, set[int]] = {}
-    streams: dict[int, dict[str, list[tuple[int, bool]]]] = {}
-    simple: list[tuple[tuple[str, int, str], ...] | None] = []
-    for index, node in enumerate(nodes):
-        simple.append(_feed(builder, index, node, links, early, streams))
-    waiting_for = [0] * len(nodes)
-    for source, following in early.items():
-        following -= links[source]
-    for after in links:
-        for follower in after:
-            waiting_for[follower] += 1
-    for following in early.values():
-        for follower in following:
-            waiting_for[follower] += 1
     level = Level(
-        nodes,
-        waiting_for,
-        [tuple(after) for after in links],
-        {source: tuple(following) for source, following in early.items() if following},
-        simple,
-        streams,
+        nodes=Nodes(builder.made, _maker(builder)),
+        written=builder.written,
+        numbers=builder.numbers,
+        waiting_for=[len(edges) for edges in builder.arriving],
+        followers=builder.followers,
+        asking=tuple(builder.asking),
     )
-    for index, node in enumerate(nodes):
-        if node.instance is None:
-            simple[index] = None
-    level.calls = [node.instance.run if node.instance is not None else None for node in nodes]
-    level.direct = [node.instance.direct if node.kind is not None and node.kind.is_direct else None for node in nodes]
-    level.numbers = [node.number for node in nodes]
-    level.order = _order(level)
+    others = _put_plain(builder, level)
+    early: dict[int, set[int]] = {}
+    for index in others:
+        _put_other(builder, level, index, early)
+    for source, following in early.items():
+        following.difference_update(level.followers[source])
+        for follower in following:
+            level.waiting_for[follower] += 1
+    level.early = {source: tuple(following) for source, following in early.items() if following}
+    level.order = range(len(level.nodes)) if builder.is_in_order and not others else _order(level)
     if builder.has_streams:
         mark_unbounded(level)
     return level
 
 
+def _maker(builder: LevelBuilder) -> Callable[[int], PlanNode]:
+    """Return what makes the plain nodes of a level when somebody looks at them. It keeps no document."""
+    ids, shapes, written, arriving = builder.ids, builder.shapes, builder.written, builder.arriving
+    numbers, kinds, labels = builder.numbers, builder.gives, builder.labels
+
+    def make(index: int) -> PlanNode:
+        kind, number = kinds[index], numbers[index]
+        assert isinstance(kind, Kind)
+        kind.ready()
+        node = PlanNode(ids[number], Role.NODE, number, kind.type, labels.get(index, kind.label))
+        node.node_type, node.kind, node.instance = kind.node_type, kind, kind.instance
+        node.outputs, node.config, node.written = kind.outputs, kind.config, written[index]
+        if shapes[index] is not OTHER:
+            node.inputs = _plain_inputs(shapes[index], arriving[index], written[index])
+        return node
+
+    return make
+
+
+def _put_plain(builder: LevelBuilder, level: Level) -> list[int]:
+    """Set the columns of the nodes whose edges bring values as they are; return the others."""
+    others = []
+    for index, (shape, node) in enumerate(zip(builder.shapes, builder.made, strict=True)):
+        run, direct, token, edges, written = None, None, None, None, level.written[index]
+        if shape is OTHER:
+            others.append(index)
+        else:
+            edges, token, kind = builder.arriving[index], shape.token, shape.kind
+            if node is None:
+                run, direct = kind.calls or kind.ready()
+            else:
+                node.inputs = _plain_inputs(shape, edges, written)
+                run, direct = _calls(node)
+                token = joined(builder.tokens[index], token)
+            if run is None or (written and not _is_flat(written)) or not shape.missing <= written.keys():
+                edges = None
+        level.tokens.append(token)
+        level.simple.append(edges)
+        level.calls.append(run)
+        level.direct.append(direct)
+    return others
+
+
+def _calls(node: PlanNode) -> Calls:
+    if node.role is not Role.NODE or node.kind is None or node.policy is not None:
+        return None, None
+    return node.kind.calls_of(node.instance)
+
+
+def _is_flat(written: dict[str, Any]) -> bool:
+    """Return whether values need no copy for each run."""
+    return not any(isinstance(value, _CONTAINERS) for value in written.values())
+
+
+def _plain_inputs(shape: Shape, edges: list[tuple[str, int, str]], written: dict[str, Any]) -> list[Input]:
+    """Return the inputs of a node whose edges bring values as they are."""
+    inputs = []
+    for (key, source, handle), (_, _, given) in zip(edges, shape.slots, strict=True):
+        feed = Feed("", source, handle, None, is_branch=bool(given.is_branch))
+        inputs.append(Input(key, shape.kind.inputs[key], (feed,)))
+    return inputs + [Input(key, shape.kind.inputs[key], ()) for key in shape.missing if key not in written]
+
+
 def _loop_token(token: bytes | None, body: Level) -> bytes | None:
     """Return what stands for a loop in signatures: all that its body is made of; None where a part is never cached."""
+    if body.asking:
+        return None
     parts: list[Any] = [token]
-    for node in body.nodes:
-        if node.token is None or (node.kind is not None and node.kind.is_asked):
+    for index, node in enumerate(body.nodes):
+        if body.tokens[index] is None:
             return None
-        parts.append((node.token, node.written, [[(f.source, f.key) for f in item.feeds] for item in node.inputs]))
+        feeds = [[(feed.source, feed.key) for feed in item.feeds] for item in node.inputs]
+        parts.append((body.tokens[index], node.written, [item.key for item in node.inputs], feeds))
     try:
-        return marshal.dumps(parts, 2)
-    except (TypeError, ValueError):
+        return token_of(parts)
+    except ValueError:
         return None
 
 
-def _feed(
-    builder: LevelBuilder,
-    index: int,
-    node: PlanNode,
-    links: list[set[int]],
-    early: dict[int, set[int]],
-    streams: dict[int, dict[str, list[tuple[int, bool]]]],
-) -> tuple[tuple[str, int, str], ...] | None:
-    """Set the inputs of a node; return its edges where it needs nothing but them and its written values."""
-    arriving = builder.arriving[index]
+def _put_other(builder: LevelBuilder, level: Level, index: int, early: dict[int, set[int]]) -> None:
+    """Set the columns and the inputs of a node whose edges are looked at one by one."""
+    node = level.nodes[index]
     written = node.written
-    site = builder.sites[index]
-    is_simple = builder.plain[index]
+    run, direct = _calls(node)
+    is_simple = run is not None
     edges: list[tuple[str, int, str]] = []
     shape: list[Any] = []
-    inputs: list[Input] = []
-    if arriving:
-        for key, entries in arriving.items():
-            slot = entries[0][6]
-            if len(entries) > 1:
-                if not slot.multi:
-                    raise InvalidInput(f"node {node.id}: the input {key!r} takes one edge and has {len(entries)}")
-                _sort(builder, index, key, entries)
-            feeds = []
-            for _, _, name, source, handle, given, wanted, convert, token in entries:
-                if given.is_stream:
-                    # The others are told what it was when it has ended; a relay of one stream is no part of its way.
-                    reads = bool(wanted.is_stream) and node.role is Role.NODE
-                    feeds.append(_stream_feed(name, source, handle, convert, reads, index, links, early, streams))
-                else:
-                    feeds.append(Feed(name, source, handle, convert, -1, False, bool(given.is_branch)))
-                    links[source].add(index)
-                shape.append((key, handle, token))
-                if convert is not None or given.is_stream:
-                    is_simple = False
-            if slot.multi or slot.is_stream:
-                is_simple = False
+    arriving = builder.edges.get(index, {})
+    for key, entries in arriving.items():
+        slot = entries[0][6]
+        if len(entries) > 1:
+            if not slot.multi:
+                raise InvalidInput(f"node {node.id}: the input {key!r} takes one edge and has {len(entries)}")
+            _sort(builder, index, key, entries)
+        feeds = []
+        for _, _, name, source, handle, given, wanted, convert, token in entries:
+            if given.is_stream:
+                # The others are told what it was when it has ended; a relay of one stream is no part of its way.
+                reads = bool(wanted.is_stream) and node.role is Role.NODE
+                feeds.append(_stream_feed(level, name, source, handle, convert, reads, index, builder, early))
             else:
-                edges.append((key, feeds[0].source, feeds[0].key))
-            is_direct = slot.multi and all(f.convert is None and f.reader < 0 and not f.collects for f in feeds)
-            direct = tuple((f.source, f.key) for f in feeds) if is_direct else None
-            inputs.append(Input(key, slot, tuple(feeds), direct))
-    for key, slot in site.inputs.items():
-        if arriving is not None and key in arriving:
-            continue
-        if slot.multi or slot.is_stream or (slot.required and key not in written):
-            inputs.append(Input(key, slot, ()))
+                feeds.append(Feed(name, source, handle, convert, is_branch=bool(given.is_branch)))
+                builder.link(source, index)
+            shape.append((key, handle, token))
+            if convert is not None or given.is_stream:
+                is_simple = False
+        if slot.multi or slot.is_stream:
             is_simple = False
-    if is_simple and written and any(isinstance(value, _CONTAINERS) for value in written.values()):
-        is_simple = False  # they are copied for each run
-    node.inputs = inputs
-    if node.token is not None:
-        node.token = marshal.dumps((node.token, shape), 2) if shape else node.token
-    return tuple(edges) if is_simple and node.role is Role.NODE else None
+        edges.append((key, feeds[0].source, feeds[0].key))
+        is_direct = slot.multi and all(f.convert is None and f.reader < 0 and not f.collects for f in feeds)
+        node.inputs.append(
+            Input(key, slot, tuple(feeds), tuple((f.source, f.key) for f in feeds) if is_direct else None)
+        )
+    slots = node.kind.inputs if node.kind is not None else builder.inputs.get(index, {})
+    for key, slot in slots.items():
+        if key not in arriving and (slot.multi or slot.is_stream or (slot.required and key not in written)):
+            node.inputs.append(Input(key, slot, ()))
+            is_simple = False
+    level.waiting_for[index] += len(builder.links.get(index, ()))
+    own = builder.tokens.get(index, b"")
+    if node.kind is not None:
+        own = joined(own, node.kind.token)
+    level.tokens[index] = joined(own, token_of(shape)) if shape else own
+    if is_simple and _is_flat(written):
+        level.simple[index] = edges
+    level.calls[index], level.direct[index] = run, direct
 
 
 def _stream_feed(
+    level: Level,
     name: str,
     source: int,
     handle: str,
     convert: Converter | None,
     reads: bool,
     index: int,
-    links: list[set[int]],
+    builder: LevelBuilder,
     early: dict[int, set[int]],
-    streams: dict[int, dict[str, list[tuple[int, bool]]]],
 ) -> Feed:
     """Return the feed of an edge that a stream flows along; number it among the readers of that stream."""
-    readers = streams.setdefault(source, {})
-    known = readers.setdefault(handle, [])
+    known = level.streams.setdefault(source, {}).setdefault(handle, [])
     if not reads:
-        links[source].add(index)
+        builder.link(source, index)
         return Feed(name, source, handle, convert, -1, True)
     known.append((index, False))
     early.setdefault(source, set()).add(index)
@@ -310,7 +413,7 @@ def _stream_feed(
 
 def _sort(builder: LevelBuilder, index: int, key: str, entries: list[Arriving]) -> None:
     """Bring the edges into a `multi` input into their order."""
-    node: WorkflowNode | None = builder.sites[index].node
+    node = builder.documents[index]
     if index in builder.originals:
         node, key = builder.originals[index]
     if node is None:
@@ -323,30 +426,35 @@ def _shorten_streams(builder: LevelBuilder) -> None:
     """Let edges out of relays that hand streams on begin where the stream does: a stream has one set of readers."""
 
     def origin(source: int, handle: str, depth: int) -> Arriving | None:
-        node = builder.nodes[source]
-        if node.role is not Role.RELAY or depth > len(builder.nodes):
+        node = builder.made[source]
+        if node is None or node.role is not Role.RELAY or depth > len(builder.made):
             return None
-        entries = (builder.arriving[source] or {}).get(VALUE, [])
+        entries = builder.edges.get(source, {}).get(VALUE, [])
         if len(entries) != 1 or not entries[0][5].is_stream:
             return None
         return origin(entries[0][3], entries[0][4], depth + 1) or entries[0]
 
-    for arriving in builder.arriving:
-        for entries in (arriving or {}).values():
+    for arriving in builder.edges.values():
+        for entries in arriving.values():
             for place, entry in enumerate(entries):
                 if not entry[5].is_stream:
                     continue
                 first = origin(entry[3], entry[4], 0)
                 if first is not None:
-                    convert = _both(first[7], entry[7])
+                    convert = both(first[7], entry[7])
                     token = f"{first[8]},{entry[8]}"
                     entries[place] = (*entry[:3], first[3], first[4], first[5], entry[6], convert, token)
-    for index, node in enumerate(builder.nodes):
-        if node.role is Role.RELAY and node.outputs[VALUE].is_stream and origin(index, VALUE, 0) is not None:
-            builder.arriving[index] = None  # nothing is handed on there any more
+    for index, node in enumerate(builder.made):
+        if (
+            node is not None
+            and node.role is Role.RELAY
+            and node.outputs[VALUE].is_stream
+            and origin(index, VALUE, 0) is not None
+        ):
+            del builder.edges[index]  # nothing is handed on there any more
 
 
-def _both(first: Converter | None, second: Converter | None) -> Converter | None:
+def both(first: Converter | None, second: Converter | None) -> Converter | None:
     if first is None or second is None:
         return first or second
     return lambda value: second(first(value))
@@ -360,7 +468,7 @@ def _order(level: Level) -> list[int]:
     for index in order:
         following = level.followers[index]
         if index in early:
-            following += early[index]
+            following = [*following, *early[index]]
         for follower in following:
             left[follower] -= 1
             if not left[follower]:

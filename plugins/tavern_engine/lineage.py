@@ -11,8 +11,7 @@ import marshal
 from hashlib import blake2b
 from typing import Any
 
-from tavern_engine.plan import Level, PlanNode, Role
-from tavern_engine.selection import sources
+from tavern_engine.plan import Level, PlanNode
 
 _SIZE = 12
 
@@ -20,13 +19,13 @@ _SIZE = 12
 def lineages(level: Level) -> dict[int, bytes]:
     """Return, by its number, what stands for the code of a node and of all before it: for each node of the top level
     that may have no signature."""
-    unsigned = _unsigned(level)
-    if not any(unsigned):
+    if not level.asking and None not in level.tokens:
         return {}
+    unsigned = _unsigned(level)
     found: list[bytes] = [b""] * len(level.nodes)
     for index in level.order:
         digest = blake2b(marshal.dumps(_code(level.nodes[index]), 2), digest_size=_SIZE)
-        for source in sources(level, index):
+        for source in level.sources(index):
             digest.update(found[source])
         found[index] = digest.digest()
     return {node.number: found[index] for index, node in enumerate(level.nodes) if unsigned[index] and node.number >= 0}
@@ -35,11 +34,8 @@ def lineages(level: Level) -> dict[int, bytes]:
 def _unsigned(level: Level) -> bytearray:
     found = bytearray(len(level.nodes))
     for index in level.order:
-        node = level.nodes[index]
-        is_never = node.role in (Role.NODE, Role.LOOP) and (
-            node.token is None or (node.kind is not None and node.kind.is_asked)
-        )
-        found[index] = is_never or any(found[source] for source in sources(level, index))
+        is_never = level.tokens[index] is None or index in level.asking
+        found[index] = is_never or any(found[source] for source in level.sources(index))
     return found
 
 

@@ -6,12 +6,13 @@ workflow, groups included, and one for the body of each loop.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, overload
 
-from tavern_engine.kinds import Kind
+from tavern_engine.kinds import Call, Kind
 from tavern_engine.registry import NodeType
 from tavern_host.context import Contribution
 from tavern_host.contracts.dataflow import Converter
@@ -76,7 +77,6 @@ class PlanNode:
     """A node of one level. `number` is its place in the account of a run; hidden ones have none (-1).
 
     `written` are the values and defaults of its inputs, `instance` what runs it, opened once, where it has no state.
-    `token` stands in its signature for its type, configuration and edges; None: its outputs are never used again.
     """
 
     id: str
@@ -92,7 +92,6 @@ class PlanNode:
     kind: Kind | None = None
     instance: NodeInstance | None = None
     policy: NodePolicy | None = None
-    token: bytes | None = b""
     loop: Loop | None = None
 
     @property
@@ -114,58 +113,114 @@ class Loop:
     is_bypassed: bool = False
 
 
-@dataclass(slots=True)
-class Level:
-    """Nodes that are scheduled together. `waiting_for[i]` counts the nodes before node `i`; `followers[i]` are those
-    that wait for its end, `early[i]` those that wait for its beginning, as readers of its streams do.
+class Nodes(Sequence[PlanNode]):
+    """The nodes of a level. A plain one is made by `make` when somebody looks at it, which few do."""
 
-    `simple[i]` is `(input, source, output)` for each edge, where node `i` needs nothing but these and its written
-    values to run; None where it does. `streams[i]`: for each of its outputs that somebody reads as a stream, the nodes
-    that do, by the number of the reader, and whether each may hold items without limit.
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, made: list[PlanNode | None], make: Callable[[int], PlanNode]) -> None:
+        self._made = made
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, index: int) -> PlanNode: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[PlanNode]: ...
+    def __getitem__(self, index: int | slice) -> PlanNode | list[PlanNode]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        node = self._made[index]
+        if node is None:
+            node = self._made[index] = self._make(index)
+        return node
+
+    def __iter__(self) -> Iterator[PlanNode]:
+        return (self[index] for index in range(len(self._made)))
+
+
+@dataclass
+class Level:
+    """Nodes that are scheduled together, in columns: what is said of node `i` stands at `i`.
+
+    `written`: the values and defaults of its inputs. `tokens`: what stands in its signature for its type, configuration
+    and the slots that its edges join; None: its outputs are never used again. `numbers`: its place in the account of a
+    run, -1 where it has none. `waiting_for`: how many edges it waits for, counted as in `followers`, the nodes that
+    wait for its end, one with several edges perhaps several times; `early`: those that wait for its beginning, as
+    readers of its streams do.
+
+    `simple`: `(input, source, output)` for each edge, where it needs nothing but these and its written values to run;
+    None where it does. `calls`: what runs it then, and `direct`: how it is called if it needs no more than that.
+    `streams`: for each of its outputs that somebody reads as a stream, the nodes that do, by the number of the reader,
+    and whether each may hold items without limit.
     """
 
-    nodes: list[PlanNode]
-    waiting_for: list[int] = field(default_factory=list)
-    followers: list[tuple[int, ...]] = field(default_factory=list)
-    early: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    simple: list[tuple[tuple[str, int, str], ...] | None] = field(default_factory=list)
-    streams: dict[int, dict[str, list[tuple[int, bool]]]] = field(default_factory=dict)
-    order: list[int] = field(default_factory=list)
-    """All nodes, each after those that it waits for."""
-    calls: list[Callable[[dict[str, Any], None], Awaitable[dict[str, Any]]] | None] = field(default_factory=list)
-    """What runs the simple ones."""
-    direct: list[DirectCall | None] = field(default_factory=list)
-    """How those of them are called that need no more than that."""
+    nodes: Sequence[PlanNode] = ()
+    written: list[dict[str, Any]] = field(default_factory=list)
+    tokens: list[bytes | None] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
+    waiting_for: list[int] = field(default_factory=list)
+    followers: list[list[int]] = field(default_factory=list)
+    early: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    simple: list[list[tuple[str, int, str]] | None] = field(default_factory=list)
+    calls: list[Call | None] = field(default_factory=list)
+    direct: list[DirectCall | None] = field(default_factory=list)
+    streams: dict[int, dict[str, list[tuple[int, bool]]]] = field(default_factory=dict)
+    order: Sequence[int] = ()
+    """All nodes, each after those that it waits for."""
+    asking: tuple[int, ...] = ()
+    """The nodes that must be asked whether they changed."""
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """The nodes that none waits for."""
+        return tuple(i for i, after in enumerate(self.followers) if not after and i not in self.early)
+
+    @cached_property
+    def parents(self) -> list[tuple[int, ...]]:
+        """By node, those that it has edges from; made for the second run, since the first needs no look back."""
+        return [self.sources(index) for index in range(len(self.simple))]
+
+    def sources(self, index: int) -> tuple[int, ...]:
+        """Return the nodes that a node has edges from, in the order of its inputs."""
+        edges = self.simple[index]
+        if edges is not None:
+            return tuple([source for _, source, _ in edges])
+        return tuple([feed.source for item in self.nodes[index].inputs for feed in item.feeds])
 
 
-class Shown(NamedTuple):
-    """A node in the account of a run."""
-
-    id: str
-    type: str
-    label: str
-
-
-@dataclass(slots=True)
+@dataclass
 class Plan:
-    """A compiled workflow. `interface` are the nodes that bring the values of interface inputs in, by key; `outputs`
-    those that carry the interface's outputs; `shown` the nodes in the account of a run;
-    `contributions` what the nodes' code belongs to, each once."""
+    """A compiled workflow. `ids` are the nodes in the account of a run, by number; `interface` the nodes that bring the
+    values of interface inputs in, by key; `outputs` those that carry the interface's outputs; `contributions` what
+    the nodes' code belongs to, each once; `streaming`, by number, the outputs of a node that are streams.
+
+    `by_place`: by the document's order, the node of the top level whose written values are its; -1 for others.
+    `stand_ins`: by id, the node of the top level that must run for one that is not there itself: that lies in a loop.
+    """
 
     level: Level
+    ids: list[str]
     interface: dict[str, int]
     outputs: list[int]
-    shown: list[Shown]
     contributions: tuple[Contribution[list[NodeDefinition]], ...]
-    numbers: dict[str, int]
-    targets: dict[str, int]
-    """By id the node of the top level that must run for a node: itself, or the loop that it is in."""
-    streaming: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """By number the outputs of a node that are streams."""
-    by_place: list[int] = field(default_factory=list)
-    """By the document's order, the node of the top level whose written values are its; -1 for others."""
-    asking: list[int] = field(default_factory=list)
-    """The nodes of the top level that must be asked whether they changed."""
+    streaming: dict[int, tuple[str, ...]]
+    by_place: list[int]
+    stand_ins: dict[str, int]
     lineages: dict[int, bytes] = field(default_factory=dict)
     """By number what code the results of a node come from, where it may have no signature; see `lineage.py`."""
+    loops: frozenset[int] = frozenset()
+    """The numbers of loops."""
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """By id the place of a node in the account of a run."""
+        return {identifier: number for number, identifier in enumerate(self.ids)}
+
+    @cached_property
+    def targets(self) -> dict[str, int]:
+        """By id the node of the top level that must run for a node: itself, or the loop that it is in."""
+        here = {self.ids[number]: index for index, number in enumerate(self.level.numbers) if number >= 0}
+        return {**self.stand_ins, **here}

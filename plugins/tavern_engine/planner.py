@@ -116,7 +116,7 @@ class Planner:
     async def _changes(self, bound: Bound) -> dict[int, bytes]:
         """Ask the nodes that want to be asked whether they changed; one that fails is run anew."""
         found: dict[int, bytes] = {}
-        for index in bound.plan.asking:
+        for index in bound.plan.level.asking:
             node = bound.plan.level.nodes[index]
             assert node.kind is not None
             fed = {item.key for item in node.inputs if item.feeds}  # what an edge brings is not known before the run

@@ -42,7 +42,7 @@ class RunRecord:
         self.call = call
         self.status = RunStatus.QUEUED
         self.error: ErrorInfo | None = None
-        self.account = Account(plan.shown)
+        self.account = Account(plan.ids)
         self.attempt = attempt
         self.not_resumable: str | None = None
         self.streams: frozenset[str] = frozenset()

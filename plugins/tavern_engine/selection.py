@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,12 +39,12 @@ def everything(level: Level) -> Selection:
 
 def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> Selection:
     """Return the selection of what the `targets` need (all ends, where there is none) and nobody knows yet."""
-    count = len(level.nodes)
-    wanted = _before(level, targets) if targets else None
-    runs = bytearray(count)
-    seen = bytearray(count)
+    followers, early, parents = level.followers, level.early, level.parents
+    runs = bytearray(len(followers))
+    seen = bytearray(len(followers))
     found: dict[int, dict[str, Any]] = {}
-    waiting = list(targets) or [i for i, after in enumerate(level.followers) if not after and i not in level.early]
+    running: list[int] = []
+    waiting = list(targets) or list(level.ends)
     while waiting:
         index = waiting.pop()
         if seen[index]:
@@ -53,39 +53,35 @@ def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> 
         outputs = known(index) if known is not None else None
         if outputs is not None:
             found[index] = outputs
-            continue
-        runs[index] = 1
-        waiting.extend(sources(level, index))
-    left = [0] * count
-    total = 0
-    for index in range(count):
-        if runs[index]:
-            total += 1
-            for follower in level.followers[index]:
-                left[follower] += runs[follower]
-            for follower in level.early.get(index, ()):
-                left[follower] += runs[follower]
-    ready = [index for index in range(count) if runs[index] and not left[index]]
-    unseen = [index for index in range(count) if not seen[index]]
-    unasked = [i for i in unseen if wanted is None or wanted[i]]
-    unwanted = [i for i in unseen if wanted is not None and not wanted[i]]
-    return Selection(left, ready, total, found, unasked, unwanted, runs)
+        else:
+            runs[index] = 1
+            running.append(index)
+            waiting += parents[index]
+    # Whatever a node that runs has edges from runs itself or is known. The others, at 0, never come to have their turn.
+    waiting_for, left = level.waiting_for, [0] * len(followers)
+    for index in running:
+        left[index] = waiting_for[index]
+    for index in found:
+        for follower in followers[index]:
+            left[follower] -= 1
+        for follower in early.get(index, ()):
+            left[follower] -= 1
+    ready = [index for index in running if not left[index]]
+    wanted = _before(level, targets) if targets else None
+    unseen = [index for index, was_seen in enumerate(seen) if not was_seen]
+    unasked = [i for i in unseen if wanted[i]] if wanted is not None else unseen
+    unwanted = [i for i in unseen if not wanted[i]] if wanted is not None else []
+    return Selection(left, ready, len(running), found, unasked, unwanted, runs)
 
 
 def _before(level: Level, targets: Collection[int]) -> bytearray:
-    found = bytearray(len(level.nodes))
+    """Return, by node, whether it is one of the targets or comes before one."""
+    parents = level.parents
+    found = bytearray(len(parents))
     waiting = list(targets)
     while waiting:
         index = waiting.pop()
         if not found[index]:
             found[index] = 1
-            waiting.extend(sources(level, index))
+            waiting += parents[index]
     return found
-
-
-def sources(level: Level, index: int) -> Sequence[int]:
-    """Return the nodes whose outputs go into a node."""
-    edges = level.simple[index]
-    if edges is not None:
-        return [source for _, source, _ in edges]
-    return [feed.source for item in level.nodes[index].inputs for feed in item.feeds]

@@ -17,7 +17,6 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_engine.plan import Shown
 from tavern_engine.streams import Stream
 from tavern_engine.wireform import clean, json_form
 from tavern_host.contracts.dataflow import Converter
@@ -60,9 +59,9 @@ class _Told:
 class Yields:
     """The streams of one run, as its clients see them."""
 
-    def __init__(self, run_id: str, nodes: Sequence[Shown], publish: Callable[[list[Message]], None]) -> None:
+    def __init__(self, run_id: str, ids: Sequence[str], publish: Callable[[list[Message]], None]) -> None:
         self._run_id = run_id
-        self._nodes = nodes
+        self._ids = ids
         self._publish = publish
         self._told: dict[Stream, _Told] = {}
         self._left: dict[str, int] = {}
@@ -157,7 +156,7 @@ class Yields:
         return messages
 
     def _node(self, told: _Told, content: JsonValue, *, is_last: bool = False) -> Message:
-        about = {"promptId": self._run_id, "sourceNodeId": self._nodes[told.number].id, "outputKey": told.key}
+        about = {"promptId": self._run_id, "sourceNodeId": self._ids[told.number], "outputKey": told.key}
         return "NODE_YIELD", {**about, "yieldedContent": content, "isLastChunk": is_last}
 
     def _interface(self, output: str, content: JsonValue, *, is_last: bool = False) -> Message:

@@ -171,11 +171,9 @@ async def test_a_node_that_ends_in_time_is_not_touched(bench: Bench) -> None:
 async def test_a_node_that_ignores_the_end_of_its_time_holds_up_nobody(
     bench: Bench, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    document = workflow(
-        {"n": policy(flow("Swallow", file=file, seconds=4), timeout=0.1, onError="default", defaults={"value": "instead"}),
-         "after": "Take"},
-        "n.value > after.value",
-    )  # fmt: skip
+    node = flow("Swallow", file=file, seconds=4)
+    late = policy(node, timeout=0.1, onError="default", defaults={"value": "instead"})
+    document = workflow({"n": late, "after": "Take"}, "n.value > after.value")
     began = time.monotonic()
 
     with caplog.at_level(logging.WARNING):
