@@ -33,8 +33,9 @@ GRACE = 1.0
 """Seconds that a cancelled node has to end; after that the run no longer waits for it."""
 
 _DONE = int(State.DONE)
-_HOLDERS = frozenset((list, dict))
-_PLAIN = frozenset((str, int, float, bool, type(None), dict, list, bytes))
+_PLAIN = frozenset((str, int, float, bool, type(None), bytes))
+"""What nobody can change."""
+_KNOWN = _PLAIN | {dict, list}
 """What a function returns that nobody needs to await."""
 
 
@@ -184,12 +185,14 @@ class Execution:
                         call = direct[index]
                         if call is None:
                             outputs = await calls[index](inputs, None)  # type: ignore[misc]  # simple ones have one
+                            holds = outputs.__class__ is dict and not _PLAIN.issuperset(map(type, outputs.values()))
                         else:
                             function, output, is_async = call
                             result = function(**inputs)
-                            if is_async or (result.__class__ not in _PLAIN and hasattr(result, "__await__")):
+                            if is_async or (result.__class__ not in _KNOWN and hasattr(result, "__await__")):
                                 result = await result
                             outputs = {output: result}
+                            holds = result.__class__ not in _PLAIN
                     except GeneratorExit:
                         raise
                     except BaseException as error:  # a node that calls sys.exit must not end the host
@@ -202,11 +205,7 @@ class Execution:
                             return
                         ended = clock()
                         if outputs.__class__ is dict:
-                            kept = outputs
-                            for value in outputs.values():
-                                if value.__class__ in _HOLDERS:  # a node that it is given to may change it
-                                    kept = owned(outputs)
-                                    break
+                            kept = owned(outputs) if holds else outputs  # a node that is given them may change them
                             feed.records += (numbers[index], began, ended, _DONE, kept, signatures[index], None)
                         else:
                             outputs = self._steps.odd(index, began, outputs)

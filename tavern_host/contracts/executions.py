@@ -50,7 +50,8 @@ class RunRequest(Model):
 
 class NodeState(Model):
     """One node of a run. Times are seconds since the run began. `output` is JSON: a value that has none is shown as
-    `{"type": "opaque", "python": "module.Class"}`, a stream as all its text or the list of its items.
+    `{"type": "opaque", "python": "module.Class"}`, a stream as all its text or the list of its items; of a
+    very long one the first are kept (100,000, or about 8 MiB).
 
     `cached`: the outputs are those of an earlier run. `attempts`: how often it was tried, where more than once.
     `iterations`: how often it ran, in a loop.
