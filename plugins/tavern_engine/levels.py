@@ -445,7 +445,12 @@ def _shorten_streams(builder: LevelBuilder) -> None:
                     token = f"{first[8]},{entry[8]}"
                     entries[place] = (*entry[:3], first[3], first[4], first[5], entry[6], convert, token)
     for index, node in enumerate(builder.made):
-        if node is not None and node.role is Role.RELAY and origin(index, VALUE, 0) is not None:
+        if (
+            node is not None
+            and node.role is Role.RELAY
+            and node.outputs[VALUE].is_stream
+            and origin(index, VALUE, 0) is not None
+        ):
             del builder.edges[index]  # nothing is handed on there any more
 
 
