@@ -133,8 +133,8 @@ class Activity:
         return needed(level, self._known(None if is_cold else cache), self._targets)
 
     def _known(self, cache: OutputCache | None) -> Callable[[int], dict[str, Any] | None]:
-        nodes, signatures, finished = self._bound.plan.level.nodes, self._bound.signatures, self._finished
-        disk = self._disk
+        level, signatures, finished = self._bound.plan.level, self._bound.signatures, self._finished
+        nodes, numbers, disk = level.nodes, level.numbers, self._disk
 
         def known(index: int) -> dict[str, Any] | None:
             if finished:
@@ -142,7 +142,7 @@ class Activity:
                 if node.id in finished and node.role in (Role.NODE, Role.LOOP):
                     return finished[node.id]
             signature = signatures[index]
-            if cache is None or signature is None or nodes[index].number < 0:
+            if cache is None or signature is None or numbers[index] < 0:
                 return None
             outputs = disk.get(signature) if disk is not None else None
             return outputs if outputs is not None else cache.get(signature)
@@ -151,28 +151,30 @@ class Activity:
 
     def _tell_known(self, selection: Selection) -> None:
         """Take down the nodes that need not run."""
-        feed, nodes = self._scope.feed, self._bound.plan.level.nodes
+        feed, numbers = self._scope.feed, self._bound.plan.level.numbers
         states = feed.account.states
         for index in selection.unwanted:
-            if nodes[index].number >= 0:
-                states[nodes[index].number] = State.SKIPPED
+            if numbers[index] >= 0:
+                states[numbers[index]] = State.SKIPPED
         journal, feed.journal = feed.journal, None  # what is known already needs no keeping
         for index, outputs in selection.known.items():
-            number = nodes[index].number
-            if number >= 0:
-                feed.records.extend((number, 0.0, 0.0, State.CACHED, outputs, None, None))
+            if numbers[index] >= 0:
+                feed.records.extend((numbers[index], 0.0, 0.0, State.CACHED, outputs, None, None))
         feed.flush()
         feed.journal = journal
         if selection.unasked and self._cache is not None:
             feed.account.recall = self._recall(self._cache, selection.unasked)
-        feed.cached([number for index in selection.unasked if (number := nodes[index].number) >= 0])
+        feed.cached([number for index in selection.unasked if (number := numbers[index]) >= 0])
 
     def _recall(self, cache: OutputCache, unasked: list[int]) -> Callable[[int], dict[str, JsonValue] | None]:
         """Return what looks the outputs of nodes up when somebody wants to see them."""
-        nodes, signatures, streaming = self._bound.plan.level.nodes, self._bound.signatures, self._bound.plan.streaming
-        found = {nodes[index].number: signatures[index] for index in unasked}
+        plan, signatures = self._bound.plan, self._bound.signatures
+        numbers, streaming = plan.level.numbers, plan.streaming
+        found: dict[int, bytes | None] = {}  # made when the first one is asked for: most runs are never looked at
 
         def recall(number: int) -> dict[str, JsonValue] | None:
+            if not found:
+                found.update((numbers[index], signatures[index]) for index in unasked)
             signature = found.get(number)
             outputs = cache.get(signature) if signature is not None else None
             return shown(outputs, streaming.get(number, ())) if outputs is not None else None
