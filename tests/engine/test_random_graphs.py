@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,8 @@ from engine_bench import PLUGINS, Bench, workflow
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tavern_host import Host
+from tavern_host import WORKFLOW_MANAGER, Host
+from tavern_host.contracts.executions import Run, RunRequest
 
 
 @dataclass(frozen=True)
@@ -70,26 +74,94 @@ def document(parts: list[Part]) -> tuple[dict[str, Any], list[str]]:
     return nodes, edges
 
 
-@given(st.lists(graphs(), min_size=10, max_size=10))
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+def wrong(run: Run, parts: list[Part], prefix: str = "") -> str | None:
+    """Return in what a finished run differs from what is expected, or None."""
+    for index, (status, value) in enumerate(expected(parts)):
+        state = run.nodes[f"{prefix}n{index}"]
+        if state.status != status:
+            return f"n{index} is {state.status}, not {status}"
+        if status == "complete" and (state.output is None or next(iter(state.output.values())) != value):
+            return f"n{index} gave {state.output}, not {value}"
+    failed = any(status == "error" for status, _ in expected(parts))
+    return None if run.status == ("error" if failed else "complete") else f"the run is {run.status}"
+
+
+def changed(parts: list[Part], where: int) -> list[Part]:
+    """Return the same graph with another written value at one node."""
+    return [replace(part, written=part.written + 7) if i == where else part for i, part in enumerate(parts)]
+
+
+@contextlib.asynccontextmanager
+async def host_in(folder: Path) -> AsyncIterator[Bench]:
+    host = Host(folder / "project", plugins=[PLUGINS / "acme_nodes"], trust=["acme-nodes"])
+    async with host:
+        yield Bench(host)
+
+
+_FEW = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
-def test_every_graph_gives_what_the_plain_interpreter_gives(tmp_path: Path, batch: list[list[Part]]) -> None:
-    import asyncio
+
+
+@given(st.lists(st.tuples(graphs(), st.integers(0, 24)), min_size=8, max_size=8))
+@_FEW
+def test_every_graph_gives_what_the_plain_interpreter_gives(
+    tmp_path: Path, batch: list[tuple[list[Part], int]]
+) -> None:
+    """With an empty cache, with a full one, with a value changed, and without the cache."""
 
     async def check() -> None:
-        async with Host(tmp_path / "project", plugins=[PLUGINS / "acme_nodes"], trust=["acme-nodes"]) as host:
-            bench = Bench(host)
+        async with host_in(tmp_path) as bench:
+            for parts, where in batch:
+                other = changed(parts, where % len(parts))
+                for graph, use_cache in ((parts, True), (parts, True), (other, True), (parts, False)):
+                    nodes, edges = document(graph)
+                    request = RunRequest(workflow=workflow(nodes, *edges), use_cache=use_cache)
+                    run = await bench.engine.run(request)
+                    assert wrong(run, graph) is None, graph
+
+    asyncio.run(check())
+
+
+@given(st.lists(st.tuples(graphs(), st.integers(0, 12)), min_size=8, max_size=8))
+@_FEW
+def test_an_interrupted_run_ends_and_leaves_nothing_wrong_behind(
+    tmp_path: Path, batch: list[tuple[list[Part], int]]
+) -> None:
+    """What was interrupted gave nothing but what is right; a later run, which may use it, is right altogether."""
+
+    async def check() -> None:
+        async with host_in(tmp_path) as bench:
+            for parts, turns in batch:
+                nodes, edges = document(parts)
+                run_id = await bench.start(workflow(nodes, *edges))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                if (await bench.engine.get(run_id)).status in ("queued", "running"):
+                    await bench.engine.interrupt(run_id)
+                cut = await bench.engine.wait(run_id)
+                for index, (status, value) in enumerate(expected(parts)):
+                    state = cut.nodes[f"n{index}"]
+                    if state.status == "complete" and state.output is not None:
+                        assert (status, next(iter(state.output.values()))) == ("complete", value), (index, parts)
+                whole = await bench.run(workflow(nodes, *edges))
+                assert wrong(whole, parts) is None, parts
+
+    asyncio.run(check())
+
+
+@given(st.lists(graphs(), min_size=6, max_size=6))
+@_FEW
+def test_a_graph_as_a_group_gives_the_same_in_each_of_its_instances(tmp_path: Path, batch: list[list[Part]]) -> None:
+    async def check() -> None:
+        async with host_in(tmp_path) as bench:
+            store = bench.host.services.get(WORKFLOW_MANAGER)
+            group = {"type": "core:NodeGroup", "configValues": {"referencedWorkflowId": "inner"}}
             for parts in batch:
                 nodes, edges = document(parts)
-                run = await bench.run(workflow(nodes, *edges))
-                for index, (status, value) in enumerate(expected(parts)):
-                    state = run.nodes[f"n{index}"]
-                    assert state.status == status, (index, parts)
-                    if status == "complete":
-                        assert state.output is not None
-                        assert next(iter(state.output.values())) == value, (index, parts)
-                failed = any(status == "error" for status, _ in expected(parts))
-                assert run.status == ("error" if failed else "complete")
+                await store.save("inner", workflow(nodes, *edges))
+                run = await bench.run(workflow({"g": group, "h": group}))
+                assert wrong(run, parts, "g/") is None, parts
+                assert wrong(run, parts, "h/") is None, parts
 
     asyncio.run(check())
