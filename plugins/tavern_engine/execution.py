@@ -160,7 +160,7 @@ class Execution:
         level, ready, left, results, written = self._level, self._ready, self._left, self.results, self._written
         calls, direct, simple, followers, early = level.calls, level.direct, level.simple, level.followers, level.early
         numbers, signatures = level.numbers, self._signatures
-        take_next, add_ready, feed = ready.popleft, ready.append, self._feed
+        take_next, add_ready, take_down = ready.popleft, ready.append, self._feed.records.extend
         clock, copy_context, cancelling = time.perf_counter, contextvars.copy_context, task.cancelling
         clean = copy_context()
         began = clock()
@@ -206,7 +206,7 @@ class Execution:
                         ended = clock()
                         if outputs.__class__ is dict:
                             kept = owned(outputs) if holds else outputs  # a node that is given them may change them
-                            feed.records += (numbers[index], began, ended, _DONE, kept, signatures[index], None)
+                            take_down((numbers[index], began, ended, _DONE, kept, signatures[index], None))
                         else:
                             outputs = self._steps.odd(index, began, outputs)
             if edges is None:

@@ -178,7 +178,8 @@ class Feed:
             self._publish(messages)
 
     def _settle(self, messages: list[Message]) -> None:
-        records, self.records = self.records, []
+        records = self.records.copy()
+        self.records.clear()  # and not a new list: workers hold on to this one
         account, base, run_id = self.account, self._base, self._run_id
         states, started, finished, outputs_of = account.states, account.started, account.finished, account.outputs
         nodes, streaming, journal = self._plan.ids, self._plan.streaming, self.journal
