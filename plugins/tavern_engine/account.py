@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from pydantic import JsonValue
 
+from tavern_engine.wireform import fits
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import NodeState, RunStatus
 
@@ -84,7 +85,7 @@ class Account:
             output = self.outputs[number] = self.recall(number)
         return NodeState(
             status=_STATUSES[state],
-            output=output,
+            output=fits(output) if output else output,
             error=self.errors.get(number),
             started=round(started - self.base, 6) if started else None,
             finished=round(finished - self.base, 6) if finished else None,

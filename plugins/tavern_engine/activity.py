@@ -130,7 +130,9 @@ class Activity:
         is_cold = cache is None or (cache.has_none(signatures) and not self._disk)
         if is_cold and not self._targets and not self._finished:
             return everything(level)
-        return needed(level, self._known(None if is_cold else cache), self._targets)
+        is_all = self._disk is None and not self._finished and cache is not None
+        likely = (lambda: cache.likely(signatures)) if cache is not None and is_all else None
+        return needed(level, self._known(None if is_cold else cache), self._targets, likely)
 
     def _known(self, cache: OutputCache | None) -> Callable[[int], dict[str, Any] | None]:
         level, signatures, finished = self._bound.plan.level, self._bound.signatures, self._finished
@@ -164,7 +166,8 @@ class Activity:
         feed.journal = journal
         if selection.unasked and self._cache is not None:
             feed.account.recall = self._recall(self._cache, selection.unasked)
-        feed.cached([number for index in selection.unasked if (number := numbers[index]) >= 0])
+        unasked = list(map(numbers.__getitem__, selection.unasked))
+        feed.cached(unasked if -1 not in unasked else [number for number in unasked if number >= 0])
 
     def _recall(self, cache: OutputCache, unasked: list[int]) -> Callable[[int], dict[str, JsonValue] | None]:
         """Return what looks the outputs of nodes up when somebody wants to see them."""

@@ -7,10 +7,10 @@ signatures of what comes after it and nothing else.
 
 from __future__ import annotations
 
-import itertools
 import marshal
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from itertools import compress
 from typing import Any
 
 from tavern_engine.kinds import TOKEN_SIZE
@@ -63,18 +63,17 @@ def _after(level: Level, touched: Iterable[int]) -> Iterable[int]:
     followers, early = level.followers, level.early
     found = bytearray(len(followers))
     waiting = list(touched)
-    while waiting:
-        index = waiting.pop()
-        if not found[index]:
-            found[index] = 1
-            waiting += followers[index]
-            if index in early:
-                waiting += early[index]
-    return (
-        itertools.compress(level.order, found)
-        if isinstance(level.order, range)
-        else [i for i in level.order if found[i]]
-    )
+    for index in waiting:
+        found[index] = 1
+    for index in waiting:
+        following = followers[index] if index not in early else (*followers[index], *early[index])
+        for follower in following:
+            if not found[follower]:
+                found[follower] = 1
+                waiting.append(follower)
+    if isinstance(level.order, range):
+        return compress(level.order, found)
+    return [index for index in level.order if found[index]]
 
 
 def _sign(
@@ -92,12 +91,12 @@ def _sign(
         if token is None:
             signatures[index] = None
             continue
+        values, edges = written[index], simple[index]
         try:
-            if written[index]:
-                token += dumps(written[index], 2)
+            if values:
+                token += dumps(values, 2)
             if asking and index in asking:
                 token += changes[index]
-            edges = simple[index]
             if edges is not None:
                 for _, source, _ in edges:
                     token += signatures[source]  # type: ignore[operator]  # None is what the TypeError is for

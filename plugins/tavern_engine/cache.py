@@ -54,6 +54,10 @@ class OutputCache:
         keys: KeysView[Any] = self._entries.keys()
         return not keys or keys.isdisjoint(signatures)
 
+    def likely(self, signatures: Iterable[Any]) -> bytes:
+        """Return for each of the signatures whether it is known; quick for many of them."""
+        return bytes(map(self._entries.__contains__, signatures))
+
     def __contains__(self, signature: bytes) -> bool:
         return signature in self._entries
 

@@ -136,22 +136,42 @@ class _Compiler:
             if self._count - len(workflow.nodes) <= MOST_NODES:  # else it has been said
                 self.problems.append(f"with its groups laid out it has more than {MOST_NODES:,} nodes")
             return
-        zones = enclosing_zones(workflow.nodes) if any(node.parent_node for node in workflow.nodes) else {}
+        has_loops = LOOP_ZONE in [node.type for node in workflow.nodes]
+        zones = enclosing_zones(workflow.nodes) if has_loops else {}
         scene = _Scene(workflow, prefix, level, instance, chain, zones)
-        self._loops(scene)
-        places, shared, ids = scene.places, self._shared, self._ids
-        homes: list[int] = self._by_place if not prefix else []
+        if has_loops:
+            self._loops(scene)
+        shared = self._shared
+        plain: list[WorkflowNode] = []
         for node in workflow.nodes:
-            kind, identifier = shared.get(node.type), node.id
-            if kind is None or node.config_values or node.bypassed or node.policy is not None or identifier in zones:
-                homes.append(self._special(node, scene))
-            elif identifier in places or identifier in scene.sites:
-                homes.append(self._taken(node, scene))
-            else:
-                places[identifier] = index = level.add_plain(node, kind, len(ids))
-                ids.append(prefix + identifier)
-                homes.append(index)
+            if (
+                node.type in shared
+                and not (node.config_values or node.bypassed or node.parent_node)
+                and node.policy is None
+            ):
+                plain.append(node)
+                continue
+            if plain:
+                self._plain(plain, scene)
+                plain = []
+            home = self._special(node, scene)
+            if not prefix:
+                self._by_place.append(home)
+        self._plain(plain, scene)
         self._connect(scene)
+
+    def _plain(self, nodes: list[WorkflowNode], scene: _Scene) -> None:
+        """Put in nodes that have nothing of their own but values and a name."""
+        level, places, names = scene.level, scene.places, [node.id for node in nodes]
+        indices = range(len(level.gives), len(level.gives) + len(nodes))
+        count = len(places) + len(nodes)
+        places.update(zip(names, indices, strict=True))
+        if len(places) < count or not scene.sites.keys().isdisjoint(names):
+            self.problems.append("several nodes have the same id")
+        level.add_plain(nodes, [self._shared[node.type] for node in nodes], len(self._ids))
+        self._ids += [scene.prefix + name for name in names] if scene.prefix else names
+        if not scene.prefix:
+            self._by_place += indices
 
     def _taken(self, node: WorkflowNode, scene: _Scene) -> int:
         self.problems.append(f"node {scene.prefix}{node.id}: several nodes have the same id")
@@ -203,7 +223,8 @@ class _Compiler:
         number = self._show(scene.prefix + node.id)
         traits = kind.node_type.definition.traits
         if not (node.config_values or node.policy is not None or kind.is_asked or traits.streams):
-            return level.add_plain(node, kind, number)
+            level.add_plain([node], [kind], number)
+            return len(level.gives) - 1
         built = PlanNode(self._ids[number], Role.NODE, number, kind.type, node.display_name or kind.label)
         built.node_type, built.kind, built.policy = kind.node_type, kind, node.policy
         built.outputs, built.written = kind.outputs, kind.values(node)
@@ -396,16 +417,22 @@ class _Compiler:
         gives, shapes, arriving, followers = level.gives, level.shapes, level.arriving, level.followers
         is_in_order, is_done = True, True
         for edge in scene.workflow.edges:
-            target = places.get(edge.target)
-            if target is None or (shape := shapes[target]) is OTHER:
-                is_done = False
-                continue
-            handle, source = edge.source_handle, places.get(edge.source)
-            if source is None:
-                source, handle = self._handed_on(scene, edge)
-            into = edge.target_handle
-            shape = shape[gives[source], handle, into] if source >= 0 else OTHER
-            shapes[target] = shape
+            handle, into = edge.source_handle, edge.target_handle
+            try:
+                target = places[edge.target]
+                source = places[edge.source]
+            except KeyError:  # one of them is no plain node
+                target, source = places.get(edge.target, -1), places.get(edge.source, -1)
+                if target >= 0 and source < 0:
+                    source, handle = self._handed_on(scene, edge)
+                if target < 0 or source < 0:
+                    if target >= 0:
+                        shapes[target] = OTHER
+                    is_done = False
+                    continue
+            shape = shapes[target]
+            if shape is not OTHER:
+                shapes[target] = shape = shape[gives[source], handle, into]
             if shape is OTHER:
                 is_done = False
                 continue
@@ -416,8 +443,8 @@ class _Compiler:
         level.is_in_order = level.is_in_order and is_in_order
         if not is_done:
             for place, edge in enumerate(scene.workflow.edges):
-                target = places.get(edge.target)
-                if target is None or shapes[target] is OTHER:
+                target = places.get(edge.target, -1)
+                if target < 0 or shapes[target] is OTHER:
                     self._edge(edge, place, scene)
 
     def _handed_on(self, scene: _Scene, edge: WorkflowEdge) -> tuple[int, str]:

@@ -246,13 +246,12 @@ class Engine(ExecutionEngine):
                 await self._take_up()
                 if (now := asyncio.get_running_loop().time()) >= next_pruning:
                     next_pruning = now + _PRUNE_EVERY
-                    days, size = (
-                        self._number("keepRunsDays", 30, least=0),
-                        self._number("keepRunsMegabytes", 1024, least=0),
-                    )
+                    days = self._number("keepRunsDays", 30, least=0)
+                    size = self._number("keepRunsMegabytes", 1024, least=0)
                     await self._keeper.prune(max_age=days * 86400.0, max_bytes=size * 2**20)
             except TavernError as error:
-                self._context.log.error("the run store cannot be looked after: %s", error.message)
+                if error.info.code != DeadlineExceeded.code:  # that is a store that is busy, or a host that stops
+                    self._context.log.error("the run store cannot be looked after: %s", error.message)
             await asyncio.sleep(_LOOK_EVERY)
 
     async def _take_up(self) -> None:

@@ -163,10 +163,11 @@ class Feed:
     def cached(self, numbers: list[int]) -> None:
         """Nodes whose outputs of an earlier run hold, without anybody needing to look at them."""
         states, shown, run_id = self.account.states, self._plan.ids, self._run_id
+        cached = State.CACHED.value
         for number in numbers:
-            states[number] = State.CACHED
+            states[number] = cached
         if numbers:
-            self._publish([("NODE_CACHED", {"promptId": run_id, "nodeIds": [shown[number] for number in numbers]})])
+            self._publish([("NODE_CACHED", {"promptId": run_id, "nodeIds": list(map(shown.__getitem__, numbers))})])
 
     def flush(self) -> None:
         """Pass on what was taken down since the last time."""

@@ -132,20 +132,20 @@ class LevelBuilder:
             level = level.parent
         return level.zone
 
-    def add_plain(self, node: WorkflowNode, kind: Kind, number: int) -> int:
-        """Put in a node that has nothing of its own but values and a name; return its place."""
-        index = len(self.gives)
-        self.documents.append(node)
-        self.gives.append(kind)
-        self.shapes.append(kind.shape)
-        self.written.append(kind.values(node) if node.input_values else kind.defaults)
-        self.numbers.append(number)
-        self.made.append(None)
-        self.arriving.append([])
-        self.followers.append([])
-        if node.display_name:
-            self.labels[index] = node.display_name
-        return index
+    def add_plain(self, nodes: list[WorkflowNode], kinds: list[Kind], number: int) -> None:
+        """Put in nodes that have nothing of their own but values and a name, with numbers from here on."""
+        first = len(self.gives)
+        self.documents += nodes
+        self.gives += kinds
+        self.shapes += [kind.shape for kind in kinds]
+        self.written += [
+            kind.values(node) if node.input_values else kind.defaults for node, kind in zip(nodes, kinds, strict=True)
+        ]
+        self.numbers += range(number, number + len(nodes))
+        self.made += [None] * len(nodes)
+        self.arriving += [[] for _ in nodes]
+        self.followers += [[] for _ in nodes]
+        self.labels.update({i: node.display_name for i, node in enumerate(nodes, first) if node.display_name})
 
     def add(self, built: PlanNode, node: WorkflowNode | None, token: bytes | None, inputs: Slots = _NO_SLOTS) -> int:
         """Put in any other node, with what stands for it in signatures; `inputs` are those of one without a kind."""

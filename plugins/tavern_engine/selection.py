@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 from tavern_engine.plan import Level
 
 Known = Callable[[int], dict[str, Any] | None]
 """Returns the outputs that a node need not run for, or None."""
+
+Likely = Callable[[], Sequence[int]]
+"""Returns, by node, whether there may be such outputs: for all nodes at once, which is quicker where few have some."""
+
+_NOT = bytes([1, 0, *[0] * 254])
+"""Exchanges 0 and 1."""
 
 
 @dataclass(slots=True)
@@ -37,28 +44,33 @@ def everything(level: Level) -> Selection:
     return Selection(waiting_for, ready, len(waiting_for), {}, [], [])
 
 
-def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> Selection:
+def needed(level: Level, known: Known | None, targets: Collection[int] = (), likely: Likely | None = None) -> Selection:
     """Return the selection of what the `targets` need (all ends, where there is none) and nobody knows yet."""
     followers, early, parents = level.followers, level.early, level.parents
-    runs = bytearray(len(followers))
-    seen = bytearray(len(followers))
+    count = len(followers)
+    seen = bytearray(count)
     found: dict[int, dict[str, Any]] = {}
-    running: list[int] = []
-    waiting = list(targets) or list(level.ends)
-    while waiting:
-        index = waiting.pop()
-        if seen[index]:
-            continue
+    may_be: Sequence[int] | None = None
+    for index in targets or level.ends:
         seen[index] = 1
-        outputs = known(index) if known is not None else None
-        if outputs is not None:
-            found[index] = outputs
-        else:
-            runs[index] = 1
-            running.append(index)
-            waiting += parents[index]
+    for index in reversed(level.order):
+        if not seen[index]:
+            continue
+        if known is not None and (may_be is None or may_be[index]):
+            outputs = known(index)
+            if outputs is not None:
+                found[index] = outputs
+                continue
+            if may_be is None and likely is not None:
+                may_be = likely()
+        for source in parents[index]:
+            seen[source] = 1
+    runs = seen.copy()
+    for index in found:
+        runs[index] = 0
     # Whatever a node that runs has edges from runs itself or is known. The others, at 0, never come to have their turn.
-    waiting_for, left = level.waiting_for, [0] * len(followers)
+    running = list(compress(range(count), runs))
+    left, waiting_for = [0] * count, level.waiting_for
     for index in running:
         left[index] = waiting_for[index]
     for index in found:
@@ -67,10 +79,12 @@ def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> 
         for follower in early.get(index, ()):
             left[follower] -= 1
     ready = [index for index in running if not left[index]]
-    wanted = _before(level, targets) if targets else None
-    unseen = [index for index, was_seen in enumerate(seen) if not was_seen]
-    unasked = [i for i in unseen if wanted[i]] if wanted is not None else unseen
-    unwanted = [i for i in unseen if not wanted[i]] if wanted is not None else []
+    unseen = list(compress(range(count), seen.translate(_NOT)))
+    if not targets:
+        return Selection(left, ready, len(running), found, unseen, [], runs)
+    wanted = _before(level, targets)
+    unasked = [index for index in unseen if wanted[index]]
+    unwanted = [index for index in unseen if not wanted[index]]
     return Selection(left, ready, len(running), found, unasked, unwanted, runs)
 
 
@@ -78,10 +92,10 @@ def _before(level: Level, targets: Collection[int]) -> bytearray:
     """Return, by node, whether it is one of the targets or comes before one."""
     parents = level.parents
     found = bytearray(len(parents))
-    waiting = list(targets)
-    while waiting:
-        index = waiting.pop()
-        if not found[index]:
-            found[index] = 1
-            waiting += parents[index]
+    for index in targets:
+        found[index] = 1
+    for index in reversed(level.order):
+        if found[index]:
+            for source in parents[index]:
+                found[source] = 1
     return found

@@ -21,6 +21,17 @@ INTERFACE_OUTPUTS = "__WORKFLOW_INTERFACE_OUTPUTS__"
 """Stands for a node's id in the message that brings the outputs of the whole workflow."""
 
 
+_INTEGERS = 2**63
+"""Integers from here on have no place on the wire (DESIGN §3, rule 1)."""
+
+
+def fits(output: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return outputs without integers that are too large; those that hold others have been through `json_form`."""
+    if all(value.__class__ is not int or -_INTEGERS <= value < _INTEGERS for value in output.values()):
+        return output
+    return {key: json_form(value) for key, value in output.items()}
+
+
 def json_form(value: Any) -> JsonValue:
     """Return a value as JSON, sharing nothing with it; never raises.
 
@@ -40,7 +51,7 @@ def _form(value: Any, depth: int) -> JsonValue:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, int):
-        return int(value)
+        return int(value) if -_INTEGERS <= value < _INTEGERS else opaque(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else opaque(value)
     if isinstance(value, datetime):

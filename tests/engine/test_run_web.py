@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -106,6 +107,8 @@ async def test_an_interrupted_run_goes_on(site: Site, bench: Bench) -> None:
 
     answer = await site.ask("POST", f"/api/runs/{run_id}/resume")
     running = await refusal(site, "POST", f"/api/runs/{run_id}/resume")
+    while (await bench.engine.get(run_id)).nodes["h"].status != "running":
+        await asyncio.sleep(0.01)
     await bench.engine.interrupt(run_id)
     resumed = await bench.engine.wait(run_id)
 
