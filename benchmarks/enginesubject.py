@@ -140,9 +140,10 @@ class QueueListener:
         await self._queue.put(self._wire([message]))
 
     def _wire(self, messages: list[Message]) -> list[dict[str, Any]]:
-        first = self._seq
-        self._seq += len(messages)
-        return [{"type": kind, "payload": payload, "seq": seq} for seq, (kind, payload) in enumerate(messages, first)]
+        numbered = enumerate(messages, self._seq)
+        wire = [{"type": kind, "payload": payload, "seq": seq} for seq, (kind, payload) in numbered]
+        self._seq += len(wire)
+        return wire
 
     async def consumed(self) -> tuple[int, int]:
         """Read messages up to the end of the run."""

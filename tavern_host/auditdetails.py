@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 from functools import lru_cache
 from pathlib import PurePath
@@ -37,31 +37,50 @@ _WHOLE = frozenset({"pass", "pw", "pin", "otp", "auth", "sid"})
 _COUNT = re.compile(r"tokens|token(s?)(count|limit|usage|budget)")
 
 
-def encoded(fields: dict[str, str], details: Mapping[str, Any] | None) -> bytes:
+def encoded(fields: dict[str, str], details: Mapping[str, Any] | None, secrets: Collection[str] = ()) -> bytes:
     """Return an object in JSON: `fields`, texts that are cut where they are too long, and `details`.
 
-    Takes details of any kind and any size, and never raises for them.
+    Takes details of any kind and any size, and never raises for them. What stands under a name among `secrets` is
+    masked at any depth, whatever the name.
     """
     entry: dict[str, Any] = {
         key: _cut(str.__str__(value), MAX_TEXT) if isinstance(value, str) else _described(value)
         for key, value in fields.items()
     }
+    return _json({**entry, "details": _copied(details, secrets)})
+
+
+def encoded_details(details: Mapping[str, Any], secrets: Collection[str] = ()) -> bytes:
+    """Return the details of an entry alone, in JSON; see `encoded`."""
+    return _json(_copied(details, secrets))
+
+
+def _copied(details: Mapping[str, Any] | None, secrets: Collection[str]) -> dict[str, Any]:
     try:
-        entry["details"] = _Details().object(details, 0) if details else {}
+        return _Details(secrets).object(details, 0) if details else {}
     except Exception as error:  # what others hand over may do anything when it is looked at
-        entry["details"] = {"unreadable": f"{_described(details)}: {type(error).__name__}"}
+        return {"unreadable": f"{_described(details)}: {type(error).__name__}"}
+
+
+def _json(value: dict[str, Any]) -> bytes:
     try:
-        return to_json(entry)
+        return to_json(value)
     except PydanticSerializationError:  # half a surrogate pair
-        return json.dumps(entry, ensure_ascii=False).encode("utf-8", "replace")
+        return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def is_harmless(name: str) -> bool:
+    """Return whether what stands under a name is no secret by the name alone, whatever else there is."""
+    return name != "value" and len(name) <= _SHORT and not _secrecy(name)
 
 
 class _Details:
     """Copies the details of one entry, within what there is room for."""
 
-    __slots__ = ("_characters", "_values")
+    __slots__ = ("_characters", "_secrets", "_values")
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Collection[str]) -> None:
+        self._secrets = secrets
         self._values = MAX_VALUES
         self._characters = MAX_TEXTS
 
@@ -75,7 +94,7 @@ class _Details:
                 break
             self._values -= 1
             name = key if type(key) is str and len(key) <= _SHORT else _name(key)
-            secrecy = _secrecy(name)
+            secrecy = 1 if name in self._secrets else _secrecy(name)
             if (secrecy or (named and name == "value")) and _is_hidden(item, secrecy):
                 copied[name] = MASK
                 continue

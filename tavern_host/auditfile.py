@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from io import BufferedReader
 from pathlib import Path
 
@@ -40,7 +41,12 @@ LOCK_DEADLINE = 2.0
 MARKS = 16
 """How many marks an anchor keeps: the newest, and of each time the log did not agree the one that it lacked."""
 
+Entry = tuple[float, bytes]
+"""An entry before it has a number: a time, in seconds since 1970, and the rest as an object in JSON without its first
+brace."""
+
 _BLOCK = 2**16
+_ENTRY_LINE = b'{"seq":%d,"time":"%b.%06d+00:00",%b\n'
 _ENTRY = re.compile(rb'\{"seq":(\d{1,18}),"time":".*\}\n', re.DOTALL)
 _SEAL = re.compile(
     rb'(\{"seal":(\d{1,18}),"entries":(\d{1,18}),"last":(\d{1,18}),"recovered":(\d{1,18}),"torn":(\d{1,18}))'
@@ -91,6 +97,30 @@ class _Chain:
             if entry is not None and self.odd is None:
                 self.odd = self.line, f"entry {int(entry[1])} stands after entry {self.last}"
         return None
+
+    def add(self, entries: Sequence[Entry]) -> list[bytes]:
+        """Number entries from here on and return their lines, at a fraction of the cost of `feed` for each."""
+        lines = [
+            _ENTRY_LINE % (number, _second(int(moment)), moment % 1 * 1_000_000, body)
+            for number, (moment, body) in enumerate(entries, self.last + 1)
+        ]
+        batch = b"".join(lines)
+        if batch.count(b"\n") != len(lines) or max(map(len, lines), default=0) >= MAX_LINE:
+            return self._add_each(entries)
+        self.line += len(lines)
+        self.last += len(lines)
+        self.waiting += len(lines)
+        self._hasher.update(batch)
+        return lines
+
+    def _add_each(self, entries: Sequence[Entry]) -> list[bytes]:
+        """As `add`, where a reader will not see each as one line."""
+        lines = []
+        for moment, body in entries:
+            line = _ENTRY_LINE % (self.last + 1, _second(int(moment)), moment % 1 * 1_000_000, body)
+            self.feed(line)
+            lines.append(line)
+        return lines
 
     def _seal(self, found: re.Match[bytes]) -> tuple[int, str] | None:
         number, entries, last, recovered, torn = (int(found[n]) for n in range(2, 7))
@@ -143,11 +173,10 @@ class AuditFile:
         self._marks: list[Mark] | None = None
         self.anchor_problem: str | None = None
 
-    def append(self, entries: Sequence[bytes]) -> tuple[int, OSError | None]:
+    def append(self, entries: Sequence[Entry]) -> tuple[int, OSError | None]:
         """Append a batch of entries and seal it; return how many are in the file, and what kept the rest out.
 
-        An entry is an object in JSON without its first brace and number: `"time":"…",…}`. `anchor_problem` says
-        afterwards why the anchor could not be brought up to date, where that is so.
+        `anchor_problem` says afterwards why the anchor could not be brought up to date, where that is so.
         """
         try:
             file = self._locked()
@@ -165,8 +194,8 @@ class AuditFile:
             os.close(self._file)
         self._file = self._end = None
 
-    def _append(self, file: int, entries: Sequence[bytes]) -> tuple[int, OSError | None]:
-        notes: list[bytes] = []
+    def _append(self, file: int, entries: Sequence[Entry]) -> tuple[int, OSError | None]:
+        notes: list[Entry] = []
         try:
             end = self._read_end(file, notes)
         except OSError as error:
@@ -175,10 +204,7 @@ class AuditFile:
         chain = end.chain
         recovered, torn = chain.waiting, chain.waiting_torn
         lines = [b"\n"] if end.is_torn else []
-        for entry in [*notes, *entries]:
-            line = b'{"seq":%d,%b' % (chain.last + 1, entry + b"\n")
-            chain.feed(line)
-            lines.append(line)
+        lines += chain.add([*notes, *entries])
         lines.append(chain.seal(recovered=recovered, torn=torn))
         written, failure = _write(file, b"".join(lines))
         if failure is not None:
@@ -204,7 +230,7 @@ class AuditFile:
                     return self._file
             self.close()
 
-    def _read_end(self, file: int, notes: list[bytes]) -> _End:
+    def _read_end(self, file: int, notes: list[Entry]) -> _End:
         size = os.fstat(file).st_size
         is_anchored = self._anchor is None or self._marks is not None
         if self._end is not None and self._end.size == size and is_anchored:
@@ -222,7 +248,7 @@ class AuditFile:
         self._compare(file, size, chain, notes)
         return _End(size, chain, is_torn)
 
-    def _compare(self, file: int, size: int, chain: _Chain, notes: list[bytes]) -> None:
+    def _compare(self, file: int, size: int, chain: _Chain, notes: list[Entry]) -> None:
         """Read the anchor, and note it where the log does not have the seal that it marks."""
         if self._anchor is None:
             return
@@ -298,18 +324,20 @@ def _whole(lines: Sequence[bytes], written: int) -> int:
     return count
 
 
-def _note(action: str, details: dict[str, int]) -> bytes:
+def _note(action: str, details: dict[str, int]) -> Entry:
     return entry_body(
         time.time(), to_json({"actor": "system:host", "action": action, "subject": "", "details": details})
     )
 
 
-def entry_body(moment: float, fields: bytes) -> bytes:
+def entry_body(moment: float, fields: bytes) -> Entry:
     """Return what `AuditFile.append` takes, of a time (seconds since 1970) and an object in JSON."""
-    return b'"time":"%b",%b' % (
-        datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds").encode(),
-        fields[1:],
-    )
+    return moment, fields[1:]
+
+
+@lru_cache(maxsize=64)
+def _second(second: int) -> bytes:
+    return datetime.fromtimestamp(second, UTC).isoformat(timespec="seconds").removesuffix("+00:00").encode()
 
 
 # --- the anchor ---------------------------------------------------------------------------------------

@@ -258,7 +258,7 @@ class _Literal:
         for choice in self._choices:
             if _is_same(choice, value):
                 return _json(choice, path)
-        if isinstance(value, str | int) or value is None:
+        if isinstance(value, str | int):
             raise WireError(f"expected {self.name}, found {value!r:.80}", path)
         return _refuse(self.name, value, path)
 

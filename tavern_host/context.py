@@ -1,4 +1,4 @@
-"""What a plugin is given: services, settings, a log, a data folder, events, tasks, HTTP.
+"""What a plugin is given: services, settings, a log, a data folder, events, the audit log, tasks, HTTP.
 
 All of it is attributed to the plugin and closed with it. The parts are made by the kernel; this module
 describes them and holds no behaviour of its own, so that importing `tavern_host` stays cheap.
@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from tavern_host.contracts.events import Event, Gap
-from tavern_host.contracts.services import ServiceKey
+from tavern_host.contracts.services import MethodInfo, ServiceKey
 
 if TYPE_CHECKING:
     import aiohttp
+    from pydantic import JsonValue
 
-    from tavern_host.contracts.calls import CallContext
+    from tavern_host.contracts.calls import CallContext, Principal
     from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
     from tavern_host.contracts.services import ServiceInterface
 
@@ -68,6 +69,19 @@ class Project:
         return self.root / ".tavern"
 
 
+class ServiceMethod(Protocol):
+    """A method of a service, to be called with JSON arguments on behalf of a call; gives its result as JSON.
+
+    One that only reads (`info.permission` is None) does not look at the call.
+    """
+
+    @property
+    def info(self) -> MethodInfo:
+        """The permission that it needs, and what that lets a plugin do."""
+
+    async def __call__(self, arguments: Mapping[str, Any], call: CallContext) -> Any: ...
+
+
 class Services(Protocol):
     """Reaches services; never hands out the object, only a permission-checked view of it."""
 
@@ -93,6 +107,12 @@ class Services(Protocol):
         for an unknown service or method, `InvalidInput` for wrong arguments, `PermissionDenied`.
         """
 
+    def method(self, service: str, method: str) -> ServiceMethod:
+        """Return what does as `invoke` for one method, again and again, until plugins change (`Hooks.revision`).
+
+        Raises `NotFound` for an unknown service or method, `ServiceUnavailable`.
+        """
+
 
 class Settings(Protocol):
     """The plugin's settings, always as they are now; keys without the `extensions.{plugin}.` prefix."""
@@ -105,6 +125,16 @@ class Settings(Protocol):
 
     def layers(self, key: str) -> dict[str, Any]:
         """Return the value of each layer that has one, lowest first."""
+
+    def left_out(self, key: str) -> list[str]:
+        """Return the layers that may have a value which cannot be used: one that is not right, or a damaged file.
+
+        For settings that forbid something, so that nothing is allowed because they cannot be read.
+        """
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever a setting changes, be it another plugin's: what was computed from settings compares it."""
 
     def changes(self) -> AsyncIterator[list[str]]:
         """Return an iterator that yields the keys of this plugin's settings that changed, each time some did;
@@ -146,6 +176,56 @@ class Events(Protocol):
 
         A type may be a pattern with a `*` at its end (`NODE_*`). Own types apart, each must be covered by a
         pattern under `permissions.events.subscribe`. Raises `PermissionDenied`.
+        """
+
+
+class AuditForm(Protocol):
+    """Entries of one action about one subject, prepared once, so that each is recorded quickly."""
+
+    def record(self, principal: Principal, arguments: Mapping[str, JsonValue], /, **facts: JsonValue) -> int:
+        """Record what a principal did; `facts` and `arguments` are the details. See `Audit.record`."""
+
+
+class Audit(Protocol):
+    """The audit log, for the providers of the host's services: they record what others do through them, in the
+    name of whoever does it. What a plugin does on its own is recorded by the service `audit`.
+
+    What stands under a secret's name is masked, and what stands under one of `secrets`, at any depth.
+    """
+
+    def record(
+        self,
+        action: str,
+        *,
+        subject: str = "",
+        details: Mapping[str, JsonValue] | None = None,
+        secrets: Collection[str] = (),
+        call: CallContext | None = None,
+    ) -> int:
+        """Record that the call's principal did `action`, a dotted name in the past tense, to `subject`.
+
+        Never blocks; it is on disk about 50 ms later, or after `written`. Returns the entry's number, 0 for one that
+        was dropped since too many wait to be written. Raises `Forbidden` for who provides no service and for what
+        only the host records, `InvalidInput` for what is no action.
+        """
+
+    def form(
+        self, action: str, *, subject: str = "", names: Collection[str] = (), secrets: Collection[str] = ()
+    ) -> AuditForm:
+        """Prepare entries whose `arguments` mostly have these names; others are recorded too, but not as quickly.
+
+        Raises as `record` does.
+        """
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits to be written that whoever can wait had better: by `written()`."""
+
+    async def written(self, number: int | None = None) -> None:
+        """Return when the entry of this number is on disk, or all that were recorded until now.
+
+        Those who wait at a time share one flush of the disk. Raises `ServiceUnavailable` where it was dropped or
+        cannot be written.
         """
 
 
@@ -225,7 +305,16 @@ class Hooks(Protocol):
     def implemented(self, hook: str) -> bool:
         """Return whether anybody implements the hook: one attribute test."""
 
-    def report(self, plugin: str, message: str, *, hint: str | None = None, file: str | None = None) -> None:
+    def report(
+        self,
+        plugin: str,
+        message: str,
+        *,
+        hint: str | None = None,
+        file: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
         """Say with a plugin that something that it contributed cannot be used, and log it; once for each text.
 
         For the providers of the host's services, to which plugins contribute.
@@ -248,6 +337,7 @@ class PluginContext:
     log: logging.Logger
     data_dir: Path
     events: Events
+    audit: Audit
     tasks: Tasks
     http: Http
     hooks: Hooks

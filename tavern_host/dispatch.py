@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import inspect
 import types
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import pluggy
@@ -27,14 +27,12 @@ from tavern_host.failures import one_line
 from tavern_host.lease import Lease, expire
 from tavern_host.runtime import PluginRuntime
 from tavern_host.threads import ended, is_being_cancelled, run_in_thread
+from tavern_host.timing import resumed
 
 T = TypeVar("T")
 
 DEADLINE = 10.0
 """Seconds that an async implementation, or a declaration hook on its thread, may take."""
-
-GRACE = 1.0
-"""Seconds that one may take to end after its deadline."""
 
 _ON_THREAD = frozenset({"collect"})
 """Policies whose `def` implementations run on a thread: declarations and lifecycle, never hot paths."""
@@ -343,46 +341,12 @@ async def _go_on(
     try:
         async with timer:
             with implementation.lease.use(lambda: expire(timer)):
-                return await _resume(coroutine, suspended_on, timer)
+                return await resumed(coroutine, suspended_on, timer)
     except TimeoutError:
         if timer.expired():
             what = f"{implementation.info.hook} of {implementation.info.plugin}"
             raise DeadlineExceeded(f"{what} did not end within {deadline:g} s") from None
         raise
-
-
-@types.coroutine
-def _resume(coroutine: Coroutine[Any, Any, Any], suspended_on: Any, timer: asyncio.Timeout) -> Generator[Any, Any, Any]:
-    """Go on with a coroutine that was stepped once by hand; it stays in the task that stepped it.
-
-    One that goes on although its time is over has `GRACE` seconds more, then it is left where it is.
-    """
-    given_up: asyncio.TimerHandle | None = None
-    try:
-        while True:
-            sent, raised = None, None
-            try:
-                sent = yield suspended_on
-            except BaseException as error:  # cancellation and errors go to the coroutine, as with `await`
-                if given_up is not None and _has_fired(given_up):
-                    asyncio.current_task().uncancel()  # type: ignore[union-attr]  # that of `given_up`
-                    with contextlib.suppress(RuntimeError):  # it would not even be closed
-                        coroutine.close()
-                    raise
-                raised = error
-            try:
-                suspended_on = coroutine.send(sent) if raised is None else coroutine.throw(raised)
-            except StopIteration as finished:
-                return finished.value
-            if given_up is None and timer.expired():
-                given_up = asyncio.get_running_loop().call_later(GRACE, asyncio.current_task().cancel)  # type: ignore[union-attr]
-    finally:
-        if given_up is not None:
-            given_up.cancel()
-
-
-def _has_fired(timer: asyncio.TimerHandle) -> bool:
-    return timer.when() <= asyncio.get_running_loop().time()
 
 
 def _checked(answer: Any, wanted: type[T], what: str) -> T:

@@ -11,6 +11,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tavern_host.audit import AuditLog
+from tavern_host.auditforms import PluginAudit
 from tavern_host.catalogue import owner
 from tavern_host.context import Contribution, PluginContext, Project
 from tavern_host.contracts.calls import CallContext
@@ -20,15 +22,17 @@ from tavern_host.contracts.events import Event
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.decisions import asker
-from tavern_host.dispatch import GRACE, Answer, Dispatcher
+from tavern_host.dispatch import Answer, Dispatcher
 from tavern_host.events import WAITING, BusSubscription, EventBus, covers, is_own
 from tavern_host.failures import one_line
+from tavern_host.jsoncalls import JsonCall
 from tavern_host.lease import Lease
 from tavern_host.ledger import Ledger
 from tavern_host.manifest import EventPermissions
 from tavern_host.services import ServiceRegistry, Views
 from tavern_host.settings import PluginSettings
 from tavern_host.threads import contained
+from tavern_host.timing import GRACE
 
 if TYPE_CHECKING:
     import aiohttp
@@ -58,7 +62,11 @@ class PluginServices:
     async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext) -> Any:
         """Call a method by name with JSON arguments."""
         self._lease.check()
-        return await self._views.invoke(service, method, arguments, call)
+        return await self._views.method(service, method)(arguments, call)
+
+    def method(self, service: str, method: str) -> JsonCall:
+        """Return what calls a method by name, again and again."""
+        return self._views.method(service, method)
 
 
 class PluginEvents:
@@ -233,12 +241,21 @@ class PluginHooks:
         self._check(hook)
         return await self._dispatcher.filter(hook, value, arguments)
 
-    def report(self, plugin: str, message: str, *, hint: str | None = None, file: str | None = None) -> None:
+    def report(
+        self,
+        plugin: str,
+        message: str,
+        *,
+        hint: str | None = None,
+        file: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
         """Say with a plugin that something that it contributed cannot be used."""
         self._lease.check()
         if plugin != self._plugin and not any(self._registry.provides(self._plugin, name) for name in interfaces()):
             raise Forbidden(f"{self._plugin} may not report on {plugin}: it provides none of the host's services")
-        self._tell(plugin, Problem(message=one_line(message), hint=hint, file=file))
+        self._tell(plugin, Problem(message=one_line(message), hint=hint, file=file, line=line, column=column))
 
     def _check(self, hook: str) -> None:
         self._lease.check()
@@ -261,6 +278,11 @@ class Kernel:
     report: Callable[[str, str, BaseException], None]
     tell: Callable[[str, Problem], None]
     serving: bool
+    audit: AuditLog
+
+    def provides_service(self, plugin: str) -> bool:
+        """Return whether a plugin provides one of the host's services."""
+        return any(self.services.provides(plugin, name) for name in interfaces())
 
 
 def make_context(
@@ -276,6 +298,7 @@ def make_context(
         log=logging.getLogger(f"tavern.plugin.{plugin}"),
         data_dir=kernel.project.private / "plugins" / plugin,
         events=PluginEvents(kernel.bus(), ledger, lease, events),
+        audit=PluginAudit(kernel.audit, lease, lambda: kernel.provides_service(plugin)),
         tasks=PluginTasks(ledger, lease, kernel.report),
         http=PluginHttp(ledger, lease),
         hooks=PluginHooks(lease, kernel.dispatcher, kernel.services, kernel.declared, kernel.tell),

@@ -24,7 +24,8 @@ from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.protocols import ActionProtocolInfo
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.settings import SettingsChange
-from tavern_host.contracts.tools import ToolCallRequest, ToolDefinition, ToolResult
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
+from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.ui import UiDeclaration
 
 # --- what a plugin adds ---------------------------------------------------------------------------
@@ -88,7 +89,7 @@ def tavern_register_action_protocols(context: PluginContext) -> list[ActionProto
     permission="hook:server:prompts:register-macros",
     level="add",
     policy="collect",
-    caller="agentRuntime",
+    caller="toolManager",
     description="Fill in {{{macros}}} in the prompts of agents.",
     example="return [PromptMacroInfo(name='acme:weather', handler='acme_plugin.macros:weather')]",
 )

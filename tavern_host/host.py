@@ -136,7 +136,7 @@ class Host:
             catalogue=catalogue,
             boundary=_boundary(placement, catalogue, observer),
             bus=lambda: self.events,
-            record=self.audit.record,
+            audit=self.audit,
             serving=serving,
         )
         self.settings = HostSettings(

@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
+from tavern_host.audit import AuditLog
 from tavern_host.boundary import Boundary
 from tavern_host.catalogue import Catalogue
 from tavern_host.context import Project
@@ -42,13 +43,6 @@ OPERATOR = "user:operator"
 _log = logging.getLogger("tavern.plugins")
 
 
-class Recorder(Protocol):
-    """Writes into the audit log; see `audit.AuditLog.record`."""
-
-    def __call__(self, action: str, *, actor: str, subject: str = "", details: dict[str, Any] | None = None) -> None:
-        """Record an entry."""
-
-
 @dataclass(frozen=True)
 class Sources:
     """Where plugins come from besides the installed ones: folders of the project, those being written, and those
@@ -74,7 +68,7 @@ class Manager:
         catalogue: Catalogue,
         boundary: Boundary,
         bus: Callable[[], EventBus],
-        record: Recorder,
+        audit: AuditLog,
         serving: bool,
     ) -> None:
         self._sources = sources
@@ -83,7 +77,7 @@ class Manager:
         self._seen_reloads = switches.load().reloads
         self._settings = settings
         self._bus = bus
-        self._audit = record
+        self._audit = audit.record
         self._running = False
         self._decisions = Decisions()
         self._coming: set[str] = set()
@@ -93,7 +87,9 @@ class Manager:
         self.dispatcher = Dispatcher(catalogue, self._report, self._tell)
         self.services = ServiceRegistry(catalogue, boundary, self._holds, review.operator.overrides)
         self.registrations = Registrations()
-        kernel = Kernel(project, self.services, self.dispatcher, bus, self._declared, self._report, self._tell, serving)
+        kernel = Kernel(
+            project, self.services, self.dispatcher, bus, self._declared, self._report, self._tell, serving, audit
+        )
         self.lifecycle = Lifecycle(kernel, boundary, settings, self.registrations)
 
     @property

@@ -20,6 +20,7 @@ from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import SettingItem
 from tavern_host.contracts.wire import Model
 from tavern_host.hooknames import canonical
+from tavern_host.toolsettings import tool_options
 from tavern_host.yamlfile import Location, Mistake, Places, read_partly
 
 MANIFEST = "plugin.yaml"
@@ -349,7 +350,8 @@ def _is(kind: Callable[[Path], bool], path: Path) -> bool:
 
 
 def read_manifest(folder: Path) -> tuple[Manifest, list[Problem]]:
-    """Return the manifest of a plugin folder, and what is wrong with its front end, which costs no more than that.
+    """Return the manifest of a plugin folder with the settings of its tools, and what is wrong with its front end and
+    with those settings, which costs no more than that.
 
     Raises `InvalidFile`, `FileNotFoundError`.
     """
@@ -370,4 +372,9 @@ def read_with_places(folder: Path) -> tuple[Manifest, list[Problem], Places]:
         problems = manifest.frontend.problems(folder, places)
         if problems:
             manifest = manifest.model_copy(update={"frontend": Frontend()})
+    if manifest.tools is not None:
+        options, wrong = tool_options(manifest.name, folder / manifest.tools.entry, folder)
+        problems = [*problems, *wrong]
+        if options:
+            manifest = manifest.model_copy(update={"config_options": [*manifest.config_options, *options]})
     return manifest, problems, places

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from weakref import WeakKeyDictionary
-
-from pydantic import TypeAdapter, ValidationError
 
 from tavern_host.boundary import Boundary
 from tavern_host.catalogue import Catalogue
@@ -34,6 +30,7 @@ from tavern_host.contracts.errors import (
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem, ServiceLayer
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, ServiceKey, implements, interface_methods
+from tavern_host.jsoncalls import JsonCall
 from tavern_host.lease import Lease
 from tavern_host.permissions import ALL_SERVICES
 from tavern_host.proxies import Complete, ViewHandle
@@ -153,8 +150,8 @@ class Views:
         self._originals.clear()
         self._registry.forget(self)
 
-    async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], call: CallContext) -> Any:
-        """Call a method by name with JSON arguments; see `context.Services.invoke`."""
+    def method(self, service: str, method: str) -> JsonCall:
+        """Return what calls a method by name with JSON arguments; see `context.Services.method`."""
         stack = self._registry.stack(service, self._kept)
         interface = stack[0].interface if stack else self._registry.catalogue.interfaces.get(service)
         if interface is None:
@@ -164,12 +161,7 @@ class Views:
             raise _not_found(f"method of {service}", method, methods)
         if not inspect.iscoroutinefunction(getattr(interface, method)):
             raise InvalidInput(f"{service}.{method} is a stream and cannot be called by name")
-        view = self.get(service)
-        given = _typed_arguments(interface, method, arguments)
-        if methods[method].permission is not None:
-            given["call"] = call
-        result = await getattr(view, method)(**given)
-        return _adapters_of(interface, method)[1].dump_python(result, mode="json", by_alias=True)
+        return JsonCall(interface, method, getattr(self.get(service), method), methods[method])
 
 
 Stacks = Mapping[str, list[Provider]]
@@ -577,49 +569,3 @@ def _denied(plugin: str, service: str, method: str, missing: str) -> PermissionD
 def _not_found(what: str, name: str, known: Iterable[str]) -> TavernError:
     hint = suggest(name, known)
     return NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""))
-
-
-_Parameters = dict[str, tuple[TypeAdapter[Any], bool]]
-
-_adapters: WeakKeyDictionary[type[ServiceInterface], dict[str, tuple[_Parameters, TypeAdapter[Any]]]]
-_adapters = WeakKeyDictionary()  # an interface that a plugin publishes goes with the plugin
-
-
-def _adapters_of(interface: type[ServiceInterface], method: str) -> tuple[_Parameters, TypeAdapter[Any]]:
-    """Return what reads a method's parameters, each with whether it must be given, and what writes its result."""
-    known = _adapters.setdefault(interface, {})
-    if method not in known:
-        function = getattr(interface, method)
-        hints = typing.get_type_hints(function, include_extras=True)
-        parameters = {
-            name: (TypeAdapter(hints[name]), parameter.default is parameter.empty)
-            for name, parameter in inspect.signature(function).parameters.items()
-            if name not in ("self", "call")
-        }
-        known[method] = parameters, TypeAdapter(hints["return"])
-    return known[method]
-
-
-def _typed_arguments(interface: type[ServiceInterface], method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    adapters, _ = _adapters_of(interface, method)
-    camel = {_camel(name): name for name in adapters}
-    given: dict[str, Any] = {}
-    problems = []
-    for key, value in arguments.items():
-        name = key if key in adapters else camel.get(key)
-        if name is None:
-            problems.append(f"unknown argument {key!r}")
-            continue
-        try:
-            given[name] = adapters[name][0].validate_python(value)
-        except ValidationError as error:
-            problems.extend(f"{key}: {e['msg']}" for e in error.errors())
-    problems += [f"the argument {n!r} is missing" for n, (_, needed) in adapters.items() if needed and n not in given]
-    if problems:
-        raise InvalidInput(f"{interface.service_name}.{method}: " + "; ".join(problems))
-    return given
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(part.title() for part in rest)

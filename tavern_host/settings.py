@@ -7,7 +7,6 @@ Who may change them, and who is asked before, is decided in `settingsservice.py`
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import functools
 import logging
@@ -59,11 +58,12 @@ def meant(key: str, plugin: str, declared: Iterable[str]) -> str | None:
 
 @dataclass
 class Resolved:
-    """One plugin's settings as they are now: by full key, the right value of each layer, lowest first; and every
-    value that was left out, with the reason."""
+    """One plugin's settings as they are now: by full key, the right value of each layer, lowest first; every value that
+    was left out, with the reason; and by full key, in which layers values were."""
 
     layers: dict[str, dict[Origin, Any]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    left_out: dict[str, list[Origin]] = field(default_factory=dict)
 
     def value(self, key: str) -> Any:
         """Return the value in force, None where there is none."""
@@ -107,9 +107,12 @@ class SettingsStore:
         self._damage: list[Problem] = []
         self._open: WeakSet[PluginSettings] = WeakSet()
         self.revision = 0
+        self.is_unread = False
         if file is not None:
-            with contextlib.suppress(InvalidFile):  # it is told by `unknown`
+            try:
                 self._saved = self._read(file)
+            except InvalidFile:  # it is told by `unknown`
+                self.is_unread = True
 
     def set_project(self, values: Mapping[str, Any]) -> None:
         """Replace the project's layer."""
@@ -233,6 +236,7 @@ class SettingsStore:
         changed = saved.differences(self._saved)
         self._saved = saved
         self._damage = []
+        self.is_unread = False
         return self._tell(changed)
 
     def _tell(self, keys: Iterable[str]) -> dict[str, list[str]]:
@@ -274,6 +278,18 @@ class PluginSettings:
     def layers(self, key: str) -> dict[str, Any]:
         """Return a copy of the value of each layer that has a right one, lowest first."""
         return {name: _copy(value) for name, value in self._layers(key).items()}
+
+    def left_out(self, key: str) -> list[str]:
+        """Return the layers that may have a value which cannot be used: one that is not right, or a damaged file."""
+        found: list[str] = list(self._current().left_out.get(self._prefix + key, ()))
+        is_unread = self._store is not None and self._store.is_unread
+        return [*found, "operator"] if is_unread and "operator" not in found else found
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever a setting changes, of whichever plugin; stays when these are closed."""
+        store = self._store
+        return store.revision if store is not None else self._revision
 
     def changes(self) -> AsyncIterator[list[str]]:
         """Return an iterator over the keys that change from now on, without their prefix.
@@ -367,6 +383,7 @@ def _add(resolved: Resolved, source: _Source, prefix: str, declared: Mapping[str
             resolved.layers.setdefault(key, {})[source.layer] = value
         else:
             resolved.problems.append(problem)
+            resolved.left_out.setdefault(key, []).append(source.layer)
     resolved.problems += _told(undeclared, functools.partial(_undeclared, source.whose, declared))
 
 

@@ -6,6 +6,7 @@ What the layers hold and which value is in force is settled in `settings.py`.
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -16,7 +17,14 @@ from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.names import did_you_mean, suggest
 from tavern_host.contracts.plugins import Problem
-from tavern_host.contracts.settings import SETTINGS_CHANGED, SettingItem, Settings, SettingsChange, SettingValue
+from tavern_host.contracts.settings import (
+    SETTINGS_CHANGED,
+    SettingItem,
+    Settings,
+    SettingsChange,
+    SettingValue,
+    tool_settings_prefix,
+)
 from tavern_host.manifest import Manifest
 from tavern_host.masks import MaskedValue, is_set, masked, unmasked
 from tavern_host.settings import MAX_TOLD, Resolved, SettingsStore, meant, plugin_of, prefix_of
@@ -66,6 +74,15 @@ class HostSettings(Settings):
     async def values(self, plugin: str, *, call: CallContext | None = None) -> list[SettingValue]:
         """Return a plugin's settings in force, secrets masked, without its buttons. Raises `NotFound`."""
         return self._values(self._manifest(plugin))
+
+    async def of_tool(self, plugin: str, tool_id: str, *, call: CallContext | None = None) -> list[SettingValue]:
+        """Return the values of a tool's own settings as they are; see `Settings.of_tool`."""
+        manifest = self._manifest(plugin)
+        prefix, resolved = tool_settings_prefix(plugin, tool_id), self._store.resolve(manifest)
+        keys = {key: item for key, item in self._declared(plugin).items() if key.startswith(prefix)}
+        own = [item for key, item in keys.items() if "." not in key.removeprefix(prefix) and item.holds_value]
+        values = [_shown(item, plugin, resolved, reveal=True) for item in own]
+        return [value for value in values if value.is_set]
 
     async def save(self, change: SettingsChange, *, call: CallContext | None = None) -> list[SettingValue]:
         """Check new values, ask the hook, save them, and tell of what changed; see `Settings.save`."""
@@ -226,12 +243,12 @@ class _Check:
         self.problems[key] = Problem(message=message, hint=hint)
 
 
-def _shown(item: SettingItem, plugin: str, resolved: Resolved) -> SettingValue:
+def _shown(item: SettingItem, plugin: str, resolved: Resolved, *, reveal: bool = False) -> SettingValue:
     value = resolved.value(item.key)
     return SettingValue(
         key=item.key,
         plugin=plugin,
-        value=masked(item, value),
+        value=copy.deepcopy(value) if reveal else masked(item, value),
         origin=resolved.origin(item.key),
         is_set=is_set(item, value),
         secret=item.is_secret,

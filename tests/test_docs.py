@@ -46,7 +46,7 @@ from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.protocols import ActionProtocolInfo
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import ControlType, SettingItem, SettingsChange
-from tavern_host.contracts.tools import ToolCallRequest, ToolResult
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.manifest import Manifest
 from tavern_host.permissions import all_permissions, asked
 from tavern_host.server import make_app

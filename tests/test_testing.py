@@ -12,7 +12,7 @@ import pytest
 
 from tavern_host import EXECUTION_ENGINE, TOOL_MANAGER, WORKFLOW_MANAGER, Host, NotFound
 from tavern_host.contracts.executions import RunRequest
-from tavern_host.contracts.tools import ToolCallRequest
+from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.testing import CallRecorder, InstallationError, InstallPlugin, MakeHost
 
 MANIFEST = """\

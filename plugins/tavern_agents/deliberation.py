@@ -13,7 +13,6 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_agents.macros import Expander
 from tavern_host.contracts.errors import Misconfigured, TavernError
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.nodes import DataFlowType
@@ -79,15 +78,17 @@ class Deliberation:
             )
         return cls(stored.id, workflow, output)
 
-    async def expanded(self, expander: Expander) -> Workflow:
-        """Return the workflow with the macros in its nodes' values expanded."""
-        nodes = []
-        for node in self.workflow.nodes:
-            values = {
-                "input_values": await expander.value(node.input_values),
-                "config_values": await expander.value(node.config_values),
-            }
-            nodes.append(node.model_copy(update=values))
+    @property
+    def prompts(self) -> list[JsonValue]:
+        """The values of each node, in whose texts macros may stand."""
+        return [[node.input_values, node.config_values] for node in self.workflow.nodes]
+
+    def with_prompts(self, prompts: list[Any]) -> Workflow:
+        """Return the workflow with other values for its nodes, as `prompts` has them."""
+        nodes = [
+            node.model_copy(update={"input_values": inputs, "config_values": config})
+            for node, (inputs, config) in zip(self.workflow.nodes, prompts, strict=True)
+        ]
         return self.workflow.model_copy(update={"id": self.workflow_id, "nodes": nodes})
 
     def inputs(self, situation: Situation) -> dict[str, JsonValue]:

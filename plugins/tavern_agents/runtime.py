@@ -7,22 +7,18 @@ manager, prompts are filled in by whoever registered the macros.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from tavern_agents.deliberation import Deliberation, Situation, workflow_id_of
 from tavern_agents.feedback import (
-    cut_middle,
-    feedback,
     limit_for,
     not_understood_text,
     observation,
 )
-from tavern_agents.macros import Expander
 from tavern_agents.profiles import Profiles, read_profiles
 from tavern_agents.tracing import Tracer
-from tavern_host.context import Contribution, PluginContext
+from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentProfile, AgentReply, AgentRequest, AgentRuntime, AgentSummary
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
 from tavern_host.contracts.errors import (
@@ -30,17 +26,14 @@ from tavern_host.contracts.errors import (
     InvalidInput,
     Misconfigured,
     NotFound,
-    PluginFailure,
     TavernError,
     describe,
 )
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.macros import MacroRequest, PromptMacroInfo
-from tavern_host.contracts.tools import TOOL_MANAGER, ParsedText, ToolResult
+from tavern_host.contracts.toolcalls import ParsedText, ToolResult, ToolScope
+from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
-
-MACROS = "tavern_register_prompt_macros"
 
 Outcome = Literal["reply", "limit", "error"]
 
@@ -51,9 +44,6 @@ _UNUSABLE: dict[str, type[TavernError]] = {
 }
 """What it means for an agent that its workflow cannot be had, by the code of the reason."""
 
-_AT_FAULT = frozenset({PluginFailure.code, NotFound.code})
-"""The codes of errors in a macro that are its plugin's doing: its code failed, or its handler is gone."""
-
 
 class Runtime(AgentRuntime):
     """The agents of the project. Profiles are read when they are asked for, so that edits count at once."""
@@ -61,9 +51,6 @@ class Runtime(AgentRuntime):
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._reported: frozenset[str] = frozenset()
-        self._revision: int | None = None
-        self._macros: dict[str, list[tuple[PromptMacroInfo, Contribution[Any]]]] = {}
-        self._failed: set[str] = set()
 
     async def list_agents(self) -> list[AgentSummary]:
         """Return the agents that can be used; what is wrong with the others is in the log."""
@@ -90,40 +77,7 @@ class Runtime(AgentRuntime):
         # Within a workflow's run the calls stay calls of that run: the engine does not let them wait for its end.
         agent = call.child(principal=Principal(kind="agent", id=profile.id), run_id=call.run_id or run_id)
         tracer = Tracer(self._context.events, run_id, profile.id)
-        return await _AgentRun(
-            run_id, self._context, profile, deliberation, request, agent, tracer, self._fill_in
-        ).work()
-
-    async def _fill_in(self, name: str, profile: AgentProfile, call: CallContext) -> str:
-        """Return the text of a macro. Raises `TavernError` saying why there is none."""
-        await self._collect()
-        offers = self._macros.get(name, [])
-        if not offers:
-            raise NotFound(f"nobody fills in the macro {name!r}; left as it is")
-        if len(offers) > 1:
-            plugins = " and ".join(contribution.plugin for _, contribution in offers)
-            raise Misconfigured(f"the macro {name!r} is provided by {plugins}; left as it is")
-        info, contribution = offers[0]
-        request = MacroRequest(name=name, tool_ids=profile.tool_ids_inventory, call=call)
-        try:
-            text = await contribution.call(info.handler, request)
-        except Exception as error:
-            reason = error.message if isinstance(error, TavernError) else describe(error)
-            if not isinstance(error, TavernError) or error.info.code in _AT_FAULT:
-                self._report_failed(name, contribution.plugin, f"failed: {reason}")
-            raise TavernError(f"{contribution.plugin} failed in the macro {name!r}: {reason}; left as it is") from error
-        if not isinstance(text, str):
-            found = type(text).__name__
-            self._report_failed(name, contribution.plugin, f"returned {found}, expected str")
-            raise TavernError(f"{contribution.plugin} gave {found} for the macro {name!r}, not a text; left as it is")
-        return text
-
-    def _report_failed(self, name: str, plugin: str, reason: str) -> None:
-        """Say with a plugin what went wrong with a macro when it failed first."""
-        if name not in self._failed:
-            self._failed.add(name)
-            hint = f"mend it there, or keep it out with `tavern plugins disable {plugin}`"
-            self._context.hooks.report(plugin, f"the macro {name!r} {reason}", hint=hint)
+        return await _AgentRun(run_id, self._context, profile, deliberation, request, agent, tracer).work()
 
     async def _profiles(self) -> Profiles:
         return await asyncio.to_thread(read_profiles, self._context.project.root)
@@ -140,29 +94,6 @@ class Runtime(AgentRuntime):
             where = f"the agent {profile.id!r} (core_deliberation_workflow_id: {reference!r})"
             raise kind(f"{where}: {error.message}", agent=profile.id, workflow=reference) from None
 
-    async def _collect(self) -> None:
-        """Collect the macros again if plugins have come or gone."""
-        revision = self._context.hooks.revision
-        if revision == self._revision:
-            return
-        macros: dict[str, list[tuple[PromptMacroInfo, Contribution[Any]]]] = {}
-        for contribution in await self._context.hooks.collect(MACROS):
-            for info in contribution.value:
-                macros.setdefault(info.name, []).append((info, contribution))
-        self._macros, self._revision = macros, revision
-        self._failed.clear()
-        for name, offers in macros.items():
-            if len(offers) > 1:
-                self._report_contended(name, [contribution.plugin for _, contribution in offers])
-
-    def _report_contended(self, name: str, plugins: list[str]) -> None:
-        message = f"the macro {name!r} is provided by {' and '.join(plugins)}; none of them is used"
-        for plugin in dict.fromkeys(plugins):
-            hint = f"keep one alone, such as with `tavern plugins disable {plugin}`"
-            if set(plugins) == {plugin}:
-                hint = "return each macro once"
-            self._context.hooks.report(plugin, message, hint=hint)
-
 
 @dataclass
 class _AgentRun:
@@ -175,7 +106,6 @@ class _AgentRun:
     request: AgentRequest
     call: CallContext
     trace: Tracer
-    fill_in: Callable[[str, AgentProfile, CallContext], Awaitable[str]]
     step: int = 0
     said: str = ""
     turns: list[ChatMessage] = field(default_factory=list)
@@ -231,19 +161,22 @@ class _AgentRun:
                 await self._act(text, parsed)
             elif parsed.warnings and not asked_again:
                 asked_again = True
-                self._observe([(None, not_understood_text(parsed.warnings))])
+                text = not_understood_text(parsed.warnings)
+                self._observe(text)
+                self.turns.append(ChatMessage(role="user", content=observation(text)))
             else:
                 return self.said or text.strip()
         return None
 
     async def _deliberate(self) -> str:
         self.trace.say("deliberating", f"Step {self.step}: thinking")
-        expander = Expander(self._macro)
-        workflow = await self.deliberation.expanded(expander)
-        for warning in expander.warnings:
+        expanded = await self.context.services.get(TOOL_MANAGER).expand(
+            self.deliberation.prompts, tool_ids=self.profile.tool_ids_inventory, call=self.call
+        )
+        for warning in expanded.warnings:
             self._warn(warning)
         request = RunRequest(
-            workflow=workflow,
+            workflow=self.deliberation.with_prompts(cast("list[Any]", expanded.value)),
             inputs=self.deliberation.inputs(self._situation()),
             metadata={"agent": self.profile.id, "step": self.step},
         )
@@ -265,20 +198,19 @@ class _AgentRun:
             self.trace.say(
                 "tool_call", f"Calls {call.tool_id}", toolId=call.tool_id, index=call.index, arguments=call.arguments
             )
-        done = await self.context.services.get(TOOL_MANAGER).call_text(
-            text, allowed=self.profile.tool_ids_inventory, call=self.call.child()
-        )
+        tools = self.context.services.get(TOOL_MANAGER)
+        scope = ToolScope(allowed=self.profile.tool_ids_inventory)
+        done = await tools.call_text(text, scope=scope, call=self.call.child())
         self.results.extend(done.results)
-        self._observe(feedback(done.parsed.calls, done.results))
+        calls = done.parsed.calls
+        told = await tools.feedback(calls, done.results, limit=limit_for(len(calls)))
+        for one in told:
+            self._observe(one.text, tool_id=one.tool_id)
+        self.turns.append(ChatMessage(role="user", content="\n".join(one.framed for one in told)))
 
-    def _observe(self, sentences: Sequence[tuple[str | None, str]]) -> None:
-        """Put what was observed into the conversation, as one message of the user's side."""
-        limit = limit_for(len(sentences))
-        framed = [observation(text, tool_id, limit=limit) for tool_id, text in sentences]
-        for tool_id, text in sentences:
-            self.observations.append(cut_middle(text, limit))
-            self.trace.say("observation", text, toolId=tool_id)
-        self.turns.append(ChatMessage(role="user", content="\n".join(framed)))
+    def _observe(self, text: str, *, tool_id: str | None = None) -> None:
+        self.observations.append(text)
+        self.trace.say("observation", text, toolId=tool_id)
 
     def _situation(self) -> Situation:
         return Situation(
@@ -288,13 +220,6 @@ class _AgentRun:
             observations=tuple(self.observations),
             step=max(1, self.step),
         )
-
-    async def _macro(self, name: str) -> str | None:
-        try:
-            return await self.fill_in(name, self.profile, self.call.child())
-        except TavernError as error:
-            self._warn(error.message)
-            return None
 
     def _warn(self, text: str) -> None:
         """Say once per run that something was not as it should be."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 
@@ -38,6 +37,9 @@ _STATUSES = {
 }
 
 
+_DONE = State.DONE.value
+
+
 class Account:
     """The nodes of a run. Times are those of a clock that showed `base` when the run began, 0 where there is none."""
 
@@ -46,14 +48,60 @@ class Account:
         self._ids = ids
         self.base = 0.0
         self.states = bytearray(count)
-        self.started = array("d", [0.0]) * count
-        self.finished = array("d", [0.0]) * count
+        self.started = [0.0] * count
+        self.finished = [0.0] * count
         self.outputs: list[dict[str, JsonValue] | None] = [None] * count
         self.errors: dict[int, ErrorInfo] = {}
         self.attempts: dict[int, int] = {}
         self.iterations: dict[int, int] = {}
         self.recall: Callable[[int], dict[str, JsonValue] | None] = lambda number: None
         """Returns the outputs of a node whose earlier ones hold and that nobody needed to look at."""
+
+    def complete(
+        self,
+        numbers: Sequence[int],
+        began: Sequence[float],
+        ended: Sequence[float],
+        outputs: Sequence[dict[str, JsonValue]],
+    ) -> None:
+        """Take down nodes that simply did what they do, in columns."""
+        states, started, finished, given, done = self.states, self.started, self.finished, self.outputs, _DONE
+        if _is_range(numbers):
+            place = slice(numbers[0], numbers[-1] + 1)
+            states[place] = bytes((done,)) * len(numbers)
+            started[place], finished[place], given[place] = began, ended, outputs
+        else:
+            for number, start, end, output in zip(numbers, began, ended, outputs, strict=True):
+                states[number] = done
+                started[number] = start
+                finished[number] = end
+                given[number] = output
+        if self.errors:
+            for number in numbers:
+                self.errors.pop(number, None)
+
+    def put(
+        self,
+        number: int,
+        state: int,
+        output: dict[str, JsonValue] | None,
+        error: ErrorInfo | None,
+        times: tuple[float, float] | None,
+    ) -> None:
+        """Take down what became of one node; `times` are when it began and ended, where it did."""
+        self.states[number] = state
+        self.outputs[number] = output
+        if times is not None:
+            self.started[number], self.finished[number] = times
+        if error is not None:
+            self.errors[number] = error
+        else:
+            self.errors.pop(number, None)
+
+    def count(self, numbers: Sequence[int]) -> None:
+        """Count one more iteration for these nodes."""
+        for number in numbers:
+            self.iterations[number] = self.iterations.get(number, 0) + 1
 
     def close(self) -> None:
         """Nothing more will happen: nodes that still run were stopped, the others never began."""
@@ -94,3 +142,10 @@ class Account:
             attempts=self.attempts.get(number, 1),
             iterations=self.iterations.get(number),
         )
+
+
+def _is_range(numbers: Sequence[int]) -> bool:
+    """Return whether numbers follow each other, as those of nodes beside each other or in one line do."""
+    if not numbers or numbers[-1] - numbers[0] != len(numbers) - 1:
+        return False
+    return numbers == list(range(numbers[0], numbers[-1] + 1))

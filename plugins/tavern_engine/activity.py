@@ -155,31 +155,35 @@ class Activity:
         """Take down the nodes that need not run."""
         feed, numbers = self._scope.feed, self._bound.plan.level.numbers
         states = feed.account.states
-        for index in selection.unwanted:
+        for index in selection.left_out:
             if numbers[index] >= 0:
                 states[numbers[index]] = State.SKIPPED
         journal, feed.journal = feed.journal, None  # what is known already needs no keeping
         for index, outputs in selection.known.items():
             if numbers[index] >= 0:
-                feed.records.extend((numbers[index], 0.0, 0.0, State.CACHED, outputs, None, None))
+                feed.take(numbers[index], State.CACHED, outputs)
         feed.flush()
         feed.journal = journal
-        if selection.unasked and self._cache is not None:
-            feed.account.recall = self._recall(self._cache, selection.unasked)
+        if selection.unasked:
+            feed.account.recall = self._recall(selection.unasked)
         unasked = list(map(numbers.__getitem__, selection.unasked))
         feed.cached(unasked if -1 not in unasked else [number for number in unasked if number >= 0])
 
-    def _recall(self, cache: OutputCache, unasked: list[int]) -> Callable[[int], dict[str, JsonValue] | None]:
-        """Return what looks the outputs of nodes up when somebody wants to see them."""
-        plan, signatures = self._bound.plan, self._bound.signatures
-        numbers, streaming = plan.level.numbers, plan.streaming
+    def _recall(self, unasked: list[int]) -> Callable[[int], dict[str, JsonValue] | None]:
+        """Return what looks the outputs of nodes up when somebody wants to see them: nodes that gave them before the run
+        was interrupted, and those that the cache knows."""
+        plan, signatures, finished, cache = self._bound.plan, self._bound.signatures, self._finished, self._cache
+        numbers, ids, streaming = plan.level.numbers, plan.ids, plan.streaming
         found: dict[int, bytes | None] = {}  # made when the first one is asked for: most runs are never looked at
 
         def recall(number: int) -> dict[str, JsonValue] | None:
             if not found:
                 found.update((numbers[index], signatures[index]) for index in unasked)
-            signature = found.get(number)
-            outputs = cache.get(signature) if signature is not None else None
+            if number not in found:
+                return None
+            outputs, signature = finished.get(ids[number]), found[number]
+            if outputs is None and cache is not None and signature is not None:
+                outputs = cache.get(signature)
             return shown(outputs, streaming.get(number, ())) if outputs is not None else None
 
         return recall

@@ -1,7 +1,13 @@
 """Node results as bytes for the run store, many rows at a time, and rows of the bytes.
 
 A batch is a sequence of frames. A frame holds its rows by column: a head in JSON, then the times, the signatures and
-the values that are not plain JSON. Where nothing is unusual, encoding a row is a share of a few calls of C functions.
+the values that are not in the head. Where nothing is unusual, encoding a row is a share of a few calls of C functions.
+
+The head: `n`, how many rows; `i`, their ids; `m`, by row, its status, error, attempts and iteration where these are
+not what they mostly are; `g`, how long each signature is, or a list of signatures in hex. Outputs are either a list of
+objects, `o`, with `x` for the values that are apart; or `k`, the different lists of their names, with `w`, which of
+them each row has, `z`, the rows that have no outputs, and `v`, all values one after another: a list, or `q` or `d`
+where they are all integers or all numbers and stand behind the head.
 """
 
 from __future__ import annotations
@@ -14,10 +20,14 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from math import isfinite
 from typing import Any, NamedTuple
 
 from tavern_host.codec import MAX_VALUES, decode_loose, encode_loose
 from tavern_host.contracts.errors import ErrorInfo, TavernError
+
+COMPLETE = "complete"
+"""The status of a node that gave its outputs."""
 
 LARGE = 64 * 1024
 """A value that takes more bytes than this is kept apart."""
@@ -25,8 +35,8 @@ LARGE = 64 * 1024
 FRAME_ROWS = 250
 """How many rows a frame has at most: encoding one keeps the interpreter busy without a pause."""
 
-FRAMES_AT_ONCE = 4
-"""How many frames are encoded before other threads get their turn."""
+SLICE = 0.002
+"""How many seconds frames are encoded before other threads get their turn."""
 
 BATCH_BYTES = 8 * 2**20
 """About how many bytes, large values among them, are encoded before they are written."""
@@ -37,14 +47,71 @@ MAX_DEPTH = 200
 _PLAIN = frozenset({type(None), bool, int, float, str, dict, list})
 _SHORT = frozenset({type(None), bool, int, float})
 _INT = 1 << 63
-_MAGIC = b"TVB1"
+_PACKED = {int: "q", float: "d"}
+_MAGIC = b"TVB2"
 _HEADER = struct.Struct("<4sIII")
 """Magic, CRC-32 of what follows the header, its length, the length of the head in it."""
 
 _compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
-Row = tuple[str, bytes | None, str, float, float, dict[str, Any] | None, ErrorInfo | None, int, int | None]
-"""Node id, signature, status, started, finished, outputs, error, attempts, iteration."""
+Outputs = dict[str, Any] | None
+
+
+class Note(NamedTuple):
+    """What became of a node that did not simply give its outputs when it was run once."""
+
+    status: str = COMPLETE
+    error: ErrorInfo | None = None
+    attempts: int = 1
+    iteration: int | None = None
+
+
+_USUAL = Note()
+
+
+class Rows:
+    """What became of nodes, in columns. `notes` are those of the rows that have one."""
+
+    __slots__ = ("finished", "ids", "notes", "outputs", "signatures", "started")
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.signatures: list[bytes | None] = []
+        self.started: list[float] = []
+        self.finished: list[float] = []
+        self.outputs: list[Outputs] = []
+        self.notes: dict[int, Note] = {}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def add(
+        self,
+        ids: Sequence[str],
+        signatures: Sequence[bytes | None],
+        started: Sequence[float],
+        finished: Sequence[float],
+        outputs: Sequence[Outputs],
+        note: Note = _USUAL,
+    ) -> None:
+        """Take several rows, by column."""
+        if note != _USUAL:
+            self.notes.update(dict.fromkeys(range(len(self.ids), len(self.ids) + len(ids)), note))
+        self.ids += ids
+        self.signatures += signatures
+        self.started += started
+        self.finished += finished
+        self.outputs += outputs
+
+    def part(self, first: int, count: int) -> Rows:
+        """Return some of the rows."""
+        found, last = Rows(), first + count
+        found.ids, found.signatures = self.ids[first:last], self.signatures[first:last]
+        found.started, found.finished = self.started[first:last], self.finished[first:last]
+        found.outputs = self.outputs[first:last]
+        if self.notes:
+            found.notes = {row: self.notes[first + row] for row in range(len(found)) if first + row in self.notes}
+        return found
 
 
 @dataclass(frozen=True)
@@ -117,62 +184,98 @@ class _Parts:
 # --- encoding -----------------------------------------------------------------------------------------
 
 
-def encode_rows(rows: Sequence[Row]) -> Batch:
-    """Encode rows, in order, until they are many bytes or none is left; never raises.
+def encode_rows(rows: Rows, first: int = 0) -> Batch:
+    """Encode rows from `first` on, in order, until they are many bytes or none is left; never raises.
 
     A row with a value that has no codec is kept without outputs.
     """
     frames: list[bytes] = []
     large: dict[str, bytes] = {}
     lacking: list[str] = []
-    size = done = 0
+    size, done = 0, first
+    slice_end = time.perf_counter() + SLICE
     while done < len(rows) and size < BATCH_BYTES:
-        frame, count, parts = _frame(rows[done : done + FRAME_ROWS], BATCH_BYTES - size)
+        frame, count, parts = _frame(rows.part(done, FRAME_ROWS), BATCH_BYTES - size)
         frames.append(frame)
         large |= parts.large
         lacking += parts.lacking
         size += len(frame) + parts.large_size
         done += count
-        if len(frames) % FRAMES_AT_ONCE == 0:
+        if time.perf_counter() > slice_end:
             time.sleep(0)  # the event loop wants the interpreter
-    return Batch(b"".join(frames), done, large, tuple(lacking))
+            slice_end = time.perf_counter() + SLICE
+    return Batch(b"".join(frames), done - first, large, tuple(lacking))
 
 
-def _frame(rows: Sequence[Row], room: int) -> tuple[bytes, int, _Parts]:
+def _frame(rows: Rows, room: int) -> tuple[bytes, int, _Parts]:
     """Return a frame of rows, of how many, and what is not in it."""
     parts = _Parts()
     try:
-        outputs = _plain_outputs([row[5] for row in rows])
-        count = len(rows)
+        outputs = _plain_outputs(rows.outputs, parts)
         if outputs is None:
             outputs, count = _mixed_outputs(rows, parts, room)
-        return _assembled(rows[:count], outputs, parts), count, parts
+            rows = rows.part(0, count)
+        return _assembled(rows, outputs, parts), len(rows), parts
     except Exception as error:  # a value may do anything while it is looked at
         if len(rows) > 1:
-            return _frame(rows[: len(rows) // 2], room)
+            return _frame(rows.part(0, len(rows) // 2), room)
         parts = _Parts()
-        reason = f"node {rows[0][0]}: its result cannot be encoded ({type(error).__name__})"
-        return _assembled([_bare(rows[0])], f"[{_without(0, reason, parts)}]", parts), 1, parts
+        reason = f"node {rows.ids[0]}: its result cannot be encoded ({type(error).__name__})"
+        return _assembled(_bare(rows), f'"o":[{_without(0, reason, parts)}]', parts), 1, parts
 
 
-def _bare(row: Row) -> Row:
-    """Return what can be kept of a row that cannot be encoded."""
-    node_id, signature, status, started, finished, _, _, _, _ = row
-    times = [float(each) if isinstance(each, int | float) else 0.0 for each in (started, finished)]
-    kept = signature if isinstance(signature, bytes) else None
-    return str(node_id), kept, str(status), times[0], times[1], None, None, 1, None
+def _bare(row: Rows) -> Rows:
+    """Return what can be kept of a single row that cannot be encoded."""
+    found = Rows()
+    signature = row.signatures[0] if isinstance(row.signatures[0], bytes) else None
+    start, end = [float(each) if isinstance(each, int | float) else 0.0 for each in (row.started[0], row.finished[0])]
+    status = row.notes[0].status if row.notes else COMPLETE
+    found.add([str(row.ids[0])], [signature], [start], [end], [None], Note(str(status)))
+    return found
 
 
-def _plain_outputs(outputs: list[dict[str, Any] | None]) -> str | None:
-    """Return the outputs of all rows as JSON, or None where a value is not plain, or may be large."""
-    given = [each for each in outputs if each is not None]
-    values = list(chain.from_iterable([each.values() for each in given]))
-    if max([len(value) for value in values if type(value) is str], default=0) * 4 > LARGE:
+def _plain_outputs(outputs: list[Outputs], parts: _Parts) -> str | None:
+    """Return the outputs of all rows for the head, by column, or None where a value is not plain, or may be large."""
+    without: list[int] = []
+    kinds = set(map(type, outputs))
+    if kinds != {dict}:
+        if not kinds <= {dict, type(None)}:
+            return None
+        without = [row for row, each in enumerate(outputs) if each is None]
+    given: list[dict[str, Any]] = [each or {} for each in outputs] if without else outputs  # type: ignore[assignment]
+    names = list(map(tuple, given))
+    forms = {form: place for place, form in enumerate(dict.fromkeys(names))}
+    if not set(map(type, chain.from_iterable(forms))) <= {str}:
         return None
-    if not _is_plain(values) or not set(map(type, chain.from_iterable(given))) <= {str}:
+    values = list(chain.from_iterable(map(dict.values, given)))
+    shown = _plain_values(values, parts)
+    if shown is None:
         return None
-    shown = _json(outputs)
-    if shown is None or len(shown) * 4 <= LARGE or not any(type(value) in (dict, list) for value in values):
+    head = [f'"k":{_compact(list(forms))},"v":{shown}']
+    if len(forms) > 1:
+        head.append(f'"w":{_compact(list(map(forms.__getitem__, names)))}')
+    if without:
+        head.append(f'"z":{_compact(without)}')
+    return ",".join(head)
+
+
+def _plain_values(values: list[Any], parts: _Parts) -> str | None:
+    """Return values for the head, or None where one is not plain, or may be large."""
+    kinds = set(map(type, values))
+    if len(kinds) == 1 and (form := _PACKED.get(*kinds)) is not None:
+        if form == "d" and not all(map(isfinite, values)):
+            return None
+        try:
+            parts.data.append(struct.pack(f"<{len(values)}{form}", *values))
+        except struct.error:  # an integer of more than 64 bits
+            return None
+        return f'"{form}"'
+    if str in kinds and max([len(value) for value in values if type(value) is str]) * 4 > LARGE:
+        return None
+    if not _is_plain(values):
+        return None
+    shown = _json(values)
+    if shown is None or len(shown) * 4 <= LARGE or (dict not in kinds and list not in kinds):
         return shown
     # No value is larger than all of them.
     return shown if len(shown.encode("utf-8", "surrogatepass")) <= LARGE else None
@@ -210,21 +313,21 @@ def _is_plain(values: list[Any]) -> bool:
     return False
 
 
-def _mixed_outputs(rows: Sequence[Row], parts: _Parts, room: int) -> tuple[str, int]:
-    """Return the outputs of rows as JSON, each value by itself, and of how many rows until there is no room left."""
+def _mixed_outputs(rows: Rows, parts: _Parts, room: int) -> tuple[str, int]:
+    """Return the outputs of rows for the head, each value by itself, and of how many rows until there is no room
+    left."""
     shown: list[str] = []
     size = 0
-    for index, row in enumerate(rows):
-        outputs = row[5]
+    for index, (node_id, outputs) in enumerate(zip(rows.ids, rows.outputs, strict=True)):
         if outputs is None:
             shown.append("null")
             continue
-        found = _mixed(index, row[0], outputs, parts)
+        found = _mixed(index, node_id, outputs, parts)
         shown.append(found)
         size += len(found)
         if size + parts.size + parts.large_size > room:
             break
-    return f"[{','.join(shown)}]", len(shown)
+    return f'"o":[{",".join(shown)}]', len(shown)
 
 
 def _mixed(index: int, node_id: str, outputs: dict[str, Any], parts: _Parts) -> str:
@@ -301,28 +404,22 @@ def _unfit(value: Any) -> str:
     return f"a value of type {name} has no codec"
 
 
-def _assembled(rows: Sequence[Row], outputs: str, parts: _Parts) -> bytes:
-    ids, signatures, statuses, started, finished, _, errors, attempts, iterations = zip(*rows, strict=True)
-    head = [f'"n":{len(rows)},"i":{_compact(ids)},"o":{outputs}']
-    head.append(f'"s":{_compact(statuses[0] if len(set(statuses)) == 1 else statuses)}')
-    if len(errors) != errors.count(None):
-        told = {str(index): _error(error) for index, error in enumerate(errors) if error is not None}
-        head.append(f'"e":{_compact(told)}')
-    if len(attempts) != attempts.count(1):
-        head.append(f'"a":{_compact(attempts)}')
-    if len(iterations) != iterations.count(None):
-        head.append(f'"t":{_compact(iterations)}')
+def _assembled(rows: Rows, outputs: str, parts: _Parts) -> bytes:
+    head = [f'"n":{len(rows)},"i":{_compact(rows.ids)},{outputs}']
+    if rows.notes:
+        notes = {row: [n.status, n.error and _error(n.error), n.attempts, n.iteration] for row, n in rows.notes.items()}
+        head.append(f'"m":{_compact(notes)}')
     if parts.places:
         head.append(f'"x":{_compact(parts.places)}')
-    lengths = {None if signature is None else len(signature) for signature in signatures}
+    lengths = {None if signature is None else len(signature) for signature in rows.signatures}
     joined = b""
     if len(lengths) == 1 and None not in lengths:
         head.append(f'"g":{lengths.pop()}')
-        joined = b"".join(signatures)
+        joined = b"".join(rows.signatures)  # type: ignore[arg-type]  # none of them is None
     elif lengths != {None}:
-        head.append(f'"g":{_compact([None if s is None else s.hex() for s in signatures])}')
+        head.append(f'"g":{_compact([None if s is None else s.hex() for s in rows.signatures])}')
     shown = f"{{{','.join(head)}}}".encode("utf-8", "surrogatepass")  # a lone surrogate comes back as it was
-    times = struct.pack(f"<{2 * len(rows)}d", *started, *finished)
+    times = struct.pack(f"<{2 * len(rows)}d", *rows.started, *rows.finished)
     body = b"".join([shown, times, joined, *parts.data])
     return _HEADER.pack(_MAGIC, zlib.crc32(body), len(body), len(shown)) + body
 
@@ -358,8 +455,10 @@ def _frames(batch: bytes) -> Iterator[tuple[bytes, int, str | None]]:
     """Yield the body of each frame and how long its head is, or what is wrong with the rest."""
     place = 0
     while place < len(batch):
-        if not _MAGIC.startswith(batch[place : place + len(_MAGIC)]):
-            yield b"", 0, "is of an unknown kind"
+        magic = batch[place : place + len(_MAGIC)]
+        if not _MAGIC.startswith(magic):
+            is_ours = magic.startswith(_MAGIC[:3])
+            yield b"", 0, "was written by another version of the program" if is_ours else "is of an unknown kind"
             return
         if len(batch) - place < _HEADER.size:
             yield b"", 0, "is cut off"
@@ -376,9 +475,9 @@ def _frames(batch: bytes) -> Iterator[tuple[bytes, int, str | None]]:
 
 def _rows(body: bytes, head_length: int) -> list[NodeRow]:
     head = json.loads(body[:head_length])
-    count, ids, outputs, status = head["n"], head["i"], head["o"], head["s"]
-    if not len(ids) == len(outputs) == count:
-        raise ValueError("not as many ids and outputs as rows")
+    count, ids = head["n"], head["i"]
+    if len(ids) != count:
+        raise ValueError("not as many ids as rows")
     times = struct.unpack_from(f"<{2 * count}d", body, head_length)
     place = head_length + 16 * count
     signatures: list[bytes | None] = [None] * count
@@ -390,6 +489,9 @@ def _rows(body: bytes, head_length: int) -> list[NodeRow]:
         place += known * count
     elif known is not None:
         signatures = [None if s is None else bytes.fromhex(s) for s in known]
+    outputs = head["o"] if "o" in head else _columns(head, body, place)
+    if len(outputs) != count:
+        raise ValueError("not as many outputs as rows")
     lacking: dict[int, str] = {}
     for index, slot, kind, where, size in head.get("x", ()):
         if kind == "none":
@@ -398,24 +500,29 @@ def _rows(body: bytes, head_length: int) -> list[NodeRow]:
             outputs[index][slot] = Stored(where, kind, size)
         else:
             outputs[index][slot] = decode_value(body[place + where : place + where + size], kind)
-    errors = {int(index): ErrorInfo.model_validate(error) for index, error in head.get("e", {}).items()}
-    statuses = status if isinstance(status, list) else [status] * count
-    attempts, iterations = head.get("a") or [1] * count, head.get("t") or [None] * count
-    return [
-        NodeRow(
-            ids[index],
-            signatures[index],
-            statuses[index],
-            times[index],
-            times[count + index],
-            outputs[index],
-            errors.get(index),
-            attempts[index],
-            iterations[index],
-            lacking.get(index),
-        )
+    rows = [
+        NodeRow(ids[index], signatures[index], COMPLETE, times[index], times[count + index], outputs[index])
         for index in range(count)
     ]
+    for row, (status, error, attempts, iteration) in head.get("m", {}).items():
+        told = None if error is None else ErrorInfo.model_validate(error)
+        rows[int(row)] = replace(rows[int(row)], status=status, error=told, attempts=attempts, iteration=iteration)
+    for row, reason in lacking.items():
+        rows[row] = replace(rows[row], lacking=reason)
+    return rows
+
+
+def _columns(head: dict[str, Any], body: bytes, place: int) -> list[Outputs]:
+    """Return the outputs of a frame that has them by column; what is not in its head is at a place of the body."""
+    forms, values = head["k"], head["v"]
+    which = [forms[form] for form in head["w"]] if "w" in head else [forms[0]] * head["n"]
+    if values in _PACKED.values():
+        values = struct.unpack_from(f"<{sum(map(len, which))}{values}", body, place)
+    left = iter(values)
+    outputs: list[Outputs] = [dict(zip(names, left, strict=False)) for names in which]
+    for row in head.get("z", ()):
+        outputs[row] = None
+    return outputs
 
 
 def decode_value(content: bytes, kind: str) -> Any:

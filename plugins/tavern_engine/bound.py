@@ -10,7 +10,6 @@ from __future__ import annotations
 import marshal
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from itertools import compress
 from typing import Any
 
 from tavern_engine.kinds import TOKEN_SIZE
@@ -42,38 +41,20 @@ class Bound:
         `changes` are what nodes say that must be asked whether they changed; it goes into their signatures.
         """
         different = [index for index, written in values.items() if self.written[index] != written]
-        touched = [*different, *(changes or ())]
+        touched = (*different, *(changes or ()))
         if not touched:
             return self
         written = self.written.copy()
         for index in different:
             written[index] = values[index]
         signatures = self.signatures.copy()
-        _sign(self.plan.level, written, signatures, _after(self.plan.level, touched), changes or {})
+        _sign(self.plan.level, written, signatures, self.plan.level.after(touched), changes or {})
         return Bound(self.plan, written, signatures)
 
     def with_interface(self, values: Mapping[str, Any], changes: Mapping[int, bytes] | None = None) -> Bound:
         """Return the plan with these values at its workflow's interface inputs; the others have none."""
         patches = {index: {VALUE: values[key]} if key in values else {} for key, index in self.plan.interface.items()}
         return self.patched(patches, changes)
-
-
-def _after(level: Level, touched: Iterable[int]) -> Iterable[int]:
-    """Return the nodes touched and all that come after one, in order."""
-    followers, early = level.followers, level.early
-    found = bytearray(len(followers))
-    waiting = list(touched)
-    for index in waiting:
-        found[index] = 1
-    for index in waiting:
-        following = followers[index] if index not in early else (*followers[index], *early[index])
-        for follower in following:
-            if not found[follower]:
-                found[follower] = 1
-                waiting.append(follower)
-    if isinstance(level.order, range):
-        return compress(level.order, found)
-    return [index for index in level.order if found[index]]
 
 
 def _sign(
@@ -84,25 +65,21 @@ def _sign(
     changes: Mapping[int, bytes],
 ) -> None:
     """Set the signatures of the nodes in `order`."""
-    tokens, simple, asking, dumps = level.tokens, level.simple, frozenset(level.asking), marshal.dumps
+    tokens, sources, asking, dumps = level.tokens, level.sources, frozenset(level.asking), marshal.dumps
     fresh = blake2b(digest_size=TOKEN_SIZE).copy
     for index in order:
         token = tokens[index]
         if token is None:
             signatures[index] = None
             continue
-        values, edges = written[index], simple[index]
+        values = written[index]
         try:
             if values:
                 token += dumps(values, 2)
             if asking and index in asking:
                 token += changes[index]
-            if edges is not None:
-                for _, source, _ in edges:
-                    token += signatures[source]  # type: ignore[operator]  # None is what the TypeError is for
-            else:
-                for source in level.sources(index):
-                    token += signatures[source]  # type: ignore[operator]
+            for source in sources[index]:
+                token += signatures[source]  # type: ignore[operator]  # None is what the TypeError is for
         except (KeyError, TypeError, ValueError):
             # It has no answer of its own, or something before it is never used again, or a value is no plain data.
             signatures[index] = None

@@ -5,7 +5,7 @@ The cache keeps lists and objects of its own, so that a node that changes what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, KeysView, Sequence
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -89,23 +89,16 @@ class OutputCache:
             self.on_kept((signature,), (outputs,), size)
         self._shrink()
 
-    def put_plain(
-        self,
-        signatures: Sequence[bytes],
-        outputs: Sequence[dict[str, Any]],
-        characters: int,
-        *,
-        is_new: bool = True,
-    ) -> None:
-        """Keep many outputs at once that hold nothing but numbers and short texts, `characters` in all."""
+    def put_plain(self, outputs: Mapping[bytes, dict[str, Any]], characters: int, *, is_new: bool = True) -> None:
+        """Keep outputs by signature that hold nothing but numbers and short texts, `characters` in all."""
         entries = self._entries
-        for signature in entries.keys() & signatures:
+        for signature in entries.keys() & outputs.keys():
             self._drop(signature)
-        before = len(entries)
-        entries.update(zip(signatures, outputs, strict=True))
-        self._bytes += (len(entries) - before) * _ENTRY + characters
+        entries.update(outputs)
+        size = len(outputs) * _ENTRY + characters
+        self._bytes += size
         if is_new and self.on_kept is not None:
-            self.on_kept(signatures, outputs, len(signatures) * _ENTRY + characters)
+            self.on_kept([*outputs], [*outputs.values()], size)
         self._shrink()
 
     def resize(self, limit: int) -> None:
@@ -131,7 +124,9 @@ class OutputCache:
 
 
 def owned(outputs: dict[str, Any]) -> dict[str, Any]:
-    """Return outputs that nobody else has: a copy, or they themselves where they cannot be measured and copied."""
+    """Return outputs that nobody else can change: a copy, or they themselves where they cannot be copied."""
+    if _FLAT.issuperset(map(type, outputs.values())):
+        return outputs
     if size_of(outputs) is None:
         return outputs
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tavern_engine.bypass import Way, bypass_inputs, way_through
-from tavern_engine.kinds import OTHER, Kind, Slots, joined, token_of, written_value
+from tavern_engine.kinds import OTHER, Kind, Shape, Slots, joined, token_of, written_value
 from tavern_engine.levels import End, LevelBuilder, Site, both, finish
 from tavern_engine.lineage import lineages
 from tavern_engine.plan import CARRIER, VALUE, Level, Loop, Plan, PlanNode, Role
@@ -136,39 +136,43 @@ class _Compiler:
             if self._count - len(workflow.nodes) <= MOST_NODES:  # else it has been said
                 self.problems.append(f"with its groups laid out it has more than {MOST_NODES:,} nodes")
             return
-        has_loops = LOOP_ZONE in [node.type for node in workflow.nodes]
+        types = [node.type for node in workflow.nodes]
+        has_loops = LOOP_ZONE in types
         zones = enclosing_zones(workflow.nodes) if has_loops else {}
         scene = _Scene(workflow, prefix, level, instance, chain, zones)
         if has_loops:
             self._loops(scene)
         shared = self._shared
         plain: list[WorkflowNode] = []
-        for node in workflow.nodes:
+        kinds: list[Kind] = []
+        for node, node_type in zip(workflow.nodes, types, strict=True):
+            kind, about = shared.get(node_type), node.__dict__  # quicker than the attributes of a model
             if (
-                node.type in shared
-                and not (node.config_values or node.bypassed or node.parent_node)
-                and node.policy is None
+                kind is not None
+                and not (about["config_values"] or about["bypassed"] or about["parent_node"])
+                and about["policy"] is None
             ):
                 plain.append(node)
+                kinds.append(kind)
                 continue
             if plain:
-                self._plain(plain, scene)
-                plain = []
+                self._plain(plain, kinds, scene)
+                plain, kinds = [], []
             home = self._special(node, scene)
             if not prefix:
                 self._by_place.append(home)
-        self._plain(plain, scene)
+        self._plain(plain, kinds, scene)
         self._connect(scene)
 
-    def _plain(self, nodes: list[WorkflowNode], scene: _Scene) -> None:
+    def _plain(self, nodes: list[WorkflowNode], kinds: list[Kind], scene: _Scene) -> None:
         """Put in nodes that have nothing of their own but values and a name."""
         level, places, names = scene.level, scene.places, [node.id for node in nodes]
         indices = range(len(level.gives), len(level.gives) + len(nodes))
         count = len(places) + len(nodes)
         places.update(zip(names, indices, strict=True))
-        if len(places) < count or not scene.sites.keys().isdisjoint(names):
+        if len(places) < count or (scene.sites and not scene.sites.keys().isdisjoint(names)):
             self.problems.append("several nodes have the same id")
-        level.add_plain(nodes, [self._shared[node.type] for node in nodes], len(self._ids))
+        level.add_plain(nodes, kinds, len(self._ids))
         self._ids += [scene.prefix + name for name in names] if scene.prefix else names
         if not scene.prefix:
             self._by_place += indices
@@ -417,26 +421,20 @@ class _Compiler:
         gives, shapes, arriving, followers = level.gives, level.shapes, level.arriving, level.followers
         is_in_order, is_done = True, True
         for edge in scene.workflow.edges:
-            handle, into = edge.source_handle, edge.target_handle
+            about = edge.__dict__  # quicker than the attributes of a model
+            handle, into = about["source_handle"], about["target_handle"]
             try:
-                target = places[edge.target]
-                source = places[edge.source]
-            except KeyError:  # one of them is no plain node
-                target, source = places.get(edge.target, -1), places.get(edge.source, -1)
-                if target >= 0 and source < 0:
-                    source, handle = self._handed_on(scene, edge)
-                if target < 0 or source < 0:
-                    if target >= 0:
-                        shapes[target] = OTHER
-                    is_done = False
-                    continue
-            shape = shapes[target]
-            if shape is not OTHER:
-                shapes[target] = shape = shape[gives[source], handle, into]
+                target = places[about["target"]]
+                source = places[about["source"]]
+                shape = shapes[target].ways[into][handle][gives[source]]
+            except KeyError:  # the first of its kind, or not as simple as most
+                target, source, handle, shape = self._way(edge, scene)
+            if target >= 0:
+                shapes[target] = shape
             if shape is OTHER:
                 is_done = False
                 continue
-            arriving[target].append((into, source, handle))
+            arriving[target].append(source)
             followers[source].append(target)
             if source > target:
                 is_in_order = False
@@ -447,12 +445,21 @@ class _Compiler:
                 if target < 0 or shapes[target] is OTHER:
                     self._edge(edge, place, scene)
 
-    def _handed_on(self, scene: _Scene, edge: WorkflowEdge) -> tuple[int, str]:
-        """Return the node and output that an edge really comes from, which the one that it names stands for; -1 where
-        it is not on this level, or nowhere."""
-        site = scene.sites.get(edge.source)
-        found = site.outs.get(edge.source_handle) if site is not None else None
-        return found[1:3] if found is not None and found[0] is scene.level else (-1, "")
+    def _way(self, edge: WorkflowEdge, scene: _Scene) -> tuple[int, int, str, Shape]:
+        """Return the nodes and the output that an edge joins, and what it makes of the shape of the one that it leads
+        to: `OTHER` where it has to be looked at by itself. A node is -1 where it has no slots of its own.
+
+        It may begin at a node that stands for the one which really gives the output.
+        """
+        places, level, handle = scene.places, scene.level, edge.source_handle
+        target, source = places.get(edge.target, -1), places.get(edge.source, -1)
+        if target >= 0 and source < 0 and (site := scene.sites.get(edge.source)) is not None:
+            found = site.outs.get(handle)
+            if found is not None and found[0] is level:
+                source, handle = found[1:3]
+        if target < 0 or source < 0:
+            return target, source, handle, OTHER
+        return target, source, handle, level.shapes[target].after(level.gives[source], handle, edge.target_handle)
 
     def _edge(self, edge: WorkflowEdge, place: int, scene: _Scene) -> None:
         """Put in an edge that is not as simple as most."""

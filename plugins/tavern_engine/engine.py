@@ -8,9 +8,10 @@ import contextlib
 import functools
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tavern_engine.acting import check_principal
 from tavern_engine.activity import Activity, Results, check_targets
 from tavern_engine.bound import Bound
 from tavern_engine.cache import DEFAULT_LIMIT as CACHE_LIMIT
@@ -323,6 +324,7 @@ class Engine(ExecutionEngine):
         hooks = self._context.hooks
         if hooks.implemented("tavern_before_execute"):
             request = await hooks.filter("tavern_before_execute", request, call=call)
+        check_principal(request.actions, call.principal)
         waiting = self._turns.waiting + self._accepting
         if call.run_id not in self._active and waiting >= self._queue_limit() + self._turns.free:
             raise Conflict(f"the run was not accepted: {self._turns.waiting} runs wait already; try again later")
@@ -455,11 +457,13 @@ class Engine(ExecutionEngine):
     async def _acted(self, active: _Active, run: Run) -> Run:
         """Return a run that was submitted with `actions` with what came of the calls in its outputs."""
         services = self._context.services
-        if not run.actions or run.status is not RunStatus.COMPLETE or not services.has(TOOL_MANAGER):
+        actions = run.actions
+        if actions is None or run.status is not RunStatus.COMPLETE or not services.has(TOOL_MANAGER):
             return run
-        call = active.call.child(run_id=run.id)
+        call = active.call.child(run_id=run.id, principal=actions.principal)
         try:
-            outputs = await services.get(TOOL_MANAGER).call_outputs(run.outputs, call=call)
+            tools = services.get(TOOL_MANAGER)
+            outputs = await tools.call_outputs(run.outputs, protocols=actions.protocols, call=call)
         except TavernError as error:
             self._context.log.warning("run %s: the calls in its outputs were not made: %s", run.id, error.message)
             return run
@@ -517,7 +521,7 @@ class Engine(ExecutionEngine):
         value = self._context.settings.get(key, default)
         return int(value) if isinstance(value, int | float) and value >= least else default
 
-    def _publish(self, messages: list[Message]) -> None:
+    def _publish(self, messages: Iterable[Message]) -> None:
         self._context.events.publish_all(messages)
 
     def _tell_queue(self) -> None:

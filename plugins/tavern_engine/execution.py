@@ -17,7 +17,6 @@ import time
 from collections import deque
 from typing import Any
 
-from tavern_engine.account import State
 from tavern_engine.cache import owned
 from tavern_engine.gather import Gatherer
 from tavern_engine.plan import Level
@@ -32,11 +31,14 @@ SLICE = 0.003
 GRACE = 1.0
 """Seconds that a cancelled node has to end; after that the run no longer waits for it."""
 
-_DONE = int(State.DONE)
-_PLAIN = frozenset((str, int, float, bool, type(None), bytes))
-"""What nobody can change."""
-_KNOWN = _PLAIN | {dict, list}
+_NUMBERS = frozenset((int, bool, type(None)))
+"""What is shown and kept as it is."""
+_KNOWN = _NUMBERS | {str, float, bytes, dict, list}
 """What a function returns that nobody needs to await."""
+
+
+def _may_be_awaited(result: Any) -> bool:
+    return result.__class__ not in _KNOWN and hasattr(result, "__await__")
 
 
 class Worker:
@@ -159,8 +161,11 @@ class Execution:
         worker = self._workers[task]
         level, ready, left, results, written = self._level, self._ready, self._left, self.results, self._written
         calls, direct, simple, followers, early = level.calls, level.direct, level.simple, level.followers, level.early
-        numbers, signatures = level.numbers, self._signatures
-        take_next, add_ready, take_down = ready.popleft, ready.append, self._feed.records.extend
+        numbers, signatures, own = level.numbers, self._signatures, level.written
+        sources, in_order = level.sources, level.in_order
+        take_next, add_ready, taken = ready.popleft, ready.append, self._feed.done
+        done_numbers, done_began, done_ended = taken.numbers, taken.began, taken.ended
+        done_outputs, done_signatures, closer = taken.outputs, taken.signatures, taken.closer
         clock, copy_context, cancelling = time.perf_counter, contextvars.copy_context, task.cancelling
         clean = copy_context()
         began = clock()
@@ -172,12 +177,25 @@ class Execution:
             if not worker.is_fresh:
                 self._freshen(worker)
             edges = simple[index]
-            outputs: dict[str, Any] | None = None
+            arguments: Any
+            outputs: dict[str, Any] | None
             if edges is not None:
-                inputs = written[index].copy()
+                values = written[index]
+                given = in_order[index]
+                is_in_order = given is not None and values is own[index]
                 try:
-                    for key, source, output in edges:
-                        inputs[key] = results[source][output]  # type: ignore[index]  # None is what is caught
+                    if not is_in_order:
+                        inputs = values.copy()
+                        for (key, output), source in zip(edges, sources[index], strict=True):
+                            inputs[key] = results[source][output]  # type: ignore[index]  # None is what is caught
+                    elif edges:
+                        arguments = []
+                        for source in sources[index]:
+                            arguments.append(results[source][given])  # type: ignore[index]
+                        if values:
+                            arguments += values.values()
+                    else:
+                        arguments = values.values()
                 except (KeyError, TypeError):
                     edges = None  # something before it gave no value
                 else:
@@ -185,14 +203,15 @@ class Execution:
                         call = direct[index]
                         if call is None:
                             outputs = await calls[index](inputs, None)  # type: ignore[misc]  # simple ones have one
-                            holds = outputs.__class__ is dict and not _PLAIN.issuperset(map(type, outputs.values()))
+                            is_plain = outputs.__class__ is dict and _NUMBERS.issuperset(map(type, outputs.values()))
                         else:
                             function, output, is_async = call
-                            result = function(**inputs)
-                            if is_async or (result.__class__ not in _KNOWN and hasattr(result, "__await__")):
+                            result = function(*arguments) if is_in_order else function(**inputs)
+                            is_plain = result.__class__ in _NUMBERS
+                            if not is_plain and (is_async or _may_be_awaited(result)):
                                 result = await result
+                                is_plain = result.__class__ in _NUMBERS
                             outputs = {output: result}
-                            holds = result.__class__ not in _PLAIN
                     except GeneratorExit:
                         raise
                     except BaseException as error:  # a node that calls sys.exit must not end the host
@@ -205,8 +224,15 @@ class Execution:
                             return
                         ended = clock()
                         if outputs.__class__ is dict:
-                            kept = owned(outputs) if holds else outputs  # a node that is given them may change them
-                            take_down((numbers[index], began, ended, _DONE, kept, signatures[index], None))
+                            if is_plain:
+                                done_outputs.append(outputs)
+                            else:  # a node that is given them may change them
+                                closer.append(len(done_numbers))
+                                done_outputs.append(owned(outputs))
+                            done_numbers.append(numbers[index])
+                            done_began.append(began)
+                            done_ended.append(ended)
+                            done_signatures.append(signatures[index])
                         else:
                             outputs = self._steps.odd(index, began, outputs)
             if edges is None:

@@ -1,15 +1,17 @@
 """Takes down what happens in a run and passes it on in batches: to the account, the cache, the journal, and as the
 platform's messages to clients.
 
-What happens to a node is one tuple here; everything that takes longer is done for a whole batch, when the nodes pause.
+What happens to a node is one row here; everything that takes longer is done for a whole batch, when the nodes pause.
+Nodes that simply did what they do are most of them: their rows are columns, which are passed on as a whole.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import repeat
 from math import isfinite
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
@@ -22,7 +24,7 @@ from tavern_host.contracts.dataflow import collected
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import RunStatus
 
-Publish = Callable[[list[Message]], None]
+Publish = Callable[[Iterable[Message]], None]
 
 STATUS_NAMES = {
     "complete": RunStatus.COMPLETE,
@@ -33,7 +35,6 @@ STATUS_NAMES = {
 """What the journal calls what became of a node, and which status that is. Rows of loops have others."""
 
 _NAMES = {State.DONE.value: "complete", State.BYPASSED.value: "bypassed", State.FAILED.value: "error"}
-_DONE = State.DONE.value
 _UNTIMED = frozenset((State.SKIPPED.value, State.CACHED.value))
 PARTIAL = b""
 """Stands for the signature of outputs that are shown and never used again: a stream of which a part is missing."""
@@ -56,12 +57,61 @@ class NodeJournal(Protocol):
     ) -> None:
         """Take down what became of a node."""
 
+    def add_complete(
+        self,
+        node_ids: Sequence[str],
+        signatures: Sequence[bytes | None],
+        started: Sequence[float],
+        finished: Sequence[float],
+        outputs: Sequence[dict[str, Any] | None],
+    ) -> None:
+        """Take down what several nodes gave that were run once, by column."""
+
     @property
     def is_full(self) -> bool:
         """Whether it is too far behind."""
 
     async def room(self) -> None:
         """Return when it has caught up."""
+
+
+class Done:
+    """Nodes that simply did what they do, in columns; the garbage collector would look at a tuple for each.
+
+    `closer` are the rows whose outputs hold more than numbers: they have to be looked at before anybody sees them.
+    """
+
+    __slots__ = ("began", "closer", "ended", "numbers", "outputs", "signatures")
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.began: list[float] = []
+        self.ended: list[float] = []
+        self.outputs: list[dict[str, Any]] = []
+        self.signatures: list[bytes | None] = []
+        self.closer: list[int] = []
+
+    def taken(self) -> Done:
+        """Return what there is, and have nothing any more."""
+        taken = Done()
+        for name in self.__slots__:
+            column = getattr(self, name)
+            setattr(taken, name, column.copy())
+            column.clear()  # and not a new list: workers hold on to this one
+        return taken
+
+
+class Row(NamedTuple):
+    """What became of one node where that is not simply `Done`; `place` is how many of those were there before."""
+
+    place: int
+    number: int
+    state: int
+    began: float
+    ended: float
+    outputs: dict[str, Any] | None
+    signature: bytes | None
+    error: ErrorInfo | None
 
 
 class Feed:
@@ -81,9 +131,9 @@ class Feed:
         cache: OutputCache | None = None,
         journal: NodeJournal | None = None,
     ) -> None:
-        self.records: list[Any] = []
-        """What became of nodes since the last flush, flat, since the garbage collector would look at a tuple for each:
-        number, when it began and ended, state, outputs (of a stream the list of its items), signature, error."""
+        self.done = Done()
+        """The nodes that simply did what they do since the last flush; the others are told of with `take`."""
+        self._rows: list[Row] = []
         self.yields = Yields(run_id, plan.ids, publish)
         self.account = account
         self.journal = journal
@@ -109,6 +159,21 @@ class Feed:
     def now(self) -> float:
         """Return the seconds since the run began."""
         return time.perf_counter() - self._base
+
+    def take(
+        self,
+        number: int,
+        state: int,
+        outputs: dict[str, Any] | None = None,
+        *,
+        began: float = 0.0,
+        ended: float = 0.0,
+        signature: bytes | None = None,
+        error: ErrorInfo | None = None,
+    ) -> None:
+        """Take down what became of a node; of a stream its outputs have the list of its items."""
+        place = len(self.done.numbers)
+        self._rows.append(Row(place, number, state, began, ended, outputs, signature, error))
 
     def executing(self, numbers: list[int]) -> None:
         """Nodes are in the middle of what they do while others get their turn."""
@@ -171,94 +236,115 @@ class Feed:
 
     def flush(self) -> None:
         """Pass on what was taken down since the last time."""
-        if not self.records:
+        if not self.done.numbers and not self._rows:
             return
-        messages: list[Message] = []
-        self._settle(messages)
-        if messages:
+        done, rows, self._rows = self.done.taken(), self._rows, []
+        payloads = self._pass_on(done)
+        if not rows:
+            self._publish(zip(repeat("NODE_COMPLETE"), payloads))
+        elif messages := self._with_rows(payloads, rows, done.numbers):
             self._publish(messages)
 
-    def _settle(self, messages: list[Message]) -> None:
-        records = self.records.copy()
-        self.records.clear()  # and not a new list: workers hold on to this one
-        account, base, run_id = self.account, self._base, self._run_id
-        states, started, finished, outputs_of = account.states, account.started, account.finished, account.outputs
-        nodes, streaming, journal = self._plan.ids, self._plan.streaming, self.journal
-        lineages = self._plan.lineages
-        is_inner, tell = self._is_inner, messages.append
-        signatures: list[bytes] = []
-        kept: list[dict[str, Any]] = []
-        size = 0
-        fields = iter(records)
-        for number, began, ended, state, outputs, signature, error in zip(*[fields] * 7, strict=True):
-            identifier = nodes[number]
-            states[number] = state
-            if is_inner:  # what the iteration before has left
-                outputs_of[number] = None
-                account.errors.pop(number, None)
-            if state == _DONE or state not in _UNTIMED:
-                if is_inner and number not in self._plan.loops:  # a loop counts by itself
-                    account.iterations[number] = account.iterations.get(number, 0) + 1
-                started[number] = began
-                finished[number] = ended
-                if journal is not None:
-                    attempts = account.attempts.get(number, 1) if account.attempts else 1
-                    times = (began - base, ended - base)
-                    name, given = _NAMES[state], outputs
-                    if signature == PARTIAL and outputs is not None:
-                        name, given = "partial", shown(outputs, streaming.get(number, ()))
-                    known = signature or lineages.get(number)
-                    journal.add(identifier, known, name, *times, given, error, attempts, None)
-            if outputs is None:
-                self._tell(messages, number, state, None, error)
+    def _pass_on(self, done: Done) -> list[dict[str, Any]]:
+        """Pass on the nodes that simply did what they do; return for each what its message says."""
+        numbers, outputs, account = done.numbers, done.outputs, self.account
+        ids = list(map(self._plan.ids.__getitem__, numbers))
+        if self._is_inner:
+            account.count(numbers)
+        if self.journal is not None:
+            self._keep_done(self.journal, done, ids)
+        kept = dict(zip(done.signatures, outputs, strict=True))
+        lengths: dict[bytes | None, int] = {}
+        if done.closer:
+            outputs = outputs.copy()
+        for place in done.closer:
+            given, signature = outputs[place], done.signatures[place]
+            characters = _characters(given)
+            if characters is not None:
+                lengths[signature] = characters
                 continue
-            display = outputs
-            is_plain = True
-            if streaming and number in streaming:
-                display, is_plain = shown(outputs, streaming[number]), False
-            else:
-                for value in outputs.values():
-                    kind = value.__class__
-                    if kind is int or kind is bool or value is None:
-                        continue
-                    if kind is str and value.isascii():
-                        size += len(value)
-                    elif kind is not float or not isfinite(value):
-                        display, is_plain = shown(outputs), False
-                        break
-            outputs_of[number] = display
-            if state != _DONE:
-                self._tell(messages, number, state, display, error)
-                continue
-            if signature:
-                if is_plain:
-                    signatures.append(signature)
-                    kept.append(outputs)
-                elif self.cache is not None:
-                    self.cache.put(signature, outputs, is_owned=True)
-            if streaming and number in streaming:
-                display = brief(display, streaming[number])
-            tell(("NODE_COMPLETE", {"promptId": run_id, "nodeId": identifier, "output": display}))
-        if self.cache is not None and kept:
-            self.cache.put_plain(signatures, kept, size)
+            outputs[place] = shown(given)
+            kept.pop(signature, None)
+            if signature and self.cache is not None:
+                self.cache.put(signature, given, is_owned=True)
+        for unused in (None, PARTIAL):
+            kept.pop(unused, None)
+            lengths.pop(unused, None)
+        if kept and self.cache is not None:
+            self.cache.put_plain(kept, sum(lengths.values()))  # type: ignore[arg-type]  # None is no longer in it
+        account.complete(numbers, done.began, done.ended, outputs)
+        run_id = self._run_id
+        return [
+            {"promptId": run_id, "nodeId": node_id, "output": given}
+            for node_id, given in zip(ids, outputs, strict=True)
+        ]
 
-    def _tell(
-        self,
-        messages: list[Message],
-        number: int,
-        state: int,
-        display: dict[str, JsonValue] | None,
-        error: ErrorInfo | None,
-    ) -> None:
-        """Tell of a node that did not simply do what it does."""
+    def _keep_done(self, journal: NodeJournal, done: Done, ids: list[str]) -> None:
+        """Let the journal have the nodes that simply did what they do."""
+        signatures, lineages, base = done.signatures, self._plan.lineages, self._base
+        if PARTIAL in signatures:
+            columns = (done.numbers, done.began, done.ended, done.outputs, signatures)
+            for number, began, ended, given, signature in zip(*columns, strict=True):
+                self._keep(journal, Row(0, number, State.DONE, began, ended, given, signature, None))
+            return
+        if None in signatures:
+            signatures = [s or lineages.get(number) for s, number in zip(signatures, done.numbers, strict=True)]
+        times = [t - base for t in done.began], [t - base for t in done.ended]
+        journal.add_complete(ids, signatures, *times, done.outputs)
+
+    def _with_rows(self, payloads: list[dict[str, Any]], rows: list[Row], numbers: list[int]) -> list[Message]:
+        """Pass on what became of the other nodes; return all messages, those that tell of them in their places."""
+        messages = [("NODE_COMPLETE", payload) for payload in payloads]
+        latest = {number: place for place, number in enumerate(numbers)} if self._is_inner else {}
+        found: list[Message] = []
+        start = 0
+        for row in rows:
+            found += messages[start : row.place]
+            start = row.place
+            message = self._pass_row(row, is_over=latest.get(row.number, -1) >= start)
+            if message is not None:
+                found.append(message)
+        return found + messages[start:]
+
+    def _pass_row(self, row: Row, *, is_over: bool) -> Message | None:
+        """Pass on what became of one node; return what tells of it. `is_over`: in the next iteration of the loop that
+        it is in something else became of it since."""
+        _, number, state, began, ended, given, signature, error = row
+        streams = self._plan.streaming.get(number, ())
+        characters = _characters(given) if given is not None and not streams else None
+        display = given if given is None or characters is not None else shown(given, streams)
+        is_timed = state not in _UNTIMED
+        if is_timed and self._is_inner and number not in self._plan.loops:  # a loop counts by itself
+            self.account.count((number,))
+        if is_timed and self.journal is not None:
+            self._keep(self.journal, row)
+        if not is_over:
+            self.account.put(number, state, display, error, (began, ended) if is_timed else None)
         about: dict[str, Any] = {"promptId": self._run_id, "nodeId": self._plan.ids[number]}
         if state == State.FAILED and error is not None:
-            self.account.errors[number] = error
-            messages.append(("NODE_ERROR", {**about, "errorDetails": error.to_json()}))
-        elif state == State.BYPASSED:
-            messages.append(("NODE_BYPASSED", {**about, "pseudoOutputs": display or {}}))
-        elif state == State.CACHED:
-            messages.append(("NODE_COMPLETE", {**about, "output": display or {}, "cached": True}))
+            return "NODE_ERROR", {**about, "errorDetails": error.to_json()}
+        if state == State.BYPASSED:
+            return "NODE_BYPASSED", {**about, "pseudoOutputs": display or {}}
+        if state == State.CACHED:
+            return "NODE_COMPLETE", {**about, "output": display or {}, "cached": True}
+        if state != State.DONE or given is None or display is None:
+            return None
+        if signature and self.cache is not None:
+            if characters is not None:
+                self.cache.put_plain({signature: given}, characters)
+            else:
+                self.cache.put(signature, given, is_owned=True)
+        return "NODE_COMPLETE", {**about, "output": brief(display, streams)}
+
+    def _keep(self, journal: NodeJournal, row: Row) -> None:
+        """Let the journal have what became of one node."""
+        _, number, state, began, ended, given, signature, error = row
+        name = _NAMES[state]
+        if signature == PARTIAL and given is not None:
+            name, given = "partial", shown(given, self._plan.streaming.get(number, ()))
+        known, tries = signature or self._plan.lineages.get(number), self.account.attempts.get(number, 1)
+        times = (began - self._base, ended - self._base)
+        journal.add(self._plan.ids[number], known, name, *times, given, error, tries, None)
 
     async def keep_up(self) -> None:
         """Wait where the journal is too far behind."""
@@ -269,3 +355,16 @@ class Feed:
 def shown(outputs: dict[str, Any], streams: Collection[str] = ()) -> dict[str, JsonValue]:
     """Return outputs as a run shows them; `streams` are those that are lists of a stream's items."""
     return {str(key): json_form(collected(v) if key in streams else v) for key, v in outputs.items()}
+
+
+def _characters(outputs: dict[str, Any]) -> int | None:
+    """Return how many characters are in outputs that hold nothing but numbers and plain texts, None for others: those
+    cannot be shown and kept as they are."""
+    count = 0
+    for value in outputs.values():
+        kind = value.__class__
+        if kind is str and value.isascii():
+            count += len(value)
+        elif kind is not int and kind is not bool and value is not None and (kind is not float or not isfinite(value)):
+            return None
+    return count

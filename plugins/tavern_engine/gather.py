@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from enum import IntEnum
+from operator import getitem
 from typing import Any
 
 from tavern_engine.plan import Feed, Input, Level, PlanNode, Role
@@ -79,9 +80,10 @@ class Gatherer:
         """Return what edges bring to an input, how many of them live, how many are dead, and whether one failed."""
         results = self._results
         if item.direct is not None:
+            sources, keys = item.direct
             try:
-                values = [results[source][key] for source, key in item.direct]  # type: ignore[index]
-                return values, len(values), 0, False
+                brought: list[Any] = list(map(getitem, map(results.__getitem__, sources), keys))  # type: ignore[arg-type]
+                return brought, len(brought), 0, False
             except (KeyError, TypeError):  # one of them gave nothing
                 pass
         values = []

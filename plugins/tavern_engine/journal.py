@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tavern_engine.batches import Batch, NodeRow, Row, decode_rows, encode_rows, fetched
+from tavern_engine.batches import Batch, NodeRow, Note, Rows, decode_rows, encode_rows, fetched
 from tavern_host.contracts.errors import Conflict, ErrorInfo, TavernError, describe
 from tavern_host.contracts.runs import RunStore
 
@@ -79,11 +79,11 @@ class Journal:
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def encode(self, rows: list[Row]) -> Batch:
-        """Return rows as a batch, made on a thread."""
+    async def encode(self, rows: Rows, first: int) -> Batch:
+        """Return rows from `first` on as a batch, made on a thread."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, encode_rows, rows)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, encode_rows, rows, first)
 
     def tell(self, run_id: str, error: Exception) -> str:
         """Say in the log that the store fails, once until it works again; return the reason."""
@@ -113,7 +113,7 @@ class RunJournal:
         self._not_resumable = not_resumable
         self._lost = lost
         self._loop = asyncio.get_running_loop()
-        self._rows: list[Row] = []
+        self._rows = Rows()
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
         self._writing_since = 0.0
@@ -136,15 +136,21 @@ class RunJournal:
 
         The values of `outputs` must not be changed any more.
         """
-        self._rows.append((node_id, signature, status, started, finished, outputs, error, attempts, iteration))
-        if self._timer is None:
-            self._timer = self._loop.call_later(DELAY, self._begin)
+        note = Note(status, error, attempts, iteration)
+        self._rows.add((node_id,), (signature,), (started,), (finished,), (outputs,), note)
+        self._wait()
 
-    def add_all(self, rows: Iterable[Row]) -> None:
-        """Take what became of several nodes: the arguments of `add`, as tuples."""
-        self._rows.extend(rows)
-        if self._timer is None:
-            self._timer = self._loop.call_later(DELAY, self._begin)
+    def add_complete(
+        self,
+        node_ids: Sequence[str],
+        signatures: Sequence[bytes | None],
+        started: Sequence[float],
+        finished: Sequence[float],
+        outputs: Sequence[dict[str, Any] | None],
+    ) -> None:
+        """Take what several nodes gave that were run once, by column."""
+        self._rows.add(node_ids, signatures, started, finished, outputs)
+        self._wait()
 
     @property
     def is_full(self) -> bool:
@@ -171,13 +177,18 @@ class RunJournal:
     def stop(self) -> None:
         """Write nothing any more."""
         self._is_lost = True
-        self._rows = []
+        self._rows = Rows()
         if self._timer is not None:
             self._timer.cancel()
         if self._writing is not None:
             self._writing.cancel()
 
     # --- writing ----------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Let what there is wait for more, and be written then."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(DELAY, self._begin)
 
     def _begin(self) -> None:
         """Write what there is now, unless that goes on already; `_timer` stays set until it is done."""
@@ -196,9 +207,10 @@ class RunJournal:
             self._failed(error if isinstance(error, Exception) else RuntimeError(describe(error)))
 
     async def _write(self) -> None:
-        rows, self._rows = self._rows, []
-        while rows and not self._is_lost:
-            batch = await self._journal.encode(rows)
+        rows, self._rows = self._rows, Rows()
+        done = 0
+        while done < len(rows) and not self._is_lost:
+            batch = await self._journal.encode(rows, done)
             for reason in batch.lacking[:1]:
                 self._tell(reason)
             try:
@@ -211,7 +223,7 @@ class RunJournal:
                     self._lost()
                 else:
                     self._failed(error)
-            rows = rows[batch.rows :]
+            done += batch.rows
 
     async def _keep(self, batch: Batch) -> None:
         store = self._journal.store

@@ -22,6 +22,9 @@ TOKEN_SIZE = 16
 """How many bytes stand for what a node is in its signature."""
 
 
+Joins = tuple[tuple[str, str], ...]
+"""By edge, the input and the output that it joins."""
+
 Calls = tuple[Call | None, DirectCall | None]
 """How a node is run that needs nothing but its inputs, and how it is called if it needs no more than that."""
 
@@ -119,31 +122,61 @@ class Kind:
         return instance.run, instance.direct if self.is_direct else None
 
 
-Route = tuple[Source, str, str]
-"""Where an edge comes from, the output, and the input that it goes into."""
-
-
-class Shape(dict[Route, "Shape"]):
+class Shape:
     """The edges of a node: its kind, the slots that they join, in order, and nothing of which nodes they come from.
 
-    Nodes have few shapes. What a further edge makes of one is looked up in it, by the edge's route, and found out the
-    first time only; `OTHER` is what it makes where it has more to it than a value that goes into an input as it is.
+    Nodes have few shapes, so what a further edge makes of one is found out once; `OTHER` is what it makes where it has
+    more to it than a value that goes into an input as it is.
     """
 
-    __slots__ = ("kind", "missing", "slots", "token")
+    __slots__ = (
+        "call", "direct", "in_order", "is_whole", "joins", "kind", "missing", "parameters", "slots", "token", "ways"
+    )  # fmt: skip
+
+    call: Call | None
+    direct: DirectCall | None
+    is_whole: bool
+    """Whether a node needs no written values to run."""
+    in_order: str | None
+    """The name of the output that all edges bring, where they bring the first parameters of what is called directly, in
+    their order; `parameters` are the further ones."""
 
     def __init__(self, kind: Kind, slots: tuple[tuple[str, str, SlotDefinition], ...]) -> None:
+        self.ways: dict[str, dict[str, dict[Source, Shape]]] = {}
+        """What further edges make of it, as far as it is known: by input, output and what gives that."""
         self.kind = kind
         self.slots = slots
         """By edge the input, the output and its slot."""
-        fed = {key for key, _, _ in slots}
+        self.joins: Joins = tuple((key, handle) for key, handle, _ in slots)
+        fed = {key for key, _ in self.joins}
         self.missing = frozenset(key for key, slot in kind.inputs.items() if slot.required and key not in fed)
         self.token: bytes | None = None
         if kind.token is not None:
-            self.token = token_of((kind.token, [(key, handle) for key, handle, _ in slots])) if slots else kind.token
+            self.token = token_of((kind.token, list(self.joins))) if slots else kind.token
 
-    def __missing__(self, route: Route) -> Shape:
-        source, handle, into = route
+    def ready(self) -> None:
+        """Find out how nodes of this shape are run."""
+        self.call, self.direct = self.kind.ready()
+        self.is_whole = self.call is not None and not self.missing
+        code = None if self.direct is None else getattr(self.direct.function, "__code__", None)
+        fed, outputs = [key for key, _ in self.joins], {output for _, output in self.joins}
+        names = code.co_varnames[: code.co_argcount] if code is not None else ()
+        is_in_order = code is not None and list(names[: len(fed)]) == fed and len(outputs) <= 1
+        self.in_order = next(iter(outputs), "") if is_in_order else None
+        self.parameters = names[len(fed) :]
+
+    def takes(self, written: dict[str, Any]) -> bool:
+        """Return whether written values are the parameters after those that edges bring, in their order."""
+        return self.parameters[: len(written)] == tuple(written)
+
+    def after(self, source: Source, handle: str, into: str) -> Shape:
+        """Return what a further edge makes of it."""
+        known = self.ways.setdefault(into, {}).setdefault(handle, {})
+        if source not in known:
+            known[source] = self._after(source, handle, into)
+        return known[source]
+
+    def _after(self, source: Source, handle: str, into: str) -> Shape:
         given, wanted = source.outputs.get(handle), self.kind.inputs.get(into)
         is_plain = (
             given is not None
@@ -153,17 +186,22 @@ class Shape(dict[Route, "Shape"]):
             and compatible(given, wanted) is None
             and converter(given, wanted) is None
         )
-        found = Shape(self.kind, (*self.slots, (into, handle, given))) if is_plain and given is not None else OTHER
-        self[route] = found
-        return found
+        return Shape(self.kind, (*self.slots, (into, handle, given))) if is_plain and given is not None else OTHER
 
 
 class _Other(Shape):
     """The shape of a node whose edges have to be looked at one by one."""
 
-    def __init__(self) -> None: ...
+    __slots__ = ()
 
-    def __missing__(self, route: Route) -> Shape:
+    def __init__(self) -> None:
+        self.ways, self.missing = {}, frozenset()
+        self.token, self.call, self.direct, self.is_whole = None, None, None, False
+        self.in_order, self.joins, self.parameters = None, (), ()
+
+    def ready(self) -> None: ...
+
+    def after(self, source: Source, handle: str, into: str) -> Shape:
         return self
 
 

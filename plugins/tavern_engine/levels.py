@@ -11,7 +11,7 @@ from typing import Any
 
 from tavern_engine.bypass import Way
 from tavern_engine.deadlocks import mark_unbounded
-from tavern_engine.kinds import OTHER, Calls, Handed, Kind, Shape, Slots, Source, joined, token_of
+from tavern_engine.kinds import OTHER, Call, Calls, Handed, Joins, Kind, Shape, Slots, Source, joined, token_of
 from tavern_engine.plan import VALUE, Feed, Input, Level, Nodes, PlanNode, Role
 from tavern_host.contracts.dataflow import OPEN_SLOT, Converter, edge_order, find_slot
 from tavern_host.contracts.errors import InvalidInput
@@ -20,7 +20,7 @@ from tavern_host.contracts.workflows import WorkflowNode
 
 End = tuple["LevelBuilder", int, str, SlotDefinition]
 
-_CONTAINERS = (list, dict)
+_CONTAINERS = frozenset((list, dict))
 _NO_SLOTS: Slots = {}
 
 
@@ -92,7 +92,7 @@ class LevelBuilder:
     the nodes in the account of a run, of all levels together.
 
     Of a plain node, which has nothing but values of its own, no `made` node is there. Edges into nodes that have a
-    `shape` are in `arriving`, the others in `edges`, by target and input.
+    `shape` are in `arriving`, as the nodes that they come from, the others in `edges`, by target and input.
     """
 
     ids: list[str]
@@ -104,7 +104,7 @@ class LevelBuilder:
     written: list[dict[str, Any]] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     made: list[PlanNode | None] = field(default_factory=list)
-    arriving: list[list[tuple[str, int, str]]] = field(default_factory=list)
+    arriving: list[list[int]] = field(default_factory=list)
     followers: list[list[int]] = field(default_factory=list)
     edges: dict[int, dict[str, list[Arriving]]] = field(default_factory=dict)
     links: dict[int, set[int]] = field(default_factory=dict)
@@ -245,7 +245,9 @@ def finish(builder: LevelBuilder) -> Level:
         numbers=builder.numbers,
         waiting_for=[len(edges) for edges in builder.arriving],
         followers=builder.followers,
+        sources=builder.arriving,
         asking=tuple(builder.asking),
+        branching=_branching(builder.gives),
     )
     others = _put_plain(builder, level)
     early: dict[int, set[int]] = {}
@@ -260,6 +262,12 @@ def finish(builder: LevelBuilder) -> Level:
     if builder.has_streams:
         mark_unbounded(level)
     return level
+
+
+def _branching(gives: list[Source]) -> frozenset[int]:
+    """Return which nodes have an output that may be left out; nodes of one kind share what says so."""
+    ways = {id(given) for given in set(gives) if any(slot.is_branch for slot in given.outputs.values())}
+    return frozenset(index for index, given in enumerate(gives) if id(given) in ways) if ways else frozenset()
 
 
 def _maker(builder: LevelBuilder) -> Callable[[int], PlanNode]:
@@ -283,26 +291,35 @@ def _maker(builder: LevelBuilder) -> Callable[[int], PlanNode]:
 
 def _put_plain(builder: LevelBuilder, level: Level) -> list[int]:
     """Set the columns of the nodes whose edges bring values as they are; return the others."""
-    others = []
-    for index, (shape, node) in enumerate(zip(builder.shapes, builder.made, strict=True)):
-        run, direct, token, edges, written = None, None, None, None, level.written[index]
-        if shape is OTHER:
-            others.append(index)
-        else:
-            edges, token, kind = builder.arriving[index], shape.token, shape.kind
-            if node is None:
-                run, direct = kind.calls or kind.ready()
-            else:
-                node.inputs = _plain_inputs(shape, edges, written)
-                run, direct = _calls(node)
-                token = joined(builder.tokens[index], token)
-            if run is None or (written and not _is_flat(written)) or not shape.missing <= written.keys():
-                edges = None
-        level.tokens.append(token)
-        level.simple.append(edges)
-        level.calls.append(run)
-        level.direct.append(direct)
-    return others
+    shapes, written = builder.shapes, builder.written
+    for shape in set(shapes):
+        shape.ready()
+    level.tokens = [shape.token for shape in shapes]
+    level.calls = [shape.call for shape in shapes]
+    level.direct = [shape.direct for shape in shapes]
+    level.in_order = [
+        shape.in_order if not values or shape.takes(values) else None
+        for shape, values in zip(shapes, written, strict=True)
+    ]
+    level.simple = [
+        shape.joins if shape.is_whole and not values else _simple(shape, shape.call, values)
+        for shape, values in zip(shapes, written, strict=True)
+    ]
+    for index, token in builder.tokens.items():
+        shape, node = shapes[index], builder.made[index]
+        if shape is not OTHER and node is not None:
+            node.inputs = _plain_inputs(shape, builder.arriving[index], written[index])
+            level.tokens[index] = joined(token, shape.token)
+            level.calls[index], level.direct[index] = call, _ = _calls(node)
+            level.in_order[index] = None
+            level.simple[index] = _simple(shape, call, written[index])
+    return [index for index, shape in enumerate(shapes) if shape is OTHER]
+
+
+def _simple(shape: Shape, call: Call | None, written: dict[str, Any]) -> Joins | None:
+    """Return what the edges of a node join if these and its written values are all that it needs."""
+    is_simple = call is not None and shape.missing <= written.keys() and _is_flat(written)
+    return shape.joins if is_simple else None
 
 
 def _calls(node: PlanNode) -> Calls:
@@ -313,13 +330,13 @@ def _calls(node: PlanNode) -> Calls:
 
 def _is_flat(written: dict[str, Any]) -> bool:
     """Return whether values need no copy for each run."""
-    return not any(isinstance(value, _CONTAINERS) for value in written.values())
+    return _CONTAINERS.isdisjoint(map(type, written.values()))
 
 
-def _plain_inputs(shape: Shape, edges: list[tuple[str, int, str]], written: dict[str, Any]) -> list[Input]:
+def _plain_inputs(shape: Shape, sources: list[int], written: dict[str, Any]) -> list[Input]:
     """Return the inputs of a node whose edges bring values as they are."""
     inputs = []
-    for (key, source, handle), (_, _, given) in zip(edges, shape.slots, strict=True):
+    for source, (key, handle, given) in zip(sources, shape.slots, strict=True):
         feed = Feed("", source, handle, None, is_branch=bool(given.is_branch))
         inputs.append(Input(key, shape.kind.inputs[key], (feed,)))
     return inputs + [Input(key, shape.kind.inputs[key], ()) for key in shape.missing if key not in written]
@@ -347,7 +364,7 @@ def _put_other(builder: LevelBuilder, level: Level, index: int, early: dict[int,
     written = node.written
     run, direct = _calls(node)
     is_simple = run is not None
-    edges: list[tuple[str, int, str]] = []
+    joins: list[tuple[str, str]] = []
     shape: list[Any] = []
     arriving = builder.edges.get(index, {})
     for key, entries in arriving.items():
@@ -370,11 +387,9 @@ def _put_other(builder: LevelBuilder, level: Level, index: int, early: dict[int,
                 is_simple = False
         if slot.multi or slot.is_stream:
             is_simple = False
-        edges.append((key, feeds[0].source, feeds[0].key))
+        joins.append((key, feeds[0].key))
         is_direct = slot.multi and all(f.convert is None and f.reader < 0 and not f.collects for f in feeds)
-        node.inputs.append(
-            Input(key, slot, tuple(feeds), tuple((f.source, f.key) for f in feeds) if is_direct else None)
-        )
+        node.inputs.append(Input(key, slot, tuple(feeds), _columns(feeds) if is_direct else None))
     slots = node.kind.inputs if node.kind is not None else builder.inputs.get(index, {})
     for key, slot in slots.items():
         if key not in arriving and (slot.multi or slot.is_stream or (slot.required and key not in written)):
@@ -386,8 +401,13 @@ def _put_other(builder: LevelBuilder, level: Level, index: int, early: dict[int,
         own = joined(own, node.kind.token)
     level.tokens[index] = joined(own, token_of(shape)) if shape else own
     if is_simple and _is_flat(written):
-        level.simple[index] = edges
+        level.simple[index] = tuple(joins)
     level.calls[index], level.direct[index] = run, direct
+    level.sources[index] = [feed.source for item in node.inputs for feed in item.feeds]
+
+
+def _columns(feeds: list[Feed]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    return tuple([feed.source for feed in feeds]), tuple([feed.key for feed in feeds])
 
 
 def _stream_feed(

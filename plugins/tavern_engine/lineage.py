@@ -25,7 +25,7 @@ def lineages(level: Level) -> dict[int, bytes]:
     found: list[bytes] = [b""] * len(level.nodes)
     for index in level.order:
         digest = blake2b(marshal.dumps(_code(level.nodes[index]), 2), digest_size=_SIZE)
-        for source in level.sources(index):
+        for source in level.sources[index]:
             digest.update(found[source])
         found[index] = digest.digest()
     return {node.number: found[index] for index, node in enumerate(level.nodes) if unsigned[index] and node.number >= 0}
@@ -35,7 +35,7 @@ def _unsigned(level: Level) -> bytearray:
     found = bytearray(len(level.nodes))
     for index in level.order:
         is_never = level.tokens[index] is None or index in level.asking
-        found[index] = is_never or any(found[source] for source in level.sources(index))
+        found[index] = is_never or any(found[source] for source in level.sources[index])
     return found
 
 

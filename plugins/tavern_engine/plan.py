@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from itertools import compress
 from typing import Any, NamedTuple, overload
 
-from tavern_engine.kinds import Call, Kind
+from tavern_engine.kinds import Call, Joins, Kind
 from tavern_engine.registry import NodeType
 from tavern_host.context import Contribution
 from tavern_host.contracts.dataflow import Converter
@@ -63,13 +64,13 @@ class Feed(NamedTuple):
 class Input:
     """An input of a node: its slot and the edges that feed it, in order.
 
-    `direct` are their sources and outputs where all of them bring values as they are.
+    `direct` are their sources, and the outputs of these, where all of them bring values as they are.
     """
 
     key: str
     slot: SlotDefinition
     feeds: tuple[Feed, ...]
-    direct: tuple[tuple[int, str], ...] | None = None
+    direct: tuple[tuple[int, ...], tuple[str, ...]] | None = None
 
 
 @dataclass(slots=True)
@@ -151,8 +152,11 @@ class Level:
     wait for its end, one with several edges perhaps several times; `early`: those that wait for its beginning, as
     readers of its streams do.
 
-    `simple`: `(input, source, output)` for each edge, where it needs nothing but these and its written values to run;
-    None where it does. `calls`: what runs it then, and `direct`: how it is called if it needs no more than that.
+    `sources`: the nodes that it has edges from, one for each edge, in the order of its inputs. `simple`: for each edge
+    the `(input, output)` that it joins, where the node needs nothing but these and its written values to run; None
+    where it does. `calls`: what runs it then, and `direct`: how it is called if it needs no more than that. `in_order`:
+    where what edges bring, and then what is written, are the first parameters of that, in their order, the name of the
+    output that all of them bring; else None.
     `streams`: for each of its outputs that somebody reads as a stream, the nodes that do, by the number of the reader,
     and whether each may hold items without limit.
     """
@@ -164,14 +168,19 @@ class Level:
     waiting_for: list[int] = field(default_factory=list)
     followers: list[list[int]] = field(default_factory=list)
     early: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    simple: list[list[tuple[str, int, str]] | None] = field(default_factory=list)
+    sources: list[list[int]] = field(default_factory=list)
+    simple: list[Joins | None] = field(default_factory=list)
     calls: list[Call | None] = field(default_factory=list)
     direct: list[DirectCall | None] = field(default_factory=list)
+    in_order: list[str | None] = field(default_factory=list)
     streams: dict[int, dict[str, list[tuple[int, bool]]]] = field(default_factory=dict)
     order: Sequence[int] = ()
     """All nodes, each after those that it waits for."""
     asking: tuple[int, ...] = ()
     """The nodes that must be asked whether they changed."""
+    branching: frozenset[int] = frozenset()
+    """The nodes with an output that may be left out."""
+    _after: tuple[tuple[int, ...], list[int]] = ((), [])
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
@@ -179,16 +188,43 @@ class Level:
         return tuple(i for i, after in enumerate(self.followers) if not after and i not in self.early)
 
     @cached_property
-    def parents(self) -> list[tuple[int, ...]]:
-        """By node, those that it has edges from; made for the second run, since the first needs no look back."""
-        return [self.sources(index) for index in range(len(self.simple))]
+    def starts(self) -> tuple[int, ...]:
+        """The nodes that wait for none."""
+        return tuple(i for i, count in enumerate(self.waiting_for) if not count)
 
-    def sources(self, index: int) -> tuple[int, ...]:
-        """Return the nodes that a node has edges from, in the order of its inputs."""
-        edges = self.simple[index]
-        if edges is not None:
-            return tuple([source for _, source, _ in edges])
-        return tuple([feed.source for item in self.nodes[index].inputs for feed in item.feeds])
+    @cached_property
+    def branches(self) -> list[int]:
+        """The nodes that branch and all that come after one, in order; made where there are some."""
+        found = bytearray(len(self.followers))
+        for index in self.order:
+            if found[index] or index in self.branching:
+                found[index] = 1
+                for follower in (*self.followers[index], *self.early.get(index, ())):
+                    found[follower] = 1
+        return [index for index in self.order if found[index]]
+
+    def after(self, touched: tuple[int, ...]) -> list[int]:
+        """Return some nodes and all that come after one of them, in order. What comes after those of the last time is
+        known: a person changes one value again and again."""
+        if self._after[0] != touched:
+            self._after = touched, self._found_after(touched)
+        return self._after[1]
+
+    def _found_after(self, touched: tuple[int, ...]) -> list[int]:
+        followers, early = self.followers, self.early
+        found = bytearray(len(followers))
+        waiting = list(touched)
+        for index in waiting:
+            found[index] = 1
+        for index in waiting:
+            following = followers[index] if index not in early else (*followers[index], *early[index])
+            for follower in following:
+                if not found[follower]:
+                    found[follower] = 1
+                    waiting.append(follower)
+        if isinstance(self.order, range):
+            return list(compress(self.order, found))
+        return [index for index in self.order if found[index]]
 
 
 @dataclass

@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, ValidationError
 from tavern_engine.plan import CARRIER
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.executions import Actions, RunRequest
 from tavern_host.contracts.nodes import DataFlowType
 from tavern_host.contracts.wire import OpenModel
 from tavern_host.contracts.workflows import (
@@ -71,7 +71,7 @@ class PromptRequest(OpenModel):
     inputs: dict[str, JsonValue] = Field(default_factory=dict)
     targets: list[str] = Field(default_factory=list)
     priority: int = 0
-    actions: bool = False
+    actions: Actions = None
     use_cache: bool = True
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from itertools import chain, compress
+from operator import mul
 from typing import Any
 
-from tavern_engine.plan import Level
+from tavern_engine.plan import Feed, Level
 
 Known = Callable[[int], dict[str, Any] | None]
 """Returns the outputs that a node need not run for, or None."""
 
-Likely = Callable[[], Sequence[int]]
-"""Returns, by node, whether there may be such outputs: for all nodes at once, which is quicker where few have some."""
+Likely = Callable[[], bytes]
+"""Returns, by node, 1 or 0, whether there may be such outputs: for all nodes at once, which is quicker where few have
+some."""
 
 _NOT = bytes([1, 0, *[0] * 254])
 """Exchanges 0 and 1."""
@@ -23,36 +25,41 @@ _NOT = bytes([1, 0, *[0] * 254])
 class Selection:
     """Which nodes run: `waiting_for[i]` of those counts the ones before it that do; `ready` wait for none.
 
-    `known` are the outputs that are used without running their nodes; `unasked` nodes are before those only, `unwanted`
-    ones before no target.
+    `known` are the outputs that are used without running their nodes; `unasked` nodes are before those only. Those
+    `left_out` are before no target, or on a branch that was not taken.
     """
 
     waiting_for: list[int]
-    ready: list[int]
+    ready: Sequence[int]
     count: int
     known: dict[int, dict[str, Any]]
     unasked: list[int]
-    unwanted: list[int]
+    left_out: list[int]
     runs: bytearray | None = None
     """By node, whether it runs; None where all do."""
 
 
 def everything(level: Level) -> Selection:
     """Return the selection of all nodes."""
-    waiting_for = list(level.waiting_for)
-    ready = [index for index, count in enumerate(waiting_for) if not count]
-    return Selection(waiting_for, ready, len(waiting_for), {}, [], [])
+    return Selection(level.waiting_for.copy(), level.starts, len(level.waiting_for), {}, [], [])
 
 
 def needed(level: Level, known: Known | None, targets: Collection[int] = (), likely: Likely | None = None) -> Selection:
     """Return the selection of what the `targets` need (all ends, where there is none) and nobody knows yet."""
-    followers, early, parents = level.followers, level.early, level.parents
+    followers, early, sources = level.followers, level.early, level.sources
     count = len(followers)
     seen = bytearray(count)
     found: dict[int, dict[str, Any]] = {}
-    may_be: Sequence[int] | None = None
+    may_be: bytes | None = None
     for index in targets or level.ends:
         seen[index] = 1
+    wanted = _before(level, targets) if targets else None
+    dead: list[int] = []
+    if level.branching and known is not None:
+        asked, dead = _ways(level, known)
+        for index in asked:
+            if wanted is None or wanted[index]:
+                seen[index] = 1
     for index in reversed(level.order):
         if not seen[index]:
             continue
@@ -63,39 +70,87 @@ def needed(level: Level, known: Known | None, targets: Collection[int] = (), lik
                 continue
             if may_be is None and likely is not None:
                 may_be = likely()
-        for source in parents[index]:
+                at_once = _at_once(level, known, may_be) if wanted is None and not level.branching else None
+                if at_once is not None:
+                    seen, found = at_once
+                    break
+        for source in sources[index]:
             seen[source] = 1
     runs = seen.copy()
     for index in found:
         runs[index] = 0
     # Whatever a node that runs has edges from runs itself or is known. The others, at 0, never come to have their turn.
     running = list(compress(range(count), runs))
-    left, waiting_for = [0] * count, level.waiting_for
-    for index in running:
-        left[index] = waiting_for[index]
+    left = list(map(mul, level.waiting_for, runs))
     for index in found:
         for follower in followers[index]:
             left[follower] -= 1
         for follower in early.get(index, ()):
             left[follower] -= 1
     ready = [index for index in running if not left[index]]
-    unseen = list(compress(range(count), seen.translate(_NOT)))
-    if not targets:
-        return Selection(left, ready, len(running), found, unseen, [], runs)
-    wanted = _before(level, targets)
-    unasked = [index for index in unseen if wanted[index]]
-    unwanted = [index for index in unseen if not wanted[index]]
-    return Selection(left, ready, len(running), found, unasked, unwanted, runs)
+    left_out = [index for index in dead if not seen[index]]
+    for index in left_out:
+        seen[index] = 1
+    unasked = list(compress(range(count), seen.translate(_NOT)))
+    if wanted is not None:
+        left_out += [index for index in unasked if not wanted[index]]
+        unasked = [index for index in unasked if wanted[index]]
+    return Selection(left, ready, len(running), found, unasked, left_out, runs)
+
+
+def _at_once(level: Level, known: Known, may_be: bytes) -> tuple[bytearray, dict[int, dict[str, Any]]] | None:
+    """Return which nodes are asked, and what is known of them, found out for all nodes together. That is possible where
+    each node that is not known is an end or comes before another such one: then all of them are needed. Else None."""
+    runs = bytearray(may_be.translate(_NOT))
+    running = set(compress(range(len(runs)), runs))
+    before = set(chain.from_iterable(map(level.sources.__getitem__, running)))
+    if not running.issubset(before.union(level.ends)):
+        return None
+    found = {}
+    for index in sorted(before.union(level.ends) - running):
+        outputs = known(index)
+        if outputs is None:
+            return None
+        found[index] = outputs
+        runs[index] = 1
+    return runs, found
+
+
+def _ways(level: Level, known: Known) -> tuple[list[int], list[int]]:
+    """Return the nodes that are asked since they tell which branches were taken, or since it is unclear whether theirs
+    was; and those on branches that were not taken."""
+    given: dict[int, dict[str, Any]] = {}
+    unclear: set[int] = set()
+    dead: set[int] = set()
+
+    def lives(feed: Feed) -> bool:
+        return feed.source not in dead and (not feed.is_branch or feed.key in given[feed.source])
+
+    for index in level.branches:
+        outputs = known(index) if index in level.branching else None
+        inputs = [item for item in level.nodes[index].inputs if item.feeds]
+        if outputs is not None:
+            given[index] = outputs
+        elif any(feed.source in unclear for item in inputs for feed in item.feeds):
+            unclear.add(index)
+        else:  # as `Gatherer.inputs` finds it while nodes run
+            living = [any(map(lives, item.feeds)) for item in inputs]
+            lacks = any(item.slot.required and not alive for item, alive in zip(inputs, living, strict=True))
+            if inputs and (lacks or not any(living)):
+                dead.add(index)
+            elif index in level.branching:
+                unclear.add(index)
+    return [*given, *unclear], sorted(dead)
 
 
 def _before(level: Level, targets: Collection[int]) -> bytearray:
     """Return, by node, whether it is one of the targets or comes before one."""
-    parents = level.parents
-    found = bytearray(len(parents))
+    sources = level.sources
+    found = bytearray(len(sources))
     for index in targets:
         found[index] = 1
     for index in reversed(level.order):
         if found[index]:
-            for source in parents[index]:
+            for source in sources[index]:
                 found[source] = 1
     return found

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import time
+import weakref
 from typing import Any, Protocol
 
 from tavern_engine.account import State
@@ -60,7 +61,7 @@ class Steps:
         scope: Scope,
         iteration: int | None,
     ) -> None:
-        self._execution = execution
+        self._execution: Runs = weakref.proxy(execution)  # it holds these; a cycle would wait for the collector
         self._level = level
         self._signatures = signatures
         self._runs = runs
@@ -138,7 +139,8 @@ class Steps:
         else:
             outputs = {key: _default(policy, key, slot) for key, slot in node.outputs.items()}
         if node.number >= 0:
-            self._feed.records.extend((node.number, began, time.perf_counter(), State.FAILED, outputs, None, info))
+            ended = time.perf_counter()
+            self._feed.take(node.number, State.FAILED, outputs, began=began, ended=ended, error=info)
         return outputs
 
     def was_opened(self, index: int) -> bool:
@@ -339,14 +341,13 @@ class Steps:
         self.gatherer.leave_streams(index)
         node = self._level.nodes[index]
         if node.number >= 0:
-            now = time.perf_counter()
-            self._feed.records.extend((node.number, now, now, State.SKIPPED, None, None, None))
+            self._feed.take(node.number, State.SKIPPED)
 
     def _record(
         self, node: PlanNode, began: float, state: State, outputs: dict[str, Any], signature: bytes | None = None
     ) -> None:
         ended = time.perf_counter()
-        self._feed.records.extend((node.number, began, ended, state, owned(outputs), signature, None))
+        self._feed.take(node.number, state, owned(outputs), began=began, ended=ended, signature=signature)
 
 
 def _again(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""The action protocol TAM (`spec/000` §5): reads calls out of text and writes them.
+"""The action protocols in which language models ask for tool calls: TAM (`spec/000` §5), ACTION (`spec/003` §3.1),
+tool_call (`spec/001` §3.1) and native function calls.
 
-It carries nothing out and knows no tools beyond the parameter names that a parser is opened with.
+They read calls out of text; nothing is carried out here, and no tools are known beyond what a parser is opened with.
 """
 
 from __future__ import annotations
@@ -11,14 +12,35 @@ from tavern_host.contracts.protocols import ActionProtocolInfo
 
 @hookimpl
 def tavern_register_action_protocols() -> list[ActionProtocolInfo]:
-    """Return the protocol `tam`."""
-    from tavern_tam.instructions import INSTRUCTIONS
+    """Return the protocols; TAM is the one that models are told of by default."""
+    from tavern_tam import action, instructions, toolcall
 
     return [
         ActionProtocolInfo(
             name="tam",
             handler="tavern_tam.parser:TamParser",
             description="Tavern Action Manifest: key:「始」value「末」 between <|[REQUEST_TOOL]|> and <|[END_TOOL]|>.",
-            instructions=INSTRUCTIONS,
-        )
+            instructions=instructions.INSTRUCTIONS,
+            openings=["<|[REQUEST"],
+        ),
+        ActionProtocolInfo(
+            name="action",
+            handler="tavern_tam.action:ActionParser",
+            description="An element <ACTION> with <tool_id> and <input name=…>, or with <ToolId> and <param name=…>.",
+            instructions=action.INSTRUCTIONS,
+            openings=["<ACTION"],
+        ),
+        ActionProtocolInfo(
+            name="tool_call",
+            handler="tavern_tam.toolcall:ToolCallParser",
+            description='An element <tool_call name="…"> with <param name="…"> for each parameter.',
+            instructions=toolcall.INSTRUCTIONS,
+            openings=["<tool_call", "<tool-call", "<toolcall"],
+        ),
+        ActionProtocolInfo(
+            name="native",
+            handler="tavern_tam.native:NativeParser",
+            description="Function calls in the field `tool_calls` of a model's answer.",
+            source="native",
+        ),
     ]

@@ -15,17 +15,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
-from tavern_tam.keys import KEY_CHARACTERS, KEY_REACH, SEPARATORS, Key, key_before, key_of
+from tavern_tam.keys import KEY_REACH, SEPARATORS, Key, key_before
 from tavern_tam.lexing import END_MARKER, Source, Token
 
 _SHOWN = 60
 
-_COMMENTS = rf"(?:[{SEPARATORS}]*+#[^\n<]*+\n)*+[{SEPARATORS}]*+"
-_REGULAR_GAP = re.compile(rf"{_COMMENTS}({KEY_CHARACTERS}++)[:：]\s*+")
-_REGULAR_END = re.compile(rf"{_COMMENTS}(?:#[^\n<]*+)?")
 _NOTHING = re.compile(rf"(?:[{SEPARATORS}]*+#[^\n]*+)*+[{SEPARATORS}]*+")
 _COMMENT = re.compile(r"(?<=\n)[ \t]*+#[^\n]*+")
 
@@ -64,39 +60,6 @@ class Outcome:
     def source(self) -> str:
         """The block as it was written."""
         return "".join(self.parts)
-
-
-def regular_pairs(body: str, offset: int) -> list[Pair] | None:
-    """Return the pairs of a block's `body` if it is wholly regular: 「始」「末」 only, nothing to repair.
-
-    `offset` is where the body begins. None means that the body is for `Block` to read, with the same
-    result for a regular one.
-    """
-    pairs = []
-    position = 0
-    while (begin := body.find("「", position)) >= 0:
-        key = _regular_key(body[position:begin])
-        if key is None or not body.startswith("始」", begin + 1):
-            return None
-        begin += 3
-        end = body.find("「", begin)
-        if not body.startswith("末」", end + 1):
-            end = body.find("「末」", begin)
-            if end < 0 or body.find("「始」", begin, end) >= 0:
-                return None
-        pairs.append(Pair(key, body[begin:end], offset + begin))
-        position = end + 3
-    return pairs if pairs and _REGULAR_END.fullmatch(body, position) else None
-
-
-def _regular_key(gap: str) -> Key | None:
-    return _key_of_gap(gap) if len(gap) <= KEY_REACH else None
-
-
-@lru_cache(maxsize=1024)
-def _key_of_gap(gap: str) -> Key | None:
-    found = _REGULAR_GAP.fullmatch(gap)
-    return key_of(found.group(1)) if found else None
 
 
 @dataclass(slots=True)

@@ -21,12 +21,19 @@ _FENCE_LINE = re.compile(r"(?:\A|\n)[ \t]*(?:```|~~~)")
 Verdict = Literal["more", "closed", "block", "other"]
 
 
+def has_fence_marks(text: str) -> bool:
+    """Return whether a text holds what fences are made of."""
+    return "`" in text or "~" in text
+
+
 def fence_at_end(data: str, begin: int, stop: int, line_is_blank: bool, *, whole: bool = False) -> int | None:
     """Return where the fence that ends `data[begin:stop]` begins, or None.
 
     `line_is_blank` says that only blanks precede `begin` on its line. Unless `whole`, the fence may be
     one that is still arriving.
     """
+    if not has_fence_marks(data):
+        return None
     pattern = _OPENING if whole else _OPENING_CUT
     found = pattern.search(data, max(begin, stop - _LONGEST), stop)
     if found is None:
@@ -47,21 +54,19 @@ def toggles(text: str, line_is_blank: bool) -> int:
 
 
 class HeldFence:
-    """The opening line of a fence that so far holds nothing but blocks."""
+    """The opening line of a fence that so far holds nothing but blocks.
 
-    def __init__(self, opening: str) -> None:
-        self._parts = [opening]
+    `held` is all text that was held back, in pieces with their offsets.
+    """
+
+    def __init__(self, opening: str, offset: int) -> None:
+        self.held = [(opening, offset)]
         self._mark = opening[0]
         self._length = len(opening) - len(opening.lstrip(self._mark))
 
-    @property
-    def text(self) -> str:
-        """All that was held back."""
-        return "".join(self._parts)
-
-    def hold(self, text: str) -> None:
+    def hold(self, text: str, offset: int) -> None:
         """Hold back the blanks between two blocks too."""
-        self._parts.append(text)
+        self.held.append((text, offset))
 
     def what_follows(self, data: str, begin: int, final: bool) -> tuple[Verdict, int]:
         """Say what stands behind a block: the fence's end (and where that ends), another block (and where

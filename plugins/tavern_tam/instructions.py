@@ -19,7 +19,8 @@ parameter_name:「始」the value「末」
 - A line that begins with # is a comment.
 
 To do several things in order, number the keys. Steps run by their numbers; a step that fails ends the chain,
-unless it says on_error_N:「始」continue「末」:
+unless it says on_error_N:「始」continue「末」. With retry_N:「始」2「末」 a failed step is tried up to two times more.
+A value may hold the result of an earlier step, @{step1.result}, or a part of it, @{step1.result.path}:
 
 <|[REQUEST_TOOL]|>
 # step 1: write the file

@@ -36,11 +36,6 @@ def _prefixes(atoms: list[str]) -> str:
     return "(?:".join(atoms) + ")?" * (len(atoms) - 1)
 
 
-def _cut(*patterns: str) -> re.Pattern[str]:
-    """Return what matches one of `patterns` at the end of the text, or the end itself."""
-    return re.compile(rf"(?:{'|'.join(patterns)})?\Z", re.ASCII)
-
-
 _REQUEST = _marker("REQUEST")
 _END = _marker("END")
 _THINK = ["<", _GAP, *_letters("THINK"), _GAP, ">"]
@@ -54,16 +49,23 @@ REQUEST_CUT = _prefixes(_REQUEST)
 BLOCK_MARKER = re.compile(f"<(?:{_MARKERS})", re.ASCII)
 """Either of the two markers of a block."""
 
+_BEFORE_BAR = 9
+"""How far before its first bar a block marker begins at most."""
+
 OPENING = re.compile(f"<(?:(?P<request>{''.join(_REQUEST[1:])})|{''.join(_THINK[1:])})", re.ASCII)
 """What ends plain text: a block or a thought."""
 
-OPENING_CUT = _cut(REQUEST_CUT, _prefixes(_THINK))
+OPENING_CUT = re.compile(rf"(?:{REQUEST_CUT}|{_prefixes(_THINK)})\Z", re.ASCII)
+"""What `OPENING` is about while it is still arriving."""
+
 THINK_END = re.compile("".join(_THINK_END), re.ASCII)
-THINK_END_CUT = _cut(_prefixes(_THINK_END))
+THINK_END_CUT = re.compile(rf"(?:{_prefixes(_THINK_END)})\Z", re.ASCII)
 
 _ESCAPE = f"{''.join(_letters('ESCAPE'))}(?::{_NONCE})?"
 _TOKEN = re.compile(f"<(?:{_MARKERS}|<<)|「[始末](?:{_ESCAPE})?」|»»»|«««|>>>", re.ASCII)
-_TOKEN_CUT = _cut(REQUEST_CUT, _prefixes(_END), _prefixes(_SIDED), "»{1,2}", "«{1,2}", ">{1,2}", "<{1,2}")
+_TOKEN_CUT = re.compile(
+    rf"(?:{REQUEST_CUT}|{_prefixes(_END)}|{_prefixes(_SIDED)}|»{{1,2}}|«{{1,2}}|>{{1,2}}|<{{1,2}})?\Z", re.ASCII
+)
 
 TokenKind = Literal["request", "end", "open", "close"]
 
@@ -109,11 +111,35 @@ class Source:
         """How far the whole text was read, in characters."""
         return self.base + self.position
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether nothing is left to read."""
+        return self.position == len(self.data)
+
     def append(self, text: str) -> None:
         """Add text, dropping what was read."""
         self.base += self.position
         self.data = self.data[self.position :] + text
         self.position = 0
+
+    def skip(self, length: int) -> int:
+        """Count text that is used up as it arrives, where nothing before it is left; return where it begins."""
+        offset = self.base + self.position
+        self.base += length
+        return offset
+
+    def take_rest(self) -> str:
+        """Return what is left, for the caller to keep; `put_back` gives it and more to the source again."""
+        rest = self.data[self.position :]
+        self.base += self.position
+        self.data = ""
+        self.position = 0
+        return rest
+
+    def put_back(self, text: str, offset: int) -> None:
+        """Read `text`, which begins at `offset`, where `take_rest` took the source's text away."""
+        self.data = text
+        self.base = offset
 
     def rewind(self, offset: int, parts: list[str]) -> None:
         """Go back to `offset`; `parts` is all that was read since."""
@@ -134,7 +160,8 @@ class Source:
         if found is None:
             stop = len(self.data)
             if not self.final:
-                stop = cut(_TOKEN_CUT, self.data, begin)
+                cut_off = _TOKEN_CUT.search(self.data, max(begin, stop - LONGEST))
+                stop = cut_off.start() if cut_off else stop
             self.position = stop
             return self.data[begin:stop], None
         self.position = found.end()
@@ -144,10 +171,36 @@ class Source:
         return self.data[begin : found.start()], token
 
 
+def opening(data: str, begin: int) -> tuple[int, int, bool] | None:
+    """Return where the next opening of a block or a thought begins and ends, and whether it is a block's."""
+    start = data.find("<", begin)
+    if start < 0:
+        return None
+    if data.startswith(REQUEST_MARKER, start):
+        return start, start + len(REQUEST_MARKER), True
+    found = OPENING.search(data, start)
+    return None if found is None else (found.start(), found.end(), found.lastgroup is not None)
+
+
+def block_marker(data: str, begin: int) -> tuple[int, int, bool] | None:
+    """Return where the next marker of a block begins and ends, and whether it is the end marker."""
+    bar = data.find("|", begin)
+    if bar < 0:
+        return None
+    start = bar - 1
+    if start >= begin and data.startswith(END_MARKER, start):
+        return start, start + len(END_MARKER), True
+    found = BLOCK_MARKER.search(data, max(begin, bar - _BEFORE_BAR))
+    return None if found is None else (found.start(), found.end(), found.lastgroup == "end")
+
+
 def cut(pattern: re.Pattern[str], data: str, begin: int) -> int:
-    """Return where the unfinished marker at the end of `data` begins, not before `begin`; else its end."""
-    found = pattern.search(data, max(begin, len(data) - LONGEST))
-    return found.start() if found else len(data)
+    """Return where the marker that is still arriving at the end of `data` begins, not before `begin`; else its end.
+
+    `pattern` is for one that begins with the last `<`, as those outside of blocks do.
+    """
+    last = data.rfind("<", max(begin, len(data) - LONGEST))
+    return len(data) if last < 0 or not pattern.match(data, last) else last
 
 
 def _token(found: re.Match[str], offset: int) -> Token:

@@ -4,31 +4,36 @@ The rules are those of DESIGN §5. The documents leave open, and this module dec
 
 - A known parameter wins over a word of the protocol, so that a tool may have a parameter `comment`.
 - A key without a number in a chain belongs to the step whose command was written last, with a warning.
-- `common_P` is an argument of every step that has none of its own, where the tool is unknown or has `P`.
+- `common_P` is an argument of every step that has none of its own, where the tool is unknown or has `P`. All of a
+  block's are variables of its calls, as `P` and as `common_P`; the references to them are not resolved here.
+- `retry` and `on_error` without a number are for every step that has none of its own.
 - A key given twice keeps its last value; a command given twice leaves open what is meant, so that
   nothing is called, unless the tool has a parameter `command`, which it then is.
 """
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import JsonValue
-from pydantic_core import from_json
 
-from tavern_host.contracts.tools import ToolCallRequest
+from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.block import Pair, Warn
+from tavern_tam.events import chain_call
+from tavern_tam.hints import hinted
 from tavern_tam.keys import Key, normalise, without_number
-
-PROTOCOL = "tam"
 
 MOST_COMMON = 32
 """How many `common_P` a block may have: each is an argument of every step, which must not grow as a product."""
 
+MOST_RETRIES = 10
+
 OnError = Literal["stop", "continue"]
+
+_RETRIES = re.compile("[0-9]{1,3}")
 
 
 class ParameterNames:
@@ -66,6 +71,7 @@ class _Step:
     arguments: dict[str, JsonValue] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)  # `same(name)` → name in `arguments`
     on_error: OnError | None = None
+    retry: int | None = None
 
     def parameter(self, written: str, name: str) -> str | None:
         """Return the tool's own name of a parameter, None if it has no such or is unknown."""
@@ -92,8 +98,9 @@ class _Reader:
         self._warnings: list[Warn] = []
         self._request_id: str | None = None
         self._on_error: OnError = "stop"
-        self._common: list[tuple[Key, str]] = []
-        self._hints: list[tuple[int, str, Pair]] = []
+        self._retry = 0
+        self._common: dict[str, Pair] = {}  # by the parameter's name
+        self._hints: dict[tuple[int, str], Pair] = {}
 
     def read(self, pairs: Sequence[Pair], offset: int) -> Steps:
         problem = self._find_commands(pairs)
@@ -114,7 +121,7 @@ class _Reader:
             else:
                 step = self._steps[current]
                 self._set(pair, step, step.parameter(key.written, key.name) or key.written)
-        for number, name, pair in self._hints:
+        for (number, name), pair in self._hints.items():
             self._apply_hint(self._steps[number], name, pair)
         self._apply_common()
         return Steps(list(self._calls()), self._warnings)
@@ -202,20 +209,36 @@ class _Reader:
         if key.word == "request_id":
             self._request_id = value or None
         elif key.word == "common" and key.inner is not None:
-            if len(self._common) < MOST_COMMON:
-                self._common.append((key.inner, pair.value))
-            else:
-                self._warn(pair, f"{key.written!r} is ignored: a block has at most {MOST_COMMON} common parameters")
+            self._set_common(pair, key.inner)
         elif key.word == "type_hint" and key.inner is not None:
             known = self._known(key.inner, current)
             number, name = known or self._guess(key.inner, current)[:2]
-            self._hints.append((number, name, pair))
+            self._hints[number, name] = pair
         elif key.digits and int(key.digits) not in self._steps:
             self._warn(pair, f"{key.written!r} names no step")
         elif key.word == "retry":
-            self._warn(pair, f"{key.written!r}: retrying is not supported; the step runs once")
+            self._set_retry(pair, value)
         else:
             self._set_on_error(pair, value.casefold())
+
+    def _set_common(self, pair: Pair, parameter: Key) -> None:
+        if parameter.name in self._common:
+            self._warn(pair, f"{pair.key.written!r} is given twice; the last value counts")
+        elif len(self._common) == MOST_COMMON:
+            written = pair.key.written
+            self._warn(pair, f"{written!r} is ignored: a block has at most {MOST_COMMON} common parameters")
+            return
+        self._common[parameter.name] = pair
+
+    def _set_retry(self, pair: Pair, value: str) -> None:
+        times = int(value) if _RETRIES.fullmatch(value) else MOST_RETRIES + 1
+        if times > MOST_RETRIES:
+            shown = f"{pair.key.written!r} is a number from 0 to {MOST_RETRIES}, not {value[:40]!r}"
+            self._warn(pair, f"{shown}; the step is not tried again")
+        elif pair.key.digits:
+            self._steps[int(pair.key.digits)].retry = times
+        else:
+            self._retry = times
 
     def _set_on_error(self, pair: Pair, value: str) -> None:
         if value not in ("stop", "continue"):
@@ -230,46 +253,48 @@ class _Reader:
             self._on_error = on_error
 
     def _apply_hint(self, step: _Step, name: str, pair: Pair) -> None:
-        hint = pair.value.strip().casefold()
         name = step.written.get(step.same(name), name)
         value = step.arguments.get(name)
         if not isinstance(value, str):
-            self._warn(pair, f"{pair.key.written!r}: the step has no argument {name!r}")
-        elif hint == "json":
-            try:
-                step.arguments[name] = _json(value)
-            except ValueError as error:
-                self._warn(pair, f"{name!r} is not JSON ({error}); it stays text")
-        elif hint not in ("text", "string"):
-            self._warn(pair, f"{pair.key.written!r}: the hint {hint[:40]!r} is not supported; {name!r} stays text")
+            self._warn(pair, f"{pair.key.written!r}: the step has no text argument {name!r}")
+            return
+        try:
+            step.arguments[name] = hinted(value, pair.value.strip())
+        except ValueError as error:
+            self._warn(pair, f"{pair.key.written!r}: {error}; {name!r} stays text")
 
     def _apply_common(self) -> None:
-        for key, value in self._common:
+        for pair in self._common.values():
+            key = pair.key.inner
+            if key is None:
+                continue
             for step in self._steps.values():
                 name = key.written if step.names is None else step.parameter(key.written, key.name)
                 if name is not None and step.same(name) not in step.written:
                     step.written[step.same(name)] = name
-                    step.arguments[name] = value
+                    step.arguments[name] = pair.value
+
+    def _variables(self) -> dict[str, JsonValue]:
+        variables: dict[str, JsonValue] = {}
+        for pair in self._common.values():
+            if pair.key.inner is not None:
+                variables[pair.key.inner.written] = pair.value
+                variables[f"common_{pair.key.inner.written}"] = pair.value
+        return variables
 
     def _calls(self) -> Iterator[ToolCallRequest]:
         for number in sorted(self._steps):
             step = self._steps[number]
-            yield ToolCallRequest(
-                tool_id=step.tool_id,
-                arguments=step.arguments,
-                index=number,
-                block=self._block,
-                request_id=self._request_id,
-                on_error=step.on_error or self._on_error,
-                protocol=PROTOCOL,
+            yield chain_call(
+                step.tool_id,
+                step.arguments,
+                self._block,
+                number,
+                self._request_id,
+                step.on_error or self._on_error,
+                self._retry if step.retry is None else step.retry,
+                self._variables(),
             )
 
     def _warn(self, pair: Pair, text: str) -> None:
         self._warnings.append(Warn(text, pair.offset))
-
-
-def _json(text: str) -> JsonValue:
-    """Return the JSON value of `text`. Raises `ValueError`, also for what JSON readers differ about."""
-    value: JsonValue = from_json(text, allow_inf_nan=False)
-    json.dumps(value, allow_nan=False)  # 1e999 reads as infinity
-    return value

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from tavern_host.authoring import hookimpl
-from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.context import PluginContext
+from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.http import RouteInfo
 from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_host.contracts.projectfiles import PROJECT_FILES
 from tavern_host.contracts.services import ServiceInfo, service_info
+from tavern_host.contracts.systemtools import SYSTEM_TOOLS
 from tavern_host.contracts.tools import TOOL_MANAGER
 
 
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
+    from tavern_tools.fileoperator import Files
     from tavern_tools.manager import Tools
+    from tavern_tools.systemtools import System
 
-    return [service_info(TOOL_MANAGER, Tools)]
+    return [service_info(TOOL_MANAGER, Tools), service_info(SYSTEM_TOOLS, System), service_info(PROJECT_FILES, Files)]
 
 
 @hookimpl
@@ -30,46 +35,26 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    return [
-        RouteInfo(method="GET", path="/api/tools", handler="tavern_tools.web:index", summary="All tools."),
-        RouteInfo(method="GET", path="/api/tools/{id}", handler="tavern_tools.web:show", summary="One tool."),
-        RouteInfo(
-            method="POST",
-            path="/api/tools/execute",
-            handler="tavern_tools.web:execute",
-            summary='Carry out action text (`{"text"}`) or one call (`{"toolId", "arguments"}`).',
-        ),
-    ]
+    from tavern_tools.taskweb import task_routes
+    from tavern_tools.web import tool_routes
+
+    return [*tool_routes(), *task_routes()]
 
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    tool = CommandParameter(name="id", help="The tool's id.", required=True)
-    return [
-        CommandInfo(name="tools list", help="List the tools.", handler="tavern_tools.commands:list_tools"),
-        CommandInfo(
-            name="tools show",
-            help="Show one tool: what it does, its parameters, and where it comes from.",
-            handler="tavern_tools.commands:show_tool",
-            parameters=[tool],
-        ),
-        CommandInfo(
-            name="tools call",
-            help="Call a tool.",
-            handler="tavern_tools.commands:call_tool",
-            parameters=[
-                tool,
-                CommandParameter(
-                    name="--arg",
-                    help="An argument as NAME=VALUE; the value is converted to the parameter's type.",
-                    multiple=True,
-                ),
-            ],
-        ),
-        CommandInfo(
-            name="parse",
-            help="Show the tool calls that action text asks for, without making them.",
-            handler="tavern_tools.commands:parse",
-            parameters=[CommandParameter(name="file", help="The file, or - for stdin.", type="path", required=True)],
-        ),
-    ]
+    from tavern_tools.commands import tool_commands
+    from tavern_tools.taskcommands import task_commands
+
+    return [*tool_commands(), *task_commands()]
+
+
+@hookimpl
+async def tavern_startup(context: PluginContext) -> None:
+    """Let the tool manager look after tasks that are left over, where the host goes on until it is stopped."""
+    if not context.serving:
+        return
+    await context.services.get(TOOL_MANAGER).protocols()  # makes it, unless another plugin's has taken its place
+    manager = context.state.get("tools.manager")
+    if manager is not None:
+        await manager.take_up()

@@ -14,13 +14,14 @@ from typing import Any, NoReturn
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.documents import json_type
+from tavern_host.contracts.documents import canonical, json_type
 from tavern_tools.naming import normal_form, quoted
 from tavern_tools.schemas import Schema
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "1": True, "0": False}
+_KINDS = ("integer", "number", "boolean", "null", "object", "array")
 _INT64 = 2**63
 _MISSING: Any = object()
 
@@ -49,25 +50,38 @@ def match_keys(
     return matched, notes
 
 
-def coerce(schema: Schema, name: str, part: Any, value: JsonValue) -> tuple[JsonValue, str | None]:
-    """Return the value of parameter `name`, whose schema is `part` of `schema`, and a note if it was converted.
+class Coercion:
+    """Turns the arguments of an action protocol into what a tool's schema asks for."""
 
-    Text becomes an integer, number, boolean, null, object or array where the schema allows that and no
-    text; around a choice, spaces are dropped.
-    """
-    if not isinstance(value, str):
+    def __init__(self, schema: Schema, properties: Mapping[str, JsonValue]) -> None:
+        self._properties = properties
+        self._types = {name: schema.types(part) for name, part in properties.items()}
+
+    def apply(self, arguments: Mapping[str, JsonValue]) -> tuple[dict[str, JsonValue], list[str]]:
+        """Return the arguments under the names and with the types that are meant, and a note of each change."""
+        values, notes = match_keys(arguments, self._properties)
+        for name, value in values.items():
+            if name in self._types and isinstance(value, str):
+                values[name], note = self._value(name, value)
+                if note:
+                    notes.append(note)
+        return values, notes
+
+    def _value(self, name: str, value: str) -> tuple[JsonValue, str | None]:
+        """Return a parameter's value, and a note if it was converted.
+
+        Text becomes an integer, number, boolean, null, object or array where the schema allows that and no
+        text; around a choice, spaces are dropped.
+        """
+        types = self._types[name]
+        if "string" in types:
+            return _choice(name, self._properties[name], value)
+        for kind in _KINDS:
+            if kind in types:
+                converted = _convert(value.strip(), kind)
+                if converted is not _MISSING:
+                    return converted, f"{name}: {quoted(value, limit=40)} became {json_type(converted)}"
         return value, None
-    types = schema.types(part)
-    if not types:
-        return value, None
-    if "string" in types:
-        return _choice(name, part, value)
-    for kind in ("integer", "number", "boolean", "null", "object", "array"):
-        if kind in types:
-            converted = _convert(value.strip(), kind)
-            if converted is not _MISSING:
-                return converted, f"{name}: {quoted(value, limit=40)} became {json_type(converted)}"
-    return value, None
 
 
 def _choice(name: str, part: Any, value: str) -> tuple[str, str | None]:
@@ -88,12 +102,18 @@ def _convert(text: str, kind: str) -> Any:
         return _BOOLEANS.get(text.casefold(), _MISSING)
     if kind == "null":
         return None if text.casefold() == "null" else _MISSING
-    expected = dict if kind == "object" else list
+    return _json(text, dict if kind == "object" else list)
+
+
+def _json(text: str, expected: type) -> Any:
     try:
         value = json.loads(text, parse_constant=_refuse)
+        if isinstance(value, expected):
+            canonical(value)
+            return value
     except (ValueError, RecursionError):
-        return _MISSING
-    return value if isinstance(value, expected) else _MISSING
+        pass
+    return _MISSING
 
 
 def _integer(text: str) -> Any:

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.tools import (
-    ACTIONS,
+from tavern_host.contracts.toolcalls import (
     ContentPart,
     ParsedText,
     ToolCallRequest,
@@ -18,6 +17,7 @@ from tavern_host.contracts.tools import (
     ToolErrorType,
     ToolResult,
 )
+from tavern_host.contracts.tools import ACTIONS
 
 LIMIT = "maxActions"
 DEFAULT_LIMIT = 32

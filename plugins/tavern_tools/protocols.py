@@ -1,16 +1,28 @@
-"""The action protocols that plugins registered, and text run through them (DESIGN §5)."""
+"""The action protocols that plugins registered: text and native calls run through them, and what models are told.
+
+How several protocols read one text is told in `pipeline`.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import JsonValue
+
 from tavern_host.context import Contribution, PluginContext
-from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError, describe
+from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
-from tavern_host.contracts.tools import ParsedText, ToolCallRequest
+from tavern_host.contracts.toolcalls import ParsedText, ToolCallRequest
 from tavern_tools.contributions import in_load_order, mend_hint
+from tavern_tools.pipeline import Pipeline, Stage
+
+SETTING = "protocol"
+DEFAULT = "tam"
+"""The setting, and its default: by which protocol models are told to ask for calls."""
 
 _STATE = "tools.protocols"
 
@@ -22,23 +34,10 @@ class Protocol:
     info: ActionProtocolInfo
     contribution: Contribution[Any]
 
-    def parse(self, text: str, options: ParserOptions) -> ParsedText:
-        """Return what is found in a whole text. Raises what the parser raises, be it `SystemExit`."""
+    def open(self, options: ParserOptions) -> ActionParser:
+        """Return a parser for one text. Raises what the plugin raises."""
         parser: ActionParser = self.contribution.open(self.info.handler, options)
-        rest: list[str] = []
-        calls: list[ToolCallRequest] = []
-        warnings: list[str] = []
-        for event in [*parser.feed(text), *parser.finish()]:
-            if not isinstance(event, ParseEvent):
-                raise PluginFailure(f"returned a list with {type(event).__name__}, expected a list of ParseEvent")
-            if event.kind == "text":
-                rest.append(event.text)
-            elif event.kind == "call" and event.call is not None:
-                calls.append(event.call.model_copy(update={"protocol": event.call.protocol or self.info.name}))
-            elif event.kind == "warning":
-                place = f" (at character {event.offset})" if event.offset is not None else ""
-                warnings.append(f"{self.info.name}: {event.text}{place}")
-        return ParsedText(text="".join(rest), calls=calls, warnings=warnings)
+        return parser
 
 
 def protocols_of(context: PluginContext) -> Protocols:
@@ -67,30 +66,80 @@ class Protocols:
             self._revision = revision
         return self._protocols
 
+    async def infos(self) -> list[ActionProtocolInfo]:
+        """Return the protocols, in the order in which text goes through them."""
+        return [protocol.info for protocol in (await self.all()).values()]
+
     async def parse(self, text: str, names: list[str] | None, parameters: dict[str, list[str]]) -> ParsedText:
-        """Return the calls in `text` by the named protocols (all, where None), one protocol after the other.
+        """Return the calls in `text` by the named protocols (all for text, where None), in the order of the text.
 
-        Each gets the text that the one before left over. Raises `InvalidInput` for an unknown name.
+        Raises `InvalidInput` for an unknown name, and for one that is not for text.
         """
-        options = ParserOptions(parameters=parameters)
-        calls: list[ToolCallRequest] = []
-        warnings: list[str] = []
-        for protocol in self._chosen(await self.all(), names):
-            try:
-                found = protocol.parse(text, options)
-            except (Exception, SystemExit, KeyboardInterrupt) as error:
-                # A parser must not raise; one that does costs its own findings, not the others'.
-                warnings.append(f"{protocol.info.name}: its parser failed: {self._why_failed(protocol, error)}")
-                continue
-            text = found.text
-            calls += found.calls
-            warnings += found.warnings
-        return ParsedText(text=text, calls=calls, warnings=warnings)
+        pipeline = await self._pipeline(names, parameters)
+        return _summed([*pipeline.feed(text), *pipeline.finish()])
 
-    async def instructions(self) -> str:
-        """Return what a language model is told about writing calls, for all protocols."""
-        texts = [p.info.instructions.strip() for p in (await self.all()).values()]
-        return "\n\n".join(text for text in texts if text)
+    async def parse_stream(
+        self, chunks: AsyncIterator[str], names: list[str] | None, parameters: dict[str, list[str]]
+    ) -> AsyncIterator[ParseEvent]:
+        """Yield what is found in a text while it comes; see `parse`."""
+        pipeline = await self._pipeline(names, parameters)
+        async for chunk in chunks:
+            for event in pipeline.feed(chunk):
+                yield event
+        for event in pipeline.finish():
+            yield event
+
+    async def parse_native(self, tool_calls: list[JsonValue], aliases: dict[str, str]) -> ParsedText:
+        """Return the calls in an answer's field `tool_calls`, by the first native protocol that finds some; `aliases`
+        are the names that the model was given. Never raises on bad calls."""
+        options = ParserOptions(aliases=aliases)
+        parsed = ParsedText(text="")
+        for protocol in (await self.all()).values():
+            if protocol.info.source != "native":
+                continue
+            stage = self._stage(protocol, options)
+            pipeline = Pipeline([Stage(stage.name, (), stage.open, stage.failed)])
+            found = _summed([*pipeline.feed(_json(tool_calls)), *pipeline.finish()])
+            parsed = ParsedText(text="", calls=found.calls, warnings=[*parsed.warnings, *found.warnings])
+            if found.calls:
+                break
+        return parsed
+
+    async def instructions(self, names: list[str] | None = None) -> str:
+        """Return what a language model is told about asking for calls by these protocols; where None, by the one that
+        the setting names. Raises `InvalidInput` for an unknown name."""
+        known = await self.all()
+        if names is None:
+            texts = [name for name, protocol in known.items() if protocol.info.source == "text"]
+            chosen = str(self._context.settings.get(SETTING, DEFAULT))
+            names = [chosen] if chosen in texts else texts[:1]
+        protocols = [self._known(name, known) for name in dict.fromkeys(names)]
+        return "\n\n".join(text for text in (p.info.instructions.strip() for p in protocols) if text)
+
+    async def _pipeline(self, names: list[str] | None, parameters: dict[str, list[str]]) -> Pipeline:
+        known = await self.all()
+        options = ParserOptions(parameters=parameters)
+        if names is None:
+            chosen = [protocol for protocol in known.values() if protocol.info.source == "text"]
+        else:
+            chosen = [self._known(name, known) for name in dict.fromkeys(names)]
+        for protocol in chosen:
+            if protocol.info.source != "text":
+                raise InvalidInput(f"the action protocol {protocol.info.name!r} is not for text")
+        return Pipeline([self._stage(protocol, options) for protocol in chosen])
+
+    def _stage(self, protocol: Protocol, options: ParserOptions) -> Stage:
+        return Stage(
+            name=protocol.info.name,
+            openings=protocol.info.openings,
+            open=lambda: protocol.open(options),
+            failed=lambda error: self._why_failed(protocol, error),
+        )
+
+    def _known(self, name: str, known: dict[str, Protocol]) -> Protocol:
+        if name not in known:
+            raise InvalidInput(f'there is no action protocol "{name}"{did_you_mean(name, known)}')
+        return known[name]
 
     def _why_failed(self, protocol: Protocol, error: BaseException) -> str:
         """Return why a parser failed, in one line; the first failure of each is reported with its plugin."""
@@ -126,10 +175,25 @@ class Protocols:
             hint = "choose another name"
         self._context.hooks.report(plugin, message, hint=hint)
 
-    def _chosen(self, known: dict[str, Protocol], names: list[str] | None) -> list[Protocol]:
-        if names is None:
-            return list(known.values())
-        for name in names:
-            if name not in known:
-                raise InvalidInput(f'there is no action protocol "{name}"{did_you_mean(name, known)}')
-        return [known[name] for name in names]
+
+def _summed(events: Iterable[ParseEvent]) -> ParsedText:
+    """Return what a pipeline found in a whole text."""
+    rest: list[str] = []
+    calls: list[ToolCallRequest] = []
+    warnings: list[str] = []
+    for event in events:
+        if event.kind == "text":
+            rest.append(event.text)
+        elif event.call is not None:
+            calls.append(event.call)
+        else:
+            place = f" (at character {event.offset})" if event.offset is not None else ""
+            warnings.append(f"{event.text}{place}")
+    return ParsedText(text="".join(rest), calls=calls, warnings=warnings)
+
+
+def _json(tool_calls: list[JsonValue]) -> str:
+    try:
+        return json.dumps(tool_calls)
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"{describe(error)}"

@@ -1,19 +1,21 @@
-"""Whether a service tool may call the method that it names: the service is there, the method is one that
-tools may reach, and the plugin that brought the tool holds the permission itself (DESIGN §3, rule 6).
+"""Whether a tool's plugin may do what the tool does: it holds the permissions that the tool declares, and, for a
+service tool, that of the method, which is one that tools may reach (DESIGN §3, rule 6).
 
-Without this a tool file would lend its plugin, or a project that somebody sent, the rights of this one.
+Without this a tool file would lend its plugin, or a project that somebody sent, the rights of this one. Who may call
+a tool is not decided here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tavern_host.contracts.catalogue import interfaces
-from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.names import did_you_mean
+from tavern_host.context import ServiceMethod, Services
+from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import PluginInfo, Plugins
-from tavern_host.contracts.services import MethodInfo, interface_methods
-from tavern_host.contracts.tools import ToolDefinition, ToolErrorType, ToolImplementation
+from tavern_host.contracts.services import MethodInfo
+from tavern_host.contracts.toolcalls import ToolErrorType
+from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_tools.naming import fits
 
 _DOCUMENT_NAMES = {"ExternalScriptExecutionService": "scriptExecution"}
 _DOCUMENT_METHODS = {("scriptExecution", "executeScript"): "execute"}
@@ -27,34 +29,58 @@ class Lack:
     type: ToolErrorType = ToolErrorType.SERVICE_UNAVAILABLE
 
 
+def service_name(name: str) -> str:
+    """Return what a service is called here that the documents may call otherwise (`spec/003` §2.1)."""
+    return _DOCUMENT_NAMES.get(name, name)
+
+
 def service_and_method(implementation: ToolImplementation) -> tuple[str, str]:
     """Return the service and method that a service tool names, by their names here (`spec/003` writes others)."""
-    service = _DOCUMENT_NAMES.get(implementation.service or "", implementation.service or "")
+    service = service_name(implementation.service or "")
     method = implementation.method or ""
     return service, _DOCUMENT_METHODS.get((service, method), method)
 
 
-async def service_lack(plugins: Plugins, definition: ToolDefinition) -> Lack | None:
-    """Return why this service tool cannot be called, or None where it can."""
+def service_method(services: Services, definition: ToolDefinition) -> ServiceMethod | Lack:
+    """Return what calls the method that a service tool names, or why nothing does."""
     service, method = service_and_method(definition.implementation)
-    try:
-        await plugins.service_stack(service)
-    except NotFound:
+    if not services.has(service):
         return Lack(f"needs service {service}")
-    methods = interface_methods(interfaces()[service]) if service in interfaces() else {}
-    if method not in methods:
-        return Lack(f"needs a method {method} of service {service}{did_you_mean(method, methods)}")
-    info = methods[method]
+    try:
+        return services.method(service, method)
+    except TavernError as error:
+        return Lack(f"needs a method {method} of service {service} ({error.message})")
+
+
+async def service_lack(plugins: Plugins, definition: ToolDefinition, info: MethodInfo) -> Lack | None:
+    """Return why a tool of this method cannot be called, or None where it can."""
     if info.level == "override":
+        service, method = service_and_method(definition.implementation)
         return Lack(f"{service}.{method} is the operator's alone", ToolErrorType.PERMISSION_DENIED)
-    if definition.plugin is not None and not _holds(await plugins.get(definition.plugin), info):
+    if definition.plugin is not None and not _may_use(await plugins.get(definition.plugin), info):
         missing = f"the plugin {definition.plugin} lacks the permission services.use: {info.permission}"
         return Lack(missing, ToolErrorType.PERMISSION_DENIED)
     return None
 
 
-def _holds(plugin: PluginInfo, info: MethodInfo) -> bool:
-    if plugin.first_party or info.permission is None or info.level == "add":
-        return True
-    wanted = ("services.use:*", f"services.use:{info.permission}")
-    return any(permission.granted and permission.name in wanted for permission in plugin.permissions)
+async def permission_lack(plugins: Plugins, definition: ToolDefinition) -> Lack | None:
+    """Return which of the permissions that the tool declares its plugin does not hold, or None.
+
+    A tool of the project has no plugin: what it does, it does with the rights of its caller.
+    """
+    if not definition.permissions or definition.plugin is None:
+        return None
+    plugin = await plugins.get(definition.plugin)
+    missing = [permission for permission in definition.permissions if not _holds(plugin, permission)]
+    if not missing:
+        return None
+    named = f"permission{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+    return Lack(f"needs the {named}, which the plugin {plugin.name} does not hold", ToolErrorType.PERMISSION_DENIED)
+
+
+def _may_use(plugin: PluginInfo, info: MethodInfo) -> bool:
+    return info.permission is None or info.level == "add" or _holds(plugin, f"services.use:{info.permission}")
+
+
+def _holds(plugin: PluginInfo, permission: str) -> bool:
+    return plugin.first_party or any(held.granted and fits(held.name, permission) for held in plugin.permissions)

@@ -1,7 +1,11 @@
-"""JSON Schemas from slots: the mapping of a workflow's interface (`spec/002` §2.3) and of a node's inputs."""
+"""JSON Schemas from slots: the mapping of a workflow's interface (`spec/002` §2.3) and of a node's inputs.
+
+Binary data is given as a file: the text is its path in the project's files folder.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from pydantic import JsonValue
@@ -20,7 +24,11 @@ _TYPES = {
     DataFlowType.ARRAY: "array",
     DataFlowType.BINARY: "string",
 }
-_BINARY_NOTE = "(binary data, base64)"
+
+FILE_FORMAT = "project-file"
+"""The `format` of a text that is the path of a file in the project's files folder."""
+
+_FILE_NOTE = "(a file: its path in the project's files folder)"
 
 
 def interface_parameters(inputs: Mapping[str, InterfaceSlot]) -> Schema:
@@ -46,6 +54,16 @@ def node_parameters(inputs: Mapping[str, SlotDefinition]) -> Schema:
     return {"type": "object", "properties": properties, "required": required}
 
 
+def file_parameters(inputs: Mapping[str, SlotDefinition]) -> frozenset[str]:
+    """Return which parameters are files by their path: what the tool gets is their content."""
+    return frozenset(key for key, slot in inputs.items() if slot.data_flow_type is DataFlowType.BINARY)
+
+
+def streaming(outputs: Mapping[str, SlotDefinition]) -> frozenset[str]:
+    """Return which outputs come as streams."""
+    return frozenset(key for key, slot in outputs.items() if slot.is_stream and not is_placeholder(slot))
+
+
 def is_placeholder(slot: SlotDefinition) -> bool:
     """Return whether this is the hollow slot that an editor offers for the next connection."""
     return bool(
@@ -60,7 +78,8 @@ def _property(slot: SlotDefinition, description: str | None) -> Schema:
     if slot.data_flow_type in _TYPES:
         schema["type"] = _TYPES[slot.data_flow_type]
     if slot.data_flow_type is DataFlowType.BINARY:
-        description = f"{description} {_BINARY_NOTE}" if description else _BINARY_NOTE
+        schema["format"] = FILE_FORMAT
+        description = f"{description} {_FILE_NOTE}" if description else _FILE_NOTE
     if description:
         schema["description"] = description
     choices = _choices(slot)
@@ -92,8 +111,8 @@ def _bounds(slot: SlotDefinition) -> Schema:
         return {}
     config = slot.config or {}
     named = (("min", "minimum"), ("max", "maximum"))
-    return {
-        keyword: config[key]
-        for key, keyword in named
-        if isinstance(config.get(key), int | float) and not isinstance(config.get(key), bool)
-    }
+    return {keyword: config[key] for key, keyword in named if _is_number(config.get(key))}
+
+
+def _is_number(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

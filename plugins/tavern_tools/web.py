@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tavern_host.context import PluginContext
-from tavern_host.contracts.documents import json_type
-from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.http import HttpRequest, HttpResponse
-from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolCallRequest
-from tavern_tools.naming import quoted
+from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo
+from tavern_host.contracts.toolcalls import ToolScope
+from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_tools.asked import call_of, callback_asked, protocols_asked, tool_filter
 
-_ID_KEYS = ("toolId", "tool_id", "id")
-_KEYS = ("text", "arguments", *_ID_KEYS)
+
+def tool_routes() -> list[RouteInfo]:
+    """Return the routes about tools."""
+    return [
+        RouteInfo(method="GET", path="/api/tools", handler="tavern_tools.web:index", summary="The tools."),
+        RouteInfo(method="GET", path="/api/tools/{id}", handler="tavern_tools.web:show", summary="One tool."),
+        RouteInfo(
+            method="POST",
+            path="/api/tools/execute",
+            handler="tavern_tools.web:execute",
+            summary='Carry out action text (`{"text"}`) or one call (`{"toolId", "arguments"}`).',
+        ),
+    ]
 
 
 async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`GET /api/tools`: all tools."""
-    tools = await context.services.get(TOOL_MANAGER).list_tools()
+    """`GET /api/tools`: the tools that fit `tag`, `namespace`, `kind`, `text` and `plugin`."""
+    tools = await context.services.get(TOOL_MANAGER).list_tools(tool_filter(request.query))
     return HttpResponse(data=[tool.to_json() for tool in tools])
 
 
@@ -30,33 +37,12 @@ async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/tools/execute`: action text or one call. Failed calls are results, not HTTP errors."""
-    asked = read_body(request.json_body())
+    body = request.json_body()
+    asked = call_of(body)
+    scope = ToolScope(callback=callback_asked(body))
     manager = context.services.get(TOOL_MANAGER)
     if isinstance(asked, str):
-        done = await manager.call_text(asked, call=request.call)
+        done = await manager.call_text(asked, protocols=protocols_asked(body), scope=scope, call=request.call)
         return HttpResponse(data=done.to_json())
-    result = await manager.call(asked, call=request.call)
+    result = await manager.call(asked, scope=scope, call=request.call)
     return HttpResponse(data={"results": [result.to_json()]})
-
-
-def read_body(body: Any) -> str | ToolCallRequest:
-    """Return the action text or the call that a body asks for. Raises `InvalidInput`."""
-    if not isinstance(body, dict):
-        raise InvalidInput(f'expected an object with "text" or "toolId", got {json_type(body)}')
-    for key in body:
-        if key not in _KEYS:
-            raise InvalidInput(f"unknown key {quoted(key)}{did_you_mean(key, _KEYS)}")
-    used = [key for key in _ID_KEYS if key in body]
-    if len(used) + ("text" in body) != 1:
-        raise InvalidInput('expected either "text" or "toolId" (with "arguments")')
-    named = "text" if "text" in body else used[0]
-    if not isinstance(body[named], str):
-        raise InvalidInput(f'"{named}" must be text, got {json_type(body[named])}')
-    arguments = body.get("arguments", {})
-    if named == "text":
-        if "arguments" in body:
-            raise InvalidInput('"arguments" goes with "toolId", not with "text"')
-        return str(body["text"])
-    if not isinstance(arguments, dict):
-        raise InvalidInput(f'"arguments" must be an object, got {json_type(arguments)}')
-    return ToolCallRequest(tool_id=body[named], arguments=arguments)

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
-from tavern_host.contracts.tools import ToolResult
+from tavern_host.contracts.toolcalls import ToolResult
 from tavern_host.contracts.wire import Model, OpenModel
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -17,7 +17,7 @@ MAX_DEPTH = 16
 
 def new_id(prefix: str) -> str:
     """Return a fresh identifier such as `run_5f0c…`: a prefix and 96 random bits."""
-    return f"{prefix}_{uuid.uuid4().hex[:24]}"
+    return f"{prefix}_{os.urandom(12).hex()}"
 
 
 class Principal(Model):
@@ -69,7 +69,7 @@ class CallContext(Model):
         if timeout is not None:
             limit = datetime.now(UTC) + timedelta(seconds=timeout)
             deadline = limit if deadline is None else min(deadline, limit)
-        return CallContext(
+        return CallContext.trusted(
             principal=principal or self.principal,
             project=self.project,
             run_id=run_id or self.run_id,

@@ -10,9 +10,12 @@ from tavern_host.contracts.executions import ExecutionEngine
 from tavern_host.contracts.llm import Llm
 from tavern_host.contracts.nodes import NodeManager
 from tavern_host.contracts.plugins import Plugins
+from tavern_host.contracts.projectfiles import ProjectFiles
 from tavern_host.contracts.runs import RunStore
+from tavern_host.contracts.scripts import ScriptExecution
 from tavern_host.contracts.services import Level, ServiceInterface, interface_methods
 from tavern_host.contracts.settings import Settings
+from tavern_host.contracts.systemtools import SystemTools
 from tavern_host.contracts.tools import ToolManager
 from tavern_host.contracts.workflows import WorkflowManager
 
@@ -25,6 +28,9 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     ExecutionEngine,
     RunStore,
     ToolManager,
+    SystemTools,
+    ProjectFiles,
+    ScriptExecution,
     Llm,
     AgentRuntime,
 )

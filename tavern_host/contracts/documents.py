@@ -20,6 +20,12 @@ MAX_DOCUMENT = 16 * 1024 * 1024
 
 def read_document_file(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file. Raises `NotFound`, and `InvalidInput` naming the file."""
+    return read_document(read_document_bytes(path), name=str(path))
+
+
+def read_document_bytes(path: Path) -> bytes:
+    """Return what is in a file, for `read_document`: of one that is too large, a byte too many. Raises `NotFound`, and
+    `InvalidInput` naming the file."""
     try:
         # O_NONBLOCK: a FIFO that somebody put there must not hang the host.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
@@ -31,12 +37,12 @@ def read_document_file(path: Path) -> dict[str, Any]:
         os.close(descriptor)
         raise InvalidInput(f"{path} is not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        data = file.read(MAX_DOCUMENT + 1)
-    return read_document(data, name=str(path))
+        return file.read(MAX_DOCUMENT + 1)
 
 
 def read_document(data: bytes, *, name: str = "the document") -> dict[str, Any]:
-    """Return the JSON object that `data` holds. Raises `InvalidInput` beginning with `name`.
+    """Return the JSON object that `data` holds. Raises `InvalidInput` beginning with `name`; where the text is no JSON
+    at one place, its details are the `line`, the `column` and the `reason`.
 
     `NaN` and infinities are let through here and refused by `canonical`, so that a check can say where
     they are.
@@ -48,7 +54,9 @@ def read_document(data: bytes, *, name: str = "the document") -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{name} is not UTF-8 text (byte {error.start})") from None
     except json.JSONDecodeError as error:
-        raise InvalidInput(f"{name} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+        line, column, reason = error.lineno, error.colno, error.msg
+        message = f"{name} is not JSON: line {line}, column {column}: {reason}"
+        raise InvalidInput(message, line=line, column=column, reason=reason) from None
     except (RecursionError, ValueError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidInput(f"{name} is not JSON that can be read: {reason}") from None

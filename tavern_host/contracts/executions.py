@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from datetime import datetime
+from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import ErrorInfo
@@ -30,12 +31,30 @@ class RunStatus(enum.StrEnum):
         return self not in (RunStatus.QUEUED, RunStatus.RUNNING)
 
 
+class RunActions(Model):
+    """That the calls which action text in a run's outputs asks for are made: on whose behalf (by default whoever
+    submitted the run), and in which protocols (by default all that are for text). In JSON `true` stands for both
+    defaults, `false` for no actions."""
+
+    principal: Principal | None = None
+    protocols: list[str] | None = None
+
+
+def _actions(value: object) -> object:
+    if isinstance(value, bool):
+        return RunActions() if value else None
+    return value
+
+
+Actions = Annotated[RunActions | None, BeforeValidator(_actions)]
+
+
 class RunRequest(Model):
     """A run that is asked for: a stored workflow by id, or a document; values by interface input.
 
     What a filter on `tavern_before_execute` sees and may change. `targets` names nodes: only they and what they
-    need are run. Of waiting runs those with the higher `priority` come first. With `actions`, whoever looks for
-    action text in the outputs may do so. With `use_cache` off, every node runs.
+    need are run. Of waiting runs those with the higher `priority` come first. With `actions`, the calls
+    that the outputs ask for are made; other runs are left alone. With `use_cache` off, every node runs.
     """
 
     workflow_id: str | None = None
@@ -44,7 +63,7 @@ class RunRequest(Model):
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
     targets: list[str] = Field(default_factory=list)
     priority: int = Field(default=0, ge=-1000, le=1000)
-    actions: bool = False
+    actions: Actions = None
     use_cache: bool = True
 
 
@@ -90,7 +109,7 @@ class Run(Model):
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
     targets: list[str] = Field(default_factory=list)
     priority: int = 0
-    actions: bool = False
+    actions: Actions = None
     principal: Principal | None = None
     attempt: int = 1
     not_resumable: str | None = None

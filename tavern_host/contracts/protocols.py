@@ -6,34 +6,44 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from tavern_host.contracts.tools import ToolCallRequest
+from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.wire import Model
 
 
 class ActionProtocolInfo(Model):
     """A protocol: `handler` is `module:Class` in the plugin; the class is opened with `ParserOptions`.
 
-    `instructions` is what an LLM is told, so that it can write the protocol.
+    `instructions` is what an LLM is told, so that it can write the protocol. `source` is what is parsed: the text of
+    an answer, or (`native`) the JSON of its field `tool_calls`, which no text goes through.
+
+    `openings` are the texts with which a block begins, whatever their case and the blanks between their signs. From
+    one of them on a block is this protocol's alone, and its parser is fed; it gives `offset` with all text. A
+    protocol without openings gets what the others left of the text.
     """
 
     name: str
     handler: str
     description: str = ""
     instructions: str = ""
+    source: Literal["text", "native"] = "text"
+    openings: list[str] = Field(default_factory=list)
 
 
 class ParserOptions(Model):
     """What a parser may know beforehand: the parameter names of each tool, to settle whether a digit at
-    the end of a key is part of the name or the number of a step."""
+    the end of a key is part of the name or the number of a step; and which `aliases` stand for which tool."""
 
     parameters: dict[str, list[str]] = Field(default_factory=dict)
+    aliases: dict[str, str] = Field(default_factory=dict)
 
 
 class ParseEvent(Model):
     """One thing found in the text, in order.
 
     `text`: text outside of calls, released as soon as it cannot be part of one. `call`: one call of a
-    finished block. `warning`: what was repaired or not understood, with `offset` in characters.
+    finished block. `warning`: what was repaired or not understood. `offset` is where it begins, in characters of the
+    text that was fed: of a call, its block. A warning about a place in the text that is returned with it says that
+    there is a block which was refused: no other protocol looks for calls in that text.
     """
 
     kind: Literal["text", "call", "warning"]

@@ -39,6 +39,12 @@ SETTINGS_CHANGED = "SETTINGS_CHANGED"
 MAX_NESTING = 64
 """How deeply the value of a `json` setting may be nested."""
 
+
+def tool_settings_prefix(plugin: str, tool_id: str) -> str:
+    """Return what the full keys of a tool's own settings (its `configSchema`) begin with."""
+    return f"extensions.{plugin}.tools.{tool_id}."
+
+
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 _MAX_INTEGER = 2**63
 _ACTIONS = frozenset({"action", "action-button"})
@@ -60,7 +66,7 @@ class SettingItem(Model):
     `secretKeys` are the keys of a `json` value's objects, at any depth, whose values are secrets.
     """
 
-    key: str = Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=200)
+    key: str = Field(pattern=r"^[A-Za-z0-9_.:-]+$", max_length=200)
     type: ControlType
     label: str
     description: str | None = None
@@ -224,7 +230,7 @@ class SettingsChange(Model):
     values: dict[str, JsonValue] = Field(default_factory=dict)
 
 
-class Settings(ServiceInterface, name="settings"):
+class Settings(ServiceInterface, name="settings", version=2):
     """The settings of all plugins. A plugin reads its own through its context, without this service."""
 
     @reads
@@ -241,6 +247,12 @@ class Settings(ServiceInterface, name="settings"):
 
         Nothing is saved where one value is wrong (`InvalidInput`, all problems in the details), the plugin
         is unknown (`NotFound`) or a hook refuses (`Vetoed`).
+        """
+
+    @acts("settings:reveal", "Read the settings of every tool, with their secrets.", level="override", since=2)
+    async def of_tool(self, plugin: str, tool_id: str, *, call: CallContext | None = None) -> list[SettingValue]:
+        """Return the values in force of the settings that a plugin's tool declares, secrets as they are; those without
+        a value are left out. Raises `NotFound` for an unknown plugin.
         """
 
 

@@ -1,14 +1,26 @@
-"""Tools as data, the calls that text asks for, and the `toolManager` service (DESIGN §5)."""
+"""Tools as data, and the `toolManager` service (DESIGN §5). Calls and their results are in `toolcalls.py`."""
 
 from __future__ import annotations
 
-import enum
+from collections.abc import AsyncIterator
 from typing import Literal
 
 from pydantic import Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.protocols import ActionProtocolInfo, ParseEvent
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.toolcalls import (
+    ParsedText,
+    StreamItems,
+    TaskFilter,
+    TextResult,
+    ToolCallRequest,
+    ToolFeedback,
+    ToolResult,
+    ToolScope,
+    ToolTask,
+)
 from tavern_host.contracts.wire import Model, OpenModel
 
 ToolKind = Literal["workflow", "node", "service", "script"]
@@ -32,12 +44,33 @@ class ToolImplementation(OpenModel):
     timeout: float | None = None
 
 
+class ToolCaching(Model):
+    """Results are given again for equal arguments, for `seconds`: to the same principal, `shared` to whoever may call
+    the tool."""
+
+    seconds: float = Field(gt=0, allow_inf_nan=False)
+    shared: bool = False
+
+
+class ToolRate(Model):
+    """At most `calls` within any `seconds`, for each principal."""
+
+    calls: int = Field(ge=1)
+    seconds: float = Field(gt=0, allow_inf_nan=False)
+
+
 class ToolDefinition(Model):
     """One tool, from either published form of `*.tool.json` or made from a node or a workflow.
 
     `parameters` and `output` are JSON Schemas. `source` says where it came from (a file, `node:TYPE`,
     `workflow:ID`), `plugin` who owns it (None for the project's own). `unavailable` is why it cannot be
     called now, e.g. `needs service scriptExecution`.
+
+    `is_async` (`async` in JSON): a call gives a task at once. `read_only`: it changes nothing; `idempotent`: making a
+    call twice does no more than making it once. `timeout` is in milliseconds. `concurrency` is how many calls go on
+    at once. `requires_approval`: every call waits for a person, or those whose arguments the JSON Schema allows.
+    `permissions` must be held by the plugin, `dependencies` (`tool:ID`, `service:NAME`, `node:TYPE`, `workflow:ID`)
+    be there. Of the tools that are not `listed` only those are shown that are asked for by id.
     """
 
     id: str
@@ -51,9 +84,20 @@ class ToolDefinition(Model):
     security_context: dict[str, JsonValue] | None = None
     examples: list[dict[str, JsonValue]] = Field(default_factory=list)
     tags: list[str] = Field(default_factory=list)
+    is_async: bool = Field(default=False, alias="async")
+    read_only: bool = False
+    idempotent: bool = False
+    cache: ToolCaching | None = None
+    timeout: float | None = None
+    rate_limit: ToolRate | None = None
+    concurrency: int | None = None
+    requires_approval: bool | dict[str, JsonValue] = False
+    permissions: list[str] = Field(default_factory=list)
+    dependencies: list[str] = Field(default_factory=list)
     plugin: str | None = None
     source: str = ""
     unavailable: str | None = None
+    listed: bool = True
 
     @property
     def kind(self) -> ToolKind:
@@ -61,95 +105,38 @@ class ToolDefinition(Model):
         return self.implementation.kind
 
 
-class ToolErrorType(enum.StrEnum):
-    """Why a call failed."""
-
-    TOOL_NOT_FOUND = "ToolNotFound"
-    PARAMETER_VALIDATION = "ParameterValidationError"
-    PERMISSION_DENIED = "PermissionDenied"
-    SERVICE_UNAVAILABLE = "ServiceUnavailable"
-    EXECUTION = "ExecutionError"
-    OUTPUT = "OutputError"
-    TIMEOUT = "TimeoutError"
-    VETOED = "Vetoed"
-    INTERRUPTED = "Interrupted"
-
-
-class ToolError(Model):
-    """A failed call as data; `index` is the step of the chain that failed, from 1."""
-
-    type: ToolErrorType
-    message: str
-    tool_id: str
-    index: int = 1
-    details: dict[str, JsonValue] = Field(default_factory=dict)
-
-
-class ToolCallRequest(Model):
-    """A call that is asked for. Arguments from a text protocol are strings until they are coerced.
-
-    `index` is the step within its chain, from 1; `block` counts the blocks of a text: a chain is the calls
-    of one block, and in a protocol without chains each call has a block of its own. `request_id` is what
-    the text itself calls the request. `protocol` is None for a structured call.
-    """
-
-    tool_id: str
-    arguments: dict[str, JsonValue] = Field(default_factory=dict)
-    index: int = 1
-    block: int = 0
-    request_id: str | None = None
-    on_error: Literal["stop", "continue"] = "stop"
-    protocol: str | None = None
-
-
-class ContentPart(Model):
-    """A part of a tool's answer."""
-
-    type: Literal["text", "data"]
-    text: str | None = None
-    data: JsonValue = None
-
-
-class ToolResult(Model):
-    """What a call gave. `structured` is the whole result as JSON; `content` is what an LLM reads; `block` and
-    `index` are those of the call."""
-
-    tool_id: str
-    index: int = 1
-    block: int = 0
-    status: Literal["done", "error"]
-    content: list[ContentPart] = Field(default_factory=list)
-    structured: JsonValue = None
-    error: ToolError | None = None
-    duration_ms: float = 0.0
-    coercions: list[str] = Field(default_factory=list)
-
-
-class ParsedText(Model):
-    """Action text taken apart: the calls, the text around them, and what was repaired or not understood."""
-
-    text: str
-    calls: list[ToolCallRequest] = Field(default_factory=list)
-    warnings: list[str] = Field(default_factory=list)
-
-
-class TextResult(Model):
-    """Action text carried out: the parsed text and one result per call that was begun, in order."""
-
-    parsed: ParsedText
-    results: list[ToolResult] = Field(default_factory=list)
-
-
 ACTIONS = "__actions__"
 """Under which key `ToolManager.call_outputs` puts the results of calls."""
 
 
+class ToolFilter(Model):
+    """Which tools are asked for: all that is given must hold. `namespace` is what stands before the first `:` or `.`
+    of an id, `text` is looked for in id, name and description without regard to case, `ids` are patterns."""
+
+    tag: str | None = None
+    namespace: str | None = None
+    kind: ToolKind | None = None
+    text: str | None = None
+    plugin: str | None = None
+    ids: list[str] | None = None
+
+
+class ExpandedPrompt(Model):
+    """A value in whose texts the prompt macros were filled in, and what was left as it was."""
+
+    value: JsonValue
+    warnings: list[str] = Field(default_factory=list)
+
+
 class ToolManager(ServiceInterface, name="toolManager"):
-    """Registers, finds, describes, validates and calls tools. A failed call is a result, never a raise."""
+    """Registers, finds, describes, validates and calls tools. A failed call is a result, never a raise.
+
+    A tool is named by its id, or as `id@RANGE` (`kb:Query@^1.2`), which picks the newest version within the range.
+    """
 
     @reads
-    async def list_tools(self) -> list[ToolDefinition]:
-        """Return all tools, by id; one that cannot be called now says why in `unavailable`."""
+    async def list_tools(self, filter: ToolFilter | None = None) -> list[ToolDefinition]:
+        """Return tools, by id; one that cannot be called now says why in `unavailable`."""
 
     @reads
     async def get(self, tool_id: str) -> ToolDefinition:
@@ -164,29 +151,119 @@ class ToolManager(ServiceInterface, name="toolManager"):
         """Return `{name, description, parameters}` of these tools (`spec/002` §2.3)."""
 
     @reads
+    async def native_schemas(self, tool_ids: list[str]) -> list[dict[str, JsonValue]]:
+        """Return these tools as an LLM's native function calling has them: `{type: function, function: {name,
+        description, parameters}}`, where `name` is an alias that `native_calls` turns back."""
+
+    @reads
+    async def native_calls(self, tool_calls: list[JsonValue], *, tool_ids: list[str]) -> ParsedText:
+        """Return the calls that an LLM's answer holds in its field `tool_calls`; `tool_ids` are those that
+        `native_schemas` was asked for. Never raises on bad calls: its warnings say what is wrong."""
+
+    @reads
+    async def protocols(self) -> list[ActionProtocolInfo]:
+        """Return the action protocols, in the order in which text goes through them."""
+
+    @reads
+    async def instructions(self, *, protocols: list[str] | None = None) -> str:
+        """Return what an LLM is told about asking for calls, by these protocols: by default one that is for text."""
+
+    @reads
     async def parse_text(self, text: str, *, protocols: list[str] | None = None) -> ParsedText:
-        """Return the calls in `text`, by all registered protocols or the given ones. Never raises on bad text."""
+        """Return the calls in `text`, by all protocols for text or the given ones. Never raises on bad text."""
+
+    @reads
+    def parse_stream(
+        self, chunks: AsyncIterator[str], *, protocols: list[str] | None = None
+    ) -> AsyncIterator[ParseEvent]:
+        """Yield what is found in a text while it comes; see `parse_text`. `offset` is the place in the whole text."""
+
+    @reads
+    async def feedback(
+        self, calls: list[ToolCallRequest], results: list[ToolResult], *, limit: int = 16_000
+    ) -> list[ToolFeedback]:
+        """Return what a language model is told of these calls (`spec/003` §3.4), also of those that were not made since
+        an earlier step had failed; each at most about `limit` characters long."""
+
+    @acts("toolManager:expand", "Have prompt macros filled in.", level="add")
+    async def expand(
+        self, value: JsonValue, *, tool_ids: list[str] | None = None, call: CallContext | None = None
+    ) -> ExpandedPrompt:
+        """Fill in the macros `{{{…}}}` in all texts of a value (`spec/000` §7.2); `tool_ids` are the tools that the
+        prompt's reader may call. Raises `Misconfigured` where they grow without measure."""
 
     @acts("toolManager:execute", "Call tools.")
-    async def call(self, request: ToolCallRequest, *, call: CallContext | None = None) -> ToolResult:
-        """Validate and carry out one call."""
+    async def call(
+        self, request: ToolCallRequest, *, scope: ToolScope | None = None, call: CallContext | None = None
+    ) -> ToolResult:
+        """Validate, authorise and carry out one call."""
+
+    @acts("toolManager:execute", "Call tools.")
+    async def call_all(
+        self, requests: list[ToolCallRequest], *, scope: ToolScope | None = None, call: CallContext | None = None
+    ) -> list[ToolResult]:
+        """Carry out calls in order, one result for each that was begun; a chain stops at a failed step unless the step
+        says `continue`."""
 
     @acts("toolManager:execute", "Call tools.")
     async def call_text(
-        self, text: str, *, allowed: list[str] | None = None, call: CallContext | None = None
+        self,
+        text: str,
+        *,
+        protocols: list[str] | None = None,
+        scope: ToolScope | None = None,
+        call: CallContext | None = None,
     ) -> TextResult:
-        """Parse `text` and carry out its calls in order; a chain stops at a failed step unless the step
-        says `continue`. With `allowed`, a call to any other tool is a `PermissionDenied` result."""
+        """Parse `text` and carry out its calls, as `parse_text` and `call_all` do."""
 
     @acts("toolManager:execute", "Call tools.")
     async def call_outputs(
-        self, outputs: dict[str, JsonValue], *, call: CallContext | None = None
+        self,
+        outputs: dict[str, JsonValue],
+        *,
+        protocols: list[str] | None = None,
+        call: CallContext | None = None,
     ) -> dict[str, JsonValue]:
         """Carry out what the texts among a run's outputs ask for, and return the outputs without those calls.
 
         The new output `__actions__` (`ACTIONS`) lists the results in order, each a `ToolResult` as JSON with the key
         of the `output` that asked for it. As many calls are made as the setting `maxActions` allows for one run.
         For a run that was submitted with `actions`; whoever finishes it calls this.
+        """
+
+    @acts("toolManager:execute", "Call tools.")
+    async def read_stream(
+        self, handle: str, *, max: int = 100, wait: float = 10.0, call: CallContext | None = None
+    ) -> StreamItems:
+        """Return the next items of a stream that a call of the same principal gave, at most `max`; waits up to `wait`
+        seconds for the first one. Raises `NotFound`."""
+
+    @acts("toolManager:tasks", "See tasks of calls that go on, with their results, and cancel them.")
+    async def tasks(self, filter: TaskFilter | None = None, *, call: CallContext | None = None) -> list[ToolTask]:
+        """Return tasks: a user's or the host's see all, others their own."""
+
+    @acts("toolManager:tasks", "See tasks of calls that go on, with their results, and cancel them.")
+    async def task(self, task_id: str, *, wait: float = 0.0, call: CallContext | None = None) -> ToolTask:
+        """Return a task as it stands, or as soon as it has ended within `wait` seconds. Raises `NotFound`."""
+
+    @acts("toolManager:tasks", "See tasks of calls that go on, with their results, and cancel them.")
+    async def cancel_task(self, task_id: str, *, call: CallContext | None = None) -> ToolTask:
+        """Cancel a task and return how it stands then; one that has ended stays as it is. Raises `NotFound`."""
+
+    @acts("toolManager:approve", "Approve or refuse calls that wait for a person.")
+    async def decide(
+        self,
+        task_id: str,
+        decision: Literal["approve", "refuse"],
+        *,
+        arguments: dict[str, JsonValue] | None = None,
+        comment: str = "",
+        call: CallContext | None = None,
+    ) -> ToolTask:
+        """Approve a call, with other `arguments` if they are given, or refuse it; an approved one is carried out.
+
+        Raises `NotFound`, `Conflict` where it was decided already, `InvalidInput` for arguments that the tool does not
+        allow, `PermissionDenied` for a principal that may not decide.
         """
 
 

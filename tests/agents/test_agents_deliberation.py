@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tavern_agents.deliberation import Deliberation, Situation, workflow_id_of
-from tavern_agents.macros import Expander
 from tavern_host.contracts.errors import Misconfigured, TavernError
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.workflows import StoredWorkflow, Workflow
@@ -106,7 +105,7 @@ def test_an_answer_object_counts_by_its_text_and_other_values_are_an_error() -> 
         deliberation.text({})
 
 
-async def test_macros_are_expanded_in_the_values_of_nodes_and_nowhere_else() -> None:
+async def test_prompts_are_the_values_of_nodes_and_nothing_else() -> None:
     node = {
         "id": "n",
         "type": "core:X",
@@ -116,10 +115,8 @@ async def test_macros_are_expanded_in_the_values_of_nodes_and_nowhere_else() -> 
     }
     deliberation = Deliberation.of(stored({"messages": "ARRAY"}, {"response": "STRING"}, [node]))
 
-    async def resolve(name: str) -> str | None:
-        return "tools"
-
-    expanded = await deliberation.expanded(Expander(resolve))
+    assert deliberation.prompts == [[node["inputValues"], node["configValues"]]]
+    expanded = deliberation.with_prompts([[{"prompt": "Use tools.", "n": 1}, {"deep": [{"text": "tools"}]}]])
     (after,) = expanded.nodes
     assert after.input_values == {"prompt": "Use tools.", "n": 1}
     assert after.config_values == {"deep": [{"text": "tools"}]}

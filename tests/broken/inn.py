@@ -13,7 +13,7 @@ import yaml
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, TOOL_MANAGER, Host
 from tavern_host.contracts.executions import Run, RunRequest
 from tavern_host.contracts.plugins import PluginState
-from tavern_host.contracts.tools import ToolCallRequest, ToolResult
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.hookspecs import hooks
 
 HERE = "# <- here"

@@ -245,7 +245,7 @@ def test_the_review_says_what_the_operator_will_be_asked(check: Check, tmp_path:
             {"nodes": {"entry": "./nodes"}},
             ["slot 'x': <class 'set'> has no data-flow type"],
         ),
-        ({"tools/a.tool.json": '{"id": "a"'}, {"tools": {"entry": "./tools"}}, ["is not JSON: line 1"]),
+        ({"tools/a.tool.json": '{"id": "a"'}, {"tools": {"entry": "./tools"}}, ["is not JSON: Expecting"]),
         (
             {
                 "__init__.py": "from tavern_host import *\n@hookimpl\ndef tavern_register_commands():\n"

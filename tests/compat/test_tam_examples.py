@@ -149,6 +149,8 @@ def test_the_options_of_the_report_example(spec_dir: Path) -> None:
     calls = [event.call for event in events if event.call is not None]
     assert [call.on_error for call in calls] == ["continue", "stop", "stop"]
     assert {call.request_id for call in calls} == {"req-20250805-report"}
+    output = COMMON["output_dir"]
+    assert all(call.variables == {"output_dir": output, "common_output_dir": output} for call in calls)
 
 
 @pytest.mark.parametrize(

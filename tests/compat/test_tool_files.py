@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tavern_host import Host
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolCallRequest, ToolErrorType
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType
+from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_tools.files import read_file
 
 MANIFEST = """\

@@ -10,7 +10,7 @@ from engine_bench import Bench, OpenHost, give, output, slot, state, workflow
 from loops_bench import flow, policy
 
 from tavern_host import WORKFLOW_MANAGER
-from tavern_host.contracts.executions import Run
+from tavern_host.contracts.executions import Run, RunRequest
 
 IN, OUT = "core:GroupInput", "core:GroupOutput"
 
@@ -23,6 +23,10 @@ async def bench(open_host: OpenHost) -> AsyncIterator[Bench]:
 
 def statuses(run: Run) -> dict[str, str]:
     return {name: shown.status.value for name, shown in run.nodes.items()}
+
+
+def what_became(run: Run) -> dict[str, tuple[str, Any]]:
+    return {name: (shown.status.value, shown.output) for name, shown in run.nodes.items()}
 
 
 def switched(condition: bool) -> dict[str, Any]:
@@ -222,3 +226,108 @@ async def test_a_node_whose_policy_skips_its_branch_lets_the_others_go_on(bench:
 
     assert (run.status, output(run, "m")) == ("complete", 1)
     assert (state(run, "bad").status, state(run, "after").status) == ("error", "skipped")
+
+
+def two_ways(condition: bool) -> tuple[dict[str, Any], list[str]]:
+    """A switch, a node on each way and a merge of both."""
+    nodes = {**switched(condition), "a": "Take", "b": "Take", "m": flow("Merge")}
+    return nodes, ["s.yes > a.value", "s.no > b.value", "a.value > m.values__0", "b.value > m.values__1"]
+
+
+def way_within_a_way(condition: bool) -> tuple[dict[str, Any], list[str]]:
+    """As `two_ways`; on the way that a true condition does not take there is another switch, with two ways of its own,
+    and a node that both switches lead to."""
+    nodes, edges = two_ways(condition)
+    nodes |= {"t": flow("Switch", condition=True), "c": "Take", "d": "Take", "either": flow("Needs")}
+    return nodes, [
+        *edges,
+        *("b.value > t.value", "t.yes > c.value", "t.no > d.value"),
+        *("c.value > m.values__2", "d.value > m.values__3"),
+        *("t.both > either.may", "s.both > either.must", "either.list > m.values__4"),
+    ]
+
+
+def way_without_a_node(condition: bool) -> tuple[dict[str, Any], list[str]]:
+    """One way leads to the merge at once; an input that need not be fed is on it, too."""
+    nodes = {**switched(condition), "a": "Take", "n": flow("Needs", must=1), "m": flow("Merge"), "one": give(1)}
+    return nodes, [
+        *("s.yes > m.values__0", "s.no > a.value", "a.value > m.values__1"),
+        *("a.value > n.may", "one.value > n.must", "n.list > m.values__2"),
+    ]
+
+
+def way_of_an_error(condition: bool) -> tuple[dict[str, Any], list[str]]:
+    """What follows the error of a node that has none."""
+    nodes = {**switched(condition), "routed": policy("Take", onError="route"), "after": "Take", "m": flow("Merge")}
+    return nodes, [
+        *("s.both > routed.value", "routed.error > after.value"),
+        *("routed.value > m.values__0", "after.value > m.values__1"),
+    ]
+
+
+def way_past_what_is_never_cached(condition: bool) -> tuple[dict[str, Any], list[str]]:
+    """A node that runs each time, behind one that was not taken."""
+    nodes, edges = two_ways(condition)
+    nodes |= {"again": {"type": "acme-flow:Tally"}, "last": flow("Merge")}
+    return nodes, [*edges, "b.value > again.value", "again.count > last.values__0", "m.value > last.values__1"]
+
+
+SHAPES = [two_ways, way_within_a_way, way_without_a_node, way_of_an_error, way_past_what_is_never_cached]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+async def test_a_branch_that_was_not_taken_stays_skipped_when_what_follows_is_known_already(
+    bench: Bench, shape: Any
+) -> None:
+    """Whichever way was taken before, and the other one in between."""
+    known: dict[bool, Any] = {}
+    for condition in (True, True, False, False, True):
+        nodes, edges = shape(condition)
+        run = await bench.run(workflow(nodes, *edges))
+        assert run.status == "complete"
+        assert known.setdefault(condition, what_became(run)) == what_became(run)
+        uncached = await bench.engine.run(RunRequest(workflow=workflow(nodes, *edges), use_cache=False))
+        assert what_became(uncached) == what_became(run)
+
+
+async def test_a_branch_in_a_group_stays_skipped_when_what_follows_is_known_already(bench: Bench) -> None:
+    inner = workflow(
+        {"in": IN, "s": flow("Switch"), "a": "Take", "b": "Take", "out": OUT},
+        *("in.value > s.value", "in.condition > s.condition", "s.yes > a.value", "s.no > b.value"),
+        *("a.value > out.yes", "b.value > out.no"),
+        interfaceInputs={"value": slot(), "condition": slot("BOOLEAN")},
+        interfaceOutputs={"yes": slot(), "no": slot()},
+    )
+    await bench.host.services.get(WORKFLOW_MANAGER).save("inner", inner)
+    group = {"type": "core:NodeGroup", "configValues": {"referencedWorkflowId": "inner"}}
+    edges = ["g.no > h.value", "g.yes > a.value", "h.no > b.value", "a.value > m.values__0", "b.value > m.values__1"]
+    edges.append("h.yes > m.values__2")
+    known: dict[bool, Any] = {}
+    for condition in (True, True, False, False, True):
+        values = {"value": "x", "condition": condition}
+        nodes = {"g": {**group, "inputValues": values}, "h": {**group, "inputValues": values}}
+        run = await bench.run(workflow({**nodes, "a": "Take", "b": "Take", "m": flow("Merge")}, *edges))
+        assert known.setdefault(condition, what_became(run)) == what_became(run)
+    assert [known[True][name][0] for name in ("g/a", "g/b", "a", "b")] == ["complete", "skipped", "complete", "skipped"]
+
+
+async def test_a_target_behind_a_branch_that_was_not_taken_is_skipped_the_next_time_too(bench: Bench) -> None:
+    nodes, edges = way_within_a_way(True)
+    for target in ("m", "either", "d"):
+        request = RunRequest(workflow=workflow(nodes, *edges), targets=[target])
+        runs = [await bench.engine.run(request) for _ in range(2)]
+        assert what_became(runs[0]) == what_became(runs[1])
+
+
+async def test_where_it_is_not_known_any_more_which_branch_was_taken_that_is_found_out(bench: Bench) -> None:
+    """What the switch gives is nothing that the cache could keep; what follows is."""
+    document = workflow(
+        {"o": flow("Opaque", number=3), "s": flow("Switch", condition=True), "m": flow("Merge")}
+        | dict.fromkeys(["a", "b"], "acme-flow:Real"),
+        *("o.value > s.value", "s.yes > a.value", "s.no > b.value"),
+        *("a.value > m.values__0", "b.value > m.values__1"),
+    )
+    runs = [await bench.run(document) for _ in range(2)]
+
+    assert what_became(runs[0]) == what_became(runs[1])
+    assert [name for name, shown in runs[1].nodes.items() if shown.cached] == ["m", "a"]

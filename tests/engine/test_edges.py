@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_bench import Bench, give, output, workflow
+from engine_bench import Bench, OpenHost, give, output, workflow
+from loops_bench import flow
 
 from tavern_host.contracts.dataflow import compatible, converter, find_slot, text_of
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
@@ -133,3 +134,23 @@ def test_a_handle_names_a_slot_or_a_place_in_a_multi_slot() -> None:
     assert find_slot(slots, "one__0") is None
     assert find_slot(slots, "none") is None
     assert find_slot(slots, "none", dynamic=True) is not None
+
+
+@pytest.mark.parametrize(
+    ("values", "edges"),
+    [
+        ({}, ["one.value > n.must", "two.value > n.may"]),
+        ({}, ["two.value > n.may", "one.value > n.must"]),
+        ({"must": 1}, ["two.value > n.may"]),
+        ({"may": 2}, ["one.value > n.must"]),
+        ({"may": "another", "must": "another"}, ["two.value > n.may", "one.value > n.must"]),
+        ({"may": 2, "must": 1}, []),
+        ({"must": 1, "may": 2}, []),
+    ],
+)
+async def test_each_value_comes_in_at_its_own_input_in_whatever_order_things_were_drawn(
+    open_host: OpenHost, values: dict[str, Any], edges: list[str]
+) -> None:
+    async with open_host("acme_flow") as flows:
+        nodes = {"n": flow("Needs", **values), "one": give(1), "two": give(2)}
+        assert output(await flows.run(workflow(nodes, *edges)), "n", "list") == [1, 2]

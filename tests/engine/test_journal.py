@@ -100,7 +100,8 @@ async def test_results_that_come_while_others_are_written_are_drained_too(
 async def test_many_results_are_one_batch(store: SqliteRunStore, journal: Journal) -> None:
     await accepted(store, "run_1")
     run = journal.begin("run_1")
-    run.add_all((f"n{i}", SIGNATURE, "complete", 0.0, 0.0, {"v": i}, None, 1, None) for i in range(5000))
+    times = [0.0] * 5000
+    run.add_complete([f"n{i}" for i in range(5000)], [SIGNATURE] * 5000, times, times, [{"v": i} for i in range(5000)])
     await run.drain()
     assert len(await store.batches("run_1")) == 1
 

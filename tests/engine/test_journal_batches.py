@@ -14,26 +14,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tavern_engine.batches import LARGE, NodeRow, Row, Stored, decode_rows, encode_rows, fetched
+from tavern_engine.batches import LARGE, NodeRow, Note, Rows, Stored, decode_rows, encode_rows, fetched
 from tavern_host.contracts.errors import ErrorInfo, NotFound, TavernError
 
 SIGNATURE = bytes(range(16))
 
 
+Row = dict[str, Any]
+
+
 def row(outputs: dict[str, Any] | None, node_id: str = "n", **more: Any) -> Row:
-    given = {"signature": SIGNATURE, "status": "complete", "started": 0.25, "finished": 0.5, "error": None}
-    given |= {"attempts": 1, "iteration": None, **more}
-    order = ("signature", "status", "started", "finished")
-    return (
-        node_id,
-        *(given[key] for key in order),
-        outputs,
-        *(given[key] for key in ("error", "attempts", "iteration")),
-    )
+    """Return what became of a node, as a `NodeRow` has it."""
+    usual = {"signature": SIGNATURE, "status": "complete", "started": 0.25, "finished": 0.5}
+    return {"node_id": node_id, "outputs": outputs, **usual, **more}
 
 
 def nodes(rows: list[Row]) -> list[NodeRow]:
-    return [NodeRow(*each) for each in rows]
+    return [NodeRow(**each) for each in rows]
+
+
+def columns(rows: list[Row]) -> Rows:
+    found = Rows()
+    for each in rows:
+        place = [[each[key]] for key in ("node_id", "signature", "started", "finished", "outputs")]
+        note = {key: each[key] for key in ("status", "error", "attempts", "iteration") if key in each}
+        found.add(*place, Note(**note))
+    return found
 
 
 class Encoded:
@@ -43,13 +49,14 @@ class Encoded:
         self.batches: list[bytes] = []
         self.large: dict[str, bytes] = {}
         self.lacking: list[str] = []
-        while rows:
-            batch = encode_rows(rows)
+        given, done = columns(rows), 0
+        while done < len(rows):
+            batch = encode_rows(given, done)
             assert batch.rows > 0
             self.batches.append(batch.content)
             self.large |= batch.large
             self.lacking += batch.lacking
-            rows = rows[batch.rows :]
+            done += batch.rows
 
     async def content(self, hash: str) -> bytes:
         return self.large[hash]
@@ -95,6 +102,25 @@ async def test_values_that_have_a_codec_come_back_as_they_were(values: list[dict
     encoded = Encoded([row(each, str(index)) for index, each in enumerate(values)])
     assert encoded.lacking == []
     assert [shape(found) for found in await encoded.outputs()] == [shape(each) for each in values]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [{"a": 1}, {"a": -(2**63)}, {"a": 2**63 - 1}],
+        [{"a": 0.1}, {"a": -0.0}, {"a": 1e300}],
+        [{"a": 1}, {"a": True}, {"a": 1.0}, {"a": None}],
+        [{"a": 1, "b": 2}, {"b": 3, "a": 4}, {}, {"a": 5}],
+        [{"a": 1}, None, {"b": "語"}, None, {}],
+        [None, None],
+        [{}, {}],
+    ],
+    ids=["integers", "numbers", "kinds", "outputs", "no outputs", "none", "empty"],
+)
+async def test_rows_come_back_whether_they_are_alike_or_not(values: list[dict[str, Any] | None]) -> None:
+    found = await Encoded([row(each, str(index)) for index, each in enumerate(values)]).outputs()
+    assert [each and shape(each) for each in found] == [each and shape(each) for each in values]
+    assert [each and list(each) for each in found] == [each and list(each) for each in values]
 
 
 async def test_two_lone_surrogates_do_not_become_one_character() -> None:
@@ -204,8 +230,8 @@ async def test_a_value_that_raises_while_it_is_looked_at_costs_its_own_node() ->
 
 
 async def test_rows_that_are_no_rows_do_not_stop_the_others() -> None:
-    odd: Any = [("n", "sig", 3, None, "x", {"a": 1}, "err", None, object()), row({"a": 1})]
-    encoded = Encoded(odd)
+    odd = row({"a": 1}, signature="sig", status=3, started=None, finished="x", error="err", attempts=None)
+    encoded = Encoded([{**odd, "iteration": object()}, row({"a": 1})])
     assert encoded.lacking == ["node n: its result cannot be encoded (AttributeError)"]
     assert [each.outputs for each in encoded.rows()] == [None, {"a": 1}]
 
@@ -236,7 +262,7 @@ async def test_a_large_value_is_kept_apart_once_and_comes_back(value: Any) -> No
     assert stored["small"] == 0
     assert isinstance(stored["large"], Stored)
     assert (stored["large"].hash, stored["large"].size) == (name, len(encoded.large[name]))
-    assert await encoded.outputs() == [each[5] for each in rows]
+    assert await encoded.outputs() == [each["outputs"] for each in rows]
 
 
 @pytest.mark.parametrize("value", ["x" * LARGE, bytes(LARGE)], ids=["text", "bytes"])
@@ -248,10 +274,10 @@ async def test_a_value_that_is_just_not_large_stays_with_its_node(value: Any) ->
 
 async def test_many_large_values_are_encoded_a_part_at_a_time() -> None:
     rows = [row({"a": f"{index} " * 1_000_000}, str(index)) for index in range(20)]
-    first = encode_rows(rows)
+    first = encode_rows(columns(rows))
     assert 1 <= first.rows < 10
     assert sum(map(len, first.large.values())) < 20_000_000
-    assert await Encoded(rows).outputs() == [each[5] for each in rows]
+    assert await Encoded(rows).outputs() == [each["outputs"] for each in rows]
 
 
 async def test_a_large_value_that_is_gone_or_is_something_else_is_an_error() -> None:
@@ -277,7 +303,7 @@ def read(batches: list[bytes]) -> tuple[list[NodeRow], list[str]]:
     return decode_rows(batches, warnings.append), warnings
 
 
-@pytest.mark.parametrize("bad", [b"x", b"TVB1", b"TVB9" + bytes(100), bytes(1000), b"TVB1" + b"\xff" * 50])
+@pytest.mark.parametrize("bad", [b"x", b"TVB2", b"TVB1" + bytes(100), bytes(1000), b"TVB2" + b"\xff" * 50])
 def test_a_batch_of_an_unknown_kind_is_left_out_with_a_warning(bad: bytes) -> None:
     good = Encoded([row({"a": 1})]).batches[0]
     rows, warnings = read([good, bad, good])
@@ -285,6 +311,18 @@ def test_a_batch_of_an_unknown_kind_is_left_out_with_a_warning(bad: bytes) -> No
     assert len(warnings) == 1
     assert warnings[0].startswith("batch 2 of 3 ")
     assert warnings[0].endswith(": the nodes in it count as not run")
+
+
+def test_a_batch_of_another_version_is_left_out_and_the_warning_says_so() -> None:
+    good = Encoded([row({"a": 1})]).batches[0]
+    rows, warnings = read([b"TVB1" + good[4:], good])
+    assert rows == nodes([row({"a": 1})])
+    assert warnings == ["batch 1 of 2 was written by another version of the program: the nodes in it count as not run"]
+
+
+def test_notes_stay_with_their_rows_in_every_frame() -> None:
+    rows = [row({"a": n}, str(n), **({"status": "error", "attempts": n} if n % 7 == 0 else {})) for n in range(600)]
+    assert Encoded(rows).rows() == nodes(rows)
 
 
 def test_a_batch_that_is_cut_off_anywhere_gives_whole_frames_or_nothing() -> None:
@@ -312,7 +350,7 @@ def test_a_byte_that_was_changed_anywhere_costs_its_frame_and_never_gives_anothe
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_can_be_read(content: bytes) -> None:
-    read([content, b"TVB1" + content])
+    read([content, b"TVB2" + content])
 
 
 def test_reading_does_not_need_more_stack_than_writing() -> None:

@@ -454,6 +454,35 @@ async def test_a_loop_gives_the_same_however_often_it_is_cut_off(bench: Bench, f
     assert cuts > 0
 
 
+@pytest.mark.parametrize("use_cache", [True, False])
+async def test_what_nodes_gave_before_the_interruption_is_shown_though_only_what_follows_them_was_used(
+    bench: Bench, file: Path, tmp_path: Path, use_cache: bool
+) -> None:
+    document = workflow(
+        {
+            "z": loop("n: INTEGER = 0", each="n: INTEGER", count=3),
+            "add": ADD,
+            "read": flow("Read"),
+            "note": inside("z", flow("NoteAlways", file=file)),
+            "wait": flow("WaitAt", file=tmp_path / "go", at=0, value=0),
+        },
+        *COUNTING,
+        "add.sum > note.value",
+        "note.value > z.each__n",
+        "z.stream__n > read.items",
+    )
+    run_id = await bench.engine.submit(RunRequest(workflow=document, use_cache=use_cache))
+    await bench.until("NODE_COMPLETE", promptId=run_id, nodeId="read")
+    await bench.engine.interrupt(run_id)
+    await bench.engine.wait(run_id)
+    (tmp_path / "go").touch()
+
+    run = await resumed(bench, run_id)
+
+    assert output(run, "read", "list") == output(run, "z", "list__n") == [1, 2, 3]
+    assert state(run, "z").cached
+
+
 async def test_a_list_that_a_node_changes_in_place_is_kept_as_it_was_after_each_iteration(
     bench: Bench, tmp_path: Path
 ) -> None:

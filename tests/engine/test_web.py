@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer, unused_port
 from engine_bench import Bench, workflow
 
 from tavern_host import WORKFLOW_MANAGER
+from tavern_host.contracts.executions import RunActions
 from tavern_host.server import make_app
 
 PROMPT = {
@@ -119,7 +120,7 @@ async def test_a_prompt_may_say_what_to_run_how_urgent_it_is_and_whether_earlier
     run = await bench.engine.wait(await post(client, {**PROMPT, **asked}))
 
     assert first.nodes["a"].status == "complete"
-    assert (run.targets, run.priority, run.actions) == (["a"], 7, True)
+    assert (run.targets, run.priority, run.actions) == (["a"], 7, RunActions())
     assert run.nodes["a"].status == "complete" and not run.nodes["a"].cached
     assert run.nodes["all"].status == "skipped"
 

@@ -148,6 +148,24 @@ async def test_a_cache_without_room_keeps_nothing(open_host: OpenHost, tmp_path:
     assert len(notes(file)) == 8
 
 
+async def test_texts_that_are_never_kept_take_no_room_from_others(open_host: OpenHost, tmp_path: Path) -> None:
+    """Several hundred kilobytes each time, of which a cache of one megabyte keeps none."""
+    known, always = tmp_path / "known", tmp_path / "always"
+
+    def document(number: int) -> Workflow:
+        never = flow("NoteAlways", file=always, value="x" * 300_000)
+        return workflow(
+            {"known": flow("Note", file=known, value=1), "new": give(number), "never": never, "after": "Take"},
+            "never.value > after.value",
+        )
+
+    async with open_host("acme_flow", settings={"extensions.tavern-engine.cacheMegabytes": 1}) as bench:
+        for number in range(6):
+            await bench.run(document(number))
+
+    assert notes(known) == ["1"]
+
+
 async def test_only_what_a_target_needs_is_run(open_host: OpenHost, tmp_path: Path) -> None:
     file = tmp_path / "notes"
     async with open_host("acme_flow") as bench:

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tavern_host import auditfile
-from tavern_host.auditfile import AuditFile, entry_body, read_anchor, read_on, tail, verify
+from tavern_host.auditfile import AuditFile, Entry, entry_body, read_anchor, read_on, tail, verify
 from tavern_host.contracts.audit import AuditCheck
 
 MANY_WRITERS = """
@@ -68,8 +68,12 @@ class Log:
             file.write(text)
 
 
-def body(action: str, **more: Any) -> bytes:
+def body(action: str, **more: Any) -> Entry:
     return entry_body(0, json.dumps({"actor": "user:operator", "action": action, **more}).encode())
+
+
+def line(number: int, action: str) -> bytes:
+    return b'{"seq":%d,"time":"1970-01-01T00:00:00.000000+00:00",%b\n' % (number, body(action)[1])
 
 
 @pytest.fixture
@@ -289,7 +293,7 @@ def test_an_anchor_that_cannot_be_written_does_not_keep_the_log_from_it(log: Log
 
 
 def test_entries_without_a_seal_are_counted_and_sealed_by_the_next_writer(sealed: Log) -> None:
-    sealed.add(b'{"seq":7,%b\n{"seq":8,%b\n' % (body("d.1"), body("d.2")))
+    sealed.add(line(7, "d.1") + line(8, "d.2"))
     assert sealed.verify() == AuditCheck(entries=8, unsealed=2)
     sealed.append("e.1")
     assert sealed.actions()[-4:] == ["d.1", "d.2", "audit.recovered", "e.1"]
@@ -301,7 +305,7 @@ def test_entries_without_a_seal_are_counted_and_sealed_by_the_next_writer(sealed
 
 
 def test_a_line_that_a_crash_cut_short_is_told_and_loses_no_other(sealed: Log) -> None:
-    sealed.add(b'{"seq":7,%b\n{"seq":8,"ti' % body("d.1"))
+    sealed.add(line(7, "d.1") + b'{"seq":8,"ti')
     assert sealed.verify() == AuditCheck(entries=7, unsealed=1, torn=1)
     assert sealed.actions()[-1] == "d.1"
     sealed.restart()
@@ -359,7 +363,7 @@ def test_a_full_disk_keeps_what_could_be_written_and_the_rest_comes_later(
     sealed: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bodies = [body(f"d.{number}") for number in range(5)]
-    room = 2 * len(bodies[0]) + 40
+    room = 2 * len(line(7, "d.0")) + 20
     real = os.write
 
     def full(file: int, data: Any) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, problems_of
 
-from tavern_host import Host, dispatch
+from tavern_host import Host, dispatch, timing
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import Forbidden, Vetoed
 from tavern_host.contracts.executions import RunRequest
@@ -278,7 +278,7 @@ async def test_one_that_does_not_end_is_given_up_at_its_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
     monkeypatch.setattr(dispatch, "DEADLINE", 0.05)
-    monkeypatch.setattr(dispatch, "GRACE", 0.1)
+    monkeypatch.setattr(timing, "GRACE", 0.1)
     async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
         began = time.monotonic()
         with pytest.raises(Vetoed, match=rf"{BEFORE} of a did not end within 0\.05 s"):

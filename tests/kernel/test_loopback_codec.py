@@ -105,6 +105,7 @@ def test_json_comes_back_as_it_was(value: Any) -> None:
         (RunStatus.RUNNING, RunStatus),
         ("b", Literal["a", "b"]),
         (True, Literal[1, True]),
+        (None, Literal["a", "b"] | None),
         ([1, 2], list[int]),
         ((1, 2), tuple[int, ...]),
         ((1, "a"), tuple[int, str]),

@@ -27,10 +27,11 @@ from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.contracts.plugins import PermissionInfo
+from tavern_host.contracts.projectfiles import PROJECT_FILES, ProjectFiles
 from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry
 from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, interface_methods
 from tavern_host.contracts.settings import SettingsChange
-from tavern_host.contracts.tools import ToolCallRequest
+from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.hookspecs import hooks
 from tavern_host.permissions import all_permissions
@@ -428,6 +429,8 @@ async def _arguments(stage: Stage, interface: type[ServiceInterface], method: st
         return [stage.kept.id]
     if name == "settings.save":
         return [await _change(stage)]
+    if interface is ProjectFiles:
+        await stage.host.services.get(PROJECT_FILES).write_file("kept.txt", "a")
     if name in _ARGUMENTS:
         return _ARGUMENTS[name]
     hints = typing.get_type_hints(getattr(interface, method))
@@ -479,6 +482,10 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "toolManager.call": [SHOUT],
     "toolManager.call_text": ["hello"],
     "toolManager.call_outputs": [{"text": "hello"}],
+    "systemTools.describe_tool": ["shout"],
+    "projectFiles.read_file": ["kept.txt"],
+    "projectFiles.delete_file": ["kept.txt"],
+    "projectFiles.apply_edit": ["kept.txt", "a", "b"],
     "llm.complete": [SAY],
     "llm.stream": [SAY],
     "agentRuntime.run": [GREET],

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tavern_host.contracts.protocols import ParseEvent, ParserOptions
-from tavern_host.contracts.tools import ToolCallRequest
+from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.parser import TamParser
 
 REQUEST = "<|[REQUEST_TOOL]|>"
@@ -39,16 +39,21 @@ def block(*lines: str) -> str:
 
 
 def events_of(pieces: Iterable[str], **parameters: Sequence[str]) -> list[ParseEvent]:
-    """Feed a parser that knows these tools' parameters; return its events with neighbouring text joined."""
+    """Feed a parser that knows these tools' parameters; return its events with text joined that was cut."""
     parser = TamParser(ParserOptions(parameters={tool: list(names) for tool, names in parameters.items()}))
     found = [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
     joined: list[ParseEvent] = []
     for event in found:
-        if event.kind == "text" and joined and joined[-1].kind == "text":
-            joined[-1] = ParseEvent(kind="text", text=joined[-1].text + event.text)
+        if event.kind == "text" and joined and follows(joined[-1], event):
+            joined[-1] = joined[-1].model_copy(update={"text": joined[-1].text + event.text})
         else:
             joined.append(event)
     return joined
+
+
+def follows(earlier: ParseEvent, event: ParseEvent) -> bool:
+    """Return whether two texts stand side by side in the text that was fed."""
+    return earlier.kind == "text" and (earlier.offset or 0) + len(earlier.text) == event.offset
 
 
 def read(text: str, **parameters: Sequence[str]) -> Reading:

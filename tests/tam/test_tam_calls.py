@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tam_reading import END, REQUEST, block, read
+from tam_reading import END, REQUEST, block, events_of, read
 
 
 def test_a_single_call_has_its_arguments_as_text() -> None:
@@ -167,7 +167,7 @@ def test_a_step_says_whether_the_chain_goes_on_after_its_failure() -> None:
 
 def test_an_option_that_is_not_understood_is_warned_of() -> None:
     text = block(
-        "command1:「始」a「末」", "on_error_1:「始」panic「末」", "on_error_7:「始」stop「末」", "retry_1:「始」3「末」"
+        "command1:「始」a「末」", "on_error_1:「始」panic「末」", "on_error_7:「始」stop「末」", "retry_7:「始」3「末」"
     )
     reading = read(text)
     assert reading.steps == [(1, "a", {})]
@@ -175,8 +175,21 @@ def test_an_option_that_is_not_understood_is_warned_of() -> None:
     assert reading.warnings == [
         "'on_error_1' is stop or continue, not 'panic'; the chain stops on an error",
         "'on_error_7' names no step",
-        "'retry_1': retrying is not supported; the step runs once",
+        "'retry_7' names no step",
     ]
+
+
+def test_a_step_says_how_often_it_is_tried_again() -> None:
+    text = block("retry:「始」1「末」", "command1:「始」a「末」", "retry_1:「始」 10 「末」", "command2:「始」b「末」")
+    assert [call.retry for call in read(text).calls] == [10, 1]
+    assert read(block("command:「始」a「末」", "retry_1:「始」2「末」")).calls[0].retry == 2
+
+
+@pytest.mark.parametrize("value", ["11", "-1", "two", "1.0", "", "9" * 5000, "٣"])
+def test_a_retry_that_is_no_number_to_ten_is_warned_of(value: str) -> None:
+    reading = read(block("command:「始」a「末」", f"retry:「始」{value}「末」"))
+    assert reading.calls[0].retry == 0
+    assert reading.warnings == [f"'retry' is a number from 0 to 10, not {value[:40]!r}; the step is not tried again"]
 
 
 def test_a_common_parameter_is_a_default_for_every_step() -> None:
@@ -194,6 +207,41 @@ def test_a_common_parameter_goes_only_to_tools_that_have_it() -> None:
     assert read(text, a=["outDir"], b=["x"]).steps == [(1, "a", {"outDir": "/tmp"}), (2, "b", {})]
 
 
+def test_common_parameters_are_variables_of_every_call() -> None:
+    text = block(
+        "Common-Out Dir:「始」/tmp「末」", "command1:「始」a「末」", "command2:「始」b「末」", "out_dir2:「始」/x「末」"
+    )
+    for parameters in ({}, {"a": ["x"], "b": ["outDir"]}):
+        calls = read(text, **parameters).calls
+        assert [call.variables for call in calls] == [{"Out Dir": "/tmp", "common_Out Dir": "/tmp"}] * 2
+    calls[0].variables["x"] = 1
+    assert "x" not in calls[1].variables
+
+
+def test_a_common_parameter_that_is_given_twice_keeps_its_last_value() -> None:
+    reading = read(block("common_a:「始」1「末」", "Common A:「始」2「末」", "command:「始」t「末」"))
+    assert reading.calls[0].variables == {"A": "2", "common_A": "2"}
+    assert reading.arguments == {"A": "2"}
+    assert reading.warnings == ["'Common A' is given twice; the last value counts"]
+
+
+def test_a_block_has_at_most_32_common_parameters() -> None:
+    reading = read(block(*(f"common_a{n}x:「始」{n}「末」" for n in range(33)), "command:「始」t「末」"))
+    assert len(reading.arguments) == 32
+    assert reading.warnings == ["'common_a32x' is ignored: a block has at most 32 common parameters"]
+
+
+def test_a_call_says_where_its_block_begins() -> None:
+    text = (
+        "今 "
+        + block("command1:「始」a「末」", "command2:「始」b「末」")
+        + "\n"
+        + block("command:「始」c「末」", "retry:「始」1「末」")
+    )
+    events = events_of([text])
+    assert [event.offset for event in events] == [0, 2, 2, text.index("\n" + REQUEST), text.rindex(REQUEST)]
+
+
 def test_references_are_left_as_they_are() -> None:
     text = block("common_dir:「始」/tmp「末」", "command1:「始」a「末」", "file_1:「始」@{common_dir}/x「末」")
     assert read(text, a=["file"]).arguments == {"file": "@{common_dir}/x"}
@@ -207,24 +255,63 @@ def test_a_json_hint_makes_a_value_of_the_text() -> None:
     assert read(text, t=["pay-load"]).arguments == {"pay-load": {"a": [1, None]}}
 
 
-@pytest.mark.parametrize("value", ["{a: 1}", "NaN", "1e999", '"\\ud800"', "[" * 10_000, ""])
+@pytest.mark.parametrize(
+    ("hint", "value", "expected"),
+    [
+        ("integer", " -12\n", -12),
+        ("int", "9223372036854775807", 2**63 - 1),
+        ("Integer", "+07", 7),
+        ("number", "3", 3),
+        ("number", "-.5e1", -5.0),
+        ("float", "3", 3.0),
+        ("boolean", "TRUE", True),
+        ("bool", " false ", False),
+        ("json", ' [1, {"a": null}] ', [1, {"a": None}]),
+        ("text", " 3 ", " 3 "),
+        ("string", "true", "true"),
+    ],
+)
+def test_a_hint_says_what_a_text_is(hint: str, value: str, expected: object) -> None:
+    reading = read(block("command:「始」t「末」", f"x:「始」{value}「末」", f"type_hint_x:「始」 {hint} 「末」"))
+    assert reading.arguments == {"x": expected}
+    assert type(reading.arguments["x"]) is type(expected)
+    assert reading.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "complaint"),
+    [
+        ("integer", "3.0", "'3.0' is not an integer"),
+        ("integer", "٣", "'٣' is not an integer"),
+        ("integer", "1_000", "'1_000' is not an integer"),
+        ("integer", "9223372036854775808", "'9223372036854775808' has more than 64 bits"),
+        ("integer", "9" * 5000, f"'{'9' * 40}…' is not an integer"),
+        ("number", "1e999", "'1e999' is not a number"),
+        ("number", "nan", "'nan' is not a number"),
+        ("float", "", "'' is not a number"),
+        ("bool", "yes", "'yes' is neither true nor false"),
+        ("base64", "aGk=", "the hint 'base64' is not known (json, text, integer, number, boolean)"),
+    ],
+)
+def test_a_hint_that_does_not_fit_leaves_the_text_with_a_warning(hint: str, value: str, complaint: str) -> None:
+    reading = read(block("command:「始」t「末」", f"x:「始」{value}「末」", f"type_hint_x:「始」{hint}「末」"))
+    assert reading.arguments == {"x": value}
+    assert reading.warnings == [f"'type_hint_x': {complaint}; 'x' stays text"]
+
+
+@pytest.mark.parametrize(
+    "value", ["{a: 1}", "NaN", "1e999", '"\\ud800"', "[" * 10_000, "", "[18446744073709551616]", "9" * 5000]
+)
 def test_a_json_hint_on_anything_else_leaves_the_text_with_a_warning(value: str) -> None:
     reading = read(block("command:「始」t「末」", f"x:「始」{value}「末」", "type_hint_x:「始」json「末」"))
     assert reading.arguments == {"x": value}
     assert len(reading.warnings) == 1
-    assert reading.warnings[0].startswith("'x' is not JSON (")
+    assert "is not JSON (" in reading.warnings[0]
 
 
-def test_other_hints_leave_the_text() -> None:
-    text = block(
-        "command:「始」t「末」", "x:「始」aGk=「末」", "type_hint_x:「始」base64「末」", "type_hint_y:「始」json「末」"
-    )
-    reading = read(text)
-    assert reading.arguments == {"x": "aGk="}
-    assert reading.warnings == [
-        "'type_hint_x': the hint 'base64' is not supported; 'x' stays text",
-        "'type_hint_y': the step has no argument 'y'",
-    ]
+def test_a_hint_without_its_argument_is_warned_of() -> None:
+    reading = read(block("command:「始」t「末」", "type_hint_y:「始」json「末」"))
+    assert reading.warnings == ["'type_hint_y': the step has no text argument 'y'"]
 
 
 def test_the_other_delimiters_are_read_and_their_values_trimmed() -> None:

@@ -12,13 +12,13 @@ from tavern_tam.parser import TamParser
 
 
 def test_the_protocol_names_its_parser() -> None:
-    (protocol,) = tavern_tam.tavern_register_action_protocols()
+    protocol = next(info for info in tavern_tam.tavern_register_action_protocols() if info.name == "tam")
     assert protocol.name == "tam"
     assert protocol.handler == f"{TamParser.__module__}:{TamParser.__qualname__}"
 
 
 def test_the_example_that_models_are_given_is_itself_valid() -> None:
-    (protocol,) = tavern_tam.tavern_register_action_protocols()
+    protocol = next(info for info in tavern_tam.tavern_register_action_protocols() if info.name == "tam")
     reading = read(protocol.instructions)
     assert reading.warnings == []
     assert [call.tool_id for call in reading.calls] == [

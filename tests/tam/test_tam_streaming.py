@@ -49,6 +49,72 @@ def test_a_text_without_calls_comes_back_whole(text: str) -> None:
         assert found == text.replace("\ud800", "\ufffd")
 
 
+@settings(max_examples=400, deadline=None)
+@given(texts)
+def test_text_is_returned_from_where_it_stands_and_all_but_blocks_and_fences_is(text: str) -> None:
+    fed = text.replace("\ud800", "\ufffd")
+    left, last = fed, 0
+    for event in events_of([text]):
+        if event.kind == "text":
+            assert event.offset is not None
+            end = event.offset + len(event.text)
+            assert fed[event.offset : end] == event.text
+            left = left[: event.offset] + "\0" * len(event.text) + left[end:]
+        elif event.kind == "call":
+            assert event.offset is not None
+            assert event.offset >= last
+            assert fed[event.offset] == "<"
+            last = event.offset
+    for gap in left.split("\0"):
+        assert gap.strip()[:1] in ("", "<", "`", "~")
+
+
+noise = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [REQUEST, END, *(REQUEST[:n] for n in (1, 3, 9)), *(END[:n] for n in (2, 7)), "「始」", "「末」", "「"]
+        ),
+        st.sampled_from(
+            [
+                "始」",
+                "末",
+                "ESCAPE",
+                "command:「始」t「末」",
+                "\x00",
+                "\x1b[0m",
+                "\x85",
+                "\u2028",
+                "\ufeff",
+                "漢字",
+                "\ud83d",
+            ]
+        ),
+        st.characters(),
+    ),
+    max_size=60,
+).map("".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(noise)
+def test_no_mixture_of_halves_and_control_characters_is_too_strange(text: str) -> None:
+    assert events_of(text) == events_of([text])
+
+
+@pytest.mark.parametrize(
+    "filler", ["x", "漢", "\x00", "「", "」", "<", ">", "|", ">|", "\n", "`", "~", "𝔘", "\ud800", "<|[", ":「始」"]
+)
+def test_a_megabyte_of_anything_is_read(filler: str) -> None:
+    blob = filler * (1_000_000 // len(filler))
+    whole = blob.replace("\ud800", "\ufffd")
+    for text in (blob, f"<think>{blob}", f"{REQUEST}{blob}"):
+        found = events_of([text])
+        assert "".join(event.text for event in found if event.kind == "text") == text.replace("\ud800", "\ufffd")
+        assert events_of([text[i : i + 1000] for i in range(0, len(text), 1000)]) == found
+    calls = [event.call for event in events_of([block("command:「始」t「末」", f"x:「始」{blob}「末」")]) if event.call]
+    assert [call.arguments == {"x": whole} for call in calls] == [True]
+
+
 def hard_texts(count: int) -> dict[str, str]:
     """Return texts that a careless parser would read again and again."""
     command = "\ncommand:「始」t「末」\n"

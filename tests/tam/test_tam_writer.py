@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tam_reading import END, REQUEST, block, read
 
-from tavern_host.contracts.tools import ToolCallRequest
+from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.writer import write_tam
 
 
@@ -35,11 +35,46 @@ def test_a_chain_is_written_with_numbers() -> None:
     assert read(write_tam(calls)).calls == calls
 
 
-def test_a_value_that_holds_the_markers_is_escaped_with_a_nonce_that_it_does_not_hold() -> None:
-    value = block("x:「始ESCAPE:1」a「末escape:1」") + "「末ESCAPE:3」"
+@pytest.mark.parametrize(
+    ("value", "nonce"),
+    [
+        ("「quoted」 <|[x]|> «««", None),
+        (block("x:「始」a「末」"), ""),
+        ("「末", ""),
+        (END.lower(), ""),
+        ("「末ESCAPE:1」", ""),
+        ("「末escape」", ":1"),
+        ("\nx:「始ESCAPE」", ":1"),
+        ("「始ESCAPE」「末ESCAPE:1」「末escape:02」「末ESCAPE:x」", ":3"),
+        ("「末ESCAPE」" + "".join(f"「末ESCAPE:{'9' * n}」" for n in (32, 5000)), ":1"),
+    ],
+)
+def test_a_value_that_holds_markers_is_escaped_by_what_it_does_not_hold(value: str, nonce: str | None) -> None:
     text = write_tam([call(arguments={"x": value})])
-    assert f"x_1:「始ESCAPE:2」{value}「末ESCAPE:2」" in text
+    expected = f"x_1:「始」{value}「末」\n" if nonce is None else f"x_1:「始ESCAPE{nonce}」{value}「末ESCAPE{nonce}」\n"
+    assert expected in text
     assert read(text).arguments == {"x": value}
+    assert read(text).warnings == []
+
+
+def test_calls_of_several_blocks_are_written_as_several() -> None:
+    calls = [
+        call("a", 1, block=0),
+        call("b", 2, block=0, retry=3),
+        call("c", 1, block=1, request_id="r"),
+    ]
+    reading = read(write_tam(calls))
+    assert reading.calls == calls
+    assert (reading.text, reading.warnings) == ("\n", [])
+
+
+def test_variables_are_written_as_common_parameters() -> None:
+    variables = {"dir": "/「末」", "common_dir": "/「末」"}
+    calls = [call("a", 1, arguments={"dir": "/「末」"}, variables=variables)]
+    calls += [call("b", 2, arguments={"DIR": "@{dir}/x"}, variables=variables)]
+    reading = read(write_tam(calls))
+    assert reading.calls == calls
+    assert reading.warnings == []
 
 
 hard_bits = [
@@ -49,6 +84,12 @@ hard_bits = [
     "「末」",
     "「始",
     "「末ESCAPE:1」",
+    "「始ESCAPE」",
+    "「末ESCAPE」",
+    "ESCAPE",
+    "始",
+    "」",
+    ">>>",
     "\nk:「始」",
     "#",
     "\n",
@@ -72,25 +113,28 @@ ids = st.text(min_size=1).filter(lambda text: text == text.strip())
 
 @st.composite
 def chains(draw: st.DrawFn) -> list[ToolCallRequest]:
-    """Draw a chain that TAM can say."""
-    request_id = draw(st.none() | ids)
+    """Draw the calls of one or two blocks that TAM can say."""
     unlike = r"(on_?error|retry|command)[0-9]*|type_?hint.*|common_.*"
     argument_names = names.filter(lambda name: not re.fullmatch(unlike, name, re.IGNORECASE))
-    return [
-        call(
-            draw(ids),
-            index,
-            arguments={
-                name: draw(values)
-                for name in draw(
-                    st.lists(argument_names, max_size=4, unique_by=lambda n: re.sub(r"[_\s-]", "", n).casefold())
-                )
-            },
-            on_error=draw(st.sampled_from(["stop", "continue"])),
-            request_id=request_id,
-        )
-        for index in sorted(draw(st.sets(st.integers(0, 30), min_size=1, max_size=3)))
-    ]
+    several = st.lists(argument_names, max_size=4, unique_by=lambda n: re.sub(r"[_\s-]", "", n).casefold())
+    calls = []
+    for number in range(draw(st.integers(1, 2))):
+        request_id = draw(st.none() | ids)
+        common = draw(st.dictionaries(st.sampled_from(["dir", "标题", "out file"]), words, max_size=2))
+        calls += [
+            call(
+                draw(ids),
+                index,
+                block=number,
+                arguments={**{name: draw(values) for name in draw(several)}, **common},
+                variables={**common, **{f"common_{name}": value for name, value in common.items()}},
+                on_error=draw(st.sampled_from(["stop", "continue"])),
+                retry=draw(st.integers(0, 10)),
+                request_id=request_id,
+            )
+            for index in sorted(draw(st.sets(st.integers(0, 30), min_size=1, max_size=3)))
+        ]
+    return calls
 
 
 @settings(max_examples=200, deadline=None)
@@ -98,7 +142,7 @@ def chains(draw: st.DrawFn) -> list[ToolCallRequest]:
 def test_what_is_written_is_read_back(calls: list[ToolCallRequest]) -> None:
     reading = read(write_tam(calls))
     assert reading.calls == calls
-    assert (reading.text, reading.warnings) == ("", [])
+    assert (reading.text.strip(), reading.warnings) == ("", [])
 
 
 @pytest.mark.parametrize(
@@ -111,6 +155,9 @@ def test_what_is_written_is_read_back(calls: list[ToolCallRequest]) -> None:
         ([call(" t")], "a tool id in TAM is neither empty nor has blanks around it"),
         ([call("t", request_id="")], "a request id in TAM"),
         ([call(arguments={"a_b": "", "ab": ""})], "cannot tell the arguments 'a_b' and 'ab' apart"),
+        ([call(arguments={"n": 2**64})], "t: the argument 'n' cannot be written in TAM"),
+        ([call(variables={"a": "x", "common_a": "x"})], "the variables of the calls in a TAM block"),
+        ([call(variables={"a": "x"}, arguments={"a": "x"})], "the variables of the calls in a TAM block"),
         *(
             ([call(arguments={name: ""})], re.escape(f"t: an argument {name!r} cannot be written in TAM"))
             for name in ["", "_", "a:b", "a\nb", "#a", "-a", "a_", "on_error", "retry", "common_a", "x" * 63]

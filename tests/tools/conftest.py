@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tavern_host import Host
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolCallRequest, ToolDefinition, ToolManager, ToolResult
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -11,8 +11,8 @@ from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.macros import MacroRequest
 from tavern_host.contracts.settings import SettingsChange
-from tavern_host.contracts.tools import ToolCallRequest, ToolErrorType
-from tavern_tools.manager import blocks
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolScope
+from tavern_tools.chains import blocks
 
 OpenHost = Callable[..., Any]
 
@@ -80,7 +80,9 @@ async def test_only_allowed_tools_are_called(open_host: OpenHost) -> None:
     async with open_host("acme_tools") as bench:
         bench.write_info("info")
         bench.write_info("infos")
-        done = await bench.tools.call_text("!?info name=tavern-tools\n!infos name=tavern-tools\n", allowed=["infos"])
+        done = await bench.tools.call_text(
+            "!?info name=tavern-tools\n!infos name=tavern-tools\n", scope=ToolScope(allowed=["infos"])
+        )
         refused, called = done.results
         assert called.status == "done"
         assert refused.error is not None
@@ -108,7 +110,7 @@ async def test_the_macro_documents_the_tools_and_the_protocols(open_host: OpenHo
 
         text = await available_tools(request("acme:measure"), context)
         assert text.startswith("- Tool ID: acme:measure\n  - Description: Measures text.\n")
-        assert "Write !tool key=value." in text
+        assert "<|[REQUEST_TOOL]|>" in text
         assert await available_tools(request(), context) == "No tools are available."
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import MAX_DEPTH, CallContext, Principal
-from tavern_host.contracts.tools import ToolCallRequest, ToolErrorType, ToolResult
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope
 
 OpenHost = Callable[..., Any]
 
@@ -31,7 +32,7 @@ async def test_a_service_tool_calls_the_method_and_gives_its_json(open_host: Ope
         assert (result.status, result.tool_id, result.index) == ("done", "info", 1)
         assert isinstance(result.structured, dict)
         assert result.structured["displayName"] == "Tools"
-        assert '"displayName": "Tools"' in (result.content[0].text or "")
+        assert (result.content[0].type, result.content[0].data) == ("data", result.structured)
         assert result.duration_ms > 0
 
 
@@ -134,7 +135,7 @@ async def test_a_hook_may_change_arguments_which_are_checked_again_but_not_the_t
         assert result.structured["name"] == "tavern-tools"
         kind, message = error_of(await bench.call("info", name="spoil"))
         assert kind == ToolErrorType.PARAMETER_VALIDATION
-        assert message.endswith("name: 7 is not of type 'string'")
+        assert message.endswith('name: 7 is not of type "string"')
 
 
 async def test_a_hook_may_change_or_withhold_a_result(open_host: OpenHost) -> None:
@@ -147,31 +148,82 @@ async def test_a_hook_may_change_or_withhold_a_result(open_host: OpenHost) -> No
         assert withheld.structured is None
 
 
-async def test_a_call_is_told_when_it_begins_and_when_it_ends(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_info("info")
+async def test_a_call_that_takes_a_while_is_told_when_it_begins_and_when_it_ends(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
         subscription = bench.host.events.subscribe("TOOL_CALL_UPDATE")
-        principal = Principal(kind="agent", id="lin")
-        request = ToolCallRequest(tool_id="info", arguments={}, index=2, request_id="r1")
-        await bench.tools.call(request, call=CallContext(principal=principal, run_id="run_1"))
+        call = CallContext(principal=Principal(kind="agent", id="lin"), run_id="run_1")
+        request = ToolCallRequest(tool_id="acme:repeat", arguments={"text": "ab"}, index=2, request_id="r1")
+        await bench.tools.call(request, scope=ToolScope(allowed=["acme:*"]), call=call)
         begun, ended = [await anext(aiter(subscription)) for _ in range(2)]
         await subscription.close()
-        about = {"toolId": "info", "index": 2, "requestId": "r1", "caller": "agent:lin", "runId": "run_1"}
+        about = {"toolId": "acme:repeat", "index": 2, "requestId": "r1", "caller": "agent:lin", "runId": "run_1"}
         assert about.items() <= begun.payload.items()
         assert about.items() <= ended.payload.items()
         assert begun.payload["callId"] == ended.payload["callId"]
-        assert (begun.payload["status"], ended.payload["status"]) == ("running", "error")
-        assert ended.payload["error"]["type"] == "ParameterValidationError"
+        assert (begun.payload["status"], ended.payload["status"]) == ("running", "done")
+
+
+async def test_a_call_that_is_not_made_is_told_with_the_reason(open_host: OpenHost) -> None:
+    async with open_host() as bench:
+        bench.write_info("info")
+        subscription = bench.host.events.subscribe("TOOL_CALL_UPDATE")
+        await bench.call("info")
+        told = await anext(aiter(subscription))
+        await subscription.close()
+        assert (told.payload["status"], told.payload["error"]["type"]) == ("error", "ParameterValidationError")
+
+
+async def test_a_quick_call_that_only_reads_is_in_the_audit_log_alone(open_host: OpenHost) -> None:
+    async with open_host() as bench:
+        bench.write_info("info", readOnly=True)
+        subscription = bench.host.events.subscribe("TOOL_CALL_UPDATE")
+        await bench.call("info", name="tavern-tools")
+        await bench.call("info")
+        told = await anext(aiter(subscription))
+        await subscription.close()
+        assert told.payload["status"] == "error"
+        entries = await bench.host.services.get(AUDIT).tail(10)
+        assert [(e.action, e.subject) for e in entries if e.action.startswith("tool.")] == [
+            ("tool.called", "info"),
+            ("tool.denied", "info"),
+        ]
 
 
 async def test_calls_that_nest_too_deeply_end_in_a_result(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_info("info")
-        deep = CallContext(principal=Principal(kind="agent", id="lin"), depth=MAX_DEPTH)
-        request = ToolCallRequest(tool_id="info", arguments={"name": "tavern-tools"})
+    async with open_host("acme_tools") as bench:
+        deep = CallContext(principal=Principal(kind="user", id="lin"), depth=MAX_DEPTH)
+        request = ToolCallRequest(tool_id="acme:repeat", arguments={"text": "ab"})
         kind, message = error_of(await bench.tools.call(request, call=deep))
         assert kind == ToolErrorType.EXECUTION
         assert "nested" in message
+
+
+async def test_an_agent_calls_nothing_that_nobody_listed_for_it(open_host: OpenHost) -> None:
+    async with open_host() as bench:
+        bench.write_info("info")
+        call = CallContext(principal=Principal(kind="agent", id="lin"))
+        request = ToolCallRequest(tool_id="info", arguments={"name": "tavern-tools"})
+        assert error_of(await bench.tools.call(request, call=call))[0] is ToolErrorType.PERMISSION_DENIED
+        assert (await bench.tools.call(request, scope=ToolScope(allowed=["info"]), call=call)).status == "done"
+
+
+async def test_a_call_is_tried_again_as_often_as_it_says(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        bench.write_tool("wait", {"type": "node", "nodeType": "acme-tools:Wait"}, timeout=20)
+        request = ToolCallRequest(tool_id="wait", arguments={"seconds": 5}, retry=1)
+        result = await bench.tools.call(request)
+        assert (error_of(result)[0], result.attempts) == (ToolErrorType.TIMEOUT, 2)
+        wrong = await bench.tools.call(ToolCallRequest(tool_id="wait", arguments={"second": 5}, retry=3))
+        assert (error_of(wrong)[0], wrong.attempts) == (ToolErrorType.PARAMETER_VALIDATION, 1)
+
+
+async def test_a_result_that_is_too_large_is_an_output_error(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        result = await bench.call("acme:repeat", text="x" * 2_000_000, times=9)
+        assert error_of(result) == (
+            ToolErrorType.OUTPUT,
+            "the result of acme:repeat is too large: 18.0 MB, 10 MB are allowed",
+        )
 
 
 async def test_a_node_tool_gives_its_single_output_bare(open_host: OpenHost) -> None:

@@ -61,3 +61,45 @@ def test_the_schema_has_name_description_and_parameters() -> None:
         "description": "Replaces lines.",
         "parameters": {"type": "object", "properties": {}},
     }
+
+
+def test_how_a_tool_is_called_is_noted() -> None:
+    notes = describe_tool(tool(is_async=True, requires_approval={"required": ["force"]}))
+    assert "  - Note: some calls wait until a person approves it\n" in notes
+    assert "  - Note: a call gives a task id at once; system:task_result gives its result\n" in notes
+    assert "  - Note: each call waits until a person approves it\n" in describe_tool(tool(requires_approval=True))
+
+
+def test_bounds_choices_and_what_is_referred_to_are_told() -> None:
+    parameters = {
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer", "minimum": 1, "maximum": 9},
+            "kind": {"const": "line"},
+            "mode": {"enum": ["a", 1]},
+            "at": {"$ref": "#/$defs/place", "description": "Where."},
+            "list": {"type": "array", "maxItems": 3, "items": {"$ref": "#/$defs/place"}},
+            "either": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/place"}]},
+        },
+        "$defs": {"place": {"type": "object", "properties": {"next": {"$ref": "#/$defs/place"}}, "required": ["next"]}},
+    }
+    lines = describe_tool(tool(parameters)).splitlines()[3:]
+    assert lines[0] == "    - n (integer, optional): At least 1. At most 9."
+    assert lines[1] == '    - kind (string, optional): One of: "line".'
+    assert lines[2] == '    - mode (string or integer, optional): One of: "a", 1.'
+    assert lines[3:5] == ["    - at (object, optional): Where.", "      - next (object, required)"]
+    assert "    - list (array of object, optional): At most 3 items." in lines
+    assert "    - either (null or object, optional)" in lines
+    assert len(lines) < 20
+
+
+def test_examples_are_told_with_their_arguments() -> None:
+    examples: list[dict[str, Any]] = [
+        {"description": "Replaces\none line.", "input": {"path": "a.py", "n": 1}},
+        {"input": {}},
+        {"description": "third", "input": {}},
+        {"description": "too many", "input": {}},
+    ]
+    assert describe_tool(tool(examples=examples)).endswith(
+        '  - Examples:\n    - Replaces one line: {"path": "a.py", "n": 1}\n    - {}\n    - third: {}'
+    )

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from tavern_tools.parameters import Bound, Parameters
+from tavern_tools.schemas import Schema, schema_problems
 
 
 def bind(properties: dict[str, Any], arguments: dict[str, Any], *, text: bool = True, **schema: Any) -> Bound:
@@ -83,13 +85,13 @@ def test_text_that_does_not_fit_is_reported_and_not_guessed(kind: str, text: str
     assert bound.arguments == {"p": text}
     [problem] = bound.problems
     assert (problem.parameter, problem.path) == ("p", "$.p")
-    assert f"is not of type '{kind}'" in problem.message or len(text) > 300
+    assert f'is not of type "{kind}"' in problem.message or len(text) > 300
 
 
 def test_a_structured_call_is_taken_as_it_is() -> None:
     bound = bind({"count": {"type": "integer"}}, {"count": "3"}, text=False)
     assert bound.coercions == []
-    assert [str(p) for p in bound.problems] == ["count: '3' is not of type 'integer'"]
+    assert [str(p) for p in bound.problems] == ['count: "3" is not of type "integer"']
 
 
 @pytest.mark.parametrize("key", ["filePath", "file_path", "File-Path", "FILE PATH"])
@@ -122,9 +124,9 @@ def test_every_problem_is_listed_with_its_parameter() -> None:
     )
     assert [(p.parameter, str(p)) for p in bound.problems] == [
         ("contents", "contents: is no parameter of this tool (did you mean count?)"),
-        ("url", "url: is required and missing"),
         ("count", "count: 9 is greater than the maximum of 5"),
         ("o", "o.x: is required and missing"),
+        ("url", "url: is required and missing"),
     ]
 
 
@@ -157,3 +159,116 @@ def test_binding_any_text_never_raises_and_never_changes_what_it_was_given(argum
     before = dict(arguments)
     bind({"n": {"type": "number"}, "o": {"type": ["object", "null"]}, "b": {"type": "boolean"}}, arguments)
     assert arguments == before
+
+
+def test_arguments_that_are_right_come_back_as_they_are() -> None:
+    arguments = {"n": 1, "o": {"deep": [1]}}
+    parameters = Parameters({"type": "object", "properties": {"n": {"type": "integer"}, "o": {}}, "required": ["n"]})
+    bound = parameters.bind(arguments)
+    assert bound.arguments is arguments
+    assert (bound.coercions, bound.problems) == ([], [])
+    assert parameters.takes(arguments)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"n": "1"}, {"n": 1, "m": 2}, {"n": b"1"}])
+def test_arguments_that_are_wrong_or_to_be_completed_are_not_taken_as_they_are(arguments: dict[str, Any]) -> None:
+    parameters = Parameters({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+    assert not parameters.takes(arguments)
+    assert not Parameters({"properties": {"n": {}, "d": {"default": 1}}}).takes({"n": 1})
+
+
+def test_filling_in_defaults_leaves_what_was_given_alone() -> None:
+    arguments: dict[str, Any] = {"a": 1}
+    properties: dict[str, Any] = {"a": {}, "b": {"default": 2}}
+    bound = Parameters({"type": "object", "properties": properties}).bind(arguments)
+    assert (arguments, bound.arguments) == ({"a": 1}, {"a": 1, "b": 2})
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "message"),
+    [
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 3, 'p: 3 is not of type "string" or "null"'),
+        ({"type": "object", "additionalProperties": False}, {"z": 1}, "p.z: is not allowed here"),
+        (
+            {"type": "object", "properties": {"a": {}}, "unevaluatedProperties": False},
+            {"z": 1},
+            "p.z: is not allowed here",
+        ),
+        ({"type": "number"}, float("nan"), "p: expected a number that JSON can write, got nan"),
+        (False, 1, "p: is not allowed here"),
+        ({"type": "array", "items": {"type": "integer"}}, [1, "x"], 'p[1]: "x" is not of type "integer"'),
+        ({"type": "string"}, {1: 2}, "the value is no JSON: Dict key must be str or str enum. Got 'int'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_plain_words(schema: Any, value: Any, message: str) -> None:
+    [problem] = bind({"p": schema}, {"p": value}, text=False).problems
+    assert str(problem) == message
+
+
+def test_a_choice_says_why_each_of_its_branches_is_wrong() -> None:
+    choice = {"anyOf": [{"type": "string", "minLength": 3}, {"type": "integer", "minimum": 5}]}
+    [problem] = bind({"p": choice}, {"p": "ab"}, text=False).problems
+    assert problem.message.endswith('"ab" is shorter than 3 characters; "ab" is not of type "integer"')
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^(.*,){20}P$"])
+def test_a_pattern_takes_linear_time_whatever_the_text(pattern: str) -> None:
+    text = "a" * 1_000_000 + "!"
+    [problem] = bind({"p": {"type": "string", "pattern": pattern}}, {"p": text}, text=False).problems
+    assert "does not match" in problem.message or problem.message.endswith("…")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": NaN}', '{"a": 1e999}', r'{"a": "\ud800"}', '{"a": ' + "[" * 2000 + "]" * 2000 + "}"]
+)
+def test_json_that_cannot_be_written_again_stays_text(text: str) -> None:
+    bound = bind({"p": {"type": "object"}}, {"p": text})
+    assert bound.arguments == {"p": text}
+    assert len(bound.problems) == 1
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+SCHEMAS = st.recursive(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(["string", "integer", "number", "boolean", "null", "array", "object"]),
+            "minimum": st.integers(-3, 3),
+            "maxLength": st.integers(0, 3),
+            "minItems": st.integers(0, 2),
+            "uniqueItems": st.booleans(),
+            "required": st.lists(st.sampled_from("abc"), unique=True, max_size=2),
+            "enum": st.lists(VALUES, min_size=1, max_size=2),
+        },
+    ),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "items": inner,
+            "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
+            "additionalProperties": inner | st.booleans(),
+            "anyOf": st.lists(inner, min_size=1, max_size=2),
+            "oneOf": st.lists(inner, min_size=1, max_size=2),
+            "not": inner,
+        },
+    ),
+    max_leaves=5,
+)
+
+
+@given(SCHEMAS, VALUES)
+def test_a_value_is_allowed_where_the_reference_validator_allows_it_and_else_has_problems(
+    schema: dict[str, Any], value: Any
+) -> None:
+    assert schema_problems(schema, ()) == []
+    allowed = Draft202012Validator(schema).is_valid(value)
+    assert Schema(schema).allows(value) is allowed
+    assert (Schema(schema).problems(value) == []) is allowed

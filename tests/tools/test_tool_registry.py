@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.nodes import NodeDefinition
+from tavern_host.contracts.tools import ToolDefinition, ToolFilter, ToolImplementation, ToolKind
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER, Workflow
+from tavern_tools.catalogue import Catalogue, NodeTools, Tool
+from tavern_tools.naming import fits
+from tavern_tools.registry import Registry
 
 OpenHost = Callable[..., Any]
 
@@ -152,7 +160,7 @@ async def test_all_bad_files_are_told_in_one_report(open_host: OpenHost, caplog:
     [record] = [r for r in caplog.records if "tools" in r.getMessage()]
     report = record.getMessage()
     assert "(problems: 3)" in report
-    assert f"{good.parent / 'syntax.tool.json'}: is not JSON: line 3, column 1" in report
+    assert f"{good.parent / 'syntax.tool.json'}:3:1: is not JSON: Expecting ':' delimiter" in report
     assert "$.implementation.timeout: expected milliseconds" in report
     assert '$.tags: expected an array, got text: "no"' in report
 
@@ -194,3 +202,196 @@ async def test_describe_names_unknown_tools_and_schemas_leaves_them_out(open_hos
             "  - Parameters: none"
         )
         assert [schema["name"] for schema in await bench.tools.schemas(["b", "a"])] == ["a"]
+
+
+def script(bench: Any, tool_id: str, **more: Any) -> Any:
+    return bench.write_tool(tool_id, SCRIPT, **more)
+
+
+def versions(bench: Any, *numbers: str) -> None:
+    """Write files that define one tool in these versions."""
+    for number in numbers:
+        path = bench.write_info("kb:Query", version=number, description=f"Version {number}.")
+        path.rename(path.with_name(f"query-{number}.tool.json"))
+
+
+async def test_versions_of_a_tool_stand_side_by_side_and_a_range_picks_one(open_host: OpenHost) -> None:
+    async with open_host() as bench:
+        versions(bench, "1.2.0", "2.0.0-rc.1", "1.10.0", "0.9")
+        picked = {name: (await bench.tools.get(name)).version for name in ("kb:Query", "kb:Query@^1.2", "kb:Query@<1")}
+        assert picked == {"kb:Query": "1.10.0", "kb:Query@^1.2": "1.10.0", "kb:Query@<1": "0.9"}
+        assert (await bench.tools.get("kb:Query@2.0.0-rc.1")).version == "2.0.0-rc.1"
+        assert [tool.version for tool in await bench.listed()] == ["1.10.0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("kb:Query@^3", r'the tool "kb:Query" has no version that fits \^3 \(it has 1\.10\.0, 1\.2\.0\)'),
+        ("kb:Query@newest", r'"newest" is no range of versions of the tool "kb:Query" \(such are'),
+        ("kb:Qery@^1", r'no tool has the id "kb:Qery@\^1" \(did you mean kb:Query\?\)'),
+        ("node:core:Uppercase", r"did you mean node:core:UpperCase"),
+    ],
+)
+async def test_a_version_that_is_not_there_is_not_found(open_host: OpenHost, name: str, message: str) -> None:
+    async with open_host() as bench:
+        versions(bench, "1.2.0", "1.10.0")
+        with pytest.raises(NotFound, match=message):
+            await bench.tools.get(name)
+
+
+async def test_nobody_takes_over_a_tool_of_another_with_a_higher_version(
+    open_host: OpenHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_host("acme_tools") as bench:
+        path = script(bench, "acme:measure", version="99.0.0")
+        with caplog.at_level(logging.WARNING):
+            assert (await bench.tools.get("acme:measure")).plugin == "acme-tools"
+            with pytest.raises(NotFound):
+                await bench.tools.get("acme:measure@99.0.0")
+        told = [problem.message for problem in bench.host.plugin("acme-tools").problems]
+        assert f'the tool "acme:measure" is defined in {path} as well, which is not used' in told
+    assert f'{path}: the tool "acme:measure" is defined in ' in caplog.text
+
+
+async def test_every_node_is_a_tool_that_is_found_by_its_type_and_listed_where_the_operator_says(
+    open_host: OpenHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_host("acme_tools") as bench:
+        tool = await bench.tools.get("node:acme-tools:Repeat")
+        assert (tool.kind, tool.listed, tool.unavailable) == ("node", False, None)
+        assert (tool.implementation.node_type, tool.source) == ("acme-tools:Repeat", "node:acme-tools:Repeat")
+        assert list(tool.parameters["properties"]) == ["text", "times"]
+        assert [t.id for t in await bench.tools.list_tools() if t.id.startswith("node:")] == []
+
+    monkeypatch.setenv("TAVERN_SETTINGS", json.dumps({"extensions.tavern-tools.nodeTools": ["acme-*"]}))
+    async with open_host("acme_tools") as bench:
+        listed = [t for t in await bench.tools.list_tools() if t.id.startswith("node:")]
+        assert "node:acme-tools:Repeat" in [t.id for t in listed]
+        assert {t.implementation.node_type.split(":")[0] for t in listed} == {"acme-tools"}
+        assert all(t.listed for t in listed)
+
+
+async def test_a_project_does_not_list_node_types_by_itself(open_host: OpenHost) -> None:
+    async with open_host() as bench:
+        settings = {"settings": {"extensions.tavern-tools.nodeTools": ["*"]}}
+        (bench.root / "tavern.yaml").write_text(json.dumps(settings))
+    async with open_host() as bench:
+        assert [t.id for t in await bench.tools.list_tools() if t.id.startswith("node:")] == []
+
+
+async def test_a_tool_that_depends_on_what_is_not_there_says_so(open_host: OpenHost) -> None:
+    async with open_host() as bench:
+        bench.write_workflow("shout", **TEXT_IN)
+        needs = {
+            "a": ["b"],
+            "b": ["c@^2"],
+            "ok": ["service:toolManager", "workflow:shout", "node:core:UpperCase", "tool:node:core:UpperCase", "loop"],
+            "loop": ["ok", "loop"],
+            "service": ["service:ExternalScriptExecutionService"],
+            "node": ["node:core:Nothing"],
+        }
+        bench.write_info("c", version="1.0.0")
+        for tool_id, dependencies in needs.items():
+            bench.write_info(tool_id, dependencies=dependencies)
+        assert {tool.id: tool.unavailable for tool in await bench.listed() if tool.id in needs} == {
+            "a": "needs tool b, which cannot be called: needs tool c@^2",
+            "b": "needs tool c@^2",
+            "loop": None,
+            "node": "needs node core:Nothing",
+            "ok": None,
+            "service": "needs service ExternalScriptExecutionService",
+        }
+
+
+def catalogue(*definitions: ToolDefinition) -> Catalogue:
+    """Return a catalogue of these tools, of which those with one id stand newest first, and of two nodes."""
+    versions: dict[str, tuple[Tool, ...]] = {}
+    for definition in definitions:
+        versions[definition.id] = (*versions.get(definition.id, ()), Tool(definition))
+    nodes = [NodeDefinition(type=name, namespace="core") for name in ("UpperCase", "LowerCase")]
+    return Catalogue(versions, nodes=NodeTools({node.full_type: node for node in nodes}))
+
+
+def definition(tool_id: str, kind: ToolKind = "script", **values: Any) -> ToolDefinition:
+    return ToolDefinition(id=tool_id, implementation=ToolImplementation(kind=kind), **values)
+
+
+@pytest.mark.parametrize(
+    ("filter", "ids"),
+    [
+        (None, ["kb.Add", "kb:Query", "plain"]),
+        ({"tag": "search"}, ["kb:Query", "plain"]),
+        ({"namespace": "kb"}, ["kb.Add", "kb:Query"]),
+        ({"namespace": "kb", "tag": "write"}, ["kb.Add"]),
+        ({"namespace": ""}, ["plain"]),
+        ({"kind": "service"}, ["kb.Add"]),
+        ({"text": "aNYthing"}, ["kb:Query"]),
+        ({"plugin": "acme"}, ["plain"]),
+        ({"ids": ["kb*", "node:core:?pperCase", "absent"]}, ["kb.Add", "kb:Query", "node:core:UpperCase"]),
+        ({"ids": ["*"], "kind": "node"}, ["node:core:LowerCase", "node:core:UpperCase"]),
+        ({"ids": ["node:core:LowerCase"]}, ["node:core:LowerCase"]),
+        ({"ids": []}, []),
+    ],
+)
+def test_tools_are_listed_by_filters_of_which_all_must_hold(filter: dict[str, Any] | None, ids: list[str]) -> None:
+    tools = catalogue(
+        definition("kb.Add", "service", tags=["write"]),
+        definition("kb:Query", version="2.0.0", tags=["search"], description="Finds Anything."),
+        definition("kb:Query", version="1.0.0", tags=["old"]),
+        definition("plain", tags=["search"], plugin="acme"),
+    )
+    asked = None if filter is None else ToolFilter(**filter)
+    assert [tool.id for tool in tools.listed(asked)] == ids
+
+
+def test_a_list_by_ids_may_name_versions() -> None:
+    tools = catalogue(definition("kb:Query", version="2.0.0"), definition("kb:Query", version="1.0.0"))
+    assert [tool.version for tool in tools.listed(ToolFilter(ids=["kb:Query@^1", "kb:Query@^3"]))] == ["1.0.0"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "expected"),
+    [
+        ("*", "", True),
+        ("a*c", "abc", True),
+        ("a*c", "abcd", False),
+        ("a*b*c", "aXbYbZc", True),
+        ("*.[ab]", "x.[ab]", True),
+        ("*.[ab]", "x.a", False),
+        ("a?", "a", False),
+        ("a?", "a\n", True),
+        ("*a*a*b", "aab", True),
+        ("*ab*abc", "ababc", True),
+        ("*" * 50 + "b", "a" * 100_000, False),
+        ("*a" * 50 + "b", "a" * 20_000, False),
+    ],
+)
+def test_a_pattern_names_ids_with_stars_and_question_marks(pattern: str, name: str, expected: bool) -> None:
+    assert fits(pattern, name) is expected
+
+
+async def test_a_call_sees_the_tools_of_the_last_second_without_a_look_at_the_files(
+    open_host: OpenHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = 1000.0
+    registries: list[Registry] = []
+
+    class Watched(Registry):
+        def __init__(self, context: PluginContext) -> None:
+            super().__init__(context)
+            registries.append(self)
+
+    monkeypatch.setattr("tavern_tools.registry.Registry", Watched)
+    monkeypatch.setattr("tavern_tools.registry.time", SimpleNamespace(monotonic=lambda: clock))
+    async with open_host() as bench:
+        [registry] = registries
+        assert registry.current() is None
+        seen = await registry.catalogue()
+        script(bench, "new")
+        assert registry.current() is seen
+        clock += 1.1
+        assert registry.current() is None
+        assert "new" in (await registry.catalogue()).tools
+        await bench.host.disable("tavern-studio")
+        assert registry.current() is None

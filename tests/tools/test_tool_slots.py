@@ -8,7 +8,7 @@ import pytest
 
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import InterfaceSlot
-from tavern_tools.slots import interface_parameters, node_parameters
+from tavern_tools.slots import file_parameters, interface_parameters, node_parameters
 
 
 def interface(**slots: dict[str, Any]) -> dict[str, Any]:
@@ -37,9 +37,16 @@ def test_each_data_flow_type_has_its_json_type(flow_type: str, expected: dict[st
     assert schema["properties"]["value"] == {**expected, "description": "What it is."}
 
 
-def test_binary_data_is_text_and_says_so() -> None:
+def test_binary_data_is_a_file_of_the_project_by_its_path() -> None:
     schema = interface(image={"dataFlowType": "BINARY", "description": "A picture."})
-    assert schema["properties"]["image"] == {"type": "string", "description": "A picture. (binary data, base64)"}
+    note = "(a file: its path in the project's files folder)"
+    assert schema["properties"]["image"] == {
+        "type": "string",
+        "format": "project-file",
+        "description": f"A picture. {note}",
+    }
+    slots = {"image": InterfaceSlot(data_flow_type="BINARY"), "text": InterfaceSlot(data_flow_type="STRING")}
+    assert file_parameters(slots) == {"image"}
 
 
 def test_the_required_inputs_are_listed_and_defaults_are_left_out() -> None:
@@ -95,3 +102,21 @@ def test_a_node_input_with_a_default_need_not_be_given_and_its_bounds_count() ->
 def test_a_multi_input_of_a_node_takes_an_array() -> None:
     schema = node(texts={"dataFlowType": "STRING", "multi": True, "description": "The parts."})
     assert schema["properties"]["texts"] == {"type": "array", "items": {"type": "string"}, "description": "The parts."}
+
+
+def test_bounds_that_are_no_numbers_and_those_of_other_types_are_left_out() -> None:
+    config = {"min": float("-inf"), "max": True}
+    schema = node(
+        count={"dataFlowType": "FLOAT", "config": config},
+        text={"dataFlowType": "STRING", "config": {"min": 1, "max": 2}},
+    )
+    assert schema["properties"] == {"count": {"type": "number"}, "text": {"type": "string"}}
+
+
+def test_a_multi_input_of_files_takes_their_paths() -> None:
+    schema = node(images={"dataFlowType": "BINARY", "multi": True})
+    assert schema["properties"]["images"] == {
+        "type": "array",
+        "items": {"type": "string", "format": "project-file"},
+        "description": "(a file: its path in the project's files folder)",
+    }

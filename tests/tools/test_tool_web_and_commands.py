@@ -98,7 +98,7 @@ async def test_the_list_command_shows_tools_and_what_is_wrong_with_others(open_h
         (bench.root / "tools" / "bad.tool.json").write_text("{")
         table, problem, result = await run(bench, "tools list")
         assert ["fetch", "script", "project", "needs service scriptExecution", "Fetch"] in table.rows
-        assert "bad.tool.json: is not JSON: line 1, column 2" in problem.text
+        assert "bad.tool.json:1:2: is not JSON" in problem.text
         assert {"fetch", "info"} <= {tool["id"] for tool in result.data}  # type: ignore[index, union-attr, call-overload]
 
 

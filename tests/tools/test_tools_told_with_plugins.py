@@ -10,6 +10,7 @@ import pytest
 from helpers.folder_plugins import write_plugin
 
 from tavern_host import TOOL_MANAGER, Host
+from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.tools import ToolManager
 
 HEAD = """
@@ -54,7 +55,7 @@ def tools_of(host: Host) -> ToolManager:
 def told(host: Host, name: str = "acme") -> list[str]:
     """Return what is told of a plugin, with file names instead of paths."""
     problems = host.plugin(name).problems
-    return [f"{Path(p.file).name}: {p.message}" if p.file else p.message for p in problems]
+    return [f"{Path(p.file).name}:{p.line}:{p.column}: {p.message}" if p.file else p.message for p in problems]
 
 
 async def test_each_broken_tool_file_is_told_once_with_its_plugin_and_place(
@@ -73,9 +74,9 @@ async def test_each_broken_tool_file_is_told_once_with_its_plugin_and_place(
 
         types = '"string", "integer", "number", "boolean", "array", "object", "null"'
         assert told(host) == [
-            "a.tool.json: is not JSON: line 1, column 2: Expecting property name enclosed in double quotes",
-            f'b.tool.json: $.parameters.type: expected one of {types} or a list of them, got "tall"',
-            'c.tool.json: $: "implementation" is missing (or "handler", in the other form)',
+            "a.tool.json:1:2: is not JSON: Expecting property name enclosed in double quotes",
+            f'b.tool.json:1:94: $.parameters.type: expected one of {types} or a list of them, got "tall"',
+            'c.tool.json:1:1: $: "implementation" is missing (or "handler", in the other form)',
         ]
         hints = {problem.hint for problem in host.plugin("acme").problems}
         assert hints == {"mend it there, or keep it out with `tavern plugins disable acme`"}
@@ -101,7 +102,7 @@ async def test_what_is_wrong_with_a_file_of_the_project_is_told_of_no_plugin(
         await tools_of(host).list_tools()
 
         assert [p.name for p in host.plugins() if p.problems] == []
-    assert "own.tool.json: is not JSON: line 1" in caplog.text
+    assert "own.tool.json:1:2: is not JSON" in caplog.text
 
 
 async def test_a_tool_from_code_that_cannot_be_used_is_told_with_its_plugin(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def tavern_discover_tools():
         assert tall.startswith("plugin acme, tool 'tall': $.output.type: expected one of")
 
 
-async def test_who_was_loaded_first_keeps_a_tool_and_the_other_is_told(tmp_path: Path) -> None:
+async def test_who_was_loaded_first_keeps_a_tool_and_both_are_told(tmp_path: Path) -> None:
     code = """
 @hookimpl
 def tavern_discover_tools():
@@ -135,7 +136,9 @@ def tavern_discover_tools():
     async with host_with(tmp_path, second, first) as host:
         assert (await tools_of(host).get("same")).plugin == "acme"
 
-        assert told(host, "acme") == []
+        assert told(host, "acme") == [
+            'plugin acme: the tool "same" is defined in plugin zenith as well, which is not used'
+        ]
         assert told(host, "zenith") == [
             'plugin zenith: the tool "same" is defined in plugin acme already, which is used'
         ]
@@ -157,6 +160,33 @@ def tavern_before_register_tool(tool):
         assert problem.startswith(
             'the tool "mine", as tavern_before_register_tool of guard changed it, is left out: $.output.type: expected'
         )
+
+
+async def test_a_plugin_may_hide_the_tool_of_a_node(tmp_path: Path) -> None:
+    code = """
+from tavern_host import Veto
+
+@hookimpl
+def tavern_before_register_tool(tool):
+    return Veto(reason="no") if tool.id == "node:core:UpperCase" else None
+"""
+    guard = plugin(tmp_path / "guard", code=code, hooks=["hook:server:toolmanager:before-register"])
+    async with host_with(tmp_path, guard) as host:
+        assert (await tools_of(host).get("node:core:LowerCase")).kind == "node"
+        with pytest.raises(NotFound):
+            await tools_of(host).get("node:core:UpperCase")
+
+
+async def test_a_tool_whose_plugin_lacks_a_permission_that_it_declares_says_so(tmp_path: Path) -> None:
+    held, missing = "hook:server:tools:discover", "services.use:workflowManager:save"
+    tools = {"a": {**good("a"), "permissions": [held]}, "b": {**good("b"), "permissions": [held, missing]}}
+    async with host_with(tmp_path, plugin(tmp_path / "acme", tools=tools, hooks=[held])) as host:
+        own_file(host, json.dumps({**good("own"), "permissions": [missing]}))
+        assert {t.id: t.unavailable for t in await tools_of(host).list_tools() if t.id in ("a", "b", "own")} == {
+            "a": None,
+            "b": f"needs the permission {missing}, which the plugin acme does not hold",
+            "own": None,
+        }
 
 
 # --- action protocols -------------------------------------------------------------------------------
@@ -183,7 +213,7 @@ def protocol(name: str = "odd", *, made: str = "pass", fed: str = "return []") -
         (protocol(fed="raise RuntimeError('no')"), "RuntimeError: no"),
         (protocol(fed="raise SystemExit(3)"), "it tried to end the program (SystemExit: 3)"),
         (protocol(made="raise KeyboardInterrupt"), "it tried to end the program (KeyboardInterrupt)"),
-        pytest.param(protocol(fed="return 5"), "TypeError: ", marks=BOUNDARY),
+        pytest.param(protocol(fed="return 5"), "returned int, expected a list of ParseEvent", marks=BOUNDARY),
         pytest.param(
             protocol(fed="return [5]"), "returned a list with int, expected a list of ParseEvent", marks=BOUNDARY
         ),
@@ -196,7 +226,7 @@ def protocol(name: str = "odd", *, made: str = "pass", fed: str = "return []") -
 async def test_a_parser_that_fails_costs_its_own_findings_and_is_told_with_its_plugin(
     tmp_path: Path, code: str, reason: str
 ) -> None:
-    text = "<|[REQUEST_TOOL]|>\ncommand:「始」info「末」\n<|[END_TOOL]|>"
+    text = "Well.\n<|[REQUEST_TOOL]|>\ncommand:「始」info「末」\n<|[END_TOOL]|>"
     async with host_with(tmp_path, plugin(tmp_path / "acme", code=code)) as host:
         for _ in range(2):
             parsed = await tools_of(host).parse_text(text)

@@ -67,6 +67,6 @@ class Recall:
                     plain[signature] = entry.outputs
                     characters += entry.characters
             if plain:
-                self._cache.put_plain([*plain], [*plain.values()], characters, is_new=False)
+                self._cache.put_plain(plain, characters, is_new=False)
             if len(some) == _SLICE:
                 await asyncio.sleep(0)

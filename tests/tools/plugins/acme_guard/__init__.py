@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tavern_host.authoring import hookimpl
 from tavern_host.contracts.hooks import Veto
-from tavern_host.contracts.tools import ToolCallRequest, ToolDefinition, ToolResult
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
+from tavern_host.contracts.tools import ToolDefinition
 
 
 @hookimpl

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tavern_host.authoring import hookimpl
 from tavern_host.contracts.protocols import ActionProtocolInfo, ParseEvent, ParserOptions
-from tavern_host.contracts.tools import ToolCallRequest, ToolDefinition, ToolImplementation
+from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 
 
 @hookimpl

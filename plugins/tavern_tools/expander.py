@@ -1,6 +1,6 @@
 """Expands `{{{macros}}}` in prompts (`spec/000` §7.2). Knows names and texts; who fills a macro in is given.
 
-Only text of the workflow's author is ever expanded; what users, tools or models said never comes here.
+Whoever asks for it gives only text of a workflow's author; what users, tools or models said never comes here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_DEPTH = 4
 """How deeply macros may be nested in the texts of other macros."""
 
 MAX_CHARS = 1_000_000
-"""How much text the macros of one workflow may add."""
+"""How much text the macros of one value may add."""
 
 _MACRO = re.compile(r"\{\{\{([^{}]{1,200})\}\}\}")
 
@@ -25,7 +25,7 @@ Resolve = Callable[[str], Awaitable[str | None]]
 
 
 class Expander:
-    """Expands the macros of one workflow; each is filled in once. `warnings` says what was left as it was."""
+    """Expands the macros of one value; each is filled in once. `warnings` says what was left as it was."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve

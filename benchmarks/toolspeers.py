@@ -1,0 +1,79 @@
+"""Other Python libraries that call tools: the same call by langchain-core and by the MCP SDK, in this process.
+
+Each is used as its documentation shows. Neither authorises or audits. Those that are not installed
+(`pip install -e '.[bench]'`) are left out, and named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from benchmarks.harness import Result, Side, compare_sides
+from benchmarks.toolsubject import ARGUMENTS, answer, subject
+
+LEAST = 25
+"""How many times as long a peer must take."""
+
+Run = Callable[[], Awaitable[None]]
+
+
+@asynccontextmanager
+async def _langchain() -> AsyncIterator[Run]:
+    from langchain_core.tools import StructuredTool
+
+    tool = StructuredTool.from_function(coroutine=answer, name="answer", description="Gives back a text.")
+
+    async def run() -> None:
+        assert await tool.ainvoke(ARGUMENTS) == ARGUMENTS["text"]
+
+    yield run
+
+
+@asynccontextmanager
+async def _mcp() -> AsyncIterator[Run]:
+    from mcp import Client
+    from mcp.server.mcpserver import MCPServer
+
+    server = MCPServer("bench")
+    server.tool()(answer)
+    async with Client(server) as client:
+
+        async def run() -> None:
+            result = await client.call_tool("answer", ARGUMENTS)
+            assert not result.is_error, result
+            assert result.content[0].text == ARGUMENTS["text"], result  # type: ignore[union-attr]
+
+        yield run
+
+
+PEERS = {"langchain-core": ("langchain_core", _langchain), "mcp": ("mcp", _mcp)}
+
+
+def call() -> list[Result]:
+    """Return what a call costs, to what it costs there."""
+    return asyncio.run(_call())
+
+
+async def _call() -> list[Result]:
+    results = []
+    async with subject() as bench:
+        for distribution, (module, opened) in PEERS.items():
+            if importlib.util.find_spec(module) is None:
+                print(f"{distribution} is not installed and left out", file=sys.stderr)
+                continue
+            name = f"{distribution} {importlib.metadata.version(distribution)}"
+            async with opened() as run:
+                results.append(
+                    await compare_sides(
+                        f"call, to {name}", Side(bench.run), Side(run), floor_name=name, limit=1 / LEAST
+                    )
+                )
+    return results
+
+
+FIGURES: dict[str, Callable[[], list[Result]]] = {"call": call}

@@ -1,0 +1,188 @@
+"""Native function calls: the JSON of an answer's field `tool_calls`, as OpenAI's interface has it (DESIGN §5).
+
+What is taken: a list of calls or one, each `{id, type, function: {name, arguments}}` or without the inner object, with
+the arguments as JSON text or as an object; and the pieces of a stream, which are put together by their `index`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import JsonValue
+from pydantic_core import from_json
+
+from tavern_host.contracts.protocols import ParseEvent, ParserOptions
+from tavern_host.contracts.toolcalls import ToolCallRequest
+
+PROTOCOL = "native"
+
+_BLANK = re.compile(r"\s*+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SHOWN = 60
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call, put together from the pieces of it that came."""
+
+    name: str = ""
+    id: str | None = None
+    kind: str = "function"
+    texts: list[str] = field(default_factory=list)
+    arguments: dict[str, Any] | None = None
+
+
+class NativeParser:
+    """Reads the JSON of `tool_calls`. Never raises, whatever it is fed; what is no call is a warning.
+
+    It gives nothing before `finish`: a call is whole only when the answer is.
+    """
+
+    def __init__(self, options: ParserOptions) -> None:
+        self._aliases = options.aliases
+        self._parts: list[str] = []
+        self._warnings: list[str] = []
+
+    def feed(self, text: str) -> list[ParseEvent]:
+        """Take more JSON: one document in pieces, or one after another."""
+        self._parts.append(text)
+        return []
+
+    def finish(self) -> list[ParseEvent]:
+        """Return the calls, each in a block of its own, and what was not understood."""
+        calls: list[_Call] = []
+        by_index: dict[int, _Call] = {}
+        for document in self._documents("".join(self._parts)):
+            for piece in self._pieces(document):
+                self._add(piece, calls, by_index)
+        requests = [self._request(call, place) for place, call in enumerate(calls)]
+        found = [request for request in requests if request is not None]
+        events = [ParseEvent(kind="warning", text=warning) for warning in self._warnings]
+        for block, request in enumerate(found):
+            events.append(ParseEvent(kind="call", call=request.model_copy(update={"block": block})))
+        return events
+
+    def _documents(self, text: str) -> list[Any]:
+        decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+        documents: list[Any] = []
+        begin = _behind_blanks(text, 0)
+        while begin < len(text):
+            try:
+                document, end = decoder.raw_decode(text, begin)
+            except (ValueError, RecursionError) as error:
+                self._warnings.append(f"not JSON: {_reason(error)}")
+                break
+            documents.append(document)
+            begin = _behind_blanks(text, end)
+        return documents
+
+    def _pieces(self, document: Any) -> list[dict[str, Any]]:
+        """Return the calls, or the pieces of calls, that a document holds."""
+        if isinstance(document, dict):
+            inner = document.get("tool_calls", document.get("toolCalls"))
+            document = inner if inner is not None else [document]
+        if document is None:
+            return []
+        if not isinstance(document, list):
+            self._warnings.append(f"expected a list of calls, got {_shown(document)}")
+            return []
+        pieces = []
+        for piece in document:
+            if isinstance(piece, dict):
+                pieces.append(piece)
+            else:
+                self._warnings.append(f"expected a call, got {_shown(piece)}")
+        return pieces
+
+    def _add(self, piece: dict[str, Any], calls: list[_Call], by_index: dict[int, _Call]) -> None:
+        """Take a call, or a piece of one that is known by its index, or of the last one where it has neither index
+        nor name."""
+        function = piece.get("function")
+        about = function if isinstance(function, dict) else piece
+        name, arguments, index = about.get("name"), about.get("arguments"), piece.get("index")
+        if isinstance(index, int) and not isinstance(index, bool):
+            call = by_index.get(index)
+            if call is None:
+                call = by_index[index] = _Call()
+                calls.append(call)
+        elif calls and not name and piece.get("id") in (None, "", calls[-1].id):
+            call = calls[-1]
+        else:
+            call = _Call()
+            calls.append(call)
+        if isinstance(name, str) and name != call.name:
+            call.name += name
+        if isinstance(piece.get("id"), str) and piece["id"]:
+            call.id = call.id or piece["id"]
+        if isinstance(piece.get("type"), str):
+            call.kind = piece["type"]
+        if isinstance(arguments, str):
+            call.texts.append(arguments)
+        elif isinstance(arguments, dict):
+            call.arguments = {**(call.arguments or {}), **arguments}
+        elif arguments is not None:
+            call.texts.append(json.dumps(arguments))
+
+    def _request(self, call: _Call, place: int) -> ToolCallRequest | None:
+        name = _SURROGATE.sub("\ufffd", call.name).strip()
+        where = f"call {place + 1}" + (f" ({_shown(name)})" if name else "")
+        if call.kind not in ("", "function"):
+            self._warnings.append(f"{where} is a {_shown(call.kind)} and not a function; it is not made")
+            return None
+        if not name:
+            self._warnings.append(f"{where} names no function; it is not made")
+            return None
+        try:
+            arguments = _arguments(call)
+        except (ValueError, RecursionError) as error:
+            self._warnings.append(f"the arguments of {where} are not usable: {_reason(error)}; it is not made")
+            return None
+        return ToolCallRequest(
+            tool_id=self._aliases.get(name, name),
+            arguments=arguments,
+            request_id=None if call.id is None else _SURROGATE.sub("\ufffd", call.id),
+            protocol=PROTOCOL,
+        )
+
+
+def _arguments(call: _Call) -> dict[str, JsonValue]:
+    """Return a call's arguments as a JSON object. Raises `ValueError`, also for what JSON readers differ about."""
+    text = "".join(call.texts)
+    if call.arguments is not None:
+        if text.strip():
+            raise ValueError("they come both as an object and as text")
+        text = json.dumps(call.arguments, allow_nan=False)
+    if not text.strip():
+        return {}
+    value: JsonValue = from_json(text, allow_inf_nan=False)
+    json.dumps(value, allow_nan=False)  # 1e999 reads as infinity
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, got {_shown(value)}")
+    return value
+
+
+def _behind_blanks(text: str, begin: int) -> int:
+    found = _BLANK.match(text, begin)
+    return found.end() if found else begin
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _reason(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error).split("\n")[0][:200]
+
+
+def _shown(value: object) -> str:
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        text = type(value).__name__
+    text = _SURROGATE.sub("\ufffd", text)
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")

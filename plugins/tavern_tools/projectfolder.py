@@ -1,0 +1,426 @@
+"""Opens, replaces, prolongs, lists and deletes files beneath one folder and nowhere else.
+
+Every step of a path is opened beneath the one before it and no link is followed, so that neither a link that is there
+nor one that is put there meanwhile leads out. Whoever writes holds a lock on the folder that the file is in, so that
+writers, also of other processes, do not undo each other's work. What a file holds is not looked at. All functions here
+wait for the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
+from tavern_host.contracts.names import did_you_mean
+from tavern_tools.projectpaths import MAX_DEPTH, TEMPORARY, shown
+
+Steps = tuple[str, ...]
+
+MAX_ENTRIES = 200_000
+"""How many files and folders one listing looks at."""
+
+LOCK_SECONDS = 10.0
+"""How long a writer waits for another one in the same folder."""
+
+_TRIES = 20
+"""How often a change begins anew that found its file changed by somebody who knows of no lock."""
+
+_MOST_NAMES = 1_000
+"""Among how many names of a folder one that is like a wrong name is looked for."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""`O_NONBLOCK`, since opening a FIFO for reading would otherwise wait for a writer."""
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MODE = 0o644
+
+
+@dataclass(frozen=True)
+class Found:
+    """Something in a folder; `size` in bytes and `modified` in seconds since 1970 are those of a file."""
+
+    steps: Steps
+    is_folder: bool
+    size: int | None = None
+    modified: float | None = None
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The first entries of a listing, how many there are, and whether everything was looked at."""
+
+    entries: tuple[Found, ...]
+    total: int
+    is_complete: bool
+
+
+def read(root: Path, steps: Steps, *, most: int) -> bytes:
+    """Return the content of a file. Raises `NotFound`, and `InvalidInput` beyond `most` bytes."""
+    with _folder_of(root, steps) as (folder, name), _told(steps, folder):
+        handle = os.open(name, _READ, dir_fd=folder)
+        try:
+            return _content(handle, steps, most)
+        finally:
+            os.close(handle)
+
+
+def write(root: Path, steps: Steps, data: bytes, *, overwrite: bool) -> bool:
+    """Make `data` the content of a file; missing folders are made. Return whether the file is new.
+
+    Raises `Conflict` where there is one and it is not to be overwritten.
+    """
+    with _folder_of(root, steps, make=True) as (folder, name), _locked(folder, steps), _told(steps, folder):
+        before = _stat(folder, name)
+        if before is not None:
+            _require_file(before, steps)
+            if not overwrite:
+                raise Conflict(f"{shown(steps)} is there already and is not to be overwritten")
+        with _temporary(folder, data, _MODE if before is None else before.st_mode & 0o777) as temporary:
+            if overwrite:
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            else:
+                os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        return before is None
+
+
+def append(root: Path, steps: Steps, data: bytes, *, most: int) -> tuple[int, bool]:
+    """Add `data` at the end of a file; return its new size, and whether it is new. Missing folders are made.
+
+    One that fails leaves nothing; of one that the machine's end cut off, the first part may stay. Raises
+    `InvalidInput` where the file would be larger than `most` bytes.
+    """
+    with _folder_of(root, steps, make=True) as (folder, name), _locked(folder, steps), _told(steps, folder):
+        is_new = _stat(folder, name) is None
+        handle = os.open(name, _APPEND | (os.O_CREAT if is_new else 0), _MODE, dir_fd=folder)
+        try:
+            _require_file(os.fstat(handle), steps)
+            _lock(handle, steps)  # for those who add to the file without a lock on its folder
+            before = os.fstat(handle).st_size
+            if before + len(data) > most:
+                raise _too_large(steps, most)
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(handle, rest) :]
+                os.fsync(handle)
+            except BaseException:
+                os.truncate(handle, before)
+                raise
+            return before + len(data), is_new
+        finally:
+            os.close(handle)
+
+
+def change(root: Path, steps: Steps, make: Callable[[bytes], bytes], *, most: int) -> int:
+    """Replace the content of a file by what `make` makes of it; return its new size.
+
+    `make` may be called several times: again whenever the file changed while it worked. Raises what `make` raises,
+    `NotFound`, and `Conflict` where the file changes again and again.
+    """
+    with _folder_of(root, steps) as (folder, name), _locked(folder, steps), _told(steps, folder):
+        for _ in range(_TRIES):
+            handle = os.open(name, _READ, dir_fd=folder)
+            try:
+                before = os.fstat(handle)
+                data = make(_content(handle, steps, most))
+                if len(data) > most:
+                    raise _too_large(steps, most)
+                with _temporary(folder, data, before.st_mode & 0o777) as temporary:
+                    if _same(before, os.fstat(handle)) and _same(before, _stat(folder, name)):
+                        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+                        return len(data)
+            finally:
+                os.close(handle)
+    raise Conflict(f"{shown(steps)} was not changed: somebody else writes to it all the time; try again")
+
+
+def delete(root: Path, steps: Steps) -> bool:
+    """Delete a file or an empty folder; return whether it was a folder. Raises `NotFound`."""
+    with _folder_of(root, steps) as (folder, name), _locked(folder, steps), _told(steps, folder):
+        about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISDIR(about.st_mode):
+            try:
+                os.rmdir(name, dir_fd=folder)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                raise InvalidInput(
+                    f"{shown(steps)} is a folder that is not empty; delete what is in it first"
+                ) from None
+            return True
+        _require_file(about, steps)
+        os.unlink(name, dir_fd=folder)
+        return False
+
+
+def list_folder(
+    root: Path, steps: Steps, *, recursive: bool, wanted: Callable[[Steps, bool], bool], limit: int
+) -> Listed:
+    """Return what is in a folder, by path, links and what is neither file nor folder left out.
+
+    `wanted` is asked of each entry: its names from that folder on, and whether it is a folder. Raises `NotFound`.
+    """
+    listing = _Listing(steps, recursive, wanted)
+    try:
+        with _opened(root, steps) as folder, _told(steps):
+            listing.look(folder, ())
+            found = sorted(listing.found)
+            first = tuple(_described(folder, steps, found[:limit]))
+    except NotFound:
+        if steps:
+            raise
+        return Listed((), 0, True)  # the first file that is written makes the folder
+    return Listed(first, len(found), listing.is_complete)
+
+
+class _Listing:
+    """What was found so far; folders are entered by descriptor, as many at a time as lie in each other."""
+
+    def __init__(self, steps: Steps, recursive: bool, wanted: Callable[[Steps, bool], bool]) -> None:
+        self.found: list[tuple[Steps, bool]] = []
+        self.is_complete = True
+        self._depth = len(steps)
+        self._recursive = recursive
+        self._wanted = wanted
+        self._seen = 0
+
+    def look(self, folder: int, steps: Steps) -> None:
+        """Look at an open folder."""
+        inner: list[str] = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                self._seen += 1
+                if self._seen > MAX_ENTRIES:
+                    self.is_complete = False
+                    return
+                if entry.name.startswith(TEMPORARY) or not _is_text(entry.name):
+                    continue
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if not is_folder and not entry.is_file(follow_symlinks=False):
+                    continue
+                if is_folder:
+                    inner.append(entry.name)
+                if self._wanted((*steps, entry.name), is_folder):
+                    self.found.append(((*steps, entry.name), is_folder))
+        if not self._recursive:
+            return
+        for name in sorted(inner):
+            if self._depth + len(steps) + 1 >= MAX_DEPTH:
+                self.is_complete = False
+                return
+            try:
+                below = os.open(name, _FOLDER, dir_fd=folder)
+            except OSError:  # not ours to read, gone, or turned into a link
+                continue
+            try:
+                self.look(below, (*steps, name))
+            finally:
+                os.close(below)
+
+
+def _described(folder: int, steps: Steps, found: list[tuple[Steps, bool]]) -> Iterator[Found]:
+    """Yield entries with the sizes and times of files; those that are gone meanwhile are left out."""
+    for parent, entries in groupby(found, key=lambda entry: entry[0][:-1]):
+        with contextlib.suppress(OSError), _entered(folder, parent) as inner:
+            for names, is_folder in entries:
+                path = (*steps, *names)
+                if is_folder:
+                    yield Found(path, True)
+                    continue
+                about = _stat(inner, names[-1])
+                if about is not None and stat.S_ISREG(about.st_mode):
+                    yield Found(path, False, about.st_size, about.st_mtime)
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _folder_of(root: Path, steps: Steps, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    """Give the descriptor of the folder that something is in, and its name there."""
+    if not steps:
+        raise InvalidInput("the path names the files folder itself; name a file in it")
+    with _opened(root, steps[:-1], path=steps, make=make) as folder:
+        yield folder, steps[-1]
+
+
+@contextlib.contextmanager
+def _opened(root: Path, folders: Steps, *, path: Steps | None = None, make: bool = False) -> Iterator[int]:
+    """Give the descriptor of a folder beneath `root`; with `make`, missing ones are made."""
+    with contextlib.ExitStack() as closing:
+        with _told(folders if path is None else path):
+            handle = _root(root, make)
+            closing.callback(lambda: os.close(handle))
+            for step in folders:
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(step, 0o755, dir_fd=handle)
+                inner = os.open(step, _FOLDER, dir_fd=handle)
+                os.close(handle)
+                handle = inner
+        yield handle
+
+
+@contextlib.contextmanager
+def _entered(folder: int, folders: Steps) -> Iterator[int]:
+    """Give the descriptor of a folder beneath an open one."""
+    handle = os.dup(folder)
+    try:
+        for step in folders:
+            inner = os.open(step, _FOLDER, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _root(root: Path, make: bool) -> int:
+    """Open `root`, of which only the last step may not be a link: a project may lie wherever its owner wants."""
+    above = os.open(root.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if make:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(root.name, 0o755, dir_fd=above)
+        return os.open(root.name, _FOLDER, dir_fd=above)
+    finally:
+        os.close(above)
+
+
+@contextlib.contextmanager
+def _locked(folder: int, steps: Steps) -> Iterator[None]:
+    """Keep other writers out of an open folder. The lock goes with a descriptor of its own."""
+    handle = os.open(".", _FOLDER, dir_fd=folder)
+    try:
+        _lock(handle, steps)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, steps: Steps) -> None:
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise Conflict(f"{shown(steps)} is kept locked by another writer; try again") from None
+            time.sleep(0.003)
+        except OSError:  # this file system has no locks
+            return
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _temporary(folder: int, data: bytes, mode: int) -> Iterator[str]:
+    """Give the name of a file with this content, on the disk; it is gone afterwards unless it got another name."""
+    name = f"{TEMPORARY}{secrets.token_hex(8)}"
+    try:
+        with os.fdopen(os.open(name, _NEW, 0o600, dir_fd=folder), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        yield name
+        os.fsync(folder)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+
+
+def _content(handle: int, steps: Steps, most: int) -> bytes:
+    """Return what an open file holds."""
+    about = os.fstat(handle)
+    _require_file(about, steps)
+    if about.st_size > most:
+        raise _too_large(steps, most)
+    with os.fdopen(handle, "rb", closefd=False) as file:
+        data = file.read(about.st_size + 1)
+    if len(data) > about.st_size:
+        raise Conflict(f"{shown(steps)} grew while it was read; try again")
+    return data
+
+
+def _stat(folder: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _same(before: os.stat_result, after: os.stat_result | None) -> bool:
+    """Return whether a file is the one that it was, with the content that it had."""
+    if after is None:
+        return False
+    return _stamp(before) == _stamp(after)
+
+
+def _stamp(about: os.stat_result) -> tuple[int, ...]:
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
+
+
+def _require_file(about: os.stat_result, steps: Steps) -> None:
+    if stat.S_ISDIR(about.st_mode):
+        raise InvalidInput(f"{shown(steps)} is a folder, not a file")
+    if not stat.S_ISREG(about.st_mode):
+        raise InvalidInput(f"{shown(steps)} is not a file; links and devices are not used")
+
+
+def _too_large(steps: Steps, most: int) -> InvalidInput:
+    return InvalidInput(f"{shown(steps)} is or would be larger than {most:,} bytes, which is the most for tools")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _told(steps: Steps, folder: int | None = None) -> Iterator[None]:
+    """Turn what the system says into errors that a caller can act on; `folder` is where the last name is sought."""
+    try:
+        yield
+    except FileNotFoundError:
+        near = did_you_mean(steps[-1], _names(folder)) if folder is not None and steps else ""
+        raise NotFound(f"{shown(steps)} is not in the project's files folder{near}") from None
+    except FileExistsError:
+        raise Conflict(f"{shown(steps)} is there already and is not to be overwritten") from None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
+            reason = "the way to it leads over a link or a file, and links are not followed"
+        elif error.errno in (errno.EISDIR, errno.ENXIO):
+            reason = "it is not a file"
+        else:
+            reason = error.strerror or "the system refuses"
+        raise InvalidInput(f"{shown(steps)} cannot be used: {reason}") from None
+
+
+def _names(folder: int) -> list[str]:
+    """Return names in an open folder, not all where there are many."""
+    names: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.startswith(TEMPORARY) and _is_text(entry.name):
+                names.append(entry.name)
+            if len(names) >= _MOST_NAMES:
+                break
+    return names

@@ -1,0 +1,288 @@
+"""Running scripts in a sandbox: what is asked, what was enforced, what came of it, and the `scriptExecution` service
+(DESIGN §6, `spec/003` §2.1)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator
+from typing import Literal, Protocol
+
+from pydantic import Field, JsonValue
+
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.wire import Model, OpenModel
+
+ScriptLanguage = Literal["python", "nodejs", "bun"]
+
+
+class FileAccess(Model):
+    """Which files a script asks for: patterns relative to its own folder (`self`, `./*`, `.cache/**`)."""
+
+    allow_read: list[str] = Field(default_factory=list)
+    allow_write: list[str] = Field(default_factory=list)
+
+
+class NetworkAccess(Model):
+    """Which hosts a script asks for: `host`, `host:port`, `*.example.com`."""
+
+    allow_hosts: list[str] = Field(default_factory=list)
+
+
+class SecurityContext(OpenModel):
+    """What a tool asks for (`spec/003` §5.4): a request, of which the operator's policy grants a part."""
+
+    file_access: FileAccess = Field(default_factory=FileAccess)
+    network_access: NetworkAccess = Field(default_factory=NetworkAccess)
+    required_capabilities: list[str] = Field(default_factory=list)
+
+
+class ScriptRequest(Model):
+    """A script that is to be run: `code`, or `script_path` (relative to a base folder), or a `command`
+    (`python scripts/x.py`, split without a shell).
+
+    `folder` is what paths are relative to: the name of a plugin whose own script it is, else one of the operator's
+    base folders. `language` comes from the suffix where it is not given; `entry_point` names a function that is called
+    with the input. `config` becomes `TAVERN_CONFIG_*` inside the sandbox. `files` are paths in the project's files
+    folder that the script may read, under the same paths. `session` names variables that live on between calls.
+    `timeout_ms` is in milliseconds.
+    """
+
+    tool_id: str | None = None
+    plugin: str | None = None
+    code: str | None = None
+    script_path: str | None = None
+    command: str | None = None
+    language: ScriptLanguage | None = None
+    entry_point: str | None = None
+    protocol: Literal["stdio", "channel"] = "stdio"
+    input_data: JsonValue = None
+    timeout_ms: int | None = Field(default=None, ge=1)
+    config: dict[str, JsonValue] = Field(default_factory=dict)
+    files: list[str] = Field(default_factory=list)
+    session: str | None = None
+    security_context: SecurityContext = Field(default_factory=SecurityContext)
+
+
+class ScriptErrorType(enum.StrEnum):
+    """Why a script gave no result."""
+
+    TIMEOUT = "TimeoutError"
+    SCRIPT = "ScriptError"
+    DEPENDENCY = "DependencyError"
+    SECURITY = "SecurityError"
+    OUTPUT = "OutputError"
+    RESOURCE = "ResourceError"
+    CANCELLED = "Cancelled"
+
+
+class ScriptError(Model):
+    """A script that gave no result: `details` is the end of what it wrote to stderr, or what else helps."""
+
+    type: ScriptErrorType
+    message: str
+    details: str | None = None
+
+
+class ScriptLimits(Model):
+    """The limits of one run: times in seconds, sizes in bytes."""
+
+    wall: float
+    cpu: float
+    memory: int
+    processes: int
+    files: int
+    """How many files may be open at once."""
+    file_size: int
+    scratch: int
+    """How large /tmp, /dev/shm and each writable path may be."""
+    input: int
+    output: int
+    log: int
+
+
+class ScriptGrants(Model):
+    """What a script may reach: paths as they are inside the sandbox, hosts as patterns."""
+
+    read: list[str] = Field(default_factory=list)
+    write: list[str] = Field(default_factory=list)
+    hosts: list[str] = Field(default_factory=list)
+
+
+class ScriptEnforced(Model):
+    """What was enforced: by which backend, with which limits and grants. `denied` was asked for and not granted;
+    `weaker` says what this backend does not enforce that the best one does."""
+
+    backend: str
+    limits: ScriptLimits
+    grants: ScriptGrants = Field(default_factory=ScriptGrants)
+    denied: list[str] = Field(default_factory=list)
+    weaker: list[str] = Field(default_factory=list)
+
+
+class ScriptUsage(Model):
+    """What was used: times in milliseconds, sizes in bytes; None where it could not be measured."""
+
+    wall_ms: float
+    cpu_ms: float | None = None
+    peak_memory: int | None = None
+    input: int = 0
+    output: int = 0
+    log: int = 0
+
+
+class ScriptFile(Model):
+    """A file that a script left: its path in the project's files folder."""
+
+    path: str
+    size: int
+    mime_type: str | None = None
+
+
+class ScriptResult(Model):
+    """What came of a script (`spec/003` §2.1.3), what was enforced and what was used."""
+
+    success: bool
+    output_data: JsonValue = None
+    error: ScriptError | None = None
+    logs: list[str] = Field(default_factory=list)
+    files: list[ScriptFile] = Field(default_factory=list)
+    enforced: ScriptEnforced | None = None
+    usage: ScriptUsage | None = None
+
+
+class ScriptEvent(Model):
+    """Something that happens while a script runs: a line of its log, how far it or the building of its environment
+    is, and at the end the result."""
+
+    kind: Literal["log", "progress", "result"]
+    text: str = ""
+    progress: float | None = None
+    result: ScriptResult | None = None
+
+
+class IsolationCheck(Model):
+    """One property of a sandbox that was tried out: whether it holds, and what was observed."""
+
+    name: str
+    holds: bool
+    observed: str = ""
+
+
+class BackendReport(Model):
+    """What is known of a backend: whether it can be used, why not, what was tried out, and what to install."""
+
+    name: str
+    usable: bool
+    chosen: bool = False
+    reason: str = ""
+    checks: list[IsolationCheck] = Field(default_factory=list)
+    hint: str = ""
+
+
+class SandboxMount(Model):
+    """What is seen at `target` inside. `read`: the file or folder `source`, read-only. `staged`: an empty folder of
+    the size `ScriptLimits.scratch`; after a clean end the regular files in it are copied into the folder `source`,
+    with `filled` also what `source` holds is there at the beginning."""
+
+    target: str
+    source: str
+    mode: Literal["read", "staged"] = "read"
+    filled: bool = False
+
+
+class SandboxLaunch(Model):
+    """A program to be run inside of a sandbox. All paths but the sources of mounts are those inside.
+
+    `proxy` is the socket on this side that its only network is, if any; inside it is reached as the environment's
+    `HTTP_PROXY` says. `channel`: the program may write its result to the descriptor 3. Without `address_space` memory
+    is limited by what is used only, not by what is reserved. Of `limits`, `wall` is left to whoever reads the output.
+    """
+
+    argv: list[str]
+    environment: dict[str, str] = Field(default_factory=dict)
+    folder: str = "/"
+    mounts: list[SandboxMount] = Field(default_factory=list)
+    limits: ScriptLimits
+    proxy: str | None = None
+    channel: bool = False
+    address_space: bool = True
+
+
+class SandboxOutput(Model):
+    """What comes out of a sandbox, in order; the last one is `ended`.
+
+    `exit_code` is negative for a signal. `reason` says which limit ended it: `memory`, `cpu`, `processes`, `files`;
+    `broken` means that the sandbox itself could not be made (`data` says why) and the program never began.
+    """
+
+    kind: Literal["stdout", "stderr", "channel", "ended"]
+    data: bytes = b""
+    exit_code: int | None = None
+    reason: Literal["memory", "cpu", "processes", "files", "broken"] | None = None
+    usage: ScriptUsage | None = None
+
+
+class ScriptBackendInfo(Model):
+    """A kind of sandbox: `handler` is `module:Class` in the plugin; the class is opened as `Class(context)`. The first
+    usable one by `order` is used; those of the host have 100 and more."""
+
+    name: str
+    handler: str
+    description: str = ""
+    order: int = 50
+
+
+class ScriptBackend(Protocol):
+    """A kind of sandbox. Nothing of it may be left when the iterator of `run` has ended or was closed: no process,
+    mount, folder, socket or descriptor."""
+
+    async def prove(self) -> list[IsolationCheck]:
+        """Try out every property that isolation rests on, by programs that try to break it. It is usable only if all
+        hold. Raises `ServiceUnavailable` saying what is missing where it cannot even begin."""
+
+    async def prepare(self, launch: SandboxLaunch) -> None:
+        """Make ready what takes long and is needed for such programs (an image, say), without running one."""
+
+    def run(self, launch: SandboxLaunch, stdin: AsyncIterator[bytes]) -> AsyncIterator[SandboxOutput]:
+        """Run a program, feeding it from `stdin`, and yield what comes out; closing the iterator kills all of it."""
+
+
+class ScriptExecution(ServiceInterface, name="scriptExecution"):
+    """Runs scripts, each in a sandbox of its own. A script that fails is a result, never a raise."""
+
+    @acts("scriptExecution:execute", "Run scripts in the sandbox.")
+    async def execute(
+        self,
+        *,
+        tool_id: str | None = None,
+        script_path: str | None = None,
+        code: str | None = None,
+        language: ScriptLanguage | None = None,
+        input_data: JsonValue = None,
+        timeout_ms: int | None = None,
+        files: list[str] | None = None,
+        session: str | None = None,
+        call: CallContext | None = None,
+    ) -> ScriptResult:
+        """Run a script and return what came of it; cancelling ends it with all that it began."""
+
+    @acts("scriptExecution:execute", "Run scripts in the sandbox.")
+    async def run(self, request: ScriptRequest, *, call: CallContext | None = None) -> ScriptResult:
+        """Run a script and return what came of it; see `execute`."""
+
+    @acts("scriptExecution:execute", "Run scripts in the sandbox.")
+    def stream(self, request: ScriptRequest, *, call: CallContext | None = None) -> AsyncIterator[ScriptEvent]:
+        """Run a script and yield its log and progress while it goes on, and its result at the end."""
+
+    @reads
+    async def review(self, request: ScriptRequest) -> ScriptEnforced:
+        """Return what would be enforced and granted, without running anything. Raises `InvalidInput` for a script that
+        cannot be run."""
+
+    @reads
+    async def backends(self) -> list[BackendReport]:
+        """Return what was found out about the sandbox on this machine; the one in force is `chosen`."""
+
+
+SCRIPT_EXECUTION = ServiceKey(ScriptExecution)

@@ -1,0 +1,251 @@
+"""Calls of tools: what is asked for, what it gave, and what becomes of the calls that take long (DESIGN §5)."""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from tavern_host.contracts.calls import Principal
+from tavern_host.contracts.wire import Model
+
+
+class ToolErrorType(enum.StrEnum):
+    """Why a call failed."""
+
+    TOOL_NOT_FOUND = "ToolNotFound"
+    PARAMETER_VALIDATION = "ParameterValidationError"
+    PERMISSION_DENIED = "PermissionDenied"
+    APPROVAL_REFUSED = "ApprovalRefused"
+    RATE_LIMITED = "RateLimited"
+    SERVICE_UNAVAILABLE = "ServiceUnavailable"
+    EXECUTION = "ExecutionError"
+    SCRIPT = "ScriptError"
+    DEPENDENCY = "DependencyError"
+    SECURITY = "SecurityError"
+    RESOURCE = "ResourceError"
+    OUTPUT = "OutputError"
+    TIMEOUT = "TimeoutError"
+    VETOED = "Vetoed"
+    INTERRUPTED = "Interrupted"
+    CANCELLED = "Cancelled"
+    UNKNOWN_OUTCOME = "UnknownOutcome"
+    """The call had begun when the host ended, and nobody knows what it did."""
+
+
+class ToolError(Model):
+    """A failed call as data; `index` is the step of the chain that failed, from 1."""
+
+    type: ToolErrorType
+    message: str
+    tool_id: str
+    index: int = 1
+    details: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class ToolCallRequest(Model):
+    """A call that is asked for. Arguments from a text protocol are strings until they are coerced.
+
+    `index` is the step within its chain, from 1; `block` counts the blocks of a text: a chain is the calls
+    of one block, and in a protocol without chains each call has a block of its own. `request_id` is what
+    the text itself calls the request. `retry` is how often the call is made again if it fails. `variables` are
+    the block's own names for `@{name}` in arguments. `protocol` is None for a structured call.
+    """
+
+    tool_id: str
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    index: int = 1
+    block: int = 0
+    request_id: str | None = None
+    on_error: Literal["stop", "continue"] = "stop"
+    retry: int = Field(default=0, ge=0, le=10)
+    variables: dict[str, JsonValue] = Field(default_factory=dict)
+    protocol: str | None = None
+
+
+class ContentPart(Model):
+    """A part of a tool's answer.
+
+    `text`: `text`. `data`: any JSON in `data`. `image` and `file`: a file of the project's files folder by its
+    path there (`uri`), with `mime_type`, `size` in bytes and `name` where they are known. `stream`: `uri` is a
+    handle that `ToolManager.read_stream` reads.
+    """
+
+    type: Literal["text", "data", "image", "file", "stream"]
+    text: str | None = None
+    data: JsonValue = None
+    uri: str | None = None
+    name: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+
+
+class ToolResult(Model):
+    """What a call gave. `structured` is the whole result as JSON; `content` is what an LLM reads; `block`, `index`
+    and `request_id` are those of the call.
+
+    `pending`: it goes on as the task `task_id`. `awaiting_approval`: the task waits until a person decides. `cached`:
+    the result is that of an earlier call with these arguments. `attempts` counts the tries. `warnings` are about
+    references in the arguments and the like.
+    """
+
+    tool_id: str
+    index: int = 1
+    block: int = 0
+    request_id: str | None = None
+    status: Literal["done", "error", "pending", "awaiting_approval"]
+    content: list[ContentPart] = Field(default_factory=list)
+    structured: JsonValue = None
+    error: ToolError | None = None
+    task_id: str | None = None
+    duration_ms: float = 0.0
+    coercions: list[str] = Field(default_factory=list)
+    warnings: list[str] = Field(default_factory=list)
+    cached: bool = False
+    attempts: int = 1
+
+
+class ParsedText(Model):
+    """Action text taken apart: the calls in the order of the text, the text around them, and what was repaired or
+    not understood."""
+
+    text: str
+    calls: list[ToolCallRequest] = Field(default_factory=list)
+    warnings: list[str] = Field(default_factory=list)
+
+
+class TextResult(Model):
+    """Action text carried out: the parsed text and one result per call that was begun, in order."""
+
+    parsed: ParsedText
+    results: list[ToolResult] = Field(default_factory=list)
+
+
+class ToolRule(Model):
+    """Names calls: of the tools whose id fits the pattern `tool` (`*` and `?`), with arguments that the JSON Schema
+    `arguments` allows, where there is one. In JSON a text alone is a pattern."""
+
+    tool: str
+    arguments: dict[str, JsonValue] | None = None
+
+
+class ToolScope(Model):
+    """What a caller says of its calls, beyond what the operator's rules say.
+
+    `allowed` are patterns of tool ids; None means no limit. Calls that one of the `approval` rules names wait for a
+    person. With `streams` the caller reads streams by their handles; else it gets what they gave in the end.
+    `callback` is an HTTP address that is told when a task has ended, on a host that the operator lists.
+    """
+
+    allowed: list[str] | None = None
+    approval: list[ToolRule] = Field(default_factory=list)
+    streams: bool = False
+    callback: str | None = None
+
+
+class ToolFeedback(Model):
+    """What a language model is told of a call: one sentence, and the same in the frame of its protocol."""
+
+    tool_id: str
+    text: str
+    framed: str
+
+
+class StreamItems(Model):
+    """Items of a stream, in order. `missed` ones were dropped before they were read; `finished`: no more will come;
+    `error` is why the stream broke off."""
+
+    items: list[JsonValue] = Field(default_factory=list)
+    missed: int = 0
+    finished: bool = False
+    error: str | None = None
+
+
+class TaskStatus(enum.StrEnum):
+    """How a task stands."""
+
+    AWAITING_APPROVAL = "awaiting_approval"
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    ERROR = "error"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    """The host was stopped while it ran."""
+    UNKNOWN = "unknown"
+    """The host died while it ran: it may have done what it does, or not."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more will happen."""
+        return self not in (TaskStatus.AWAITING_APPROVAL, TaskStatus.PENDING, TaskStatus.RUNNING)
+
+
+class ToolApproval(Model):
+    """A decision that a call waits for, or waited for.
+
+    `reason` says which rule asks for it. After `expires_at` the `default` is what was decided. `edited`: whoever
+    approved changed the arguments.
+    """
+
+    reason: str
+    requested_at: datetime
+    expires_at: datetime
+    default: Literal["approve", "refuse"] = "refuse"
+    decision: Literal["approved", "refused"] | None = None
+    decided_by: Principal | None = None
+    decided_at: datetime | None = None
+    comment: str = ""
+    edited: bool = False
+
+
+class TaskCallback(Model):
+    """Where the end of a task is told to, without the query of the address, and how that went.
+
+    `waiting`: it was not told yet, or is to be tried again; `error` is why the latest attempt failed.
+    """
+
+    url: str
+    status: Literal["waiting", "delivered", "failed"] = "waiting"
+    attempts: int = 0
+    delivered_at: datetime | None = None
+    error: str | None = None
+
+
+class ToolTask(Model):
+    """A call that outlives the request for it. `arguments` are shown with secrets masked.
+
+    `progress` goes from 0 to 1 where it is known, `progress_text` is the latest line about it. It is kept until
+    `expires_at` once it has ended. `attempt` counts how often it was begun.
+    """
+
+    id: str
+    tool_id: str
+    status: TaskStatus
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    principal: Principal
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    expires_at: datetime | None = None
+    progress: float | None = None
+    progress_text: str | None = None
+    result: ToolResult | None = None
+    approval: ToolApproval | None = None
+    attempt: int = 0
+    run_id: str | None = None
+    trace_id: str | None = None
+    callback: TaskCallback | None = None
+
+
+class TaskFilter(Model):
+    """Which tasks are asked for; newest first, `limit` of them after `offset` others."""
+
+    statuses: list[TaskStatus] = Field(default_factory=list)
+    tool: str | None = None
+    principal: str | None = None
+    limit: int = Field(default=50, ge=1, le=1000)
+    offset: int = Field(default=0, ge=0)

@@ -1,0 +1,317 @@
+"""The platform's direct tools (`spec/003`): their files, the ACTION that calls one, and what its agent is told."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from example_bench import Bench, OpenBench
+from platform_documents import block, blocks, document, plain_json, section
+from script_plugin import write_script_plugin
+
+from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.scripts import ScriptErrorType, ScriptExecution, ScriptLanguage, ScriptRequest, ScriptResult
+from tavern_host.contracts.services import interface_methods
+from tavern_host.contracts.toolcalls import ToolErrorType, ToolResult
+from tavern_tools.definitions import read_definition
+from tavern_tools.files import read_file
+
+TOOL = "core:execute-python-script"
+ANALYZER = """
+import json, sys
+given = json.load(sys.stdin)
+assert given == {"data_url": "http://example.com/data.csv", "threshold": 0.75}
+print(json.dumps({"processed_items": 10, "report_url": "/reports/analyzer_123.html"}))
+"""
+ECHO = "import json, sys\nprint(json.dumps({'received_message': json.load(sys.stdin)['message']}))\n"
+SLOW = "import time\ntime.sleep(60)\n"
+BROKEN = "1 / 0\n"
+
+
+@pytest.fixture
+def scripts(open_bench: OpenBench, spec_dir: Path, tmp_path: Path) -> AbstractAsyncContextManager[Bench]:
+    """Return a host with the tool of §2.2.3 and a service that runs scripts."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Bench]:
+        plugin = write_script_plugin(
+            tmp_path,
+            user_scripts__data_analysis__analyzer=ANALYZER,
+            examples__echo=ECHO,
+            examples__long_running=SLOW,
+            broken=BROKEN,
+        )
+        async with open_bench(plugin) as bench:
+            bench.write_tool("execute-python-script", plain_json(block(spec_dir, "003", "2.2.3", 1)))
+            yield bench
+
+    return opened()
+
+
+# --- tool files ---------------------------------------------------------------------------------------
+
+
+def test_the_result_and_the_parameters_of_2_1_3_are_those_of_the_service_here(spec_dir: Path) -> None:
+    code = block(spec_dir, "003", "2.1.3")
+    given, result = (re.findall(rf"interface {name} \{{(.*?)^\}}", code, re.DOTALL | re.MULTILINE)[0] for name in (
+        "ScriptExecutionParams",
+        "ScriptExecutionResult",
+    ))  # fmt: skip
+    fields = {field.alias or name for name, field in ScriptRequest.model_fields.items()}
+    assert set(re.findall(r"^  (\w+)\??:", given, re.MULTILINE)) <= fields
+    assert set(re.findall(r"^  (\w+)\??:", result, re.MULTILINE)) <= {
+        field.alias or name for name, field in ScriptResult.model_fields.items()
+    }
+    assert set(re.findall(r'"(\w+)"', given)) == set(get_args(ScriptLanguage))
+    errors = set(re.findall(r"'(\w+Error)'", result))
+    assert errors <= {error.value for error in ScriptErrorType}
+    assert errors <= {error.value for error in ToolErrorType}
+    assert "execute" in interface_methods(ScriptExecution)
+
+
+def test_the_template_of_2_2_2_is_read_key_by_key(spec_dir: Path) -> None:
+    template: dict[str, Any] = json.loads(plain_json(block(spec_dir, "003", "2.2.2")))
+    template["toolId"] = "custom:my-data-processor"
+    script = {**template["handler"], "type": "external-script", "language": "python"}
+    method = {**template["handler"], "type": "service-method"}
+    for handler, kind in ((script, "script"), (method, "service")):
+        del handler["serviceName" if kind == "script" else "language"]
+        definition, findings = read_definition({**template, "handler": handler}, source="", plugin=None)
+        assert definition is not None
+        [finding] = findings  # the placeholder "string" is no version
+        assert (finding.location, finding.warning) == (("version",), True)
+        assert definition.kind == kind
+        assert definition.parameters == template["parameters"]
+        assert definition.output == template["output"]
+        assert definition.security_context == template["securityContext"]
+        assert definition.examples == template["examples"]
+        assert definition.tags == template["tags"]
+
+
+async def test_the_python_tool_of_2_2_3_is_listed_and_can_be_called_where_there_is_a_service(
+    open_bench: OpenBench, scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
+) -> None:
+    file = json.loads(plain_json(block(spec_dir, "003", "2.2.3", 1)))
+    async with scripts as bench:
+        tool = await bench.tools.get(TOOL)
+        listed = [t.id for t in await bench.tools.list_tools() if t.id.startswith("core:")]
+    assert listed == [TOOL]
+    assert tool.unavailable is None
+    assert (tool.display_name, tool.version, tool.kind) == (file["displayName"], file["version"], "service")
+    assert (tool.parameters, tool.output, tool.tags) == (file["parameters"], file["output"], file["tags"])
+    assert (tool.security_context, tool.examples) == (file["securityContext"], file["examples"])
+
+
+async def test_without_that_service_the_python_tool_says_what_it_needs(open_bench: OpenBench, spec_dir: Path) -> None:
+    async with open_bench() as bench:
+        bench.write_tool("execute-python-script", plain_json(block(spec_dir, "003", "2.2.3", 1)))
+        tool = await bench.tools.get(TOOL)
+        result = await bench.call(TOOL, scriptPath="examples/echo.py")
+    assert tool.unavailable == "needs service scriptExecution"
+    assert result.error is not None
+    assert result.error.type == ToolErrorType.SERVICE_UNAVAILABLE
+
+
+@pytest.mark.parametrize("number", [0, 1])
+async def test_the_examples_of_the_python_tool_give_what_they_say(
+    scripts: AbstractAsyncContextManager[Bench], number: int
+) -> None:
+    async with scripts as bench:
+        example: dict[str, Any] = (await bench.tools.get(TOOL)).examples[number]
+        result = await bench.call(TOOL, **example["input"])
+    expected = example["expectedOutput"]
+    assert result.status == "done"
+    given: Any = result.structured
+    assert given["success"] is expected["success"]
+    if expected["success"]:
+        assert given["outputData"] == expected["outputData"]
+    else:
+        assert {key: given["error"][key] for key in expected["error"]} == expected["error"]
+
+
+async def test_the_other_handler_of_2_2_3_makes_a_tool_that_asks_for_the_language(
+    scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
+) -> None:
+    part = json.loads(plain_json("{" + block(spec_dir, "003", "2.2.3", 2) + "}"))
+    part["parameters"]["properties"]["scriptPath"] = {"type": "string"}  # which the document leaves out
+    async with scripts as bench:
+        bench.write_tool("any", {"toolId": "core:execute-script", **part})
+        done = await bench.call("core:execute-script", language="python", scriptPath="broken.py")
+        wrong = await bench.call("core:execute-script", language="perl", scriptPath="broken.py")
+    assert isinstance(done.structured, dict)
+    assert done.structured["success"] is False
+    assert wrong.error is not None
+    assert wrong.error.message.endswith('language: "perl" is not one of "python", "nodejs" or "bun"')
+
+
+async def test_the_loader_of_2_3_3_reads_the_good_files_and_names_the_others(
+    open_bench: OpenBench, spec_dir: Path
+) -> None:
+    code = block(spec_dir, "003", "2.3.3")
+    assert "*.tool.json" in code
+    async with open_bench() as bench:
+        bench.write_tool("good", plain_json(block(spec_dir, "003", "2.2.3", 1)))
+        bench.write_tool("cut", "{")
+        assert (await bench.tools.get(TOOL)).id == TOOL  # getToolById
+        assert TOOL in [tool.id for tool in await bench.tools.list_tools()]  # listTools
+        with pytest.raises(NotFound):
+            await bench.tools.get("core:absent")
+        definition, [problem] = read_file(bench.host.project.tools / "cut.tool.json", None)
+        assert definition is None
+        assert (problem.line, problem.column) == (1, 2)
+
+
+async def test_two_tools_of_one_id_are_a_conflict_where_2_3_3_would_take_the_last(
+    open_bench: OpenBench, spec_dir: Path
+) -> None:
+    assert "already exists. Overwriting." in block(spec_dir, "003", "2.3.3")
+    text = plain_json(block(spec_dir, "003", "2.2.3", 1))
+    async with open_bench() as bench:
+        bench.write_tool("a", text)
+        bench.write_tool("b", text.replace("Execute Python Script", "Another"))
+        assert (await bench.tools.get(TOOL)).display_name == "Execute Python Script"
+
+
+# --- the ACTION of §3.1 -------------------------------------------------------------------------------
+
+
+async def test_the_action_of_3_1_is_read_and_its_texts_become_what_the_tool_takes(
+    scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
+) -> None:
+    text = block(spec_dir, "003", "3.1")
+    async with scripts as bench:
+        parsed = await bench.tools.parse_text(text)
+        done = await bench.tools.call_text(text)
+    [call] = parsed.calls
+    assert (call.tool_id, call.protocol) == (TOOL, "action")
+    assert call.arguments == {
+        "scriptPath": "user_scripts/data_analysis/analyzer.py",
+        "inputData": '{"data_url": "http://example.com/data.csv", "threshold": 0.75}',
+        "timeoutMs": "30000",
+    }
+    assert parsed.warnings == []
+    assert parsed.text.strip() == ""
+    [result] = done.results
+    assert result.status == "done"
+    assert sorted(result.coercions) == [
+        "inputData: text to object",
+        "timeoutMs: text to integer",
+    ]
+    assert isinstance(result.structured, dict)
+    assert result.structured["outputData"] == {"processed_items": 10, "report_url": "/reports/analyzer_123.html"}
+
+
+def test_the_action_of_3_1_is_the_only_call_of_the_document(spec_dir: Path) -> None:
+    holding = [b.place for b in blocks(spec_dir, "003") if "<ACTION>" in b.text and "</ACTION>" in b.text]
+    assert holding == ["003 §3.1 (1)"]
+
+
+# --- what is told (§3.4) ------------------------------------------------------------------------------
+
+
+def sentences(spec_dir: Path) -> list[str]:
+    """Return the sentences that §3.4 gives as examples."""
+    found = re.findall(r'`"(Tool .*)"`', section(spec_dir, "003", "3.4"))
+    return [sentence.replace('\\"', '"') for sentence in found]
+
+
+def test_there_are_three_sentences_in_3_4(spec_dir: Path) -> None:
+    assert len(sentences(spec_dir)) == 3
+    assert document(spec_dir, "003").count("executed successfully. Output:") == 1
+
+
+async def told(bench: Bench, text: str) -> tuple[str, str, ToolResult]:
+    """Return what is told of the one call in a text, plain and framed."""
+    done = await bench.tools.call_text(text)
+    [feedback] = await bench.tools.feedback(done.parsed.calls, done.results)
+    return feedback.text, feedback.framed, done.results[0]
+
+
+def action(**inputs: str) -> str:
+    given = "".join(f'<input name="{name}">{value}</input>' for name, value in inputs.items())
+    return f"<ACTION><tool_id>{TOOL}</tool_id><inputs>{given}</inputs></ACTION>"
+
+
+async def test_the_success_of_3_4_is_told_in_its_words(
+    scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
+) -> None:
+    before, output = sentences(spec_dir)[0].split("Output: ")
+    async with scripts as bench:
+        bench.write_tool(
+            "direct",
+            {
+                "toolId": "core:analyze",
+                "handler": {
+                    "type": "external-script",
+                    "scriptPath": "user_scripts/data_analysis/analyzer.py",
+                    "language": "python",
+                },
+                "parameters": {
+                    "type": "object",
+                    "properties": {"data_url": {"type": "string"}, "threshold": {"type": "number"}},
+                },
+            },
+        )
+        text = block(spec_dir, "003", "3.1")
+        by_method, _, _ = await told(bench, text)
+        call = action(data_url="http://example.com/data.csv", threshold="0.75").replace(TOOL, "core:analyze")
+        by_script, framed, _ = await told(bench, call)
+    assert by_script == f"{before.replace(TOOL, 'core:analyze')}Output: {output}"
+    assert framed == f"<OBSERVATION>\n<tool_id>core:analyze</tool_id>\n{by_script}\n</OBSERVATION>"
+    assert by_method.startswith(before)
+    assert output in by_method  # the method's result holds the script's output
+
+
+async def test_the_failed_script_of_3_4_is_told_with_type_message_and_details(
+    scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
+) -> None:
+    shown = sentences(spec_dir)[1]
+    async with scripts as bench:
+        handler = {"type": "external-script", "scriptPath": "broken.py", "language": "python"}
+        bench.write_tool("broken", {"toolId": "core:broken", "handler": handler})
+        text, framed, result = await told(bench, action().replace(TOOL, "core:broken"))
+    pattern = r"Tool (\S+) failed\. Error type: (\w+)\. Message: (.*?)\.? Details: (.*)"
+    [(_, kind, _, details)] = re.findall(pattern, shown)
+    assert kind == ToolErrorType.SCRIPT
+    assert details.startswith("Traceback (most recent call last)")
+    assert result.error is not None
+    assert text.startswith(
+        "Tool core:broken failed. Error type: ScriptError. Message: ZeroDivisionError: division by zero Details: "
+    )
+    assert "Traceback (most recent call last)" in text
+    assert framed.startswith("<OBSERVATION>\n<tool_id>core:broken</tool_id>\nTool core:broken failed.")
+
+
+async def test_the_wrong_parameter_of_3_4_is_told_with_its_name_and_type(
+    scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
+) -> None:
+    before, message = sentences(spec_dir)[2].split("Message: ")
+    assert "'timeoutMs' must be an integer" in message
+    async with scripts as bench:
+        text, _, _ = await told(bench, action(scriptPath="examples/echo.py", timeoutMs="soon"))
+    assert text.startswith(before)
+    assert "timeoutMs" in text
+    assert "integer" in text
+
+
+async def test_the_flow_of_3_5_answers_wrong_inputs_and_unknown_tools_alike(
+    scripts: AbstractAsyncContextManager[Bench], spec_dir: Path
+) -> None:
+    flow = block(spec_dir, "003", "3.5")
+    assert "getToolById(tool_id)" in flow
+    assert "Parameter Validation Failed" in flow
+    async with scripts as bench:
+        unknown, framed, result = await told(bench, action().replace(TOOL, "core:execute-python-scrip"))
+        _, _, wrong = await told(bench, action())
+    assert result.error is not None
+    assert result.error.type == ToolErrorType.TOOL_NOT_FOUND
+    assert TOOL in unknown  # the near name
+    assert framed.startswith("<OBSERVATION>")
+    assert wrong.error is not None
+    assert wrong.error.type == ToolErrorType.PARAMETER_VALIDATION
+    assert "scriptPath: is required and missing" in wrong.error.message

@@ -1,0 +1,188 @@
+"""The platform's workflow that is a tool (`spec/000` §4.4, `spec/002`): its schema, its call, and agents that may call
+it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from example_bench import Bench, OpenBench
+from platform_documents import block, data_file, plain_json, section
+
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolScope
+
+COPIES = ["000 §4.4.3", "002 §2.3.1", "the data file"]
+TEXT = "一段需要摘要的文本。"
+
+
+def interface_of(spec_dir: Path, copy: str) -> dict[str, Any]:
+    """Return the interface of `summarize_text` as it stands in one of the places."""
+    if copy == "the data file":
+        text = data_file(spec_dir, "workflow", "workflow-as-tool-design.md__L62.json")
+    else:
+        name, _, number = copy.partition(" §")
+        text = block(spec_dir, name, number, 1)
+    interface: dict[str, Any] = json.loads(text)
+    return interface
+
+
+def schema_of(spec_dir: Path, copy: str) -> dict[str, Any]:
+    """Return the schema that a document shows for it."""
+    name, number = ("000", "4.4.3") if copy.startswith("000") else ("002", "2.3.1")
+    schema: dict[str, Any] = json.loads(block(spec_dir, name, number, 2))
+    return schema
+
+
+def edge(source: str, output: str, target: str, key: str) -> dict[str, str]:
+    return {"id": key, "source": source, "sourceHandle": output, "target": target, "targetHandle": key}
+
+
+def summarizing(interface: dict[str, Any]) -> dict[str, Any]:
+    """Return a workflow with this interface that says of what length which text's summary would be."""
+    return {
+        **interface,
+        "nodes": [
+            {"id": "in", "type": "core:GroupInput"},
+            {"id": "join", "type": "core:TextMerge", "inputValues": {"separator": " | "}},
+            {"id": "out", "type": "core:GroupOutput"},
+        ],
+        "edges": [
+            edge("in", "summary_length", "join", "text_inputs__0"),
+            edge("in", "text_to_summarize", "join", "text_inputs__1"),
+            edge("join", "merged_text", "out", "summary_result"),
+        ],
+    }
+
+
+@pytest.mark.parametrize("copy", COPIES)
+async def test_the_schema_of_summarize_text_is_exactly_the_one_shown(
+    open_bench: OpenBench, spec_dir: Path, copy: str
+) -> None:
+    shown = schema_of(spec_dir, copy)
+    async with open_bench() as bench:
+        bench.write_workflow("summarize_text", {"nodes": [], "edges": [], **interface_of(spec_dir, copy)})
+        [schema] = await bench.tools.schemas(["workflow:summarize_text"])
+        [native] = await bench.tools.native_schemas(["workflow:summarize_text"])
+    assert schema == shown
+    assert json.dumps(schema) == json.dumps(shown)  # in this order, too
+    function = native["function"]
+    assert isinstance(function, dict)
+    assert function == {**shown, "name": "workflow_summarize_text"}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+async def test_a_call_of_summarize_text_runs_it_and_gives_its_one_output_bare(
+    open_bench: OpenBench, spec_dir: Path, copy: str
+) -> None:
+    async with open_bench() as bench:
+        bench.write_workflow("summarize_text", summarizing(interface_of(spec_dir, copy)))
+        full = await bench.call("workflow:summarize_text", text_to_summarize=TEXT, summary_length="详细")
+        short = await bench.call("workflow:summarize_text", text_to_summarize=TEXT)
+    assert (full.status, full.structured) == ("done", f"详细 | {TEXT}")
+    assert short.structured == f"中等 | {TEXT}"  # the interface's default, which its schema does not tell
+
+
+async def test_the_flow_of_2_4_ends_in_an_answer_to_who_called(open_bench: OpenBench, spec_dir: Path) -> None:
+    flow = block(spec_dir, "002", "2.4.1")
+    assert "workflow:summarize_text(arguments)" in flow
+    assert "(summary_result)" in flow
+    async with open_bench() as bench:
+        bench.write_workflow("summarize_text", summarizing(interface_of(spec_dir, "002 §2.3.1")))
+        [schema] = await bench.tools.native_schemas(["workflow:summarize_text"])
+        function: Any = schema["function"]
+        arguments = json.dumps({"text_to_summarize": TEXT, "summary_length": "简短"})
+        asked = {"id": "call_1", "type": "function", "function": {"name": function["name"], "arguments": arguments}}
+        parsed = await bench.tools.native_calls([asked], tool_ids=["workflow:summarize_text"])
+        results = await bench.tools.call_all(parsed.calls)
+        [told] = await bench.tools.feedback(parsed.calls, results)
+    assert parsed.calls[0].tool_id == "workflow:summarize_text"
+    assert told.text == f"Tool workflow:summarize_text executed successfully. Output: 简短 | {TEXT}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "text_to_summarize: is required and missing"),
+        (
+            {"text_to_summarize": TEXT, "summary_length": "极长"},
+            'summary_length: "极长" is not one of "简短", "中等" or "详细"',
+        ),
+    ],
+)
+async def test_what_the_schema_of_summarize_text_forbids_is_not_run(
+    open_bench: OpenBench, spec_dir: Path, arguments: dict[str, str], message: str
+) -> None:
+    async with open_bench() as bench:
+        bench.write_workflow("summarize_text", summarizing(interface_of(spec_dir, "002 §2.3.1")))
+        result = await bench.call("workflow:summarize_text", **arguments)
+    assert result.error is not None
+    assert result.error.type == ToolErrorType.PARAMETER_VALIDATION
+    assert message in result.error.message
+
+
+async def test_a_summary_that_fails_is_a_structured_error_as_4_of_002_asks(
+    open_bench: OpenBench, spec_dir: Path
+) -> None:
+    assert "结构化的错误信息" in section(spec_dir, "002", "4")
+    failing = summarizing(interface_of(spec_dir, "002 §2.3.1"))
+    failing["nodes"][1] = {"id": "join", "type": "core:ParseJson", "inputValues": {"text": "{"}}
+    failing["edges"] = [{**failing["edges"][2], "sourceHandle": "value"}]
+    async with open_bench() as bench:
+        bench.write_workflow("summarize_text", failing)
+        result = await bench.call("workflow:summarize_text", text_to_summarize=TEXT)
+    assert result.error is not None
+    assert (result.error.type, result.error.tool_id) == (ToolErrorType.EXECUTION, "workflow:summarize_text")
+    assert str(result.error.details["runId"]).startswith("run_")
+
+
+# --- what an agent may call ---------------------------------------------------------------------------
+
+
+def inventory_of(spec_dir: Path, name: str, number: str) -> list[str]:
+    profile = json.loads(plain_json(block(spec_dir, name, number)))
+    assert list(profile) == ["tool_ids_inventory"]
+    tool_ids: list[str] = profile["tool_ids_inventory"]
+    return tool_ids
+
+
+async def write_image_tool(bench: Bench) -> None:
+    slots = {"prompt": {"dataFlowType": "STRING", "required": True}}
+    bench.write_workflow(
+        "generate_image_from_prompt",
+        {"nodes": [], "edges": [], "description": "Draws.", "interfaceInputs": slots, "interfaceOutputs": {}},
+    )
+
+
+@pytest.mark.parametrize(("name", "number"), [("000", "4.4.2"), ("002", "2.2")])
+async def test_the_inventory_of_the_profile_is_what_its_agent_is_told_of_and_may_call(
+    open_bench: OpenBench, spec_dir: Path, name: str, number: str
+) -> None:
+    inventory = inventory_of(spec_dir, name, number)
+    prefixes = [tool_id.partition(":")[0] for tool_id in inventory]
+    assert prefixes == ["system", "kb", "workflow", "workflow"]
+    async with open_bench() as bench:
+        bench.write_workflow("summarize_text", summarizing(interface_of(spec_dir, "002 §2.3.1")))
+        await write_image_tool(bench)
+        told = await bench.tools.expand("{{{system:available_tools}}}", tool_ids=inventory)
+        kinds = {tool.id: tool.kind for tool in await bench.tools.list_tools() if tool.id in inventory}
+        scope = ToolScope(allowed=inventory)
+        may = await bench.tools.call(ToolCallRequest(tool_id="system:get_current_time"), scope=scope)
+        absent = await bench.tools.call(ToolCallRequest(tool_id="kb:Query"), scope=scope)
+        write = ToolCallRequest(tool_id="FileOperator.WriteFile", arguments={"filePath": "a", "content": "b"})
+        may_not = await bench.tools.call(write, scope=scope)
+    assert [line for line in str(told.value).splitlines() if line.startswith("- Tool ID:")] == [
+        f"- Tool ID: {tool_id}" for tool_id in inventory
+    ]
+    assert "- Tool ID: kb:Query\n  - Cannot be called: no tool has this id\n" in str(told.value)
+    assert kinds == {
+        "system:get_current_time": "service",
+        "workflow:summarize_text": "workflow",
+        "workflow:generate_image_from_prompt": "workflow",
+    }
+    assert may.status == "done"
+    assert absent.error is not None
+    assert absent.error.type == ToolErrorType.TOOL_NOT_FOUND
+    assert may_not.error is not None
+    assert may_not.error.type == ToolErrorType.PERMISSION_DENIED

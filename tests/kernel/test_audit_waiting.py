@@ -1,0 +1,195 @@
+"""Waiting until an entry of the audit log is on disk: shared by all who wait, and refused where it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tavern_host import audit
+from tavern_host.audit import AuditLog
+from tavern_host.auditfile import tail, verify
+from tavern_host.contracts.audit import AuditCheck
+from tavern_host.contracts.errors import ServiceUnavailable
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncIterator[AuditLog]:
+    log = AuditLog(tmp_path / "audit" / "audit.jsonl", anchor=tmp_path / "state" / "audit.json")
+    yield log
+    await log.close()
+
+
+@pytest.fixture
+def flushes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count how often the disk is told to keep something."""
+    found: list[int] = []
+    real = os.fsync
+
+    def fsync(file: int) -> None:
+        found.append(file)
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return found
+
+
+def numbers(log: AuditLog) -> list[Any]:
+    return [entry.details.get("n") for entry in tail(log.path, 100_000)]
+
+
+def unwritable(log: AuditLog) -> Callable[[], None]:
+    log.path.parent.write_text("a file where the folder should be")
+    return log.path.parent.unlink
+
+
+async def test_an_entry_that_was_waited_for_is_on_disk_with_all_before_it(log: AuditLog) -> None:
+    for number in range(10):
+        last = log.record("thing.done", actor="system:host", details={"n": number})
+    await log.written(last)
+    assert numbers(log) == list(range(10))
+    assert verify(log.path, log.anchor) == AuditCheck(entries=10)
+
+
+async def test_what_was_written_already_is_not_waited_for(log: AuditLog, flushes: list[int]) -> None:
+    number = log.record("thing.done", actor="system:host")
+    log.flush()
+    flushes.clear()
+    await log.written(number)
+    await log.written()
+    assert flushes == []
+
+
+async def test_nothing_is_waited_for_where_nothing_was_recorded(log: AuditLog) -> None:
+    await log.written()
+    assert not log.path.exists()
+
+
+async def test_a_hundred_who_wait_at_once_share_the_flushes(log: AuditLog, flushes: list[int]) -> None:
+    async def one(number: int) -> None:
+        await log.written(log.record("thing.done", actor="system:host", details={"n": number}))
+
+    await asyncio.gather(*(one(number) for number in range(100)))
+    assert sorted(numbers(log)) == list(range(100))
+    assert len(flushes) < 40  # the file's and the anchor's, once for each batch
+
+
+async def test_the_event_loop_goes_on_while_the_disk_is_slow(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    release, began = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    real = os.fsync
+
+    def slow(file: int) -> None:
+        loop.call_soon_threadsafe(began.set)
+        asyncio.run_coroutine_threadsafe(release.wait(), loop).result()
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    waiting = asyncio.create_task(log.written(log.record("thing.done", actor="system:host")))
+    await began.wait()
+    assert not waiting.done()
+    release.set()
+    await waiting
+    assert len(numbers(log)) == 1
+
+
+async def test_what_cannot_be_written_is_refused_and_written_later(
+    log: AuditLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "RETRY", 0.01)
+    mend = unwritable(log)
+    for _ in range(2):
+        with pytest.raises(ServiceUnavailable, match="audit.jsonl cannot be written: File exists"):
+            await log.written(log.record("thing.done", actor="system:host"))
+    mend()
+    await log.written(log.record("thing.done", actor="system:host"))
+    assert len(numbers(log)) == 3
+
+
+async def test_what_the_disk_did_not_keep_is_not_said_to_be_on_it(
+    log: AuditLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", full)
+    number = log.record("thing.done", actor="system:host")
+    with pytest.raises(ServiceUnavailable, match="Input/output error"):
+        await log.written(number)
+    with pytest.raises(ServiceUnavailable, match="may not be on disk"):
+        await log.written(number)
+
+
+async def test_what_there_was_no_room_for_is_refused_at_once(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "MAX_PENDING", 100)
+    number = log.record("thing.done", actor="system:host")
+    assert number == 0
+    with pytest.raises(ServiceUnavailable, match="took no more entries"):
+        await log.written(number)
+
+
+async def test_what_was_given_up_when_the_log_was_closed_is_refused_for_ever(
+    log: AuditLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "RETRY", 0.01)
+    mend = unwritable(log)
+    lost = log.record("thing.done", actor="system:host")
+    await log.close()
+    mend()
+    await log.written(log.record("thing.done", actor="system:host"))
+    with pytest.raises(ServiceUnavailable, match="took no more entries"):
+        await log.written(lost)
+
+
+async def test_somebody_who_stops_waiting_keeps_nobody_else_from_it(log: AuditLog) -> None:
+    numbers_of = [log.record("thing.done", actor="system:host", details={"n": n}) for n in range(3)]
+    waiting = [asyncio.create_task(log.written(number)) for number in numbers_of]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    await asyncio.gather(waiting[0], waiting[2])
+    assert numbers(log) == [0, 1, 2]
+
+
+async def test_those_who_wait_while_the_log_is_closed_are_answered(log: AuditLog) -> None:
+    waiting = asyncio.create_task(log.written(log.record("thing.done", actor="system:host")))
+    await asyncio.gather(log.close(), waiting)
+    again = log.record("thing.done", actor="system:host")
+    await asyncio.gather(log.written(again), log.close())
+    assert len(numbers(log)) == 2
+
+
+def test_a_loop_that_is_gone_keeps_nobody_from_writing(log_path: Path) -> None:
+    log = AuditLog(log_path)
+
+    async def give_up() -> None:
+        waiting = asyncio.create_task(log.written(log.record("thing.done", actor="system:host")))
+        await asyncio.sleep(0)
+        waiting.cancel()
+
+    asyncio.run(give_up())
+    log.flush()
+    assert len(tail(log_path, 10)) == 1
+    asyncio.run(log.close())
+
+
+@pytest.fixture
+def log_path(tmp_path: Path) -> Path:
+    return tmp_path / "audit.jsonl"
+
+
+async def test_threads_and_waiting_tasks_get_along(log: AuditLog) -> None:
+    def work(name: int) -> None:
+        for number in range(300):
+            log.record("thing.done", actor=f"plugin:p{name}", details={"n": number})
+
+    async def wait() -> None:
+        for _ in range(20):
+            await log.written(log.record("thing.done", actor="user:operator"))
+
+    await asyncio.gather(*(asyncio.to_thread(work, name) for name in range(3)), *(wait() for _ in range(5)))
+    await log.written()
+    assert verify(log.path, log.anchor) == AuditCheck(entries=1000)

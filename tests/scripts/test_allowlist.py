@@ -1,0 +1,151 @@
+"""Which hosts a pattern allows, and which addresses are never reached by a name."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tavern_host.contracts.errors import InvalidInput
+from tavern_scripts.network.allowlist import AllowList, Scheme, Target, covers, is_special, parse_pattern, parse_target
+
+
+def allows(patterns: list[str], target: str, scheme: Scheme = "connect") -> bool:
+    parsed = parse_target(target, 443 if scheme == "connect" else 80)
+    return isinstance(parsed, Target) and AllowList(patterns).allows(parsed, scheme)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "target", "scheme", "expected"),
+    [
+        ("example.com", "example.com:443", "connect", True),
+        ("example.com", "EXAMPLE.com.:443", "connect", True),
+        ("example.com", "example.com:80", "http", True),
+        ("example.com", "example.com:80", "connect", False),
+        ("example.com", "example.com:443", "http", False),
+        ("example.com", "example.com:22", "connect", False),
+        ("example.com", "a.example.com:443", "connect", False),
+        ("example.com", "example.com.evil.org:443", "connect", False),
+        ("example.com:8443", "example.com:8443", "connect", True),
+        ("example.com:8443", "example.com:443", "connect", False),
+        ("example.com:8443", "example.com:8443", "http", True),
+        ("*.example.com", "a.b.example.com:443", "connect", True),
+        ("*.example.com", "example.com:443", "connect", False),
+        ("*.example.com", "evilexample.com:443", "connect", False),
+        ("*.example.com:8080", "a.example.com:8080", "http", True),
+        ("*", "anything.org:443", "connect", True),
+        ("*", "anything.org:8443", "connect", False),
+        ("*", "8.8.8.8:443", "connect", False),
+        ("*", "[2606:4700::1111]:443", "connect", False),
+        ("127.0.0.1:8080", "127.0.0.1:8080", "http", True),
+        ("127.0.0.1:8080", "127.0.0.1:8081", "http", False),
+        ("127.0.0.1:8080", "[::ffff:127.0.0.1]:8080", "http", False),
+        ("[::1]:8080", "[0:0:0:0:0:0:0:1]:8080", "http", True),
+        ("münchen.example", "xn--mnchen-3ya.example:443", "connect", True),
+        ("xn--mnchen-3ya.example", "münchen.example:443", "connect", True),
+    ],
+)
+def test_a_pattern_allows_what_it_names_and_nothing_else(
+    pattern: str, target: str, scheme: Scheme, expected: bool
+) -> None:
+    assert allows([pattern], target, scheme) is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["127.1:80", "2130706433:80", "0x7f000001:80", "0177.0.0.1:80", "127.0.0.01:80", "1.2.3.4.5:80", "a.0x7f:80"]
+    + ["[::1%25lo]:80", "[::1%lo]:80", "[::1:80", "::1:80", "a b:80", "a/b:80", "a@b:80", "a:0", "a:65536", "a:", ":80"]
+    + ["a:８０", "a..b:80", "-a.example:80", "a" * 64 + ".example:80", "a%2eb:80", "[127.0.0.1]:80", "a\n:80", "[::1]x:80"],
+)
+def test_a_target_that_could_be_read_in_two_ways_is_refused(text: str) -> None:
+    assert isinstance(parse_target(text, 80), str)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["", "*.", "*.*", "a.*", "*.127.0.0.1", "http://example.com", "example.com/", "user@example.com", "a:*", "a b"]
+    + ["*:0", "[::1", "**", "a" * 400, "\0"],
+)
+def test_what_is_no_pattern_is_said_to_be_none(pattern: str) -> None:
+    with pytest.raises(InvalidInput, match="is no host that can be allowed: .*write `host`, `host:port`"):
+        AllowList([pattern])
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "127.255.255.254", "169.254.169.254", "172.31.0.1", "192.0.0.8"]
+    + ["192.0.2.1", "192.88.99.1", "192.168.1.1", "198.19.0.1", "198.51.100.7", "203.0.113.5", "224.0.0.1", "240.0.0.1"]
+    + ["255.255.255.255", "::", "::1", "::ffff:8.8.8.8", "::ffff:127.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "100::1"]
+    + ["64:ff9b:1::1", "2001::1", "2001:db8::1", "2002:7f00:1::", "3fff::1", "fc00::1", "fd12::1", "fe80::1", "fec0::1"]
+    + ["ff02::1", "5f00::1"],
+)
+def test_an_address_that_is_not_of_the_public_internet_is_special(address: str) -> None:
+    assert is_special(ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "8.8.8.8", "172.32.0.1", "2606:4700::1111", "2a00::1", "64:ff9b::808:808"])
+def test_an_ordinary_address_is_not(address: str) -> None:
+    assert not is_special(ip_address(address))
+
+
+def test_a_name_may_lead_to_a_special_address_only_if_that_is_listed_with_its_port() -> None:
+    listed = AllowList(["api.example.com:8080", "10.0.0.5:8080"])
+
+    assert listed.may_connect(ip_address("10.0.0.5"), 8080, "http")
+    assert not listed.may_connect(ip_address("10.0.0.5"), 8081, "http")
+    assert not listed.may_connect(ip_address("10.0.0.6"), 8080, "http")
+    assert listed.may_connect(ip_address("1.1.1.1"), 8080, "http")
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "expected"),
+    [
+        ("example.com", "example.com", True),
+        ("*.example.com", "a.example.com", True),
+        ("*.example.com", "*.a.example.com", True),
+        ("*.example.com", "*.example.com", True),
+        ("*.example.com", "example.com", False),
+        ("a.example.com", "*.example.com", False),
+        ("*", "*.example.com", True),
+        ("*", "example.com:8443", False),
+        ("*:8443", "example.com:8443", True),
+        ("*", "10.0.0.1", False),
+        ("*.example.com", "*", False),
+        ("10.0.0.1", "10.0.0.1", True),
+        ("example.com", "example.com:443", False),
+    ],
+)
+def test_one_pattern_covers_another_where_all_of_that_is_allowed(wide: str, narrow: str, expected: bool) -> None:
+    assert covers(wide, narrow) is expected
+
+
+LABEL = st.from_regex(r"\A[a-z]([a-z0-9-]{0,6}[a-z0-9])?\Z")
+PATTERN = st.builds(
+    lambda star, labels, port: ("*." if star else "") + ".".join(labels) + (f":{port}" if port else ""),
+    st.booleans(),
+    st.lists(LABEL, min_size=1, max_size=3),
+    st.sampled_from([None, 80, 443, 8080]),
+)
+
+
+@given(wide=PATTERN, narrow=PATTERN, name=st.lists(LABEL, min_size=1, max_size=4), port=st.sampled_from([80, 443, 8080]))
+def test_what_a_covered_pattern_allows_the_covering_one_allows_too(
+    wide: str, narrow: str, name: list[str], port: int
+) -> None:
+    target = f"{'.'.join(name)}.{narrow.removeprefix('*.').partition(':')[0]}:{port}"
+    if covers(wide, narrow) and allows([narrow], target):
+        assert allows([wide], target)
+
+
+@given(text=st.text(max_size=60))
+def test_any_text_is_a_target_or_said_not_to_be_one(text: str) -> None:
+    parsed = parse_target(text, 80)
+
+    assert isinstance(parsed, str) or parse_target(str(parsed)) == parsed
+
+
+@given(text=PATTERN)
+def test_a_pattern_reads_as_it_is_written(text: str) -> None:
+    assert str(parse_pattern(text)) == text

@@ -1,0 +1,122 @@
+"""The quick ways through the parser give what the slow ones give."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from tam_reading import END, REQUEST, block, events_of
+
+from tavern_host.contracts.protocols import ParseEvent
+from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_tam.block import Block
+from tavern_tam.lexing import Source
+from tavern_tam.regular import pairs_of, single_call
+from tavern_tam.steps import ParameterNames, steps_of
+
+PIECES = [
+    *(
+        "\ncommand:「始」t「末」",
+        "\nfilePath:「始」x「末」",
+        "\nfile_path:「始」y「末」",
+        "\na1:「始」「末」",
+        "command1:「始」t「末」",
+    ),
+    *(
+        "「",
+        "」",
+        "始",
+        "末",
+        "「始」",
+        "「末」",
+        "「始ESCAPE」",
+        "「末ESCAPE」",
+        "»»»",
+        "«««",
+        ">>>",
+        "<",
+        "|",
+        "k:",
+        "：",
+        ":",
+    ),
+    *("\n", "\n# c\n", "#", ",", " ", "x", "# 「x」\n", "comment:「始」c「末」", "k" * 150, "\n" * 150, " 「quoted」 "),
+]
+bodies = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+TOOLS = {"t": ["filePath", "a1"]}
+
+
+@settings(max_examples=800, deadline=None)
+@given(bodies, st.booleans())
+def test_a_block_that_is_read_at_once_is_read_as_by_its_markers(body: str, known: bool) -> None:
+    names = ParameterNames(TOOLS if known else {})
+    source = Source(data=body + END, base=100, final=True)
+    outcome = Block(source, REQUEST).read()
+    assert outcome is not None
+    pairs = pairs_of(body, 100)
+    if pairs is not None:
+        assert pairs == outcome.pairs
+        assert outcome.warnings == []
+    slowly = steps_of(outcome.pairs, names, 100, 7)
+    call = single_call(body, names, 7)
+    if call is not None:
+        assert [call] == slowly.calls
+        assert slowly.warnings == outcome.warnings == []
+
+
+def test_a_regular_block_is_read_at_once() -> None:
+    body = "\n# why\ncommand:「始」 t 「末」\nFile-Path:「始」「a」 b「末」, z:「始」「末」\n# done\n"
+    call = single_call(body, ParameterNames(TOOLS), 0)
+    assert call is not None
+    assert call.arguments == {"filePath": "「a」 b", "z": ""}
+
+
+def test_what_is_made_without_validation_equals_what_is_validated() -> None:
+    text = (
+        "a"
+        + block("command:「始」t「末」", "x:「始」1「末」")
+        + block(
+            "request_id:「始」r「末」",
+            "command1:「始」t「末」",
+            "on_error_1:「始」continue「末」",
+            "retry_1:「始」2「末」",
+            "common_x:「始」1「末」",
+        )
+    )
+    _, plain, chained = events = events_of([text])
+    assert events == [
+        ParseEvent(kind="text", text="a", offset=0),
+        ParseEvent(kind="call", offset=1, call=ToolCallRequest(tool_id="t", arguments={"x": "1"}, protocol="tam")),
+        ParseEvent(
+            kind="call",
+            offset=text.rindex(REQUEST),
+            call=ToolCallRequest(
+                tool_id="t",
+                arguments={"x": "1"},
+                block=1,
+                request_id="r",
+                on_error="continue",
+                retry=2,
+                variables={"x": "1", "common_x": "1"},
+                protocol="tam",
+            ),
+        ),
+    ]
+    for event in events:
+        again = ParseEvent.model_validate_json(event.model_dump_json())
+        assert again == event
+        assert again.to_json() == event.to_json()
+        assert repr(again) == repr(event)
+        assert vars(again).keys() == vars(event).keys()
+        assert copy.deepcopy(event) == pickle.loads(pickle.dumps(event)) == event.model_copy() == event
+    assert plain.call is not None
+    assert chained.call is not None
+    assert vars(plain.call).keys() == vars(chained.call).keys() == set(ToolCallRequest.model_fields)
+    with pytest.raises(ValidationError):
+        plain.call.tool_id = "other"
+    with pytest.raises(ValidationError):
+        plain.text = "other"

@@ -1,0 +1,76 @@
+"""Calls written as tool_call elements."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tag_reading import read_tool_call
+
+from tavern_tam.toolcall import INSTRUCTIONS
+
+
+def test_the_element_names_tool_and_parameters() -> None:
+    reading = read_tool_call("Well. <tool_call name=\"kb:Query\"><param name='q'>a < b</param></tool_call>\nDone.")
+    assert reading.called == [("kb:Query", {"q": "a < b"})]
+    assert reading.text == "Well. \nDone."
+    assert (reading.calls[0].protocol, reading.calls[0].block) == ("tool_call", 0)
+
+
+def test_an_empty_element_is_a_call_without_parameters() -> None:
+    assert read_tool_call('<tool_call name="a"/><Tool-Call NAME="b"></TOOL_CALL>').called == [("a", {}), ("b", {})]
+
+
+def test_inputs_are_as_good_as_params() -> None:
+    inputs = "<inputs><input name='a'>1</input></inputs><parameter name='b'>2</parameter>"
+    assert read_tool_call(f"<tool_call name='t'>{inputs}</tool_call>").called == [("t", {"a": "1", "b": "2"})]
+
+
+@pytest.mark.parametrize(
+    "text", ["<tool_call>", "The <tool_call> element.", "<tool_call id='a'></tool_call>", "<tool_calls name='t'/>"]
+)
+def test_an_element_without_a_name_is_text(text: str) -> None:
+    reading = read_tool_call(text)
+    assert (reading.text, reading.calls, reading.warnings) == (text, [], [])
+
+
+def test_an_element_with_an_empty_name_is_refused() -> None:
+    reading = read_tool_call("<tool_call name=' '></tool_call>")
+    assert (reading.text, reading.calls) == ("<tool_call name=' '></tool_call>", [])
+    assert reading.warnings == ["it names no tool; nothing is called"]
+
+
+def test_prose_behind_the_opening_tag_means_that_it_is_none() -> None:
+    text = 'Begin with <tool_call name="t"> and go on.'
+    assert read_tool_call(text).text == text
+
+
+def test_an_element_that_breaks_off_is_not_called() -> None:
+    text = '<tool_call name="t"><param name="a">1</param><param name="b">2'
+    reading = read_tool_call(text)
+    assert (reading.text, reading.calls) == (text, [])
+
+
+def test_the_example_that_models_are_given_is_itself_valid() -> None:
+    reading = read_tool_call(INSTRUCTIONS)
+    assert reading.warnings == []
+    assert reading.called == [
+        (
+            "FileOperator.WriteFile",
+            {"filePath": "notes/today.md", "content": 'First line.\nif a < b && c: "done"'},
+        )
+    ]
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+    st.text(st.sampled_from("<>&]/paramCDATA[! "), max_size=40),
+)
+def test_whatever_is_written_in_cdata_comes_back(one: str, two: str) -> None:
+    def section(text: str) -> str:
+        return f"<![CDATA[{text.replace(']]>', ']]]]><![CDATA[>')}]]>"
+
+    text = (
+        f'<tool_call name="t"><param name="a">{section(one)}</param><param name="b">{section(two)}</param></tool_call>'
+    )
+    assert read_tool_call(text).called == [("t", {"a": one, "b": two})]

@@ -1,0 +1,73 @@
+"""A plugin for tests that keeps tasks of one tool, whose arguments say what a call does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import Any
+
+from tavern_host import PluginContext, hookimpl
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
+from tavern_tools.taskprogress import Report
+from tavern_tools.tasks import Tasks
+
+TASKS: list[Tasks] = []
+CONTEXTS: list[PluginContext] = []
+
+
+@hookimpl
+async def tavern_startup(context: PluginContext) -> None:
+    CONTEXTS.append(context)
+    TASKS.append(Tasks(context, carry_out, may_decide, check))
+    await TASKS[-1].take_up()
+
+
+@hookimpl
+async def tavern_shutdown(context: PluginContext) -> None:
+    await TASKS[-1].close()
+
+
+def may_decide(principal: Principal, tool_id: str, arguments: object = None) -> bool:
+    """Users may, and the agent that was given the right."""
+    return principal.kind == "user" or principal.id == "judge"
+
+
+async def check(tool_id: str, arguments: dict[str, Any]) -> None:
+    """Know the arguments by name."""
+    for name in arguments:
+        if name not in ("seconds", "log", "gives", "fails", "stubborn", "steps", "apiKey", "size", "name"):
+            raise InvalidInput(f"{tool_id} has no parameter {name}")
+
+
+async def carry_out(request: ToolCallRequest, call: CallContext, scope: ToolScope | None, report: Report) -> ToolResult:
+    """Do what the arguments say; each beginning and end becomes a line of the file `log`."""
+    given: dict[str, Any] = dict(request.arguments)
+    note(given, "began")
+    for step in range(given.get("steps", 0)):
+        report((step + 1) / given["steps"], f"step {step + 1}")
+        await asyncio.sleep(0.05)
+    if "says" in given:
+        report(given.get("share"), given["says"])
+    try:
+        await asyncio.sleep(given.get("seconds", 0))
+    except asyncio.CancelledError:
+        note(given, "was cancelled")
+        if not given.get("stubborn"):
+            raise
+        await asyncio.sleep(given["stubborn"])
+    if given.get("fails"):
+        raise RuntimeError(given["fails"])
+    note(given, "ended")
+    gives = "x" * given["size"] if "size" in given else given.get("gives", "done")
+    return ToolResult(tool_id=request.tool_id, status="done", structured=gives)
+
+
+def note(given: dict[str, Any], what: str) -> None:
+    """Write a line that survives the end of the process."""
+    if "log" in given:
+        file = os.open(given["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(file, (json.dumps([given.get("name", ""), what, given.get("apiKey")]) + "\n").encode())
+        os.close(file)

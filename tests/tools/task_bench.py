@@ -1,0 +1,177 @@
+"""Short ways to open hosts with tasks in a project, to ask for tasks, and to do so in other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tavern_host import Host, PluginContext
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolTask
+from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_tools.catalogue import Tool
+from tavern_tools.tasks import Tasks
+
+HERE = Path(__file__).parent
+PLUGIN = HERE / "plugins" / "acme_tasks"
+TOOL = "acme:work"
+SECONDS = 20.0
+
+
+def caller(who: str = "user:operator") -> CallContext:
+    """Return the context of a call by somebody, such as `agent:writer`."""
+    kind, _, name = who.partition(":")
+    return CallContext(principal=Principal(kind=kind, id=name))  # type: ignore[arg-type]
+
+
+def tool(*, idempotent: bool = False, **parameters: Any) -> Tool:
+    """Return the tool that tasks call."""
+    return Tool(
+        ToolDefinition(
+            id=TOOL,
+            implementation=ToolImplementation(kind="service", service="acme", method="work"),
+            parameters={"type": "object", "properties": parameters},
+            is_async=True,
+            idempotent=idempotent,
+        )
+    )
+
+
+def approval(*, seconds: float = 60, default: str = "refuse") -> ToolApproval:
+    """Return what a call waits for that needs a decision within so many seconds."""
+    moment = datetime.now(UTC)
+    return ToolApproval(
+        reason="a rule says so",
+        requested_at=moment,
+        expires_at=moment + timedelta(seconds=seconds),
+        default=default,  # type: ignore[arg-type]
+    )
+
+
+class TaskBench:
+    """A running host with its tasks."""
+
+    def __init__(self, host: Host, tasks: Tasks, context: PluginContext) -> None:
+        self.host = host
+        self.tasks = tasks
+        self.context = context
+        self.log = host.project.root / "log"
+        self.events: list[dict[str, Any]] = []
+
+    async def listen(self) -> None:
+        """Take down what the host's events say about tasks, until it ends."""
+        async for event in self.host.events.subscribe("TOOL_CALL_UPDATE", since=0):
+            self.events.append(dict(event.payload))  # type: ignore[union-attr]
+
+    async def submit(self, *, who: str = "user:operator", idempotent: bool = False, **given: Any) -> ToolTask:
+        """Ask for a task; `callback` is where its end is told to, all else arguments."""
+        callback = given.pop("callback", None)
+        request = ToolCallRequest(tool_id=TOOL, arguments={"log": str(self.log), **given})
+        return await self.tasks.submit(request, tool(idempotent=idempotent), caller(who), None, callback=callback)
+
+    async def park(
+        self, *, who: str = "agent:writer", seconds: float = 60, default: str = "refuse", **given: Any
+    ) -> ToolTask:
+        """Ask for a task that waits for a decision."""
+        request = ToolCallRequest(tool_id=TOOL, arguments={"log": str(self.log), **given})
+        asked = approval(seconds=seconds, default=default)
+        return await self.tasks.park(request, tool(), caller(who), None, asked)
+
+    async def ended(self, task: ToolTask | str) -> ToolTask:
+        """Return a task when it has ended."""
+        task_id = task if isinstance(task, str) else task.id
+        ended = await self.tasks.get(task_id, SECONDS, caller())
+        assert ended.status.is_final, ended
+        return ended
+
+    async def is_at(self, task: ToolTask | str, status: TaskStatus) -> ToolTask:
+        """Return a task when it has a status."""
+        task_id = task if isinstance(task, str) else task.id
+        async with asyncio.timeout(SECONDS):
+            while (now := await self.tasks.get(task_id, 0, caller())).status is not status:
+                assert not now.status.is_final, now
+                await asyncio.sleep(0.02)
+        return now
+
+    def noted(self) -> list[list[Any]]:
+        """Return what calls wrote down of themselves: name, what, and the key that they were given."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+    def told(self, task: ToolTask | str) -> list[dict[str, Any]]:
+        """Return what the events until now said about a task."""
+        task_id = task if isinstance(task, str) else task.id
+        return [payload for payload in self.events if payload["taskId"] == task_id]
+
+
+@asynccontextmanager
+async def opened(root: Path, *, serving: bool = True, **settings: Any) -> AsyncIterator[TaskBench]:
+    """Open a host on a project; `settings` are the operator's for tasks."""
+    root.mkdir(exist_ok=True)
+    values = {f"extensions.acme-tasks.{key}": value for key, value in settings.items()}
+    alone = ["tavern-tools"]  # which would take up what is left of these tasks
+    async with Host(
+        root, plugins=[PLUGIN], trust=["acme-tasks"], serving=serving, settings=values, without=alone
+    ) as host:
+        assert host.plugin("acme-tasks").state == "started", host.plugin("acme-tasks")
+        module = next(m for name, m in sys.modules.items() if name.rpartition(".")[2] == "acme_tasks")
+        bench = TaskBench(host, module.TASKS[-1], module.CONTEXTS[-1])
+        listening = asyncio.create_task(bench.listen())
+        yield bench
+    await listening
+
+
+class Child:
+    """A process with a serving host on a project; `code` runs in an async function with the host's `bench`.
+
+    It says what it has to say with `say(value)`, one line of JSON each.
+    """
+
+    def __init__(self, root: Path, code: str, *, serving: bool = True, settings: dict[str, Any] | None = None) -> None:
+        body = "\n".join(f"        {line}" for line in code.splitlines())
+        program = f"""
+import asyncio, json, os, sys
+sys.path[:0] = [{str(HERE)!r}]
+from pathlib import Path
+from task_bench import *
+
+def say(value):
+    sys.stdout.write(json.dumps(value) + "\\n")
+    sys.stdout.flush()
+
+async def main():
+    async with opened(Path({str(root)!r}), serving={serving}, **{settings or {}!r}) as bench:
+        say("ready")
+{body}
+
+asyncio.run(main())
+"""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ},
+        )
+
+    async def said(self) -> Any:
+        """Return the next value that it says, or None when it has ended."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(SECONDS):
+            line = await asyncio.to_thread(self.process.stdout.readline)
+        return json.loads(line) if line.endswith("\n") else None
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()

@@ -1,0 +1,180 @@
+"""Calls that wait for a decision: who decides, with which arguments, until when, and what the audit log says of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from task_bench import TaskBench, caller, opened
+
+from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied, TavernError
+from tavern_host.contracts.settings import MASK
+from tavern_host.contracts.toolcalls import TaskStatus, ToolErrorType
+
+
+def audited(bench: TaskBench) -> list[dict[str, Any]]:
+    """Return what the audit log of a host that has ended says about decisions."""
+    path = bench.host.audit.path
+    lines = path.read_text().splitlines() if path.exists() else []
+    entries = [json.loads(line) for line in lines]
+    return [entry for entry in entries if str(entry.get("action", "")).startswith("toolApproval.")]
+
+
+async def test_a_call_waits_until_it_is_approved_and_is_made_then(tmp_path: Path) -> None:
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.park(gives="yes")
+        assert task.status is TaskStatus.AWAITING_APPROVAL
+        assert bench.noted() == []
+
+        approved = await bench.tasks.decide(task.id, "approve", None, "go on", caller("user:ann"))
+        assert approved.status in (TaskStatus.PENDING, TaskStatus.RUNNING)
+        ended = await bench.ended(task)
+
+        assert ended.status is TaskStatus.DONE
+        assert ended.approval is not None
+        assert (ended.approval.decision, str(ended.approval.decided_by)) == ("approved", "user:ann")
+        assert (ended.approval.comment, ended.approval.edited) == ("go on", False)
+        await asyncio.sleep(0)
+    assert [each["status"] for each in bench.told(task)] == ["awaiting_approval", "pending", "running", "done"]
+    assert bench.told(task)[0]["approval"]["reason"] == "a rule says so"
+    (entry,) = audited(bench)
+    assert (entry["actor"], entry["action"], entry["subject"]) == ("user:ann", "toolApproval.approved", task.id)
+    assert entry["details"]["caller"] == "agent:writer"
+
+
+async def test_a_call_that_is_refused_is_never_made(tmp_path: Path) -> None:
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.park()
+        refused = await bench.tasks.decide(task.id, "refuse", None, "not today", caller())
+    assert refused.status is TaskStatus.REFUSED
+    assert refused.result is not None and refused.result.error is not None
+    assert refused.result.error.type is ToolErrorType.APPROVAL_REFUSED
+    assert refused.result.error.message == "the call of acme:work was refused by user:operator: not today"
+    assert bench.noted() == []
+    assert [entry["action"] for entry in audited(bench)] == ["toolApproval.refused"]
+
+
+async def test_a_call_is_made_with_the_arguments_that_it_was_approved_with(tmp_path: Path) -> None:
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.park(gives="old", apiKey="hunter2")
+        assert task.arguments["apiKey"] == MASK
+        await bench.tasks.decide(task.id, "approve", {**task.arguments, "gives": "new"}, "", caller())
+        ended = await bench.ended(task)
+    assert ended.result is not None and ended.approval is not None
+    assert ended.result.structured == "new"
+    assert ended.approval.edited
+    assert bench.noted()[0] == ["", "began", "hunter2"]
+    assert audited(bench)[0]["details"]["arguments"] == {"log": str(bench.log), "gives": "new", "apiKey": MASK}
+
+
+async def test_arguments_that_come_back_unchanged_are_no_edit(tmp_path: Path) -> None:
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.park(apiKey="hunter2")
+        await bench.tasks.decide(task.id, "approve", task.arguments, "", caller())
+        ended = await bench.ended(task)
+    assert ended.approval is not None and not ended.approval.edited
+
+
+@pytest.mark.parametrize(
+    ("decision", "arguments", "message"),
+    [
+        ("approve", {"colour": "red"}, "acme:work has no parameter colour"),
+        ("approve", {"gives": MASK}, r"gives is \*{8}, where no secret stands"),
+        ("refuse", {}, "arguments go with approving a call"),
+        ("perhaps", None, 'a decision is "approve" or "refuse"'),
+    ],
+)
+async def test_a_decision_that_cannot_be_leaves_the_call_waiting(
+    tmp_path: Path, decision: str, arguments: dict[str, Any] | None, message: str
+) -> None:
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.park()
+        with pytest.raises(InvalidInput, match=message):
+            await bench.tasks.decide(task.id, decision, arguments, "", caller())
+        assert (await bench.tasks.get(task.id, 0, caller())).status is TaskStatus.AWAITING_APPROVAL
+    assert audited(bench) == []
+
+
+async def test_who_may_not_decide_is_told_so_and_who_may_not_see_finds_nothing(tmp_path: Path) -> None:
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.park(who="agent:writer")
+        with pytest.raises(PermissionDenied, match="agent:writer may not decide about calls of acme:work"):
+            await bench.tasks.decide(task.id, "approve", None, "", caller("agent:writer"))
+        with pytest.raises(NotFound):
+            await bench.tasks.decide(task.id, "approve", None, "", caller("agent:reader"))
+        with pytest.raises(NotFound):
+            await bench.tasks.decide("task_nowhere", "approve", None, "", caller())
+        decided = await bench.tasks.decide(task.id, "refuse", None, "", caller("agent:judge"))
+    assert decided.status is TaskStatus.REFUSED
+    assert [entry["actor"] for entry in audited(bench)] == ["agent:judge"]
+
+
+@pytest.mark.parametrize("default", ["refuse", "approve"])
+async def test_when_the_time_is_over_the_default_decides(tmp_path: Path, default: str) -> None:
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.park(seconds=0.2, default=default)
+        ended = await bench.ended(task)
+        with pytest.raises(Conflict, match="already, by its default, when its time was over"):
+            await bench.tasks.decide(task.id, "approve", None, "", caller())
+    assert ended.status is (TaskStatus.DONE if default == "approve" else TaskStatus.REFUSED)
+    assert ended.approval is not None and ended.approval.decided_by is None
+    assert [entry["actor"] for entry in audited(bench)] == ["system:host"]
+
+
+async def test_a_decision_at_the_moment_when_the_time_is_over_comes_too_late(tmp_path: Path) -> None:
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.park(seconds=-1)
+        with pytest.raises(Conflict):
+            await bench.tasks.decide(task.id, "approve", None, "", caller())
+        assert (await bench.ended(task)).status is TaskStatus.REFUSED
+    assert bench.noted() == []
+    assert [entry["action"] for entry in audited(bench)] == ["toolApproval.refused"]
+
+
+async def test_of_many_who_decide_at_the_same_moment_one_wins(tmp_path: Path) -> None:
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.park()
+        answers = await asyncio.gather(
+            *(
+                bench.tasks.decide(task.id, "approve" if n % 2 else "refuse", None, "", caller(f"user:{n}"))
+                for n in range(20)
+            ),
+            return_exceptions=True,
+        )
+        ended = await bench.ended(task)
+    losers = [answer for answer in answers if isinstance(answer, TavernError)]
+    assert len(losers) == 19
+    assert all(isinstance(loser, Conflict) for loser in losers)
+    (winner,) = (number for number, answer in enumerate(answers) if not isinstance(answer, TavernError))
+    assert ended.approval is not None
+    assert str(ended.approval.decided_by) == f"user:{winner}"
+    assert len([what for _, what, _ in bench.noted() if what == "began"]) == winner % 2
+    assert [entry["actor"] for entry in audited(bench)] == [f"user:{winner}"]
+
+
+async def test_a_task_that_waits_for_nobody_cannot_be_decided(tmp_path: Path) -> None:
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.submit(seconds=5)
+        with pytest.raises(Conflict, match="does not wait for a decision"):
+            await bench.tasks.decide(task.id, "approve", None, "", caller())
+
+
+async def test_a_call_that_waits_can_be_cancelled_and_not_decided_after_that(tmp_path: Path) -> None:
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.park(who="agent:writer")
+        cancelled = await bench.tasks.cancel(task.id, caller("agent:writer"))
+        with pytest.raises(Conflict):
+            await bench.tasks.decide(task.id, "approve", None, "", caller())
+    assert cancelled.status is TaskStatus.CANCELLED
+    assert bench.noted() == []
+
+
+async def test_a_very_long_comment_is_cut(tmp_path: Path) -> None:
+    async with opened(tmp_path / "p") as bench:
+        task = await bench.park()
+        refused = await bench.tasks.decide(task.id, "refuse", None, "no " * 100_000, caller())
+    assert refused.approval is not None
+    assert len(refused.approval.comment) == 2000

@@ -1,0 +1,145 @@
+"""Hosts that are killed at random moments: no accepted task is lost, and none is carried out twice unless it may be."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from task_bench import Child, caller, opened
+
+from tavern_host.contracts.toolcalls import TaskStatus, ToolErrorType
+
+ACCEPTING = """
+import random
+rng = random.Random({seed})
+await asyncio.sleep(0)
+for number in range({first}, {first} + 40):
+    kind = rng.choice(["plain", "idempotent", "approved", "waiting"])
+    name, seconds = f"{{number}} {{kind}}", rng.choice([0, 0.02, 0.1, 0.3])
+    if kind in ("plain", "idempotent"):
+        task = await bench.submit(idempotent=kind == "idempotent", name=name, seconds=seconds)
+    else:
+        task = await bench.park(name=name, seconds=60)
+    say([name, task.id])
+    if kind == "approved":
+        await bench.tasks.decide(task.id, "approve", None, "", caller())
+        say([name, "approved"])
+    await asyncio.sleep(rng.choice([0, 0, 0.02]))
+await asyncio.sleep(60)
+"""
+
+
+async def killed(root: Path, code: str, moment: float) -> list[list[str]]:
+    """Let a host be killed some seconds after it was ready; return what it said until then."""
+    child, said = Child(root, code), []
+
+    async def listen() -> None:
+        while (line := await child.said()) is not None:
+            said.append(line)
+
+    assert await child.said() == "ready"
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(moment)
+    child.kill()
+    with contextlib.suppress(ValueError):  # the last line was cut off
+        await listening
+    return said
+
+
+@pytest.mark.parametrize("part", range(4))
+async def test_no_accepted_task_is_lost_and_none_is_carried_out_twice(tmp_path: Path, part: int) -> None:
+    seed = random.SystemRandom().randrange(10**6)
+    rng = random.Random(seed)
+    ids: dict[str, str] = {}
+    approved: set[str] = set()
+    for kill in range(4):
+        code = ACCEPTING.format(seed=rng.random(), first=1000 * kill)
+        for name, word in await killed(tmp_path / "p", code, rng.choice([rng.uniform(0, 0.1), rng.uniform(0.1, 1)])):
+            if word == "approved":
+                approved.add(name)
+            else:
+                ids[name] = word
+
+    async with opened(tmp_path / "p") as bench:
+        ended: dict[str, Any] = {}
+        for name, task_id in ids.items():
+            task = await bench.tasks.get(task_id, 0, caller())
+            if task.status is TaskStatus.AWAITING_APPROVAL and name not in approved:
+                await bench.tasks.decide(task_id, "refuse", None, "", caller())
+            ended[name] = await bench.ended(task_id)
+
+    what = f"seed {seed}, part {part}"
+    began = Counter(name for name, note, _ in bench.noted() if note == "began")
+    finished = Counter(name for name, note, _ in bench.noted() if note == "ended")
+    for name, task in ended.items():
+        about = f"{what}: {name} {task}"
+        if task.status is TaskStatus.DONE:
+            assert finished[name] >= 1, about
+        elif task.status is TaskStatus.REFUSED:
+            assert began[name] == 0, about
+            assert name not in approved, about
+        else:
+            assert task.status is TaskStatus.UNKNOWN, about
+            assert task.result is not None and task.result.error is not None, about
+            assert task.result.error.type is ToolErrorType.UNKNOWN_OUTCOME, about
+            assert "idempotent" not in name or task.attempt == 3, about
+        if "idempotent" not in name:
+            assert began[name] <= 1, about
+            assert task.attempt <= 1, about
+
+
+async def test_a_call_that_had_begun_is_run_again_only_if_it_is_declared_idempotent(tmp_path: Path) -> None:
+    code = """
+for name in ("plain", "idempotent"):
+    task = await bench.submit(name=name, seconds=1, idempotent=name == "idempotent")
+    await bench.is_at(task, TaskStatus.RUNNING)
+    say(task.id)
+while len(bench.noted()) < 2:
+    await asyncio.sleep(0.01)
+say("begun")
+await asyncio.sleep(60)
+"""
+    child = Child(tmp_path / "p", code)
+    assert await child.said() == "ready"
+    plain, idempotent, begun = [await child.said() for _ in range(3)]
+    assert begun == "begun"
+    child.kill()
+
+    async with opened(tmp_path / "p") as bench:
+        lost, again = await bench.ended(plain), await bench.ended(idempotent)
+
+    assert (lost.status, lost.attempt) == (TaskStatus.UNKNOWN, 1)
+    assert lost.result is not None and lost.result.error is not None
+    assert lost.result.error.message == "the host ended while it ran: it may have done what it does, or not"
+    assert (again.status, again.attempt) == (TaskStatus.DONE, 2)
+    assert Counter(name for name, what, _ in bench.noted() if what == "began") == {"plain": 1, "idempotent": 2}
+
+
+async def test_a_call_that_hosts_die_of_again_and_again_is_given_up(tmp_path: Path) -> None:
+    first = "task = await bench.submit(seconds=60, idempotent=True)\nawait bench.is_at(task, TaskStatus.RUNNING)\n"
+    child = Child(tmp_path / "p", first + "say(task.id)\nawait asyncio.sleep(60)")
+    assert await child.said() == "ready"
+    task_id = await child.said()
+    child.kill()
+    for attempt in (2, 3):
+        child = Child(
+            tmp_path / "p",
+            f"""
+while (await bench.tasks.get("{task_id}", 0, caller())).attempt < {attempt}:
+    await asyncio.sleep(0.02)
+say("begun")
+await asyncio.sleep(60)
+""",
+        )
+        assert [await child.said(), await child.said()] == ["ready", "begun"]
+        child.kill()
+    async with opened(tmp_path / "p") as bench:
+        given_up = await bench.ended(task_id)
+    assert (given_up.status, given_up.attempt) == (TaskStatus.UNKNOWN, 3)
+    assert given_up.result is not None and given_up.result.error is not None
+    assert "the host ended 3 times while it ran" in given_up.result.error.message
