@@ -326,6 +326,9 @@ class PluginContext:
     """What a plugin gets. `data_dir` is a folder of its own that survives restarts; `state` is for
     objects that parts of one plugin share within one host (two services of one plugin, say).
 
+    `operator_dir` is such a folder among the operator's own, for this project, to be made when it is needed: what was
+    decided about a project belongs there, since a project may come from anybody, with all that is in its folder.
+
     `serving` says that the host goes on until it is stopped, as `tavern serve` does, not for one command: what is
     taken up at the start and goes on for long (work left over from before, a watch on files) belongs there.
     """
@@ -336,6 +339,7 @@ class PluginContext:
     settings: Settings
     log: logging.Logger
     data_dir: Path
+    operator_dir: Path
     events: Events
     audit: Audit
     tasks: Tasks

@@ -35,6 +35,8 @@ from tavern_host.threads import contained
 from tavern_host.timing import GRACE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import aiohttp
 
 T = TypeVar("T")
@@ -271,6 +273,7 @@ class Kernel:
     """The parts of the kernel that plugins' facilities stand on."""
 
     project: Project
+    operator_dir: Path
     services: ServiceRegistry
     dispatcher: Dispatcher
     bus: Callable[[], EventBus]
@@ -297,6 +300,7 @@ def make_context(
         settings=settings,
         log=logging.getLogger(f"tavern.plugin.{plugin}"),
         data_dir=kernel.project.private / "plugins" / plugin,
+        operator_dir=kernel.operator_dir / "plugins" / plugin,
         events=PluginEvents(kernel.bus(), ledger, lease, events),
         audit=PluginAudit(kernel.audit, lease, lambda: kernel.provides_service(plugin)),
         tasks=PluginTasks(ledger, lease, kernel.report),

@@ -128,6 +128,7 @@ class Host:
         self._switches = SwitchStore(state / "plugins.json")
         self._manager = Manager(
             project=self.project,
+            operator_dir=state,
             sources=Sources(folders=[self.project.plugins], dev=dev, embedded=plugins),
             review=Review(operator, frozenset(trust), frozenset(without), third_party),
             grants=self._grants,

@@ -60,6 +60,7 @@ class Manager:
         self,
         *,
         project: Project,
+        operator_dir: Path,
         sources: Sources,
         review: Review,
         grants: GrantStore,
@@ -88,7 +89,16 @@ class Manager:
         self.services = ServiceRegistry(catalogue, boundary, self._holds, review.operator.overrides)
         self.registrations = Registrations()
         kernel = Kernel(
-            project, self.services, self.dispatcher, bus, self._declared, self._report, self._tell, serving, audit
+            project,
+            operator_dir,
+            self.services,
+            self.dispatcher,
+            bus,
+            self._declared,
+            self._report,
+            self._tell,
+            serving,
+            audit,
         )
         self.lifecycle = Lifecycle(kernel, boundary, settings, self.registrations)
 

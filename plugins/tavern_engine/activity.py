@@ -16,7 +16,7 @@ from tavern_engine.feed import shown
 from tavern_engine.gather import NOTHING, Gatherer
 from tavern_engine.plan import Role
 from tavern_engine.scope import Scope
-from tavern_engine.selection import Selection, everything, needed
+from tavern_engine.selection import Selection, changed, everything, needed
 from tavern_engine.wireform import json_form
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput
 from tavern_host.contracts.names import did_you_mean
@@ -128,11 +128,15 @@ class Activity:
     def _selection(self) -> Selection:
         level, signatures, cache = self._bound.plan.level, self._bound.signatures, self._cache
         is_cold = cache is None or (cache.has_none(signatures) and not self._disk)
-        if is_cold and not self._targets and not self._finished:
+        is_whole = not self._targets and not self._finished
+        if is_cold and is_whole:
             return everything(level)
-        is_all = self._disk is None and not self._finished and cache is not None
-        likely = (lambda: cache.likely(signatures)) if cache is not None and is_all else None
-        return needed(level, self._known(None if is_cold else cache), self._targets, likely)
+        known = self._known(None if is_cold else cache)
+        if is_whole and not self._disk and cache is not None and not level.branching and (cone := self._bound.cone):
+            is_new = cache.has_none(map(signatures.__getitem__, cone.order))
+            if is_new and (selection := changed(cone, known)) is not None:
+                return selection
+        return needed(level, known, self._targets)
 
     def _known(self, cache: OutputCache | None) -> Callable[[int], dict[str, Any] | None]:
         level, signatures, finished = self._bound.plan.level, self._bound.signatures, self._finished
@@ -170,8 +174,8 @@ class Activity:
         feed.cached(unasked if -1 not in unasked else [number for number in unasked if number >= 0])
 
     def _recall(self, unasked: list[int]) -> Callable[[int], dict[str, JsonValue] | None]:
-        """Return what looks the outputs of nodes up when somebody wants to see them: nodes that gave them before the run
-        was interrupted, and those that the cache knows."""
+        """Return what looks the outputs of nodes up when somebody wants to see them: what was kept of the run when it was
+        interrupted, else what the cache knows."""
         plan, signatures, finished, cache = self._bound.plan, self._bound.signatures, self._finished, self._cache
         numbers, ids, streaming = plan.level.numbers, plan.ids, plan.streaming
         found: dict[int, bytes | None] = {}  # made when the first one is asked for: most runs are never looked at

@@ -13,17 +13,25 @@ from hashlib import blake2b
 from typing import Any
 
 from tavern_engine.kinds import TOKEN_SIZE
-from tavern_engine.plan import VALUE, Level, Plan
+from tavern_engine.plan import VALUE, Cone, Level, Plan
 
 
 class Bound:
     """A plan and values. `written[i]` are the values of node `i` of the top level; `signatures[i]` is None where its
-    outputs are never used again. Neither is changed once it was made."""
+    outputs are never used again. `cone` is what was changed last, and what comes after it. Nothing is changed here once
+    it was made."""
 
-    __slots__ = ("plan", "signatures", "written")
+    __slots__ = ("cone", "plan", "signatures", "written")
 
-    def __init__(self, plan: Plan, written: list[dict[str, Any]], signatures: list[bytes | None]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        written: list[dict[str, Any]],
+        signatures: list[bytes | None],
+        cone: Cone | None = None,
+    ) -> None:
         self.plan = plan
+        self.cone = cone
         self.written = written
         self.signatures = signatures
 
@@ -48,8 +56,9 @@ class Bound:
         for index in different:
             written[index] = values[index]
         signatures = self.signatures.copy()
-        _sign(self.plan.level, written, signatures, self.plan.level.after(touched), changes or {})
-        return Bound(self.plan, written, signatures)
+        cone = self.plan.level.after(touched)
+        _sign(self.plan.level, written, signatures, cone.order, changes or {})
+        return Bound(self.plan, written, signatures, cone)
 
     def with_interface(self, values: Mapping[str, Any], changes: Mapping[int, bytes] | None = None) -> Bound:
         """Return the plan with these values at its workflow's interface inputs; the others have none."""

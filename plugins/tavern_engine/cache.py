@@ -54,10 +54,6 @@ class OutputCache:
         keys: KeysView[Any] = self._entries.keys()
         return not keys or keys.isdisjoint(signatures)
 
-    def likely(self, signatures: Iterable[Any]) -> bytes:
-        """Return for each of the signatures whether it is known; quick for many of them."""
-        return bytes(map(self._entries.__contains__, signatures))
-
     def __contains__(self, signature: bytes) -> bool:
         return signature in self._entries
 
@@ -92,11 +88,13 @@ class OutputCache:
     def put_plain(self, outputs: Mapping[bytes, dict[str, Any]], characters: int, *, is_new: bool = True) -> None:
         """Keep outputs by signature that hold nothing but numbers and short texts, `characters` in all."""
         entries = self._entries
-        for signature in entries.keys() & outputs.keys():
+        for signature in self._held.keys() & outputs.keys():
             self._drop(signature)
+        before = len(entries)
         entries.update(outputs)
         size = len(outputs) * _ENTRY + characters
-        self._bytes += size
+        # What is there already gave the same, and takes as much: to look each up costs more than all the rest.
+        self._bytes += size * (len(entries) - before) // max(len(outputs), 1)
         if is_new and self.on_kept is not None:
             self.on_kept([*outputs], [*outputs.values()], size)
         self._shrink()

@@ -25,7 +25,7 @@ from tavern_engine.selection import Selection
 from tavern_engine.steps import Steps
 from tavern_host.contracts.errors import ErrorInfo
 
-SLICE = 0.003
+SLICE = 0.001
 """Seconds that a worker goes on without letting the event loop do something else."""
 
 GRACE = 1.0
@@ -207,7 +207,7 @@ class Execution:
                         else:
                             function, output, is_async = call
                             result = function(*arguments) if is_in_order else function(**inputs)
-                            is_plain = result.__class__ in _NUMBERS
+                            is_plain = not is_async and result.__class__ in _NUMBERS
                             if not is_plain and (is_async or _may_be_awaited(result)):
                                 result = await result
                                 is_plain = result.__class__ in _NUMBERS

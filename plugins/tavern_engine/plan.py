@@ -6,11 +6,12 @@ workflow, groups included, and one for the body of each loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from itertools import compress
+from itertools import chain
+from operator import mul
 from typing import Any, NamedTuple, overload
 
 from tavern_engine.kinds import Call, Joins, Kind
@@ -142,6 +143,23 @@ class Nodes(Sequence[PlanNode]):
         return (self[index] for index in range(len(self._made)))
 
 
+@dataclass(slots=True)
+class Cone:
+    """Some nodes of a level, `touched`, and all that come after one of them: in `order`, and by node in `runs`.
+
+    Where all of these run, the outputs of the `border` are used, nobody looks at the `rest`, `waiting_for` says for how
+    many each waits, and the `ready` ones wait for none.
+    """
+
+    touched: tuple[int, ...]
+    order: list[int]
+    runs: bytearray
+    border: list[int]
+    rest: list[int]
+    waiting_for: list[int]
+    ready: list[int]
+
+
 @dataclass
 class Level:
     """Nodes that are scheduled together, in columns: what is said of node `i` stands at `i`.
@@ -180,7 +198,7 @@ class Level:
     """The nodes that must be asked whether they changed."""
     branching: frozenset[int] = frozenset()
     """The nodes with an output that may be left out."""
-    _after: tuple[tuple[int, ...], list[int]] = ((), [])
+    _cone: Cone | None = None
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
@@ -203,28 +221,41 @@ class Level:
                     found[follower] = 1
         return [index for index in self.order if found[index]]
 
-    def after(self, touched: tuple[int, ...]) -> list[int]:
-        """Return some nodes and all that come after one of them, in order. What comes after those of the last time is
-        known: a person changes one value again and again."""
-        if self._after[0] != touched:
-            self._after = touched, self._found_after(touched)
-        return self._after[1]
+    def after(self, touched: tuple[int, ...]) -> Cone:
+        """Return some nodes and all that come after one of them. What comes after those of the last time is known: a
+        person changes one value again and again."""
+        if self._cone is None or self._cone.touched != touched:
+            self._cone = self._found_after(touched)
+        return self._cone
 
-    def _found_after(self, touched: tuple[int, ...]) -> list[int]:
+    def _found_after(self, touched: tuple[int, ...]) -> Cone:
         followers, early = self.followers, self.early
-        found = bytearray(len(followers))
+        runs = bytearray(len(followers))
         waiting = list(touched)
         for index in waiting:
-            found[index] = 1
+            runs[index] = 1
         for index in waiting:
             following = followers[index] if index not in early else (*followers[index], *early[index])
             for follower in following:
-                if not found[follower]:
-                    found[follower] = 1
+                if not runs[follower]:
+                    runs[follower] = 1
                     waiting.append(follower)
-        if isinstance(self.order, range):
-            return list(compress(self.order, found))
-        return [index for index in self.order if found[index]]
+        order = [index for index in self.order if runs[index]]
+        border = set(chain.from_iterable(map(self.sources.__getitem__, order))).union(self.ends).difference(order)
+        rest = [index for index, runs_too in enumerate(runs) if not runs_too and index not in border]
+        left = self.waiting(runs, border)
+        return Cone(touched, order, runs, sorted(border), rest, left, [index for index in order if not left[index]])
+
+    def waiting(self, runs: bytearray, known: Iterable[int]) -> list[int]:
+        """Return by node for how many of those that run it waits; what comes before them runs itself or is known.
+        The others, at 0 or less, never come to have their turn."""
+        left = list(map(mul, self.waiting_for, runs))
+        for index in known:
+            for follower in self.followers[index]:
+                left[follower] -= 1
+            for follower in self.early.get(index, ()):
+                left[follower] -= 1
+        return left
 
 
 @dataclass

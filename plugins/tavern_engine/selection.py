@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
-from operator import mul
+from itertools import compress
 from typing import Any
 
-from tavern_engine.plan import Feed, Level
+from tavern_engine.plan import Cone, Feed, Level
 
 Known = Callable[[int], dict[str, Any] | None]
 """Returns the outputs that a node need not run for, or None."""
-
-Likely = Callable[[], bytes]
-"""Returns, by node, 1 or 0, whether there may be such outputs: for all nodes at once, which is quicker where few have
-some."""
 
 _NOT = bytes([1, 0, *[0] * 254])
 """Exchanges 0 and 1."""
@@ -44,13 +39,23 @@ def everything(level: Level) -> Selection:
     return Selection(level.waiting_for.copy(), level.starts, len(level.waiting_for), {}, [], [])
 
 
-def needed(level: Level, known: Known | None, targets: Collection[int] = (), likely: Likely | None = None) -> Selection:
+def changed(cone: Cone, known: Known) -> Selection | None:
+    """Return the selection of nodes of which none is known: all of them run, since what comes after a node is in its
+    cone too. None where something that they need is not known either."""
+    found = {}
+    for index in cone.border:
+        outputs = known(index)
+        if outputs is None:
+            return None
+        found[index] = outputs
+    return Selection(cone.waiting_for.copy(), cone.ready, len(cone.order), found, cone.rest, [], cone.runs)
+
+
+def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> Selection:
     """Return the selection of what the `targets` need (all ends, where there is none) and nobody knows yet."""
-    followers, early, sources = level.followers, level.early, level.sources
-    count = len(followers)
+    sources, count = level.sources, len(level.sources)
     seen = bytearray(count)
     found: dict[int, dict[str, Any]] = {}
-    may_be: bytes | None = None
     for index in targets or level.ends:
         seen[index] = 1
     wanted = _before(level, targets) if targets else None
@@ -63,30 +68,16 @@ def needed(level: Level, known: Known | None, targets: Collection[int] = (), lik
     for index in reversed(level.order):
         if not seen[index]:
             continue
-        if known is not None and (may_be is None or may_be[index]):
-            outputs = known(index)
-            if outputs is not None:
-                found[index] = outputs
-                continue
-            if may_be is None and likely is not None:
-                may_be = likely()
-                at_once = _at_once(level, known, may_be) if wanted is None and not level.branching else None
-                if at_once is not None:
-                    seen, found = at_once
-                    break
+        if known is not None and (outputs := known(index)) is not None:
+            found[index] = outputs
+            continue
         for source in sources[index]:
             seen[source] = 1
     runs = seen.copy()
     for index in found:
         runs[index] = 0
-    # Whatever a node that runs has edges from runs itself or is known. The others, at 0, never come to have their turn.
     running = list(compress(range(count), runs))
-    left = list(map(mul, level.waiting_for, runs))
-    for index in found:
-        for follower in followers[index]:
-            left[follower] -= 1
-        for follower in early.get(index, ()):
-            left[follower] -= 1
+    left = level.waiting(runs, found)
     ready = [index for index in running if not left[index]]
     left_out = [index for index in dead if not seen[index]]
     for index in left_out:
@@ -96,24 +87,6 @@ def needed(level: Level, known: Known | None, targets: Collection[int] = (), lik
         left_out += [index for index in unasked if not wanted[index]]
         unasked = [index for index in unasked if wanted[index]]
     return Selection(left, ready, len(running), found, unasked, left_out, runs)
-
-
-def _at_once(level: Level, known: Known, may_be: bytes) -> tuple[bytearray, dict[int, dict[str, Any]]] | None:
-    """Return which nodes are asked, and what is known of them, found out for all nodes together. That is possible where
-    each node that is not known is an end or comes before another such one: then all of them are needed. Else None."""
-    runs = bytearray(may_be.translate(_NOT))
-    running = set(compress(range(len(runs)), runs))
-    before = set(chain.from_iterable(map(level.sources.__getitem__, running)))
-    if not running.issubset(before.union(level.ends)):
-        return None
-    found = {}
-    for index in sorted(before.union(level.ends) - running):
-        outputs = known(index)
-        if outputs is None:
-            return None
-        found[index] = outputs
-        runs[index] = 1
-    return runs, found
 
 
 def _ways(level: Level, known: Known) -> tuple[list[int], list[int]]:

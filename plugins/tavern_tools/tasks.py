@@ -87,7 +87,7 @@ class Tasks:
         self._carry_out = carry_out
         self._may_decide = may_decide
         self._check = check
-        self._store = TaskStore(context.project.private / "tasks", new_id("host"), context.log)
+        self._store = TaskStore(context.operator_dir / "tasks", new_id("host"), context.log)
         self._callbacks = Callbacks(context.settings)
         self._teller = Teller(self._store, self._callbacks, context.log)
         self._waiting: dict[str, None] = {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import AsyncIterator
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
@@ -76,7 +76,15 @@ class ScriptErrorType(enum.StrEnum):
     CANCELLED = "Cancelled"
 
 
-class ScriptError(Model):
+class _Published(Model):
+    """A value whose published form leaves out what there is not: the schema of a script's result knows no null."""
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if value is not None}
+
+
+class ScriptError(_Published):
     """A script that gave no result: `details` is the end of what it wrote to stderr, or what else helps."""
 
     type: ScriptErrorType
@@ -139,7 +147,7 @@ class ScriptFile(Model):
     mime_type: str | None = None
 
 
-class ScriptResult(Model):
+class ScriptResult(_Published):
     """What came of a script (`spec/003` §2.1.3), what was enforced and what was used."""
 
     success: bool

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
+from platform_documents import block, document
 
 from tavern_host.contracts.protocols import ParseEvent, ParserOptions
 from tavern_tam.parser import TamParser
@@ -33,17 +33,8 @@ def warnings_of(events: list[ParseEvent]) -> list[str]:
     return [event.text for event in events if event.kind == "warning"]
 
 
-def example(spec_dir: Path, section: str) -> str:
-    """Return the last code block of a section of the tool architecture document."""
-    (document,) = (spec_dir / "spec").glob("000_*.txt")
-    text = document.read_text(encoding="utf-8")
-    (found,) = re.findall(rf"^#+ {re.escape(section)}\.? .*?(?=^#{{2,4}} \d|\Z)", text, re.MULTILINE | re.DOTALL)
-    blocks: list[str] = re.findall(r"^```\n(.*?)^```$", found, re.MULTILINE | re.DOTALL)
-    return blocks[-1]
-
-
 def test_the_single_call_of_5_2_1(spec_dir: Path) -> None:
-    text = example(spec_dir, "5.2.1")
+    text = block(spec_dir, "000", "5.2.1")
     events = events_of(text)
     assert steps_of(events) == [(1, "ToolID", {"parameter_A": "参数值 A", "parameter_B": "参数值 B，\n可以是多行。\n"})]
     assert text_of(events) == text.partition("<|[REQUEST_TOOL]|>")[0] + "\n"
@@ -51,7 +42,7 @@ def test_the_single_call_of_5_2_1(spec_dir: Path) -> None:
 
 
 def test_the_chain_of_5_2_2(spec_dir: Path) -> None:
-    events = events_of(example(spec_dir, "5.2.2"))
+    events = events_of(block(spec_dir, "000", "5.2.2"))
     assert steps_of(events) == [
         (1, "FileOperator.WriteFile", {"filePath": "/logs/today.log", "content": "任务开始..."}),
         (2, "FileOperator.AppendFile", {"filePath": "/logs/today.log", "content": "\\n添加新记录。"}),
@@ -60,7 +51,7 @@ def test_the_chain_of_5_2_2(spec_dir: Path) -> None:
 
 
 def test_the_models_answer_of_11_2(spec_dir: Path) -> None:
-    text = example(spec_dir, "11.2")
+    text = block(spec_dir, "000", "11.2")
     events = events_of(text)
     assert steps_of(events) == [
         (
@@ -78,8 +69,7 @@ def test_the_models_answer_of_11_2(spec_dir: Path) -> None:
 
 
 def test_the_whole_document_holds_these_examples_and_no_other_call(spec_dir: Path) -> None:
-    (document,) = (spec_dir / "spec").glob("000_*.txt")
-    events = events_of(document.read_text(encoding="utf-8"))
+    events = events_of(document(spec_dir, "000"))
     assert [tool for _, tool, _ in steps_of(events)] == [
         "ToolID",
         "FileOperator.WriteFile",

@@ -17,13 +17,25 @@ from tavern_host import Host, PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolTask
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_host.projects import Folders, find_project
 from tavern_tools.catalogue import Tool
 from tavern_tools.tasks import Tasks
 
 HERE = Path(__file__).parent
 PLUGIN = HERE / "plugins" / "acme_tasks"
+PLUGIN_NAME = "acme-tasks"
 TOOL = "acme:work"
 SECONDS = 20.0
+
+
+def tasks_folder(root: Path) -> Path:
+    """Return where the tasks of a project are kept: with the operator, not with what a project brings."""
+    return Path(os.environ["TAVERN_STATE_DIR"], "projects", _project_id(root), "plugins", PLUGIN_NAME, "tasks")
+
+
+def _project_id(root: Path) -> str:
+    folders = Folders.of_user()
+    return find_project(root, folders, create=True).project.id
 
 
 def caller(who: str = "user:operator") -> CallContext:

@@ -236,3 +236,48 @@ def streaming_workflow() -> dict[str, Any]:
         "edges": [{"id": "e", "source": "list", "sourceHandle": "stream", "target": "out", "targetHandle": "items"}],
         "interfaceOutputs": {"items": {"dataFlowType": "INTEGER", "isStream": True}},
     }
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+async def test_a_chain_whose_second_step_is_wrong_has_done_the_first_and_does_not_begin_the_third(
+    open_host: OpenHost,
+) -> None:
+    text = """<|[REQUEST_TOOL]|>
+command1:「始」FileOperator.WriteFile「末」
+filePath1:「始」/notes/a.txt「末」
+content1:「始」first「末」
+command2:「始」FileOperator.WriteFile「末」
+filePath2:「始」/notes/b.txt「末」
+contents2:「始」second「末」
+command3:「始」FileOperator.DeleteFile「末」
+filePath3:「始」@{step1.result.path}「末」
+<|[END_TOOL]|>"""
+    async with open_host() as bench:
+        done = await bench.tools.call_text(text, call=PERSON)
+        assert [(result.index, result.status) for result in done.results] == [(1, "done"), (2, "error")]
+        assert error_type(done.results[1]) is ToolErrorType.PARAMETER_VALIDATION
+        assert (bench.root / "files" / "notes" / "a.txt").read_text() == "first"
+        told = await bench.tools.feedback(done.parsed.calls, done.results)
+        assert [one.tool_id for one in told] == [call.tool_id for call in done.parsed.calls]
+        assert "was not called" in told[2].text
+
+
+async def test_a_tool_that_raises_is_an_execution_error_that_names_its_plugin(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        result = await bench.call("node:acme-tools:Fail", reason="boom")
+        assert error_type(result) is ToolErrorType.EXECUTION
+        assert result.error.details["plugin"] == "acme-tools"  # type: ignore[union-attr]
+
+
+async def test_native_calls_go_out_under_aliases_and_come_back_as_the_tools(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        ids = ["acme:repeat", "FileOperator.ReadFile"]
+        names = [schema["function"]["name"] for schema in await bench.tools.native_schemas(ids)]
+        assert names == ["acme_repeat", "FileOperator_ReadFile"]
+        function = {"name": names[0], "arguments": '{"text": "ab", "times": 3}'}
+        asked = [{"id": "call_1", "type": "function", "function": function}]
+        parsed = await bench.tools.native_calls(asked, tool_ids=ids)
+        (result,) = await bench.tools.call_all(parsed.calls, call=PERSON)
+        assert (result.structured, result.request_id) == ("ababab", "call_1")

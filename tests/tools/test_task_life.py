@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from task_bench import TOOL, caller, opened
+from task_bench import TOOL, caller, opened, tasks_folder
 
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolErrorType
@@ -34,7 +34,7 @@ async def test_a_task_is_accepted_at_once_and_its_result_can_be_waited_for(tmp_p
 async def test_a_task_is_on_disk_when_it_was_accepted(tmp_path: Path) -> None:
     async with opened(tmp_path / "p") as bench:
         task = await bench.submit(seconds=5)
-        connection = sqlite3.connect(tmp_path / "p" / ".tavern" / "tasks" / "tasks.sqlite3")
+        connection = sqlite3.connect(tasks_folder(tmp_path / "p") / "tasks.sqlite3")
         assert connection.execute("SELECT id FROM tasks").fetchall() == [(task.id,)]
         connection.close()
 
@@ -198,7 +198,7 @@ async def test_a_task_that_does_not_exist_is_not_found(tmp_path: Path) -> None:
             with pytest.raises(NotFound):
                 await bench.tasks.get(wanted, 1, caller())
         assert await bench.tasks.list(None, caller()) == []
-        assert not (tmp_path / "p" / ".tavern" / "tasks").exists()
+        assert not tasks_folder(tmp_path / "p").exists()
 
 
 async def test_ended_tasks_are_forgotten_after_their_time(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ async def test_ended_tasks_are_forgotten_after_their_time(tmp_path: Path) -> Non
         with pytest.raises(NotFound):
             await bench.tasks.get(ended.id, 0, caller())
         assert [task.id for task in await bench.tasks.list(None, caller())] == [waiting.id]
-        connection = sqlite3.connect(tmp_path / "p" / ".tavern" / "tasks" / "tasks.sqlite3")
+        connection = sqlite3.connect(tasks_folder(tmp_path / "p") / "tasks.sqlite3")
         while connection.execute("SELECT count(*) FROM tasks").fetchone() != (1,):
             await asyncio.sleep(0.05)
         connection.close()
@@ -246,9 +246,10 @@ async def test_progress_of_any_kind_does_no_harm(
 
 
 async def test_where_a_task_cannot_be_kept_it_is_not_accepted(tmp_path: Path) -> None:
-    (tmp_path / "p" / ".tavern").mkdir(parents=True)
+    folder = tasks_folder(tmp_path / "p")
+    folder.parent.mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "p" / ".tavern" / "tasks").symlink_to(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
     async with opened(tmp_path / "p") as bench:
         with pytest.raises(TavernError, match="symbolic link"):
             await bench.submit()

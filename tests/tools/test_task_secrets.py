@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from task_bench import caller, opened, tool
+from task_bench import caller, opened, tasks_folder, tool
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import MASK
@@ -26,7 +26,7 @@ async def test_a_secret_reaches_the_call_and_is_shown_masked(tmp_path: Path) -> 
 async def test_what_is_kept_is_for_this_user_alone(tmp_path: Path) -> None:
     async with opened(tmp_path / "p") as bench:
         await bench.park(apiKey="hunter2")
-        folder = tmp_path / "p" / ".tavern" / "tasks"
+        folder = tasks_folder(tmp_path / "p")
         modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
     assert {name: oct(mode) for name, mode in modes.items() if mode & 0o077} == {}
 
@@ -35,7 +35,7 @@ async def test_a_secret_is_not_kept_when_the_task_has_ended(tmp_path: Path) -> N
     async with opened(tmp_path / "p") as bench:
         await bench.ended(await bench.submit(apiKey="hunter2-hunter2"))
         await bench.tasks.cancel((await bench.park(apiKey="hunter2-hunter2")).id, caller())
-    folder = tmp_path / "p" / ".tavern" / "tasks"
+    folder = tasks_folder(tmp_path / "p")
     kept = b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
     assert b"acme:work" in kept
     assert b"hunter2-hunter2" not in kept

@@ -8,14 +8,14 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from task_bench import caller, opened
+from task_bench import caller, opened, tasks_folder
 
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.toolcalls import TaskStatus
 
 
 def database(root: Path) -> Path:
-    return root / ".tavern" / "tasks" / "tasks.sqlite3"
+    return tasks_folder(root) / "tasks.sqlite3"
 
 
 async def test_a_damaged_database_is_put_aside_and_a_new_one_begun(

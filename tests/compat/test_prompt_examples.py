@@ -1,0 +1,82 @@
+"""The platform's examples of what a language model reads of tools, and of where people find them (`spec/000` §7.2,
+§11)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from example_bench import OpenBench
+from platform_documents import block, section
+
+from tavern_host.contracts.http import HttpRequest, HttpResponse
+
+WORDS = {"描述": "Description", "参数": "Parameters"}
+
+
+def reference_of(spec_dir: Path) -> str:
+    """Return the tool reference within the prompt of §11.2, its labels in English."""
+    prompt = block(spec_dir, "000", "11.2")
+    [text] = re.findall(r"^\[可用工具参考\]\n(.*?)\n\n", prompt, re.MULTILINE | re.DOTALL)
+    for theirs, ours in WORDS.items():
+        text = text.replace(f"- {theirs}:", f"- {ours}:")
+    return str(text)
+
+
+async def test_the_reference_of_11_2_is_what_is_written_about_such_a_tool(
+    open_bench: OpenBench, spec_dir: Path
+) -> None:
+    shown = reference_of(spec_dir)
+    [tool_id] = re.findall(r"^- Tool ID: (.*)$", shown, re.MULTILINE)
+    [description] = re.findall(r"^  - Description: (.*)$", shown, re.MULTILINE)
+    parameters = re.findall(r"^    - (\w+) \((\w+), (\w+)\): (.*)$", shown, re.MULTILINE)
+    assert len(parameters) == 3
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": kind, "description": text} for name, kind, _, text in parameters},
+        "required": [name for name, _, need, _ in parameters if need == "required"],
+    }
+    implementation = {"type": "service", "service": "projectFiles", "method": "apply_edit"}
+    async with open_bench() as bench:
+        bench.write_tool(
+            "edit",
+            {"id": "Ours", "description": description, "implementation": implementation, "parameters": schema},
+        )
+        written = await bench.tools.describe(["Ours"])
+    assert written == shown.replace(tool_id, "Ours")
+
+
+async def test_the_tool_of_11_2_is_there_with_those_parameters(open_bench: OpenBench, spec_dir: Path) -> None:
+    names = re.findall(r"^    - (\w+) \(string, required\)", reference_of(spec_dir), re.MULTILINE)
+    async with open_bench() as bench:
+        tool = await bench.tools.get("FileOperator.ApplyEdit")
+        [written] = [await bench.tools.describe([tool.id])]
+    assert tool.parameters["required"] == names
+    assert re.findall(r"^    - (\w+) \(string, required\)", written, re.MULTILINE) == names
+
+
+async def test_the_mark_of_7_2_becomes_the_documentation_of_the_agents_tools(
+    open_bench: OpenBench, spec_dir: Path
+) -> None:
+    [mark] = re.findall(r"`(\{\{\{.*?\}\}\})`", section(spec_dir, "000", "7.2"))
+    async with open_bench() as bench:
+        expanded = await bench.tools.expand(f"Tools:\n{mark}\nGo.", tool_ids=["FileOperator.ApplyEdit"])
+        documentation = await bench.tools.describe(["FileOperator.ApplyEdit"])
+        instructions = await bench.tools.instructions()
+    assert expanded.value == f"Tools:\n{documentation}\n\n{instructions}\nGo."
+    assert "<|[REQUEST_TOOL]|>" in instructions
+    assert expanded.warnings == []
+
+
+async def test_the_tools_are_listed_where_11_1_says(open_bench: OpenBench, spec_dir: Path) -> None:
+    [(method, path)] = re.findall(r"`(GET) (/api/tools)`", section(spec_dir, "000", "11.1"))
+    async with open_bench() as bench:
+        route, parameters, _ = bench.host.registrations.find(method, path)
+        assert route is not None
+        request = HttpRequest(method=method, path=path, parameters=parameters, call=bench.host.call())
+        answer = await route.call(request)
+        known = [tool.id for tool in await bench.tools.list_tools()]
+    assert isinstance(answer, HttpResponse)
+    assert isinstance(answer.data, list)
+    assert [tool["id"] for tool in answer.data if isinstance(tool, dict)] == known
+    assert all(isinstance(tool, dict) and "parameters" in tool for tool in answer.data)

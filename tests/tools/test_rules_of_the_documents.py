@@ -1,0 +1,104 @@
+"""Rules that the platform's documents show and that no other test here holds by a fixture of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tavern_host.contracts.nodes import NODE_MANAGER
+from tavern_host.contracts.toolcalls import ToolErrorType
+
+OpenHost = Callable[..., Any]
+
+WRITE = {"type": "service", "service": "projectFiles", "method": "write_file"}
+TEXT = {"type": "string"}
+
+
+async def test_a_node_tool_has_the_names_types_and_descriptions_of_its_slots(open_host: OpenHost) -> None:
+    async with open_host() as bench:
+        bench.write_tool("text:split", {"type": "node", "nodeType": "core:TextSplit"})
+        node = await bench.host.services.get(NODE_MANAGER).get("core:TextSplit")
+        tool = await bench.tools.get("text:split")
+    inputs, _ = node.slots()
+    assert tool.parameters["properties"].keys() == inputs.keys()
+    for key, slot in inputs.items():
+        shown = tool.parameters["properties"][key]
+        assert shown["description"] == slot.description
+        assert shown["type"] == {"STRING": "string", "BOOLEAN": "boolean", "INTEGER": "integer"}[slot.data_flow_type]
+
+
+async def test_a_service_tool_without_parameters_takes_none(open_host: OpenHost) -> None:
+    async with open_host() as bench:
+        bench.write_tool("write", WRITE)
+        bare, given = await bench.call("write"), await bench.call("write", filePath="a.txt", content="x")
+        files = list(bench.host.project.files.glob("*"))
+    assert [result.error.type for result in (bare, given)] == [
+        ToolErrorType.EXECUTION,
+        ToolErrorType.PARAMETER_VALIDATION,
+    ]
+    assert given.error.message.startswith(
+        "the arguments of write are not right: filePath: is no parameter of this tool"
+    )
+    assert files == []
+
+
+async def test_the_tool_of_a_workflow_is_named_by_its_file(open_host: OpenHost) -> None:
+    async with open_host() as bench:
+        slots = {"text": {"dataFlowType": "STRING"}}
+        bench.write_workflow("short_text", name="Another name", interfaceInputs=slots, interfaceOutputs=slots)
+        assert await bench.ids() == ["workflow:short_text"]
+
+
+@pytest.mark.parametrize("declared", [{"fileAccess": {"allowWrite": ["/**"]}}, {"requiredCapabilities": ["root"]}])
+async def test_what_a_tool_asks_for_is_shown_and_gives_it_nothing(
+    open_host: OpenHost, declared: dict[str, Any]
+) -> None:
+    async with open_host() as bench:
+        parameters = {"type": "object", "properties": {"filePath": TEXT, "content": TEXT}}
+        bench.write_tool("write", WRITE, parameters=parameters, securityContext=declared)
+        tool = await bench.tools.get("write")
+        result = await bench.call("write", filePath="../outside.txt", content="x")
+        assert not (bench.root / "outside.txt").exists()
+    assert tool.security_context == declared
+    assert result.error.type == ToolErrorType.EXECUTION
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"format": "date"}, "2026-02-28", "2026-02-30"),
+        ({"format": "date-time"}, "2026-02-28T12:00:00Z", "noon"),
+        ({"format": "email"}, "ada@example.com", "ada"),
+        ({"format": "uri"}, "https://example.com/a", "a b"),
+        ({"pattern": "^BV[0-9]+$"}, "BV1", "AV1"),
+        ({"minLength": 2, "maxLength": 3}, "abc", "a"),
+    ],
+    ids=lambda value: str(value),
+)
+async def test_formats_are_checked(open_host: OpenHost, schema: dict[str, Any], right: str, wrong: str) -> None:
+    async with open_host() as bench:
+        bench.write_workflow(
+            "same",
+            nodes=[{"id": "in", "type": "core:GroupInput"}, {"id": "out", "type": "core:GroupOutput"}],
+            edges=[{"id": "e", "source": "in", "sourceHandle": "v", "target": "out", "targetHandle": "v"}],
+            interfaceInputs={"v": {"dataFlowType": "STRING"}},
+            interfaceOutputs={"v": {"dataFlowType": "STRING"}},
+        )
+        parameters = {"type": "object", "properties": {"v": {"type": "string", **schema}}, "required": ["v"]}
+        bench.write_tool("same", {"type": "workflow", "workflowId": "same"}, parameters=parameters)
+        good, bad = await bench.call("same", v=right), await bench.call("same", v=wrong)
+    assert (good.status, good.structured) == ("done", right)
+    assert bad.error.type == ToolErrorType.PARAMETER_VALIDATION
+    assert bad.error.message.startswith("the arguments of same are not right: v: ")
+
+
+@pytest.mark.parametrize(("path", "overwrite"), [("filePath", "overwrite"), ("file_path", "overwrite")])
+async def test_a_method_takes_its_parameters_in_either_spelling(open_host: OpenHost, path: str, overwrite: str) -> None:
+    async with open_host() as bench:
+        parameters = {"type": "object", "properties": {path: TEXT, "content": TEXT, overwrite: {"type": "boolean"}}}
+        bench.write_tool("write", WRITE, parameters=parameters)
+        result = await bench.call("write", **{path: "a.txt", "content": "x", overwrite: False})
+        written = (bench.host.project.files / "a.txt").read_text("utf-8")
+    assert (result.status, written) == ("done", "x")
