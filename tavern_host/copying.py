@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import copy
 import enum
-import types
-import typing
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -28,8 +25,9 @@ _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
 )
 """What makes a plain value of one whose type somebody derived; its own methods are not asked."""
 
-_new, _set = object.__new__, object.__setattr__  # models are frozen
+_new = object.__new__
 # What a model keeps beside its fields. `object.__setattr__` would look each of them up by name every time.
+_set_held = vars(BaseModel)["__dict__"].__set__
 _set_fields = vars(BaseModel)["__pydantic_fields_set__"].__set__
 _set_extra = vars(BaseModel)["__pydantic_extra__"].__set__
 _set_private = vars(BaseModel)["__pydantic_private__"].__set__
@@ -45,47 +43,43 @@ def duplicate(value: Any) -> Any:
     return value if type(value) in SHARED else _duplicate(value, {})
 
 
-_Part = tuple[Any, Iterable[Any]]
-"""A dict or list that was copied itself, and the keys or indices in it of what may still have to be."""
+_Made = dict[int, Any]
+"""The copies so far, by the identity of what they are copies of."""
+_Waiting = list[tuple[Any, Iterable[Any]]]
+"""Dicts and lists that were copied themselves, and the keys or indices in them of what may still have to be."""
 
 
-def _duplicate(value: Any, made: dict[int, Any]) -> Any:
-    """Copy a value; `made` are the copies so far by the identity of what they are copies of."""
-    waiting: list[_Part] = []
+def _duplicate(value: Any, made: _Made) -> Any:
+    waiting: _Waiting = []
     copied = _shallow(value, waiting, made)
     while waiting:
         part, keys = waiting.pop()
         for key in keys:
             item = part[key]
             if type(item) not in SHARED:
-                part[key] = made.get(id(item)) or _shallow(item, waiting, made)
+                known = made.get(id(item))
+                part[key] = _shallow(item, waiting, made) if known is None else known
     return copied
 
 
-def _shallow(item: Any, waiting: list[_Part], made: dict[int, Any]) -> Any:
+def _shallow(item: Any, waiting: _Waiting, made: _Made) -> Any:
     """Return a copy of one value; what it holds that may have to be copied goes to `waiting`."""
     kind = type(item)
-    if kind is dict:
+    if kind is dict or kind is list:
         copied = item.copy()
-        for value in copied.values():
-            if type(value) not in SHARED:
-                waiting.append((copied, copied))
-                break
-    elif kind is list:
-        copied = item.copy()
-        for value in copied:
-            if type(value) not in SHARED:
-                waiting.append((copied, range(len(copied))))
+        for inner in copied.values() if kind is dict else copied:
+            if type(inner) not in SHARED:
+                waiting.append((copied, copied if kind is dict else range(len(copied))))
                 break
     elif isinstance(item, BaseModel):
-        copied = _model(item, waiting)
+        copied = _model(item, waiting, made)
     else:
         copied = _other(item, waiting, made)
     made[id(item)] = copied
     return copied
 
 
-def _other(item: Any, waiting: list[_Part], made: dict[int, Any]) -> Any:
+def _other(item: Any, waiting: _Waiting, made: _Made) -> Any:
     """Return a plain copy of what is neither a model nor a plain dict or list."""
     if isinstance(item, dict):
         named = {_plain(key): value for key, value in dict.items(item)}
@@ -96,67 +90,44 @@ def _other(item: Any, waiting: list[_Part], made: dict[int, Any]) -> Any:
         waiting.append((parts, range(len(parts))))
         return parts
     if isinstance(item, tuple):
-        return tuple(_duplicate(value, made) for value in tuple.__iter__(item))
+        return tuple(
+            value if type(value) in SHARED else made.get(id(value)) or _duplicate(value, made)
+            for value in tuple.__iter__(item)
+        )
     return _plain(item)
 
 
-# --- models -------------------------------------------------------------------------------------------
-
-_FORM = "__tavern_form__"
-"""Where a class of models keeps its `_Form`, so that it goes with it."""
-
-
-class _Form(NamedTuple):
-    """What copying the models of one class asks: which of its fields may hold something that can be changed, how many
-    fields there are, and whether the model itself cannot be changed."""
-
-    kind: type[BaseModel]
-    changeable: tuple[str, ...]
-    count: int
-    is_frozen: bool
-
-
-def _form(kind: type[BaseModel]) -> _Form:
-    fields = kind.model_fields
-    changeable = tuple(name for name, field in fields.items() if not _is_scalar(field.annotation))
-    form = _Form(kind, changeable, len(fields), is_frozen=kind.model_config.get("frozen") is True)
-    setattr(kind, _FORM, form)
-    return form
-
-
-def _is_scalar(annotation: Any) -> bool:
-    """Return whether the values of a type hold no others."""
-    origin = typing.get_origin(annotation)
-    if origin is Annotated:
-        return _is_scalar(typing.get_args(annotation)[0])
-    if origin in (typing.Union, types.UnionType):
-        return all(map(_is_scalar, typing.get_args(annotation)))
-    is_enum = isinstance(annotation, type) and issubclass(annotation, enum.Enum)
-    return is_enum or origin is Literal or annotation in SCALARS or annotation is None
-
-
-def _model(item: BaseModel, waiting: list[_Part]) -> BaseModel:
+def _model(item: BaseModel, waiting: _Waiting, made: _Made) -> BaseModel:
     """Return a copy of a model, as `BaseModel.__copy__` makes it; its own class may say otherwise, and is not asked.
 
-    Which fields were set stays one set for both: nothing in a model changes it.
+    What a field holds is looked at, whatever its type says. Which fields were set stays one set for both: nothing in
+    a model changes it.
     """
-    kind = type(item)
-    form: _Form | None = getattr(kind, _FORM, None)
-    if form is None or form.kind is not kind:
-        form = _form(kind)
-    _, names, count, is_frozen = form
     held, extra, private = item.__dict__, item.__pydantic_extra__, item.__pydantic_private__
-    changeable = [name for name in (names if len(held) == count else held) if type(held[name]) not in SHARED]
-    if not changeable and is_frozen and not extra and not private:
-        return item
-    held = held.copy()
-    if changeable:
-        waiting.append((held, changeable))
+    own: dict[str, Any] | None = None
+    for name, value in held.items():
+        kind = type(value)
+        if kind in SHARED:
+            continue
+        if own is None:
+            own = held.copy()
+        if kind is not dict and kind is not list:
+            waiting.append((own, (name,)))
+        elif value:
+            known = made.get(id(value))
+            own[name] = _shallow(value, waiting, made) if known is None else known
+        else:
+            own[name] = kind()
+    if own is None:
+        if extra is None and private is None and item.model_config.get("frozen"):
+            return item
+        own = held.copy()
     if extra is not None:
         extra = extra.copy()
-        waiting.append((extra, extra))
-    copied: BaseModel = _new(kind)
-    _set(copied, "__dict__", held)
+        if extra:
+            waiting.append((extra, extra))
+    copied: BaseModel = _new(type(item))
+    _set_held(copied, own)
     _set_fields(copied, item.__pydantic_fields_set__)
     _set_extra(copied, extra)
     _set_private(copied, private.copy() if private else private)

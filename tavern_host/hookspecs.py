@@ -22,6 +22,7 @@ from tavern_host.contracts.llm import LlmAdapterInfo, LlmRequest, LlmResponse
 from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.protocols import ActionProtocolInfo
+from tavern_host.contracts.scripts import ScriptBackendInfo
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
@@ -108,6 +109,19 @@ def tavern_register_prompt_macros(context: PluginContext) -> list[PromptMacroInf
 )
 def tavern_register_llm_adapters(context: PluginContext) -> list[LlmAdapterInfo]:
     """Return LLM adapters."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:scripts:register-backends",
+    level="override",
+    policy="collect",
+    caller="scriptExecution",
+    description="Run everybody's scripts in a sandbox of its own making, in place of the host's.",
+    example="return [ScriptBackendInfo(name='acme', handler='acme_plugin.sandbox:AcmeSandbox')]",
+)
+def tavern_register_script_backends(context: PluginContext) -> list[ScriptBackendInfo]:
+    """Return kinds of sandboxes; each proves before it is used that it isolates."""
     raise NotImplementedError
 
 

@@ -632,10 +632,12 @@ class Manager:
         return owned
 
     def assets(self, kind: str) -> list[PluginAsset]:
-        """Return the folders of a kind (`tools`, `workflows`) that loaded plugins declare."""
+        """Return the folders of a kind (`tools`, `workflows`) that loaded plugins declare, or their own: `plugin`."""
         assets = []
         for name, loaded in self.active.items():
             root, entry = loaded.record.root, getattr(loaded.manifest, kind, None)
+            if kind == "plugin" and root is not None:
+                assets.append(PluginAsset(plugin=name, kind=kind, path=str(root.resolve())))
             if root is None or not isinstance(entry, Entry):
                 continue
             folder = (root / entry.entry).resolve()

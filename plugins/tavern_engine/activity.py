@@ -126,15 +126,16 @@ class Activity:
             await disk.read(s for s in unread if s is not None)
 
     def _selection(self) -> Selection:
-        level, signatures, cache = self._bound.plan.level, self._bound.signatures, self._cache
+        level, signatures, cone, cache = self._bound.plan.level, self._bound.signatures, self._bound.cone, self._cache
         is_cold = cache is None or (cache.has_none(signatures) and not self._disk)
         is_whole = not self._targets and not self._finished
         if is_cold and is_whole:
             return everything(level)
         known = self._known(None if is_cold else cache)
-        if is_whole and not self._disk and cache is not None and not level.branching and (cone := self._bound.cone):
-            is_new = cache.has_none(map(signatures.__getitem__, cone.order))
-            if is_new and (selection := changed(cone, known)) is not None:
+        if is_whole and not level.branching and not self._disk and cache is not None and cone is not None:
+            # What a person changes is mostly new, with all that comes after it.
+            selection = changed(cone, known) if cache.has_none(map(signatures.__getitem__, cone.order)) else None
+            if selection is not None:
                 return selection
         return needed(level, known, self._targets)
 
@@ -162,20 +163,15 @@ class Activity:
         for index in selection.left_out:
             if numbers[index] >= 0:
                 states[numbers[index]] = State.SKIPPED
-        journal, feed.journal = feed.journal, None  # what is known already needs no keeping
-        for index, outputs in selection.known.items():
-            if numbers[index] >= 0:
-                feed.take(numbers[index], State.CACHED, outputs)
-        feed.flush()
-        feed.journal = journal
+        feed.known((numbers[index], outputs) for index, outputs in selection.known.items() if numbers[index] >= 0)
         if selection.unasked:
             feed.account.recall = self._recall(selection.unasked)
         unasked = list(map(numbers.__getitem__, selection.unasked))
         feed.cached(unasked if -1 not in unasked else [number for number in unasked if number >= 0])
 
     def _recall(self, unasked: list[int]) -> Callable[[int], dict[str, JsonValue] | None]:
-        """Return what looks the outputs of nodes up when somebody wants to see them: what was kept of the run when it was
-        interrupted, else what the cache knows."""
+        """Return what looks the outputs of nodes up when somebody wants to see them: those that were kept when the run
+        was interrupted, else those that the cache knows."""
         plan, signatures, finished, cache = self._bound.plan, self._bound.signatures, self._finished, self._cache
         numbers, ids, streaming = plan.level.numbers, plan.ids, plan.streaming
         found: dict[int, bytes | None] = {}  # made when the first one is asked for: most runs are never looked at

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Iterable, Mapping
-from hashlib import blake2b
+from hashlib import blake2s
 from typing import Any
 
 from tavern_engine.kinds import TOKEN_SIZE
@@ -75,7 +75,7 @@ def _sign(
 ) -> None:
     """Set the signatures of the nodes in `order`."""
     tokens, sources, asking, dumps = level.tokens, level.sources, frozenset(level.asking), marshal.dumps
-    fresh = blake2b(digest_size=TOKEN_SIZE).copy
+    fresh = blake2s(digest_size=TOKEN_SIZE).copy  # of what is so short, it makes a hash sooner than blake2b
     for index in order:
         token = tokens[index]
         if token is None:

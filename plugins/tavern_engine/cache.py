@@ -88,13 +88,11 @@ class OutputCache:
     def put_plain(self, outputs: Mapping[bytes, dict[str, Any]], characters: int, *, is_new: bool = True) -> None:
         """Keep outputs by signature that hold nothing but numbers and short texts, `characters` in all."""
         entries = self._entries
-        for signature in self._held.keys() & outputs.keys():
+        for signature in entries.keys() & outputs.keys():
             self._drop(signature)
-        before = len(entries)
         entries.update(outputs)
         size = len(outputs) * _ENTRY + characters
-        # What is there already gave the same, and takes as much: to look each up costs more than all the rest.
-        self._bytes += size * (len(entries) - before) // max(len(outputs), 1)
+        self._bytes += size
         if is_new and self.on_kept is not None:
             self.on_kept([*outputs], [*outputs.values()], size)
         self._shrink()

@@ -35,7 +35,6 @@ STATUS_NAMES = {
 """What the journal calls what became of a node, and which status that is. Rows of loops have others."""
 
 _NAMES = {State.DONE.value: "complete", State.BYPASSED.value: "bypassed", State.FAILED.value: "error"}
-_UNTIMED = frozenset((State.SKIPPED.value, State.CACHED.value))
 PARTIAL = b""
 """Stands for the signature of outputs that are shown and never used again: a stream of which a part is missing."""
 
@@ -225,6 +224,19 @@ class Feed:
                     None,
                 )
 
+    def known(self, found: Iterable[tuple[int, dict[str, Any]]]) -> None:
+        """Nodes whose outputs of an earlier run hold, and are used."""
+        streaming, ids, run_id, put = self._plan.streaming, self._plan.ids, self._run_id, self.account.put
+        messages: list[Message] = []
+        for number, given in found:
+            streams = streaming.get(number, ())
+            display = given if not streams and _characters(given) is not None else shown(given, streams)
+            put(number, State.CACHED, display, None, None)
+            about = {"promptId": run_id, "nodeId": ids[number], "output": display, "cached": True}
+            messages.append(("NODE_COMPLETE", about))
+        if messages:
+            self._publish(messages)
+
     def cached(self, numbers: list[int]) -> None:
         """Nodes whose outputs of an earlier run hold, without anybody needing to look at them."""
         states, shown, run_id = self.account.states, self._plan.ids, self._run_id
@@ -313,7 +325,7 @@ class Feed:
         streams = self._plan.streaming.get(number, ())
         characters = _characters(given) if given is not None and not streams else None
         display = given if given is None or characters is not None else shown(given, streams)
-        is_timed = state not in _UNTIMED
+        is_timed = state != State.SKIPPED
         if is_timed and self._is_inner and number not in self._plan.loops:  # a loop counts by itself
             self.account.count((number,))
         if is_timed and self.journal is not None:
@@ -325,8 +337,6 @@ class Feed:
             return "NODE_ERROR", {**about, "errorDetails": error.to_json()}
         if state == State.BYPASSED:
             return "NODE_BYPASSED", {**about, "pseudoOutputs": display or {}}
-        if state == State.CACHED:
-            return "NODE_COMPLETE", {**about, "output": display or {}, "cached": True}
         if state != State.DONE or given is None or display is None:
             return None
         if signature and self.cache is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import marshal
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tavern_engine.registry import NodeType
 from tavern_host.contracts.dataflow import compatible, converter, find_slot, literal_converter
@@ -18,12 +18,31 @@ Slots = dict[str, SlotDefinition]
 Call = Callable[[dict[str, Any], NodeCall | None], Awaitable[dict[str, Any]]]
 """Runs a node."""
 
+_CONTAINERS = frozenset((list, dict))
+
 TOKEN_SIZE = 16
 """How many bytes stand for what a node is in its signature."""
 
 
 Joins = tuple[tuple[str, str], ...]
 """By edge, the input and the output that it joins."""
+
+
+class Simple(NamedTuple):
+    """How a node is run that needs nothing but what its edges bring and its written values: by `call`; where there is a
+    `function`, more quickly by that. Its value is then the one output, `output`; it is awaited where it `is_async`.
+
+    `in_order`: where what edges bring, and then what is written, are the first parameters of the function, in their
+    order, the name of the output that all edges bring; else None.
+    """
+
+    joins: Joins
+    call: Call
+    function: Callable[..., Any] | None
+    output: str
+    is_async: bool
+    in_order: str | None = None
+
 
 Calls = tuple[Call | None, DirectCall | None]
 """How a node is run that needs nothing but its inputs, and how it is called if it needs no more than that."""
@@ -130,16 +149,15 @@ class Shape:
     """
 
     __slots__ = (
-        "call", "direct", "in_order", "is_whole", "joins", "kind", "missing", "parameters", "slots", "token", "ways"
+        "bare", "by_name", "in_order", "joins", "kind", "missing", "parameters", "slots", "token", "ways"
     )  # fmt: skip
 
-    call: Call | None
-    direct: DirectCall | None
-    is_whole: bool
-    """Whether a node needs no written values to run."""
-    in_order: str | None
-    """The name of the output that all edges bring, where they bring the first parameters of what is called directly, in
-    their order; `parameters` are the further ones."""
+    by_name: Simple | None
+    """How a node is run, whatever its written values are."""
+    in_order: Simple | None
+    """The same where its written values are the `parameters` after those that edges bring."""
+    bare: Simple | None
+    """The same where it has no written values."""
 
     def __init__(self, kind: Kind, slots: tuple[tuple[str, str, SlotDefinition], ...]) -> None:
         self.ways: dict[str, dict[str, dict[Source, Shape]]] = {}
@@ -156,18 +174,24 @@ class Shape:
 
     def ready(self) -> None:
         """Find out how nodes of this shape are run."""
-        self.call, self.direct = self.kind.ready()
-        self.is_whole = self.call is not None and not self.missing
-        code = None if self.direct is None else getattr(self.direct.function, "__code__", None)
-        fed, outputs = [key for key, _ in self.joins], {output for _, output in self.joins}
-        names = code.co_varnames[: code.co_argcount] if code is not None else ()
-        is_in_order = code is not None and list(names[: len(fed)]) == fed and len(outputs) <= 1
-        self.in_order = next(iter(outputs), "") if is_in_order else None
-        self.parameters = names[len(fed) :]
+        self.by_name = self.in_order = simple_of(self.kind.ready(), self.joins)
+        self.parameters: tuple[str, ...] = ()
+        code = getattr(self.by_name.function, "__code__", None) if self.by_name is not None else None
+        if self.by_name is not None and code is not None:
+            names = code.co_varnames[: code.co_argcount]
+            fed, outputs = tuple(key for key, _ in self.joins), {output for _, output in self.joins}
+            if names[: len(fed)] == fed and len(outputs) <= 1:
+                self.in_order = self.by_name._replace(in_order=next(iter(outputs), ""))
+                self.parameters = names[len(fed) :]
+        self.bare = None if self.missing else self.in_order
 
-    def takes(self, written: dict[str, Any]) -> bool:
-        """Return whether written values are the parameters after those that edges bring, in their order."""
-        return self.parameters[: len(written)] == tuple(written)
+    def simple(self, written: dict[str, Any]) -> Simple | None:
+        """Return how a node with these written values is run if they and what edges bring are all that it needs."""
+        if not written:
+            return self.bare
+        if not (self.missing <= written.keys() and is_flat(written)):
+            return None
+        return self.in_order if self.parameters[: len(written)] == tuple(written) else self.by_name
 
     def after(self, source: Source, handle: str, into: str) -> Shape:
         """Return what a further edge makes of it."""
@@ -196,8 +220,8 @@ class _Other(Shape):
 
     def __init__(self) -> None:
         self.ways, self.missing = {}, frozenset()
-        self.token, self.call, self.direct, self.is_whole = None, None, None, False
-        self.in_order, self.joins, self.parameters = None, (), ()
+        self.token, self.joins, self.parameters = None, (), ()
+        self.by_name = self.in_order = self.bare = None
 
     def ready(self) -> None: ...
 
@@ -206,6 +230,19 @@ class _Other(Shape):
 
 
 OTHER: Shape = _Other()
+
+
+def simple_of(calls: Calls, joins: Joins) -> Simple | None:
+    """Return how a node is run by its inputs' names, where it can be run with nothing but them."""
+    call, direct = calls
+    if call is None:
+        return None
+    return Simple(joins, call, *direct) if direct is not None else Simple(joins, call, None, "", False)
+
+
+def is_flat(written: dict[str, Any]) -> bool:
+    """Return whether values need no copy for each run."""
+    return _CONTAINERS.isdisjoint(map(type, written.values()))
 
 
 def token_of(about: Any) -> bytes:

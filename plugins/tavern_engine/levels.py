@@ -11,7 +11,20 @@ from typing import Any
 
 from tavern_engine.bypass import Way
 from tavern_engine.deadlocks import mark_unbounded
-from tavern_engine.kinds import OTHER, Call, Calls, Handed, Joins, Kind, Shape, Slots, Source, joined, token_of
+from tavern_engine.kinds import (
+    OTHER,
+    Handed,
+    Joins,
+    Kind,
+    Shape,
+    Simple,
+    Slots,
+    Source,
+    is_flat,
+    joined,
+    simple_of,
+    token_of,
+)
 from tavern_engine.plan import VALUE, Feed, Input, Level, Nodes, PlanNode, Role
 from tavern_host.contracts.dataflow import OPEN_SLOT, Converter, edge_order, find_slot
 from tavern_host.contracts.errors import InvalidInput
@@ -20,7 +33,6 @@ from tavern_host.contracts.workflows import WorkflowNode
 
 End = tuple["LevelBuilder", int, str, SlotDefinition]
 
-_CONTAINERS = frozenset((list, dict))
 _NO_SLOTS: Slots = {}
 
 
@@ -295,42 +307,23 @@ def _put_plain(builder: LevelBuilder, level: Level) -> list[int]:
     for shape in set(shapes):
         shape.ready()
     level.tokens = [shape.token for shape in shapes]
-    level.calls = [shape.call for shape in shapes]
-    level.direct = [shape.direct for shape in shapes]
-    level.in_order = [
-        shape.in_order if not values or shape.takes(values) else None
-        for shape, values in zip(shapes, written, strict=True)
-    ]
     level.simple = [
-        shape.joins if shape.is_whole and not values else _simple(shape, shape.call, values)
-        for shape, values in zip(shapes, written, strict=True)
+        shape.simple(values) if values else shape.bare for shape, values in zip(shapes, written, strict=True)
     ]
     for index, token in builder.tokens.items():
         shape, node = shapes[index], builder.made[index]
         if shape is not OTHER and node is not None:
             node.inputs = _plain_inputs(shape, builder.arriving[index], written[index])
             level.tokens[index] = joined(token, shape.token)
-            level.calls[index], level.direct[index] = call, _ = _calls(node)
-            level.in_order[index] = None
-            level.simple[index] = _simple(shape, call, written[index])
+            level.simple[index] = _simple(node, shape.joins) if shape.missing <= written[index].keys() else None
     return [index for index, shape in enumerate(shapes) if shape is OTHER]
 
 
-def _simple(shape: Shape, call: Call | None, written: dict[str, Any]) -> Joins | None:
-    """Return what the edges of a node join if these and its written values are all that it needs."""
-    is_simple = call is not None and shape.missing <= written.keys() and _is_flat(written)
-    return shape.joins if is_simple else None
-
-
-def _calls(node: PlanNode) -> Calls:
-    if node.role is not Role.NODE or node.kind is None or node.policy is not None:
-        return None, None
-    return node.kind.calls_of(node.instance)
-
-
-def _is_flat(written: dict[str, Any]) -> bool:
-    """Return whether values need no copy for each run."""
-    return _CONTAINERS.isdisjoint(map(type, written.values()))
+def _simple(node: PlanNode, joins: Joins) -> Simple | None:
+    """Return how a node that has the inputs it needs is run with nothing but them, where it can be."""
+    if node.role is not Role.NODE or node.kind is None or node.policy is not None or not is_flat(node.written):
+        return None
+    return simple_of(node.kind.calls_of(node.instance), joins)
 
 
 def _plain_inputs(shape: Shape, sources: list[int], written: dict[str, Any]) -> list[Input]:
@@ -362,8 +355,7 @@ def _put_other(builder: LevelBuilder, level: Level, index: int, early: dict[int,
     """Set the columns and the inputs of a node whose edges are looked at one by one."""
     node = level.nodes[index]
     written = node.written
-    run, direct = _calls(node)
-    is_simple = run is not None
+    is_simple = True
     joins: list[tuple[str, str]] = []
     shape: list[Any] = []
     arriving = builder.edges.get(index, {})
@@ -400,9 +392,8 @@ def _put_other(builder: LevelBuilder, level: Level, index: int, early: dict[int,
     if node.kind is not None:
         own = joined(own, node.kind.token)
     level.tokens[index] = joined(own, token_of(shape)) if shape else own
-    if is_simple and _is_flat(written):
-        level.simple[index] = tuple(joins)
-    level.calls[index], level.direct[index] = run, direct
+    if is_simple:
+        level.simple[index] = _simple(node, tuple(joins))
     level.sources[index] = [feed.source for item in node.inputs for feed in item.feeds]
 
 

@@ -14,12 +14,12 @@ from itertools import chain
 from operator import mul
 from typing import Any, NamedTuple, overload
 
-from tavern_engine.kinds import Call, Joins, Kind
+from tavern_engine.kinds import Kind, Simple
 from tavern_engine.registry import NodeType
 from tavern_host.context import Contribution
 from tavern_host.contracts.dataflow import Converter
 from tavern_host.contracts.loops import Zone
-from tavern_host.contracts.nodes import DirectCall, NodeDefinition, NodeInstance, SlotDefinition
+from tavern_host.contracts.nodes import NodeDefinition, NodeInstance, SlotDefinition
 from tavern_host.contracts.workflows import NodePolicy
 
 CARRIER = "__interface_outputs__"
@@ -170,13 +170,10 @@ class Level:
     wait for its end, one with several edges perhaps several times; `early`: those that wait for its beginning, as
     readers of its streams do.
 
-    `sources`: the nodes that it has edges from, one for each edge, in the order of its inputs. `simple`: for each edge
-    the `(input, output)` that it joins, where the node needs nothing but these and its written values to run; None
-    where it does. `calls`: what runs it then, and `direct`: how it is called if it needs no more than that. `in_order`:
-    where what edges bring, and then what is written, are the first parameters of that, in their order, the name of the
-    output that all of them bring; else None.
-    `streams`: for each of its outputs that somebody reads as a stream, the nodes that do, by the number of the reader,
-    and whether each may hold items without limit.
+    `sources`: the nodes that it has edges from, one for each edge, in the order of its inputs. `simple`: how it is run
+    if it needs nothing but what these bring and its written values; None where it does. `streams`: for each of its
+    outputs that somebody reads as a stream, the nodes that do, by the number of the reader, and whether each may hold
+    items without limit.
     """
 
     nodes: Sequence[PlanNode] = ()
@@ -187,10 +184,7 @@ class Level:
     followers: list[list[int]] = field(default_factory=list)
     early: dict[int, tuple[int, ...]] = field(default_factory=dict)
     sources: list[list[int]] = field(default_factory=list)
-    simple: list[Joins | None] = field(default_factory=list)
-    calls: list[Call | None] = field(default_factory=list)
-    direct: list[DirectCall | None] = field(default_factory=list)
-    in_order: list[str | None] = field(default_factory=list)
+    simple: list[Simple | None] = field(default_factory=list)
     streams: dict[int, dict[str, list[tuple[int, bool]]]] = field(default_factory=dict)
     order: Sequence[int] = ()
     """All nodes, each after those that it waits for."""
@@ -229,6 +223,7 @@ class Level:
         return self._cone
 
     def _found_after(self, touched: tuple[int, ...]) -> Cone:
+        """Return the cone of some nodes; see `after`."""
         followers, early = self.followers, self.early
         runs = bytearray(len(followers))
         waiting = list(touched)
@@ -242,7 +237,7 @@ class Level:
                     waiting.append(follower)
         order = [index for index in self.order if runs[index]]
         border = set(chain.from_iterable(map(self.sources.__getitem__, order))).union(self.ends).difference(order)
-        rest = [index for index, runs_too in enumerate(runs) if not runs_too and index not in border]
+        rest = [index for index, is_in in enumerate(runs) if not is_in and index not in border]
         left = self.waiting(runs, border)
         return Cone(touched, order, runs, sorted(border), rest, left, [index for index in order if not left[index]])
 

@@ -40,8 +40,8 @@ def everything(level: Level) -> Selection:
 
 
 def changed(cone: Cone, known: Known) -> Selection | None:
-    """Return the selection of nodes of which none is known: all of them run, since what comes after a node is in its
-    cone too. None where something that they need is not known either."""
+    """Return the selection where nothing in a cone is known: all of it runs, since what comes after a node that runs is
+    in the cone too. None where something else that is needed is not known either."""
     found = {}
     for index in cone.border:
         outputs = known(index)

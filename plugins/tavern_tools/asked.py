@@ -8,6 +8,8 @@ from typing import Any, get_args
 
 from pydantic import JsonValue
 
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
@@ -18,6 +20,11 @@ from tavern_tools.naming import quoted
 _FILTERS = ("tag", "namespace", "kind", "text", "plugin")
 _ID_KEYS = ("toolId", "tool_id", "id")
 _KEYS = ("text", "arguments", "protocols", "callback", *_ID_KEYS)
+
+
+def typed_call(context: PluginContext) -> CallContext:
+    """Return the context of what somebody does at the command line: the operator's."""
+    return CallContext(principal=Principal(kind="user", id="operator"), project=context.project.id)
 
 
 def tool_filter(query: Mapping[str, str]) -> ToolFilter:
@@ -42,7 +49,7 @@ def arguments_of(pairs: list[str], document: str | None) -> dict[str, JsonValue]
         if name in values:
             raise InvalidInput(f"--arg {name} is given twice")
         values[name] = value
-    return {**_object(document), **values} if document is not None else values
+    return {**json_object(document), **values} if document is not None else values
 
 
 def call_of(body: Any) -> str | ToolCallRequest:
@@ -86,11 +93,12 @@ def callback_asked(body: Mapping[str, Any]) -> str | None:
     return address
 
 
-def _object(text: str) -> dict[str, JsonValue]:
+def json_object(text: str) -> dict[str, JsonValue]:
+    """Return the JSON object that `--arguments` gives. Raises `InvalidInput`."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"--arguments is no JSON: {error}") from None
+        raise InvalidInput(f"--arguments is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidInput(f"--arguments expects a JSON object, got {json_type(value)}")
     return value

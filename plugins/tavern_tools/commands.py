@@ -12,13 +12,14 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import InvalidInput, TavernError
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
-from tavern_tools.asked import arguments_of, tool_filter
+from tavern_tools.asked import arguments_of, tool_filter, typed_call
 from tavern_tools.documentation import describe_tool
-from tavern_tools.files import check
+from tavern_tools.files import check, stamps
 from tavern_tools.registry import registry_of
 
 _USER_MISTAKES = (ToolErrorType.TOOL_NOT_FOUND, ToolErrorType.PARAMETER_VALIDATION)
@@ -118,18 +119,21 @@ async def call_tool(arguments: dict[str, JsonValue], context: PluginContext) -> 
     document = arguments.get("arguments")
     values = arguments_of(_texts(arguments, "arg"), None if document is None else str(document))
     request = ToolCallRequest(tool_id=str(arguments["id"]), arguments=values, protocol=_PROTOCOL)
-    manager = context.services.get(TOOL_MANAGER)
-    result = await manager.call(request, scope=ToolScope(streams=True))
+    manager, call = context.services.get(TOOL_MANAGER), typed_call(context)
+    result = await manager.call(request, scope=ToolScope(streams=True), call=call)
     for note in result.coercions:
         yield CommandOutput(kind="progress", text=note)
     if result.task_id is not None:
-        async for line in _followed(manager, result.task_id):
+        async for line in _followed(manager, result.task_id, call):
             yield CommandOutput(kind="progress", text=line)
-        result = (await manager.task(result.task_id)).result or result
+        result = (await manager.task(result.task_id, call=call)).result or result
     for part in result.content:
         if part.type == "stream" and part.uri is not None:
-            async for output in _streamed(manager, part.uri):
+            async for output in _streamed(manager, part.uri, call):
                 yield output
+    if result.error is not None and result.error.type == ToolErrorType.TOOL_NOT_FOUND:
+        for problem in (await registry_of(context).catalogue()).problems:
+            yield CommandOutput(kind="progress", text=str(problem))
     yield CommandOutput(kind="result", data=result.to_json())
     yield _outcome(result)
 
@@ -152,20 +156,24 @@ async def document_tools(arguments: dict[str, JsonValue], context: PluginContext
 
 
 async def check_tools(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
-    """`tools check`: exit code 1 where a file is wrong."""
-    paths = [Path(path) for path in _texts(arguments, "path")] or [context.project.tools]
+    """`tools check`: exit code 1 where a file is wrong; warnings alone are no failure."""
+    paths = [Path(path) for path in _texts(arguments, "path")]
     for path in paths:
         if not path.exists():
             raise InvalidInput(f"{path} does not exist")
-    problems = await asyncio.to_thread(check, paths)
+    if not paths:
+        paths = [context.project.tools] if stamps(str(context.project.tools)) else []
+    catalogue = await registry_of(context).catalogue()
+    problems = await asyncio.to_thread(check, paths, catalogue)
     for problem in problems:
-        yield CommandOutput(kind="text", text=str(problem))
+        yield CommandOutput(kind="text", text=f"warning: {problem}" if problem.warning else str(problem))
     yield CommandOutput(kind="result", data=[problem.to_json() for problem in problems])
-    if problems:
-        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    wrong = sum(not problem.warning for problem in problems)
+    if wrong:
+        count = "1 problem" if wrong == 1 else f"{wrong} problems"
         yield CommandOutput(kind="failure", text=f"{count} found", exit_code=1)
     else:
-        yield CommandOutput(kind="text", text="Nothing is wrong.")
+        yield CommandOutput(kind="text", text="Nothing is wrong." if paths else "The project has no tool files.")
 
 
 async def parse(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -188,25 +196,34 @@ async def parse(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
     yield CommandOutput(kind="result", data=parsed.to_json())
 
 
-async def _followed(manager: ToolManager, task_id: str) -> AsyncIterator[str]:
+async def _followed(manager: ToolManager, task_id: str, call: CallContext) -> AsyncIterator[str]:
     """Yield lines about a task until it has ended; one that is left alone meanwhile is cancelled."""
     said: str | None = None
     try:
-        while not (task := await manager.task(task_id, wait=_LOOK_AGAIN)).status.is_final:
-            share = f" {task.progress:.0%}" if task.progress is not None else ""
-            line = f"{task.id}: {task.status.value}{share}" + (f", {task.progress_text}" if task.progress_text else "")
+        while not (task := await manager.task(task_id, wait=_LOOK_AGAIN, call=call)).status.is_final:
+            line = _standing(task)
             if line != said:
                 said = line
                 yield line
     except asyncio.CancelledError:
-        await manager.cancel_task(task_id)
+        await manager.cancel_task(task_id, call=call)
         raise
 
 
-async def _streamed(manager: ToolManager, handle: str) -> AsyncIterator[CommandOutput]:
+def _standing(task: ToolTask) -> str:
+    """Return how a task stands that has not ended."""
+    if task.approval is not None and task.approval.decision is None:
+        return (
+            f"{task.id} waits until somebody approves it ({task.approval.reason}): tavern approvals approve {task.id}"
+        )
+    share = f" {task.progress:.0%}" if task.progress is not None else ""
+    return f"{task.id}: {task.status.value}{share}" + (f", {task.progress_text}" if task.progress_text else "")
+
+
+async def _streamed(manager: ToolManager, handle: str, call: CallContext) -> AsyncIterator[CommandOutput]:
     """Yield what comes out of a stream, as it comes."""
     while True:
-        found = await manager.read_stream(handle)
+        found = await manager.read_stream(handle, call=call)
         for item in found.items:
             text = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) + "\n"
             yield CommandOutput(kind="chunk", text=text)

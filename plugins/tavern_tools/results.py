@@ -27,7 +27,11 @@ class Given:
     parts: tuple[ContentPart, ...] = ()
 
 
-_part = ContentPart.trusted
+_text_part = ContentPart.maker("type", "text")
+_data_part = ContentPart.maker("type", "data")
+_result = ToolResult.maker(
+    *("tool_id", "index", "block", "request_id", "status", "content", "structured", "coercions", "duration_ms")
+)
 _FEW, _SHORT = 16, 1000
 
 
@@ -36,25 +40,16 @@ def done(
 ) -> ToolResult:
     """Return the result of a call that did what it does. Raises `ToolFailure` for one that is too large."""
     structured = given.structured
-    parts = list(given.parts)
-    if not parts:
-        is_text = isinstance(structured, str)
-        parts.append(_part(type="text", text=structured) if is_text else _part(type="data", data=structured))
     if not _is_small(structured) and (size := len(to_json(structured))) > max_bytes:
         what = f"the result of {request.tool_id} is too large"
         message = f"{what}: {size / 1e6:.1f} MB, {max_bytes / 1e6:g} MB are allowed"
         raise ToolFailure(ToolErrorType.OUTPUT, message, bytes=size)
-    return ToolResult.trusted(
-        tool_id=request.tool_id,
-        index=request.index,
-        block=request.block,
-        request_id=request.request_id,
-        status="done",
-        content=parts,
-        structured=given.structured,
-        coercions=coercions,
-        duration_ms=duration_ms,
-    )
+    if given.parts:
+        parts = list(given.parts)
+    else:
+        parts = [_text_part("text", structured) if isinstance(structured, str) else _data_part("data", structured)]
+    about = request.tool_id, request.index, request.block, request.request_id
+    return _result(*about, "done", parts, structured, coercions, duration_ms)
 
 
 def waiting(request: ToolCallRequest, task: ToolTask, *, coercions: list[str]) -> ToolResult:

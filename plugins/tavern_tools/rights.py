@@ -49,7 +49,7 @@ def service_method(services: Services, definition: ToolDefinition) -> ServiceMet
     try:
         return services.method(service, method)
     except TavernError as error:
-        return Lack(f"needs a method {method} of service {service} ({error.message})")
+        return Lack(error.message)
 
 
 async def service_lack(plugins: Plugins, definition: ToolDefinition, info: MethodInfo) -> Lack | None:

@@ -241,14 +241,14 @@ def _meta() -> Draft202012Validator:
 
 
 def compiled(schema: Mapping[str, Any]) -> Draft202012Validator:
-    """Return a validator of a schema. It fetches nothing, and its patterns take linear time.
+    """Return a validator of a schema. It fetches nothing, checks formats, and its patterns take linear time.
 
     Raises `ValueError` for a schema that `schema_problems` finds something wrong with.
     """
     from jsonschema_rs import Draft202012Validator, RegexOptions
 
     options = RegexOptions(size_limit=_MAX_PATTERN_BYTES)
-    return Draft202012Validator(dict(schema), offline=True, pattern_options=options)
+    return Draft202012Validator(dict(schema), offline=True, pattern_options=options, validate_formats=True)
 
 
 class Schema:

@@ -11,13 +11,11 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
-from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER
-from tavern_tools.asked import arguments_of
+from tavern_tools.asked import arguments_of, json_object, typed_call
 from tavern_tools.parameters import Parameters
 from tavern_tools.taskweb import task_filter
 
@@ -95,7 +93,7 @@ async def list_tasks(arguments: dict[str, JsonValue], context: PluginContext) ->
     """`tasks list`."""
     statuses = arguments.get("status")
     asked = _asked(arguments, ",".join(map(str, statuses)) if isinstance(statuses, list) else "")
-    tasks = await context.services.get(TOOL_MANAGER).tasks(asked, call=_typed(context))
+    tasks = await context.services.get(TOOL_MANAGER).tasks(asked, call=typed_call(context))
     width = _id_width(tasks)
     rows = [
         [task.id[:width], task.status.value, task.tool_id, str(task.principal), _clock(task.created_at), _note(task)]
@@ -112,7 +110,7 @@ async def show_task(arguments: dict[str, JsonValue], context: PluginContext) -> 
     wait = arguments.get("wait") or 0
     if not isinstance(wait, int | float) or wait < 0:
         raise InvalidInput(f"--wait expects a number of seconds, got {wait!r:.60}")
-    task = await context.services.get(TOOL_MANAGER).task(task_id, wait=float(wait), call=_typed(context))
+    task = await context.services.get(TOOL_MANAGER).task(task_id, wait=float(wait), call=typed_call(context))
     for line in _described(task):
         yield CommandOutput(kind="text", text=line)
     yield CommandOutput(kind="result", data=task.to_json())
@@ -121,7 +119,7 @@ async def show_task(arguments: dict[str, JsonValue], context: PluginContext) -> 
 async def cancel_task(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`tasks cancel TASK`: exit code 1 where it had ended, or did not end in time."""
     task_id = await _find(str(arguments["task"]), context)
-    manager, call = context.services.get(TOOL_MANAGER), _typed(context)
+    manager, call = context.services.get(TOOL_MANAGER), typed_call(context)
     before = await manager.task(task_id, call=call)
     task = await manager.cancel_task(task_id, call=call)
     yield CommandOutput(kind="result", data=task.to_json())
@@ -137,7 +135,7 @@ async def cancel_task(arguments: dict[str, JsonValue], context: PluginContext) -
 async def list_approvals(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`approvals list`."""
     asked = _asked(arguments, TaskStatus.AWAITING_APPROVAL.value)
-    tasks = await context.services.get(TOOL_MANAGER).tasks(asked, call=_typed(context))
+    tasks = await context.services.get(TOOL_MANAGER).tasks(asked, call=typed_call(context))
     width = _id_width(tasks)
     rows = []
     for task in tasks:
@@ -179,7 +177,7 @@ async def _decide(
         decision,
         arguments=edited,
         comment=str(arguments.get("comment") or ""),
-        call=_typed(context),
+        call=typed_call(context),
     )
     if decision == "refuse":
         text = f"{task.id}: refused"
@@ -196,24 +194,14 @@ async def _edited(task_id: str, arguments: dict[str, JsonValue], context: Plugin
     if whole is not None and given:
         raise InvalidInput("give either --arguments or --arg")
     if whole is not None:
-        return _object(str(whole))
+        return json_object(str(whole))
     if not given:
         return None
     manager = context.services.get(TOOL_MANAGER)
-    task = await manager.task(task_id, call=_typed(context))
+    task = await manager.task(task_id, call=typed_call(context))
     tool = await manager.get(task.tool_id)
     bound = Parameters(tool.parameters).bind({**task.arguments, **given}, text=True)
     return {**task.arguments, **{name: bound.arguments.get(name, value) for name, value in given.items()}}
-
-
-def _object(text: str) -> dict[str, JsonValue]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"--arguments is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise InvalidInput(f"--arguments expects a JSON object, got {json_type(value)}")
-    return value
 
 
 async def _find(text: str, context: PluginContext) -> str:
@@ -221,7 +209,7 @@ async def _find(text: str, context: PluginContext) -> str:
 
     Raises `NotFound`, and `InvalidInput` for a beginning that several tasks have.
     """
-    manager, call = context.services.get(TOOL_MANAGER), _typed(context)
+    manager, call = context.services.get(TOOL_MANAGER), typed_call(context)
     with contextlib.suppress(NotFound):
         return (await manager.task(text, call=call)).id
     start = text if text.startswith(_PREFIX) else f"{_PREFIX}{text}"
@@ -243,11 +231,6 @@ async def _find(text: str, context: PluginContext) -> str:
 def _asked(arguments: dict[str, JsonValue], statuses: str) -> TaskFilter:
     given = {key: str(arguments.get(key) or "") for key in ("tool", "principal", "limit")}
     return task_filter({**given, "status": statuses})
-
-
-def _typed(context: PluginContext) -> CallContext:
-    """Return the context of what somebody does at the command line: the operator's."""
-    return CallContext(principal=Principal(kind="user", id="operator"), project=context.project.id)
 
 
 def _described(task: ToolTask) -> list[str]:

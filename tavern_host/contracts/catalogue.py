@@ -13,6 +13,7 @@ from tavern_host.contracts.plugins import Plugins
 from tavern_host.contracts.projectfiles import ProjectFiles
 from tavern_host.contracts.runs import RunStore
 from tavern_host.contracts.scripts import ScriptExecution
+from tavern_host.contracts.scripttools import ScriptTools
 from tavern_host.contracts.services import Level, ServiceInterface, interface_methods
 from tavern_host.contracts.settings import Settings
 from tavern_host.contracts.systemtools import SystemTools
@@ -31,6 +32,7 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     SystemTools,
     ProjectFiles,
     ScriptExecution,
+    ScriptTools,
     Llm,
     AgentRuntime,
 )

@@ -94,7 +94,8 @@ class PluginInfo(Model):
 
 
 class PluginAsset(Model):
-    """A folder that a loaded plugin declares: `kind` is `tools` or `workflows`, `path` is absolute."""
+    """A folder of a loaded plugin: `kind` is `tools` or `workflows` for those that it declares, `plugin` for its own;
+    `path` is absolute."""
 
     plugin: str
     kind: str
@@ -147,7 +148,7 @@ class Plugins(ServiceInterface, name="plugins"):
 
     @reads
     async def assets(self, kind: str) -> list[PluginAsset]:
-        """Return the folders of `kind` that loaded plugins declare."""
+        """Return the folders of `kind` that loaded plugins declare; for `plugin`, their own folders."""
 
     @reads
     async def service_stack(self, service: str) -> list[ServiceLayer]:

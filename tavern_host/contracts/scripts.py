@@ -38,14 +38,16 @@ class SecurityContext(OpenModel):
 
 
 class ScriptRequest(Model):
-    """A script that is to be run: `code`, or `script_path` (relative to a base folder), or a `command`
-    (`python scripts/x.py`, split without a shell).
+    """A script that is to be run: `code`, or `script_path`, or a `command` (`python scripts/x.py --fast`, taken apart
+    without a shell); exactly one of them.
 
-    `folder` is what paths are relative to: the name of a plugin whose own script it is, else one of the operator's
-    base folders. `language` comes from the suffix where it is not given; `entry_point` names a function that is called
-    with the input. `config` becomes `TAVERN_CONFIG_*` inside the sandbox. `files` are paths in the project's files
-    folder that the script may read, under the same paths. `session` names variables that live on between calls.
-    `timeout_ms` is in milliseconds.
+    Paths are relative to the folder of `plugin`, if it is a plugin's own script, else to one of the operator's folders.
+    `language` comes from the suffix where it is not given; `entry_point` names a function of the file that is called
+    with the input. With the `protocol` `channel` the result is what is written to the descriptor TAVERN_RESULT_FD
+    instead of the last JSON document on stdout. `config` becomes `TAVERN_CONFIG_*` inside the sandbox; the values under
+    the keys `secrets` are hidden in logs and errors. `files` are paths in the project's files folder that the script
+    may read, under the same paths in the folder TAVERN_FILES; what it leaves in the folder TAVERN_OUTPUT comes back as
+    files. `session` names variables that live on between calls. `timeout_ms` is in milliseconds.
     """
 
     tool_id: str | None = None
@@ -59,6 +61,7 @@ class ScriptRequest(Model):
     input_data: JsonValue = None
     timeout_ms: int | None = Field(default=None, ge=1)
     config: dict[str, JsonValue] = Field(default_factory=dict)
+    secrets: list[str] = Field(default_factory=list)
     files: list[str] = Field(default_factory=list)
     session: str | None = None
     security_context: SecurityContext = Field(default_factory=SecurityContext)
@@ -257,7 +260,9 @@ class ScriptBackend(Protocol):
 
 
 class ScriptExecution(ServiceInterface, name="scriptExecution"):
-    """Runs scripts, each in a sandbox of its own. A script that fails is a result, never a raise."""
+    """Runs scripts, each in a sandbox of its own. A script that fails, or is refused, is a result and never a raise;
+    `InvalidInput` and `NotFound` are for requests that mean nothing: no script, no language, a file that is not there.
+    """
 
     @acts("scriptExecution:execute", "Run scripts in the sandbox.")
     async def execute(

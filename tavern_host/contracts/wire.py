@@ -11,7 +11,7 @@ import typing
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.alias_generators import to_camel
@@ -42,31 +42,60 @@ class Model(BaseModel):
 
         For data that our own code made, where checking it once more would cost more than making it.
         """
-        defaults, factories = _defaults_of(cls)
-        fields = {**defaults, **values}
-        for name, factory in factories:
-            if name not in values:
-                fields[name] = factory()
-        model = object.__new__(cls)
-        set_attribute = object.__setattr__  # the model itself is frozen
-        set_attribute(model, "__dict__", fields)
-        set_attribute(model, "__pydantic_fields_set__", set(values))
-        set_attribute(model, "__pydantic_extra__", None)
-        set_attribute(model, "__pydantic_private__", None)
-        return model
+        return cls.maker(*values)(*values.values())
+
+    @classmethod
+    def maker(cls, *names: str) -> Callable[..., Self]:
+        """Return what makes such models as `trusted` does, of the values of these fields in this order.
+
+        For what is made at every turn. Raises `TypeError` where there is no such field, or one is needed besides.
+        """
+        return _maker(cls, names)
+
+
+# What a model keeps beside its fields. `object.__setattr__` would look each of them up by name every time.
+_KEPT: dict[str, Any] = {
+    "_new": object.__new__,
+    "_set_held": vars(BaseModel)["__dict__"].__set__,
+    "_set_fields": vars(BaseModel)["__pydantic_fields_set__"].__set__,
+    "_set_extra": vars(BaseModel)["__pydantic_extra__"].__set__,
+    "_set_private": vars(BaseModel)["__pydantic_private__"].__set__,
+}
 
 
 @cache
-def _defaults_of(model: type[BaseModel]) -> tuple[dict[str, Any], tuple[tuple[str, Callable[[], Any]], ...]]:
-    """Return the fields of a model with a fixed default, and those whose default is made for each anew."""
-    fixed: dict[str, Any] = {}
-    made: list[tuple[str, Callable[[], Any]]] = []
-    for name, field in model.model_fields.items():
-        if field.default_factory is not None:
-            made.append((name, cast("Callable[[], Any]", field.default_factory)))
-        elif not field.is_required():
-            fixed[name] = field.default
-    return fixed, tuple(made)
+def _maker(model: type[BaseModel], given: tuple[str, ...]) -> Callable[..., Any]:
+    """Write what makes a model of the values of some fields, in this order, without validating them.
+
+    Which fields were set is one set for all: nothing in a model changes it.
+    """
+    fields = model.model_fields
+    if unknown := [name for name in given if name not in fields]:
+        raise TypeError(f"{model.__name__} has no field {unknown[0]}")
+    written: list[str] = []
+    held: dict[str, Any] = {**_KEPT, "_model": model, "_given": set(given)}
+    for name, field in fields.items():
+        value = name
+        if name not in given:
+            if field.is_required():
+                raise TypeError(f"{model.__name__} needs the field {name}")
+            value = f"_default_{name}"
+            held[value] = field.default if field.default_factory is None else field.default_factory
+            if field.default_factory is not None:
+                value += "()"
+        written.append(f"{name!r}: {value}")
+    exec(
+        f"def make({', '.join(given)}):\n"
+        f"    made = _new(_model)\n"
+        f"    _set_held(made, {{{', '.join(written)}}})\n"
+        f"    _set_fields(made, _given)\n"
+        f"    _set_extra(made, None)\n"
+        f"    _set_private(made, None)\n"
+        f"    return made\n",
+        held,
+    )
+    make: Callable[..., Any] = held["make"]
+    return make
 
 
 class OpenModel(Model):

@@ -104,6 +104,32 @@ async def test_a_node_that_is_never_cached_runs_each_time_and_so_does_what_follo
     assert [len(notes(file)) for file in (before, always, after)] == [1, 2, 2]
 
 
+@pytest.mark.parametrize(("beside", "times"), [("Note", 1), ("NoteAlways", 3)])
+async def test_what_a_changed_value_is_joined_with_is_known_or_runs_again_as_it_would_without_the_change(
+    open_host: OpenHost, tmp_path: Path, beside: str, times: int
+) -> None:
+    kept, changed = tmp_path / "kept", tmp_path / "changed"
+
+    def joined(value: str) -> Workflow:
+        return workflow(
+            {
+                "beside": flow(beside, file=kept, value="kept"),
+                "n": flow("Note", file=changed, value=value),
+                "both": flow("Gather"),
+            },
+            "beside.value > both.values__0",
+            "n.value > both.values__1",
+        )
+
+    async with open_host("acme_flow") as bench:
+        for value in ("one", "two", "two"):
+            run = await bench.run(joined(value))
+            assert output(run, "both", "list") == ["kept", value]
+
+    assert len(notes(kept)) == times
+    assert notes(changed) == ["one", "two"]
+
+
 async def test_a_failure_is_tried_again_the_next_time(open_host: OpenHost, tmp_path: Path) -> None:
     document = workflow({"f": flow("FailTimes", file=tmp_path / "tries", times=1, value="v")})
     async with open_host("acme_flow") as bench:

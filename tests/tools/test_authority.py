@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known_methods import known_method
 
 from tavern_host import Host
 from tavern_host.contracts.calls import Principal
@@ -59,7 +60,8 @@ def tool(
     implementation = ToolImplementation(kind="service", service=service, method=method)
     if tool_id.startswith("node:"):
         implementation = ToolImplementation(kind="node", node_type=tool_id.removeprefix("node:"))
-    return Tool(ToolDefinition(id=tool_id, implementation=implementation, plugin=plugin, **more))
+    definition = ToolDefinition(id=tool_id, implementation=implementation, plugin=plugin, **more)
+    return Tool(definition, method=known_method(service, method) if definition.kind == "service" else None)
 
 
 @pytest.fixture

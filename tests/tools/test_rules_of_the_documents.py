@@ -18,8 +18,8 @@ TEXT = {"type": "string"}
 
 async def test_a_node_tool_has_the_names_types_and_descriptions_of_its_slots(open_host: OpenHost) -> None:
     async with open_host() as bench:
-        bench.write_tool("text:split", {"type": "node", "nodeType": "core:TextSplit"})
-        node = await bench.host.services.get(NODE_MANAGER).get("core:TextSplit")
+        bench.write_tool("text:split", {"type": "node", "nodeType": "core:SplitText"})
+        node = await bench.host.services.get(NODE_MANAGER).get("core:SplitText")
         tool = await bench.tools.get("text:split")
     inputs, _ = node.slots()
     assert tool.parameters["properties"].keys() == inputs.keys()

@@ -104,7 +104,7 @@ async def test_a_tool_whose_workflow_node_or_service_is_absent_says_so(open_host
             "a": "needs workflow absent",
             "b": "needs node core:Absent",
             "c": "needs service absent",
-            "d": "needs a method saved of service workflowManager (did you mean save?)",
+            "d": "there is no method of workflowManager 'saved'; did you mean save?",
         }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from known_methods import known_method
 
 from tavern_host import Host
 from tavern_host.auditfile import tail, verify
@@ -32,7 +33,8 @@ def tool(*, read_only: bool, plugin: str | None = "acme", service: str = "plugin
             parameters={"type": "object", "properties": PARAMETERS},
             read_only=read_only,
             plugin=plugin,
-        )
+        ),
+        method=known_method(service, method),
     )
 
 
