@@ -60,13 +60,17 @@ class Bench:
 
 @pytest.fixture
 def open_host(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Bench]]:
-    """Return a function that opens a host on a project with these test plugins, trusted or not."""
+    """Return a function that opens a host on a project with these test plugins, trusted or not.
+
+    Scripts cannot be run in it: what becomes of a tool whose service is absent is shown here.
+    """
 
     @asynccontextmanager
     async def opened(*plugins: str, trusted: bool = True) -> AsyncIterator[Bench]:
         (tmp_path / "project").mkdir(exist_ok=True)
         trust = [name.replace("_", "-") for name in plugins if trusted]
-        async with Host(tmp_path / "project", plugins=[PLUGINS / p for p in plugins], trust=trust) as host:
+        folders, without = [PLUGINS / p for p in plugins], ["tavern-scripts"]
+        async with Host(tmp_path / "project", plugins=folders, trust=trust, without=without) as host:
             assert {name: host.plugin(name).state for name in trust} == dict.fromkeys(trust, "started")
             yield Bench(host)
 
