@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.enginenodes import NODES
-from tavern_engine.account import Account, State
-from tavern_engine.activity import Activity
-from tavern_engine.bound import Bound
-from tavern_engine.cache import OutputCache
-from tavern_engine.compiler import compile_plan
-from tavern_engine.feed import Feed
-from tavern_engine.journal import Journal, RunJournal, read_rows
+from tavern_engine.caching.cache import OutputCache
+from tavern_engine.keeping.journal import Journal, RunJournal, read_rows
+from tavern_engine.keeping.runstore.store import SqliteRunStore
+from tavern_engine.planning.bound import Bound
+from tavern_engine.planning.compiler import compile_plan
 from tavern_engine.registry import NodeType
-from tavern_engine.runstore.store import SqliteRunStore
-from tavern_engine.scope import Scope
-from tavern_engine.yields import Message
+from tavern_engine.running.account import Account, State
+from tavern_engine.running.activity import Activity
+from tavern_engine.running.feed import Feed
+from tavern_engine.running.scope import Scope
+from tavern_engine.running.yields import Message
 from tavern_host.authoring import NodeCode
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.events import Event

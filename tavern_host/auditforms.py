@@ -85,11 +85,13 @@ class AuditForm:
         self._secrets = frozenset(secrets)
         self._plain = frozenset(name for name in names if name not in self._secrets and is_harmless(name))
         self._heads: dict[tuple[str, str], bytes] = {}
+        self._principal: Principal | None = None
+        self._head = b""
 
     def record(self, principal: Principal, arguments: Mapping[str, JsonValue], /, **facts: JsonValue) -> int:
         """Record an entry."""
         facts["arguments"] = arguments  # type: ignore[assignment]  # of any kind, so that nothing keeps a call from the log
-        head = self._heads.get((principal.kind, principal.id)) or self._head(principal)
+        head = self._head if principal is self._principal else self._head_of(principal)
         if type(arguments) is dict and self._plain.issuperset(arguments):
             try:
                 details = to_json(facts, inf_nan_mode="strings")
@@ -97,14 +99,18 @@ class AuditForm:
                 pass
             else:
                 if len(details) <= MAX_TEXT and details.count(b"{") == 2:
-                    return self._log.add(head + details + b"}", foreign=True)
+                    return self._log.add(b"%b%b}" % (head, details), foreign=True)
         return self._log.add(head + encoded_details(facts, self._secrets) + b"}", foreign=True)
 
-    def _head(self, principal: Principal) -> bytes:
+    def _head_of(self, principal: Principal) -> bytes:
         """Return what the entries of a principal begin with, up to the details; remembered."""
-        fields = {"actor": str(principal), "action": self._action, "subject": self._subject}
-        head = encoded(fields, None)[1:].removesuffix(b"{}}")
-        if len(self._heads) >= _ACTORS:
-            self._heads.clear()
-        self._heads[principal.kind, principal.id] = head
+        head = self._heads.get((principal.kind, principal.id))
+        if head is None:
+            fields = {"actor": str(principal), "action": self._action, "subject": self._subject}
+            head = encoded(fields, None)[1:].removesuffix(b"{}}")
+            if len(self._heads) >= _ACTORS:
+                self._heads.clear()
+            self._heads[principal.kind, principal.id] = head
+        if type(principal) is Principal:  # whose fields stay what they are
+            self._principal, self._head = principal, head
         return head

@@ -19,6 +19,7 @@ from tavern_host.contracts.services import MethodInfo, ServiceInterface
 
 _AS_THEY_ARE = frozenset((str, int, bool))
 """Types of which JSON has the very values."""
+_TAKEN_AS_THEY_ARE = _AS_THEY_ARE | {float}
 
 
 class _Signature:
@@ -31,20 +32,30 @@ class _Signature:
         self.what = f"{interface.service_name}.{method}"
         self.names = {_camel(name): name for name in parameters} | {name: name for name in parameters}
         self.needed = frozenset(n for n, p in parameters.items() if p.default is p.empty)
-        self.plain = {name: hints[name] for name in parameters if hints[name] in _AS_THEY_ARE}
+        self.plain = {name: hints[name] for name in parameters if hints[name] in _TAKEN_AS_THEY_ARE}
         self.readers: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(hints[name]) for name in parameters}
         self.gives = hints["return"] if hints["return"] in _AS_THEY_ARE else None
         self.writer: TypeAdapter[Any] = TypeAdapter(hints["return"])
 
-    def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments in the method's types. Raises `InvalidInput` with everything that is wrong."""
+    def read(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments in the method's types. Raises `InvalidInput` with everything that is wrong.
+
+        They come back themselves where there is nothing to do.
+        """
+        plain = self.plain
+        for key, value in arguments.items():
+            if value.__class__ is not plain.get(key):
+                break
+        else:
+            if self.needed <= arguments.keys():
+                return arguments
         given: dict[str, Any] = {}
         problems: list[str] = []
         for key, value in arguments.items():
             name = self.names.get(key)
             if name is None:
                 problems.append(f"unknown argument {key!r}")
-            elif value.__class__ is self.plain.get(name):
+            elif value.__class__ is plain.get(name):
                 given[name] = value
             else:
                 try:
@@ -83,7 +94,7 @@ class JsonCall:
     async def __call__(self, arguments: Mapping[str, Any], call: CallContext) -> Any:
         given = self._read(arguments)
         if self._acts:
-            given["call"] = call
+            given = {**given, "call": call}
         result = await self._function(**given)
         if result.__class__ is self._gives:
             return result

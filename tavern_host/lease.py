@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from asyncio import current_task
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -47,7 +49,7 @@ class Lease:
     def use(self, cancel: Cancel | None = None) -> Use:
         """Let whoever takes the plugin out wait while this task runs the `with` block, unless it is this task that
         asked for it; `cancel` is called when that took too long."""
-        return Use(self, asyncio.current_task(), cancel)
+        return Use(self, current_task(), cancel)
 
     def use_elsewhere(self, cancel: Cancel | None = None) -> Use:
         """As `use`, for what goes on in another task than that which enters the block."""
@@ -59,6 +61,10 @@ class Lease:
         Raises `DeadlineExceeded` then.
         """
         return _Call(self, what)
+
+    def uses_for_calls(self, what: str) -> Callable[[], Use]:
+        """Return what does as `use_for_call`, again and again."""
+        return partial(_Call, self, what)
 
     def begin(self, use: Use) -> None:
         """Count a use as under way."""
@@ -123,16 +129,22 @@ class _Call(Use):
     is_call = True
 
     def __init__(self, lease: Lease, what: str) -> None:
-        super().__init__(lease, asyncio.current_task(), None)
+        self._lease = lease
+        self._cancel = None
         self._what = what
         self._is_given_up = False
-        self._cancelling = self.task.cancelling() if self.task is not None else 0
+        self.task = task = current_task()
+        self._cancelling = 0 if task is None else task.cancelling()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._lease.finish(self)
-        if not self._is_given_up or self.task is None:
+        if self._is_given_up:
+            self._end_given_up(kind)
+
+    def _end_given_up(self, kind: type[BaseException] | None) -> None:
+        if self.task is None:
             return
         if self.task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise DeadlineExceeded(f"{self._lease.plugin} was taken out before {self._what} ended") from None

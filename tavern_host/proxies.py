@@ -16,12 +16,14 @@ from typing import Any, NoReturn
 
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError, describe
-from tavern_host.contracts.services import MethodInfo, ServiceInterface, interface_methods
+from tavern_host.contracts.services import MethodInfo, ServiceInterface, interface_methods, is_new
 from tavern_host.contracts.wire import is_deeply_immutable
 from tavern_host.copying import duplicate
 
 Complete = Callable[[CallContext | None], CallContext]
 """Fills in who calls where the caller did not say, and checks that the caller may."""
+
+Copier = Callable[[Any], Any]
 
 Make = Callable[[Callable[..., Any], Complete], Callable[..., Any]]
 """Makes a view's function for one method, from what it calls and what completes the call."""
@@ -61,6 +63,7 @@ class ViewHandle:
     def __init__(self, interface: type[ServiceInterface], complete: Callable[[str, MethodInfo], Complete]) -> None:
         self._targets: dict[str, types.CellType] = {}
         self._completes: dict[str, tuple[types.CellType, Complete]] = {}
+        self._copies: dict[str, tuple[types.CellType, Copier]] = {}
         methods: dict[str, Any] = {"__slots__": (), "__doc__": interface.__doc__}
         makers = _makers(interface)
         for name, info in interface_methods(interface).items():
@@ -69,6 +72,9 @@ class ViewHandle:
             function.__qualname__ = f"{interface.__name__}View.{name}"
             function.__doc__ = getattr(interface, name).__doc__
             self._targets[name] = _cell(function, "_target")
+            if "_copied" in function.__code__.co_freevars:
+                copies = _cell(function, "_copied")
+                self._copies[name] = copies, copies.cell_contents
             if info.permission is not None:
                 completes = _checked(complete(name, info), f"{interface.service_name}.{name}")
                 self._completes[name] = _cell(function, "_complete"), completes
@@ -84,6 +90,8 @@ class ViewHandle:
         """Let each method call its target from now on."""
         for name, cell in self._targets.items():
             cell.cell_contents = targets[name]
+        for name, (copies, copied) in self._copies.items():
+            copies.cell_contents = _as_it_is if is_new(targets[name]) else copied
         for completes, complete in self._completes.values():
             completes.cell_contents = complete
 
@@ -163,6 +171,8 @@ def _parameters(
         elif not is_deeply_immutable(hints.get(name, Any)):
             held[f"_copy_{name}"] = _argument_copier(where, name)
             value = f"_copy_{name}({name})"
+            if parameter.default is None:
+                value = f"None if {name} is None else {value}"
         passed.append(f"{name}={value}" if starred else value)
     return ", ".join(taken), ", ".join(passed), held
 
@@ -204,8 +214,6 @@ def _refusal(error: Callable[[str], TavernError], name: str) -> Callable[..., An
 
 
 # --- copies -------------------------------------------------------------------------------------------
-
-Copier = Callable[[Any], Any]
 
 
 def _argument_copier(where: str, name: str) -> Copier:

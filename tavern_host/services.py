@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,7 +30,15 @@ from tavern_host.contracts.errors import (
 )
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem, ServiceLayer
-from tavern_host.contracts.services import MethodInfo, ServiceInterface, ServiceKey, implements, interface_methods
+from tavern_host.contracts.services import (
+    MethodInfo,
+    ServiceInterface,
+    ServiceKey,
+    gives_new,
+    implements,
+    interface_methods,
+    is_new,
+)
 from tavern_host.jsoncalls import JsonCall
 from tavern_host.lease import Lease
 from tavern_host.permissions import ALL_SERVICES
@@ -292,9 +301,7 @@ class ServiceRegistry:
         interface, found = stack[0].interface, {}
         for name, info in interface_methods(interface).items():
             provider = next(p for p in reversed(stack) if not p.override or _has(p, name, info))
-            function = _guarded(provider, name) if provider.report else getattr(provider.instance, name)
-            if provider.lease is not None and (provider.report or info.permission is not None):
-                function = _under_way(function, provider.lease, f"{provider.service}.{name}")
+            function = _implementation(provider, name, info)
             found[name] = self._boundary.method(provider.plugin, interface, name, function)
         return found
 
@@ -387,14 +394,31 @@ def _shape(interface: type[ServiceInterface]) -> dict[str, tuple[MethodInfo, boo
     }
 
 
+def _implementation(provider: Provider, name: str, info: MethodInfo) -> Callable[..., Any]:
+    """Return a provider's method as others call it.
+
+    Those of third parties answer for what they raise; theirs, and whatever acts, keep the plugin from being taken out
+    while they run.
+    """
+    function = _guarded(provider, name) if provider.report else getattr(provider.instance, name)
+    if provider.lease is None or not (provider.report or info.permission is not None):
+        return function
+    if provider.report and inspect.iscoroutinefunction(function):
+        return function  # which sees to that itself: one coroutine less for each call
+    call = _under_way(function, provider.lease, f"{provider.service}.{name}")
+    return gives_new(call) if is_new(function) else call
+
+
 def _under_way(function: Callable[..., Any], lease: Lease, where: str) -> Callable[..., Any]:
     """Return a provider's method whose calls whoever takes the plugin out waits for, up to a deadline.
 
     A stream is waited for from its first item on to its last.
     """
 
+    use = lease.uses_for_calls(where)
+
     async def call(*args: Any, **kwargs: Any) -> Any:
-        with lease.use_for_call(where):
+        with use():
             return await function(*args, **kwargs)
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
@@ -403,7 +427,7 @@ def _under_way(function: Callable[..., Any], lease: Lease, where: str) -> Callab
             with lease.use_elsewhere():
                 while True:
                     lease.check()
-                    with lease.use_for_call(where):
+                    with use():
                         try:
                             item = await anext(items)
                         except StopAsyncIteration:
@@ -447,8 +471,12 @@ def _no_recursion(provider: Provider, where: str) -> Iterator[None]:
 
 
 def _guarded(provider: Provider, method: str) -> Callable[..., Any]:
-    """Return a provider's method whose foreign exceptions become `plugin_error`, and are reported."""
+    """Return a provider's method whose foreign exceptions become `plugin_error`, and are reported.
+
+    Its calls, where it is no stream, are waited for as those of `_under_way`.
+    """
     function, where = getattr(provider.instance, method), f"{provider.service}.{method}"
+    use = nullcontext if provider.lease is None else provider.lease.uses_for_calls(where)
 
     def failure(error: BaseException) -> PluginFailure:
         assert provider.report is not None
@@ -456,12 +484,13 @@ def _guarded(provider: Provider, method: str) -> Callable[..., Any]:
         return PluginFailure(f"{provider.plugin} failed in {where}: {describe(error)}", plugin=provider.plugin)
 
     async def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return await function(*args, **kwargs)
-        except TavernError:
-            raise
-        except (Exception, SystemExit, KeyboardInterrupt) as error:
-            raise failure(error) from None
+        with use():
+            try:
+                return await function(*args, **kwargs)
+            except TavernError:
+                raise
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
+                raise failure(error) from None
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
         items: AsyncIterator[Any] | None = None

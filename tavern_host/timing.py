@@ -27,6 +27,13 @@ async def within(seconds: float | None, coroutine: Coroutine[Any, Any, T], late:
     except StopIteration as finished:
         result: T = finished.value
         return result
+    return await rest_within(seconds, coroutine, suspended_on, late)
+
+
+async def rest_within(
+    seconds: float | None, coroutine: Coroutine[Any, Any, T], suspended_on: Any, late: Callable[[], Exception]
+) -> T:
+    """As `within`, for a coroutine that was stepped once by hand and is suspended."""
     timer = asyncio.timeout(seconds)
     try:
         async with timer:

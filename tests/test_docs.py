@@ -44,6 +44,7 @@ from tavern_host.contracts.llm import LlmAdapterInfo, LlmRequest, LlmResponse
 from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.protocols import ActionProtocolInfo
+from tavern_host.contracts.scripts import ScriptBackendInfo
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import ControlType, SettingItem, SettingsChange
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
@@ -159,7 +160,7 @@ def _names_of_examples() -> dict[str, Any]:
     own = types.SimpleNamespace(nodes=importlib.import_module("tavern_nodes.nodes.text"))
     ping = ToolImplementation(kind="service", service="plugins", method="list_plugins")
     return {**names, "my_plugin": own, "PING": ping, "MyWorkflows": type("MyWorkflows", (), {})} | {
-        value.__name__: value for value in (ActionProtocolInfo, LlmAdapterInfo, PromptMacroInfo)
+        value.__name__: value for value in (ActionProtocolInfo, LlmAdapterInfo, PromptMacroInfo, ScriptBackendInfo)
     }
 
 

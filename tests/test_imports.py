@@ -20,7 +20,18 @@ KERNEL = Path(tavern_host.__file__).parent
 PLUGINS = ROOT / "plugins"
 FIRST_PARTY = sorted(p.name for p in PLUGINS.iterdir() if (p / "plugin.yaml").is_file())
 
-HEAVY = ["aiohttp", "click", "importlib_metadata", "jsonschema", "jsonschema_rs", "networkx", "pluggy", "pydantic", "rich", "yaml"]
+HEAVY = [
+    "aiohttp",
+    "click",
+    "importlib_metadata",
+    "jsonschema",
+    "jsonschema_rs",
+    "networkx",
+    "pluggy",
+    "pydantic",
+    "rich",
+    "yaml",
+]
 FOR_AUTHORS = {"tavern_host", "tavern_host.authoring", "tavern_host.context", "tavern_host.contracts"}
 EXCEPTIONS = {
     ("tavern_demo", "tavern_host.projects"),  # `tavern demo` runs a second host in folders of its own

@@ -23,8 +23,8 @@ from tavern_host.contracts.runs import RUN_STORE
 def tavern_register_services() -> list[ServiceInfo]:
     """Offer `nodeManager`, `executionEngine` and `runStore`."""
     from tavern_engine.engine import Engine
+    from tavern_engine.keeping.runstore.store import SqliteRuns
     from tavern_engine.registry import Nodes
-    from tavern_engine.runstore.store import SqliteRuns
 
     return [
         service_info(NODE_MANAGER, Nodes),
@@ -47,7 +47,7 @@ async def tavern_startup(context: PluginContext) -> None:
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo | MessageInfo]:
     """Offer the platform's routes and messages for nodes and runs."""
-    web = "tavern_engine.web"
+    web = "tavern_engine.showing.web"
     return [
         RouteInfo(method="GET", path="/api/nodes", handler=f"{web}:list_nodes", summary="All node types."),
         RouteInfo(
@@ -74,7 +74,7 @@ def tavern_register_commands() -> list[CommandInfo]:
         CommandInfo(
             name="workflow run",
             help="Run a workflow and show its outputs.",
-            handler="tavern_engine.commands:run",
+            handler="tavern_engine.showing.commands:run",
             parameters=[
                 CommandParameter(
                     name="workflow", type="path", required=True, help="A workflow file, or the id of a stored one."
@@ -101,20 +101,22 @@ def tavern_register_commands() -> list[CommandInfo]:
         CommandInfo(
             name="cache show",
             help="Show how many outputs of nodes are kept for later runs, and where.",
-            handler="tavern_engine.cachecommands:show",
+            handler="tavern_engine.showing.cachecommands:show",
         ),
         CommandInfo(
             name="cache clear",
             help="Forget the outputs of nodes that are kept, so that every node runs anew.",
-            handler="tavern_engine.cachecommands:clear",
+            handler="tavern_engine.showing.cachecommands:clear",
         ),
-        CommandInfo(name="nodes list", help="List all node types.", handler="tavern_engine.commands:list_nodes"),
+        CommandInfo(
+            name="nodes list", help="List all node types.", handler="tavern_engine.showing.commands:list_nodes"
+        ),
     ]
 
 
 def _run_routes() -> list[RouteInfo]:
     """Return the routes of the run history."""
-    web = "tavern_engine.runweb"
+    web = "tavern_engine.showing.runweb"
     return [
         RouteInfo(method="GET", path="/api/runs", handler=f"{web}:list_runs", summary="Runs, newest first."),
         RouteInfo(method="GET", path="/api/runs/{runId}", handler=f"{web}:show", summary="A run with its nodes."),
@@ -136,7 +138,7 @@ def _run_routes() -> list[RouteInfo]:
 
 def _run_commands() -> list[CommandInfo]:
     """Return the commands of the run history."""
-    handlers = "tavern_engine.runcommands"
+    handlers = "tavern_engine.showing.runcommands"
     run = CommandParameter(name="run", required=True, help="The id of a run, or the beginning of it.")
     return [
         CommandInfo(

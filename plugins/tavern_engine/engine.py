@@ -12,23 +12,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tavern_engine.acting import check_principal
-from tavern_engine.activity import Activity, Results, check_targets
-from tavern_engine.bound import Bound
-from tavern_engine.cache import DEFAULT_LIMIT as CACHE_LIMIT
-from tavern_engine.cache import OutputCache
-from tavern_engine.diskcache.recall import Recall
-from tavern_engine.diskcache.store import DiskCache
-from tavern_engine.execution import GRACE
-from tavern_engine.feed import Feed
-from tavern_engine.keeper import Keeper, Kept
-from tavern_engine.loopdiary import LoopState
-from tavern_engine.planner import Planner
-from tavern_engine.record import RunRecord, remembered
+from tavern_engine.caching.cache import DEFAULT_LIMIT as CACHE_LIMIT
+from tavern_engine.caching.cache import OutputCache
+from tavern_engine.caching.diskcache.recall import Recall
+from tavern_engine.caching.diskcache.store import DiskCache
+from tavern_engine.keeping.keeper import Keeper, Kept
+from tavern_engine.planning.bound import Bound
+from tavern_engine.planning.planner import Planner
 from tavern_engine.registry import NodeRegistry
-from tavern_engine.scope import Scope
-from tavern_engine.turns import Turn, Turns
-from tavern_engine.wireform import error_form
-from tavern_engine.yields import Message
+from tavern_engine.running.activity import Activity, Results, check_targets
+from tavern_engine.running.execution import GRACE
+from tavern_engine.running.feed import Feed
+from tavern_engine.running.loopdiary import LoopState
+from tavern_engine.running.record import RunRecord, remembered
+from tavern_engine.running.scope import Scope
+from tavern_engine.running.turns import Turn, Turns
+from tavern_engine.running.wireform import error_form
+from tavern_engine.running.yields import Message
 from tavern_host import TOOL_MANAGER, WORKFLOW_MANAGER, CallContext, PluginContext
 from tavern_host.contracts.calls import new_id, system_call
 from tavern_host.contracts.errors import (

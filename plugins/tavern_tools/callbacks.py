@@ -45,7 +45,7 @@ _MAX_URL = 2000
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
-class Refused(TavernError):
+class _Refused(TavernError):
     """A callback that is not to be tried again."""
 
 
@@ -78,7 +78,7 @@ class Callbacks:
             await self._post(url, task)
         except Exception as error:
             message = error.message if isinstance(error, TavernError) else describe(error)
-            is_over = isinstance(error, Refused | InvalidInput | PermissionDenied) or attempts > len(PAUSES)
+            is_over = isinstance(error, _Refused | InvalidInput | PermissionDenied) or attempts > len(PAUSES)
             status = "failed" if is_over else "waiting"
             after = before.model_copy(update={"status": status, "attempts": attempts, "error": message[:300]})
             return Told(after, None if is_over else PAUSES[attempts - 1])
@@ -91,7 +91,7 @@ class Callbacks:
         parts = self._allowed(url)
         secret = self._secret()
         if not secret:
-            raise Refused(f"the operator's setting {SECRET} is empty")
+            raise _Refused(f"the operator's setting {SECRET} is empty")
         body = _body(task)
         async with asyncio.timeout(SECONDS):
             addresses = await self._addresses(parts)
@@ -103,7 +103,7 @@ class Callbacks:
                 status = answer.status
         if status >= 300:
             message = f"{_host_port(parts)} answered {status}"
-            raise (TavernError if status >= 500 or status in _LATER else Refused)(message)
+            raise (TavernError if status >= 500 or status in _LATER else _Refused)(message)
 
     def _allowed(self, url: str) -> SplitResult:
         """Return the parts of an address that the operator allows."""
@@ -126,7 +126,7 @@ class Callbacks:
         is_own = parts.hostname == "localhost" and _host_port(parts) in listed
         allowed = [(f, a) for f, a in addresses if is_own or _is_public(a) or _place(a, port) in listed]
         if not allowed:
-            raise Refused(
+            raise _Refused(
                 f"{parts.hostname} leads to the private address {addresses[0][1]}, which the operator's setting"
                 f" {HOSTS} does not list itself"
             )

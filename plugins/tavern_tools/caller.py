@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import JsonValue
 
-from tavern_host.context import PluginContext
+from tavern_host.context import PluginContext, ServiceMethod
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError, describe, error_info
 from tavern_host.contracts.toolcalls import (
@@ -31,7 +31,7 @@ from tavern_tools.parameters import Bound
 from tavern_tools.registry import Registry
 from tavern_tools.resultcache import ResultCache
 from tavern_tools.results import Given, done, failed, waiting
-from tavern_tools.runners import Runners, no_report
+from tavern_tools.runners import Runners, no_report, read_on
 from tavern_tools.taskprogress import Report
 from tavern_tools.tasks import Tasks
 from tavern_tools.trail import Trail
@@ -44,6 +44,7 @@ _AGAIN = frozenset(
     }
 )
 """What may go better another time."""
+_INTERRUPTED = ToolErrorType.INTERRUPTED.value
 RETRY_DELAY = 0.5
 """Seconds before a call is made again; twice as long each time."""
 
@@ -65,11 +66,14 @@ class Caller:
         self._numbers = itertools.count(1)
         self._untold: dict[str, tuple[ToolCallRequest, CallContext]] = {}
         self._is_to_tell = False
+        self._has_hooks, self._hooks_seen = False, -1
         self.tasks = Tasks(context, self._carry_out_task, self._authority.may_decide, self._check_edited)
 
     async def call(self, request: ToolCallRequest, scope: ToolScope | None, call: CallContext) -> ToolResult:
         """Return the result of one call, tried again as often as `request.retry` says."""
         result = await self._call_once(request, scope, call)
+        if not request.retry:
+            return result
         delay = RETRY_DELAY
         for attempt in range(request.retry):
             if result.error is None or result.error.type not in _AGAIN:
@@ -93,7 +97,8 @@ class Caller:
                 bound = _bind(tool, request.arguments, text=request.protocol is not None)
                 coercions = bound.coercions
                 request = request.model_copy(update={"arguments": bound.arguments})
-            if self._context.hooks.implemented(_BEFORE):
+            is_hooked = self._is_hooked()
+            if is_hooked:
                 request = await self._asked_before(tool, request, call)
             verdict = self._authority.decide(tool, request.arguments, call.principal, scope)
             if verdict.kind == "deny":
@@ -109,11 +114,23 @@ class Caller:
             failure = self._failure(error)
             await self._refused(call_id, tool, request, call, failure)
             return failed(request, failure, coercions)
+        if tool.reading is not None and not is_hooked and not self._trail.is_crowded:
+            return await self._read(call_id, tool, tool.reading, request, call, coercions, began)
         return await self._carry_out(call_id, tool, request, scope, call, coercions, began)
+
+    def _is_hooked(self) -> bool:
+        """Return whether anybody wants to be asked about calls."""
+        revision = self._context.hooks.revision
+        if revision != self._hooks_seen:
+            self._hooks_seen = revision
+            self._has_hooks = any(map(self._context.hooks.implemented, (_BEFORE, _AFTER)))
+        return self._has_hooks
 
     # --- before the call is made ----------------------------------------------------------------------
 
     async def _asked_before(self, tool: Tool, request: ToolCallRequest, call: CallContext) -> ToolCallRequest:
+        if not self._context.hooks.implemented(_BEFORE):
+            return request
         answer = await self._context.hooks.filter(_BEFORE, request, call=call)
         if answer.arguments == request.arguments:
             return request
@@ -192,7 +209,7 @@ class Caller:
         """Make a call that may be made; recorded before it begins, unless it only reads, and when it has ended."""
         arguments = request.arguments
         self._announce(call_id, request, call)
-        outcome, has_begun = ToolErrorType.INTERRUPTED.value, False
+        outcome, has_begun = _INTERRUPTED, False
         result: ToolResult | None = None
         try:
             if (wait := self._limits.admit(tool, call.principal)) is not None:
@@ -237,15 +254,55 @@ class Caller:
                     self._tell_end(call_id, request, call, result, duration)
         return result
 
+    async def _read(
+        self,
+        call_id: str,
+        tool: Tool,
+        method: ServiceMethod,
+        request: ToolCallRequest,
+        call: CallContext,
+        coercions: list[str],
+        began: float,
+    ) -> ToolResult:
+        """As `_carry_out`, for a tool of which there is nothing to ask but its method, which only reads.
+
+        Most such calls end at once. The method is stepped by hand, so that one that does needs no time limit and
+        nothing that tells of it.
+        """
+        outcome, is_slow = _INTERRUPTED, False
+        result: ToolResult | None = None
+        try:
+            reading = method(request.arguments, call)
+            try:
+                suspended_on = reading.send(None)
+            except StopIteration as finished:
+                value: JsonValue = finished.value
+            else:
+                is_slow = True
+                self._announce(call_id, request, call)
+                value = await read_on(tool, reading, suspended_on, call, self._timeout)
+            _check_output(tool, value)
+            duration = _since(began)
+            result = done(request, Given(value), coercions, max_bytes=self._max_bytes, duration_ms=duration)
+            outcome = "done"
+        except Exception as error:
+            failure = self._failure(error)
+            duration = _since(began)
+            result = failed(request, failure, coercions, duration_ms=duration)
+            outcome = failure.type.value
+        finally:
+            if result is None:  # it was cancelled
+                duration = _since(began)
+            self._trail.ended(call_id, tool, request.arguments, call, outcome, duration)
+            if is_slow and self._untold.pop(call_id, None) is None:
+                self._tell_end(call_id, request, call, result, duration)
+        return result
+
     async def _given(
         self, tool: Tool, request: ToolCallRequest, scope: ToolScope | None, call: CallContext, report: Report
     ) -> Given:
         given = await self._runners.run(tool, request.arguments, call, scope, report, self._timeout)
-        output = tool.output
-        if output is not None and not output.allows(given.structured):
-            problems = output.problems(given.structured)
-            what = f"the result of {tool.definition.id} is not what the tool declares"
-            raise value_failure(ToolErrorType.OUTPUT, what, problems)
+        _check_output(tool, given.structured)
         return given
 
     async def _asked_after(self, result: ToolResult, request: ToolCallRequest, call: CallContext) -> ToolResult:
@@ -316,6 +373,13 @@ def _bind(tool: Tool, arguments: dict[str, JsonValue], *, text: bool = False) ->
         what = f"the arguments of {tool.definition.id} are not right"
         raise value_failure(ToolErrorType.PARAMETER_VALIDATION, what, bound.problems)
     return bound
+
+
+def _check_output(tool: Tool, value: JsonValue) -> None:
+    output = tool.output
+    if output is not None and not output.allows(value):
+        what = f"the result of {tool.definition.id} is not what the tool declares"
+        raise value_failure(ToolErrorType.OUTPUT, what, output.problems(value))
 
 
 def _too_often(tool: Tool, wait: float) -> ToolFailure:

@@ -51,6 +51,17 @@ class Tool:
         return Schema(self.definition.output) if self.definition.output is not None else None
 
     @cached_property
+    def reading(self) -> ServiceMethod | None:
+        """What calls a method that only reads, where a call of the tool asks for nothing else: no task, no limits, no
+        cache. None for any other tool."""
+        definition, method = self.definition, self.method
+        if not definition.read_only or definition.is_async or definition.cache is not None:
+            return None
+        if definition.rate_limit is not None or definition.concurrency is not None:
+            return None
+        return method if method is not None and method.info.permission is None else None
+
+    @cached_property
     def approval(self) -> Schema | None:
         """Says which arguments make a call wait for a person, where that depends on them."""
         asked = self.definition.requires_approval

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import JsonValue
 from pydantic_core import to_json
@@ -19,8 +19,7 @@ from tavern_host.contracts.toolcalls import (
 from tavern_tools.failures import ToolFailure
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """What a tool gave: the whole as JSON, and the parts that an LLM reads, where they are more than that."""
 
     structured: JsonValue
@@ -39,17 +38,20 @@ def done(
     request: ToolCallRequest, given: Given, coercions: list[str], *, max_bytes: int, duration_ms: float = 0.0
 ) -> ToolResult:
     """Return the result of a call that did what it does. Raises `ToolFailure` for one that is too large."""
-    structured = given.structured
+    structured, parts = given
     if not _is_small(structured) and (size := len(to_json(structured))) > max_bytes:
         what = f"the result of {request.tool_id} is too large"
         message = f"{what}: {size / 1e6:.1f} MB, {max_bytes / 1e6:g} MB are allowed"
         raise ToolFailure(ToolErrorType.OUTPUT, message, bytes=size)
-    if given.parts:
-        parts = list(given.parts)
-    else:
-        parts = [_text_part("text", structured) if isinstance(structured, str) else _data_part("data", structured)]
-    about = request.tool_id, request.index, request.block, request.request_id
-    return _result(*about, "done", parts, structured, coercions, duration_ms)
+    content = list(parts)
+    if not content:
+        is_text = isinstance(structured, str)
+        content.append(_text_part("text", structured) if is_text else _data_part("data", structured))
+    about = request.__dict__  # its fields, without four look-ups in the class
+    return _result(
+        *(about["tool_id"], about["index"], about["block"], about["request_id"]),
+        *("done", content, structured, coercions, duration_ms),
+    )
 
 
 def waiting(request: ToolCallRequest, task: ToolTask, *, coercions: list[str]) -> ToolResult:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -14,7 +16,7 @@ from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunSt
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
 from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType, ToolScope
 from tavern_host.contracts.workflows import GROUP_OUTPUT, InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
-from tavern_host.timing import within
+from tavern_host.timing import rest_within, within
 from tavern_tools.failures import ToolFailure, failure_of
 from tavern_tools.projectfolder import read
 from tavern_tools.projectpaths import read_path
@@ -55,16 +57,7 @@ class Runners:
 
         Raises `ToolFailure` or what the services raise.
         """
-        timeout = tool.definition.timeout
-        seconds = limit if timeout is None else timeout / 1000
-        remaining = call.remaining()
-        left = seconds if remaining is None else min(seconds, remaining)
-
-        def late() -> ToolFailure:
-            is_own = remaining is None or seconds <= remaining
-            reason = f"its limit of {seconds * 1000:g} ms" if is_own else "the caller's deadline"
-            return ToolFailure(ToolErrorType.TIMEOUT, f"{tool.definition.id} did not end within {reason}")
-
+        left, late = _time_limit(tool, call, limit)
         return await within(left, self._run(tool, arguments, call, left, scope, report), late)
 
     async def _run(
@@ -141,6 +134,28 @@ class Runners:
         keys = run.outputs.keys() if tool.outputs is None else tool.outputs
         outputs = {key: run.outputs.get(key) for key in keys}
         return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+
+
+async def read_on(
+    tool: Tool, reading: Coroutine[Any, Any, JsonValue], suspended_on: Any, call: CallContext, limit: float
+) -> JsonValue:
+    """Return what a tool's method gives that was begun by hand and is suspended, within the limits of `Runners.run`."""
+    left, late = _time_limit(tool, call, limit)
+    return await rest_within(left, reading, suspended_on, late)
+
+
+def _time_limit(tool: Tool, call: CallContext, limit: float) -> tuple[float, Callable[[], ToolFailure]]:
+    """Return how many seconds a call may take, and what is wrong with one that takes longer."""
+    timeout = tool.definition.timeout
+    seconds = limit if timeout is None else timeout / 1000
+    remaining = call.remaining()
+
+    def late() -> ToolFailure:
+        is_own = remaining is None or seconds <= remaining
+        reason = f"its limit of {seconds * 1000:g} ms" if is_own else "the caller's deadline"
+        return ToolFailure(ToolErrorType.TIMEOUT, f"{tool.definition.id} did not end within {reason}")
+
+    return seconds if remaining is None else min(seconds, remaining), late
 
 
 def micro_workflow(name: str, node: NodeDefinition, values: dict[str, JsonValue]) -> Workflow:

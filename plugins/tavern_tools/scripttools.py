@@ -17,6 +17,7 @@ from tavern_host.contracts.scripts import (
     ScriptResult,
     SecurityContext,
 )
+from tavern_host.contracts.settings import SETTINGS
 from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_tools.failures import ToolFailure
@@ -57,6 +58,18 @@ def script_request(tool: ToolDefinition, arguments: dict[str, JsonValue]) -> Scr
         raise ToolFailure(ToolErrorType.SECURITY, f"{tool.id} is no script that can be run: {wrong}") from None
 
 
+async def with_config(
+    context: PluginContext, tool: ToolDefinition, request: ScriptRequest, call: CallContext
+) -> ScriptRequest:
+    """Return the request with the values of the tool's own settings (`configSchema`)."""
+    if tool.plugin is None or not tool.config_schema:
+        return request
+    values = await context.services.get(SETTINGS).of_tool(tool.plugin, tool.id, call=call)
+    named = {value.key.rpartition(".")[2]: value for value in values}
+    config = {key: value.value for key, value in named.items()}
+    return request.model_copy(update={"config": config, "secrets": [k for k, v in named.items() if v.secret]})
+
+
 async def run_script(
     context: PluginContext,
     tool: ToolDefinition,
@@ -66,8 +79,9 @@ async def run_script(
 ) -> Given:
     """Return what a script tool gives, telling `report` how far it is. Raises `ToolFailure`."""
     service = context.services.get(SCRIPT_EXECUTION)
+    request = await with_config(context, tool, script_request(tool, arguments), call)
     result: ScriptResult | None = None
-    async with aclosing(service.stream(script_request(tool, arguments), call=call)) as events:  # type: ignore[type-var]
+    async with aclosing(service.stream(request, call=call)) as events:  # type: ignore[type-var]
         async for event in events:
             if event.kind == "progress":
                 report(event.progress, event.text or None)

@@ -43,6 +43,11 @@ class Trail:
         self._log = context.log
         self._forms: dict[int, _Forms] = {}
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a call that only reads had better wait in `begun`."""
+        return self._audit.is_crowded
+
     async def begun(self, call_id: str, tool: Tool, arguments: dict[str, JsonValue], call: CallContext) -> None:
         """Return when a call may be made that was allowed: when it is on disk, or at once where it changes nothing.
 

@@ -60,6 +60,20 @@ def acts(permission: str, allows: str, *, level: Level = "intercept", since: int
     return lambda method: _mark(method, MethodInfo(permission, level, since, allows))
 
 
+def gives_new(method: F) -> F:
+    """Mark a provider's own method whose result is new: nobody keeps it, or anything in it that can be changed.
+
+    Then a view hands it on without copying it. What a third party's plugin says of its methods is not believed.
+    """
+    method.__tavern_new__ = True  # type: ignore[attr-defined]
+    return method
+
+
+def is_new(method: Callable[..., Any]) -> bool:
+    """Return whether a method is marked with `gives_new`."""
+    return getattr(method, "__tavern_new__", False) is True
+
+
 def _mark(method: F, info: MethodInfo) -> F:
     method.__tavern_method__ = info  # type: ignore[attr-defined]
     return abstractmethod(method) if info.since == 1 else method  # a class that was written before can be made

@@ -309,7 +309,7 @@ def fixtures() -> set[str]:
 
 
 def errors() -> dict[str, list[type[TavernError]]]:
-    """Return the error classes of the host and the first-party plugins by code."""
+    """Return the error classes of the host and the first-party plugins by code, without a module's own."""
     for package in ("tavern_host", *(folder.name for folder in PLUGINS)):
         module = importlib.import_module(package)
         for info in pkgutil.walk_packages(module.__path__, f"{package}."):
@@ -321,6 +321,6 @@ def errors() -> dict[str, list[type[TavernError]]]:
         classes += [sub for sub in cls.__subclasses__() if sub not in classes]
     found: dict[str, list[type[TavernError]]] = {}
     for cls in classes:
-        if cls.__module__.startswith(ours):
+        if cls.__module__.startswith(ours) and not cls.__name__.startswith("_"):
             found.setdefault(cls.code, []).append(cls)
     return found

@@ -1,0 +1,1 @@
+"""Runs and nodes as people see them: routes, messages, commands and what they print."""
