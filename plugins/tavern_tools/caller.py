@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import secrets
 import time
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 
 from pydantic import JsonValue
@@ -69,11 +70,14 @@ class Caller:
         self._has_hooks, self._hooks_seen = False, -1
         self.tasks = Tasks(context, self._carry_out_task, self._authority.may_decide, self._check_edited)
 
-    async def call(self, request: ToolCallRequest, scope: ToolScope | None, call: CallContext) -> ToolResult:
+    def call(
+        self, request: ToolCallRequest, scope: ToolScope | None, call: CallContext
+    ) -> Coroutine[None, None, ToolResult]:
         """Return the result of one call, tried again as often as `request.retry` says."""
+        return self._call_again(request, scope, call) if request.retry else self._call_once(request, scope, call)
+
+    async def _call_again(self, request: ToolCallRequest, scope: ToolScope | None, call: CallContext) -> ToolResult:
         result = await self._call_once(request, scope, call)
-        if not request.retry:
-            return result
         delay = RETRY_DELAY
         for attempt in range(request.retry):
             if result.error is None or result.error.type not in _AGAIN:

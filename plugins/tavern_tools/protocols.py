@@ -138,7 +138,8 @@ class Protocols:
 
     def _known(self, name: str, known: dict[str, Protocol]) -> Protocol:
         if name not in known:
-            raise InvalidInput(f'there is no action protocol "{name}"{did_you_mean(name, known)}')
+            hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+            raise InvalidInput(f'there is no action protocol "{name}"{hint}')
         return known[name]
 
     def _why_failed(self, protocol: Protocol, error: BaseException) -> str:

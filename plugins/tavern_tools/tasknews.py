@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from tavern_host.contracts.errors import TavernError
 from tavern_tools.callbacks import Callbacks
 from tavern_tools.taskrows import TaskRow, now
+from tavern_tools.tasksecrets import masked
 from tavern_tools.taskstore import TaskStore
 
 AT_ONCE = 8
@@ -44,6 +45,16 @@ def update_payload(row: TaskRow) -> dict[str, JsonValue]:
         "traceId": call.trace_id,
         **{key: value for key, value in known.items() if value is not None},
     }
+
+
+def approval_payload(row: TaskRow) -> dict[str, JsonValue]:
+    """Return what the event `APPROVAL_REQUEST` says of a call that waits for a person, secrets masked."""
+    entry, approval = row.entry, row.approval
+    about: dict[str, JsonValue] = {"taskId": row.id, "toolId": row.tool_id, "caller": str(entry.call.principal)}
+    about["arguments"] = masked(entry.request.arguments, entry.hidden)
+    if approval is not None:
+        about |= {"reason": approval.reason, "expiresAt": approval.expires_at.isoformat(), "default": approval.default}
+    return about
 
 
 class Teller:

@@ -34,7 +34,7 @@ from tavern_tools.approvals import CheckArguments, audit_details, check_decision
 from tavern_tools.callbacks import Callbacks
 from tavern_tools.catalogue import Tool
 from tavern_tools.failures import ToolFailure
-from tavern_tools.tasknews import Teller, update_payload
+from tavern_tools.tasknews import Teller, approval_payload, update_payload
 from tavern_tools.taskprogress import Progress, Report
 from tavern_tools.taskrows import TaskEntry, TaskRow, blob, failed, now
 from tavern_tools.tasksecrets import secret_parameters
@@ -469,6 +469,8 @@ class Tasks:
         """Tell the host's pages and plugins how a task stands."""
         try:
             self._context.events.publish("TOOL_CALL_UPDATE", update_payload(row))
+            if row.status is TaskStatus.AWAITING_APPROVAL:
+                self._context.events.publish("APPROVAL_REQUEST", approval_payload(row))
         except TavernError as error:
             self._context.log.debug("a change of the task %s was not told: %s", row.id, error.message)
 

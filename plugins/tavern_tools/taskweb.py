@@ -83,11 +83,17 @@ async def decide(request: HttpRequest, context: PluginContext) -> HttpResponse:
     return HttpResponse(data=task.to_json())
 
 
+_FILTERS = ("status", "tool", "principal", "limit", "offset")
+
+
 def task_filter(query: Mapping[str, str]) -> TaskFilter:
     """Return what a query asks for: `status` (several with commas), `tool`, `principal`, `limit`, `offset`.
 
-    Raises `InvalidInput` for a value that cannot be; empty ones are no values.
+    Raises `InvalidInput` for a key that is none and a value that cannot be; empty ones are no values.
     """
+    for key in query:
+        if key not in _FILTERS:
+            raise InvalidInput(f"unknown filter {quoted(key)}{did_you_mean(key, _FILTERS)}")
     found: dict[str, Any] = {
         key: query[key].strip() for key in ("tool", "principal", "limit", "offset") if query.get(key, "").strip()
     }

@@ -53,6 +53,20 @@ async def test_a_call_that_needs_approval_waits_and_is_made_when_a_person_approv
         assert (task.status, task.result.structured) == (TaskStatus.DONE, "abab")
 
 
+async def test_pages_are_told_of_a_call_that_waits_for_a_person(open_host: OpenHost) -> None:
+    async with open_host("acme_tools") as bench:
+        bench.write_tool("copy", REPEAT, requiresApproval=True)
+        events = bench.host.events.subscribe("APPROVAL_REQUEST")
+        waiting = await by_agent(bench, "copy", text="ab")
+        event = await anext(aiter(events))
+        await events.close()
+        payload = {key: event.payload[key] for key in ("taskId", "toolId", "caller", "arguments")}
+        assert payload == {
+            **{"taskId": waiting.task_id, "toolId": "copy", "caller": "agent:lin"},
+            **{"arguments": {"text": "ab"}},
+        }
+
+
 async def test_a_person_may_approve_with_other_arguments_that_the_tool_allows(open_host: OpenHost) -> None:
     async with open_host("acme_tools") as bench:
         bench.write_tool("copy", REPEAT, requiresApproval=True)
