@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from benchmarks.enginenodes import NODES
 from tavern_engine.caching.cache import OutputCache
 from tavern_engine.keeping.journal import Journal, RunJournal, read_rows
+from tavern_engine.keeping.keys import ProjectKey
 from tavern_engine.keeping.runstore.store import SqliteRunStore
 from tavern_engine.planning.bound import Bound
 from tavern_engine.planning.compiler import compile_plan
@@ -189,7 +190,7 @@ class RunLog:
     """Where runs are journalled: a run store in a folder. Closed by whoever made it."""
 
     def __init__(self, folder: Path) -> None:
-        self._store = SqliteRunStore(folder, _log)
+        self._store = SqliteRunStore(folder, _log, ProjectKey(folder.with_name(f"{folder.name} of the operator")))
         self._journal = Journal(self._store, _PLUGIN, _log)
         self._document: str | None = None
 

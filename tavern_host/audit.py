@@ -119,7 +119,7 @@ class AuditLog:
             is_due, self._is_due = self._is_due, True
         if not is_due:
             self._wake()
-        if size > MAX_PENDING // 16:
+        if size > MAX_PENDING // 16 and not self._hurry.is_set():
             self._hurry.set()
         return number
 

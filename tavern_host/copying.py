@@ -36,17 +36,23 @@ _set_private = vars(BaseModel)["__pydantic_private__"].__set__
 
 
 def duplicate(value: Any) -> Any:
-    """Return a deep copy of a wire value, however deep it is, with the same parts shared as in the value.
+    """Return a deep copy of a wire value, however deep it is, with the same parts shared as in the value, where they
+    hold anything.
 
     Values of types derived from dict, list, tuple, str, int, float or bytes become plain ones; a model stays
     of its class and is not validated again. A frozen model that holds nothing that can be changed is not copied.
     Raises what `copy.deepcopy` raises of a value that is none of these.
     """
-    if type(value) in SHARED:
+    kind = type(value)
+    if kind in SHARED:
         return value
     waiting: _Waiting = []
     made: _Made = {}
-    copied = _shallow(value, waiting, made)
+    copier = kind.__dict__.get(_COPIER)
+    if copier is None:
+        copied = _shallow(value, waiting, made)
+    else:
+        made[id(value)] = copied = copier(value, waiting, made)
     if waiting:
         _fill(waiting, made)
     return copied

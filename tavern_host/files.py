@@ -1,8 +1,9 @@
-"""Writing files so that a crash leaves the old content or the new, never a mixture."""
+"""Writing files so that a crash leaves the old content or the new, never a mixture; and folders of one user's own."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import tempfile
@@ -35,3 +36,15 @@ def locked(path: Path) -> Iterator[None]:
     with path.with_name(f".{path.name}.lock").open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that only this user may enter, and those above it.
+
+    Raises `OSError` for a link: a project may come from anybody.
+    """
+    if not folder.parent.exists():
+        make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, "it is a symbolic link, and nothing is kept behind one", str(folder))

@@ -29,6 +29,7 @@ class Lease:
         self.is_over = False
         self._is_closing = False
         self._uses: set[Use] = set()
+        self.begin = self._uses.add  # counts a use as under way, until `finish`
         self._changed: asyncio.Event | None = None
 
     def close(self) -> None:
@@ -65,10 +66,6 @@ class Lease:
     def uses_for_calls(self, what: str) -> Callable[[], Use]:
         """Return what does as `use_for_call`, again and again."""
         return partial(_Call, self, what)
-
-    def begin(self, use: Use) -> None:
-        """Count a use as under way."""
-        self._uses.add(use)
 
     def finish(self, use: Use) -> None:
         """Count a use no more."""

@@ -372,7 +372,7 @@ def read_with_places(folder: Path) -> tuple[Manifest, list[Problem], Places]:
         problems = manifest.frontend.problems(folder, places)
         if problems:
             manifest = manifest.model_copy(update={"frontend": Frontend()})
-    if manifest.tools is not None:
+    if manifest.tools is not None and _is(Path.is_dir, folder / manifest.tools.entry):
         options, wrong = tool_options(manifest.name, folder / manifest.tools.entry, folder)
         problems = [*problems, *wrong]
         if options:

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 pytest_plugins = ["pytester"]
+
+
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Name what has an address in its text by its type: with several workers all must find the same tests."""
+    try:
+        has_address = " at 0x" in repr(val)
+    except Exception:  # too deep, or meant to fail
+        has_address = True
+    return f"{argname}-{type(val).__name__}" if has_address else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a report hold only what can be sent: what was logged may have lone surrogates."""
+    report = yield
+    report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
+    return report
 
 
 @pytest.fixture(autouse=True)

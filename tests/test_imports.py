@@ -36,6 +36,10 @@ FOR_AUTHORS = {"tavern_host", "tavern_host.authoring", "tavern_host.context", "t
 EXCEPTIONS = {
     ("tavern_demo", "tavern_host.projects"),  # `tavern demo` runs a second host in folders of its own
     ("tavern_engine", "tavern_host.codec"),  # there is one codec layer, for journal, cache, processes and wire
+    *(("tavern_engine", f"tavern_host.{name}") for name in ("files", "lanes", "liveness", "tables")),  # databases, once
+    ("tavern_nodes", "tavern_host.beneath"),  # what keeps file access in a folder is there once, for nodes and tools
+    ("tavern_tools", "tavern_host.beneath"),  # as for nodes
+    *(("tavern_tools", f"tavern_host.{name}") for name in ("lanes", "liveness", "tables")),  # as for the engine
     ("tavern_tools", "tavern_host.timing"),  # a time limit that costs nothing where a call ends at once
 }
 """What a first-party plugin imports of the kernel besides what every author may, each with the reason."""

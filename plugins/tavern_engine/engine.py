@@ -17,6 +17,7 @@ from tavern_engine.caching.cache import OutputCache
 from tavern_engine.caching.diskcache.recall import Recall
 from tavern_engine.caching.diskcache.store import DiskCache
 from tavern_engine.keeping.keeper import Keeper, Kept
+from tavern_engine.keeping.keys import ProjectKey
 from tavern_engine.planning.bound import Bound
 from tavern_engine.planning.planner import Planner
 from tavern_engine.registry import NodeRegistry
@@ -107,7 +108,8 @@ class Engine(ExecutionEngine):
         self._context = context
         self._planner = Planner(context, NodeRegistry.of(context))
         self.cache = OutputCache(self._cache_limit())
-        self.disk_cache = DiskCache(context.project.private / "cache", context.log, self._disk_cache_limit)
+        key = ProjectKey(context.operator_dir)
+        self.disk_cache = DiskCache(context.project.private / "cache", context.log, self._disk_cache_limit, key)
         self._turns = Turns(self._limit)
         self._processes = Turns(self._process_limit)
         self._accepting = 0
@@ -202,6 +204,8 @@ class Engine(ExecutionEngine):
             raise Conflict(f"the run {run_id} is complete; run it again with `rerun`")
         if before.not_resumable is not None:
             raise Conflict(f"the run {run_id} cannot be resumed: {before.not_resumable}; run it again with `rerun`")
+        if call is not None:
+            check_principal(before.request.actions, call.principal)
         entry = await self._keeper.claim(run_id)
         if entry is None:
             raise Conflict(f"the run {run_id} goes on in another process")

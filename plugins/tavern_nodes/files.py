@@ -1,20 +1,30 @@
-"""Reads, writes and lists files beneath one folder and nowhere else.
+"""Reads, writes and lists the project's files for nodes, by paths that are checked here.
 
-Every step of a path is opened beneath the one before it and no link is followed, so that neither `..` nor a link, nor
-one that is put there meanwhile, leads out. What a file holds is not looked at. All functions here wait for the disk.
+How no link leads out of the folder is in `tavern_host.beneath`. What a file holds is not looked at. All functions here
+wait for the disk.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import secrets
 import stat
-import time
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tavern_host import InvalidInput, NotFound
+from tavern_host.beneath import (
+    StillLocked,
+    TooLarge,
+    folder_beneath,
+    is_listed,
+    is_text,
+    open_file,
+    open_folder,
+    prolong_file,
+    reason_of,
+    replace_file,
+    writing,
+)
 from tavern_nodes.values import bounded, kind_of, shorten
 
 if TYPE_CHECKING:
@@ -30,19 +40,9 @@ MAX_ENTRIES = 20_000
 MAX_DEPTH = 32
 """How deep folders may lie in each other."""
 
-TEMPORARY = ".tavern-writing-"
-"""How the names of unfinished files begin; a crash may leave one, and listings leave them out."""
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""`O_NONBLOCK`, since opening a FIFO for reading would otherwise wait for a writer."""
-
 LOCK_SECONDS = 5.0
-"""How long an append waits for another one to the same file."""
+"""How long a writer waits for another one in the same folder."""
 
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_MODE = 0o644
 _ROOT = ("", ".", "./")
 
 
@@ -54,13 +54,7 @@ def open_inside(root: Path, path: str) -> BinaryIO:
     """
     *folders, name = _steps(path)
     with _folder(root, folders, path) as folder, _told(path):
-        handle = os.open(name, _READ, dir_fd=folder)
-        try:
-            _require_file(handle, path)
-            return os.fdopen(handle, "rb")
-        except BaseException:
-            os.close(handle)
-            raise
+        return os.fdopen(open_file(folder, name), "rb")
 
 
 def read_inside(root: Path, path: str, limit: int = MAX_BYTES) -> bytes:
@@ -90,29 +84,8 @@ def write_inside(root: Path, path: str, data: bytes, *, replace: bool = True) ->
     """
     *folders, name = _steps(path)
     bounded(len(data), MAX_BYTES, _shown(path), "bytes")
-    with _folder(root, folders, path, make=True) as folder, _told(path):
-        mode = _mode_of(folder, name, path)
-        temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
-        try:
-            with os.fdopen(os.open(temporary, _NEW, 0o600, dir_fd=folder), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
-            if replace:
-                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-            else:
-                os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-                os.unlink(temporary, dir_fd=folder)
-        except FileExistsError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
-            raise InvalidInput(f"{_shown(path)} is there already") from None
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
-            raise
-        os.fsync(folder)
+    with _folder(root, folders, path, make=True) as folder, _told(path), writing(folder, LOCK_SECONDS):
+        replace_file(folder, name, data, overwrite=replace)
     return len(data)
 
 
@@ -123,24 +96,12 @@ def append_inside(root: Path, path: str, data: bytes) -> int:
     first part may stay. Raises `InvalidInput`.
     """
     *folders, name = _steps(path)
-    with _folder(root, folders, path, make=True) as folder, _told(path):
-        handle = os.open(name, _APPEND | os.O_CREAT, _MODE, dir_fd=folder)
+    with _folder(root, folders, path, make=True) as folder, _told(path), writing(folder, LOCK_SECONDS):
         try:
-            _require_file(handle, path)
-            _lock(handle, path)
-            before = os.fstat(handle).st_size
-            bounded(before + len(data), MAX_BYTES, _shown(path), "bytes")
-            try:
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(handle, rest) :]
-            except BaseException:
-                os.truncate(handle, before)
-                raise
-            os.fsync(handle)
-            return before + len(data)
-        finally:
-            os.close(handle)
+            return prolong_file(folder, name, data, most=MAX_BYTES, seconds=LOCK_SECONDS)[0]
+        except TooLarge as error:
+            bounded(error.size, MAX_BYTES, _shown(path), "bytes")
+            raise
 
 
 def list_inside(root: Path, path: str = "", *, recursive: bool = False) -> list[tuple[str, os.stat_result]]:
@@ -176,7 +137,7 @@ class _Listing:
         with os.scandir(folder) as entries:
             for entry in entries:
                 self._count()
-                if entry.name.startswith(TEMPORARY) or not _is_text(entry.name):
+                if not is_listed(entry.name):
                     continue
                 with contextlib.suppress(FileNotFoundError):
                     about = entry.stat(follow_symlinks=False)
@@ -186,7 +147,7 @@ class _Listing:
                         inner.append(entry.name)
         for name in inner if self._recursive and len(steps) < MAX_DEPTH else ():
             try:
-                below = os.open(name, _FOLDER, dir_fd=folder)
+                below = open_folder(folder, name)
             except OSError:  # not ours to read, gone, or turned into a link
                 continue
             try:
@@ -203,64 +164,10 @@ class _Listing:
 @contextlib.contextmanager
 def _folder(root: Path, steps: list[str], path: str, *, make: bool = False) -> Iterator[int]:
     """Give the descriptor of the folder that `steps` lead to; with `make`, missing ones are made."""
-    handle = -1
-    try:
+    with contextlib.ExitStack() as closing:
         with _told(path):
-            handle = _root(root, make)
-            for step in steps:
-                if make:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(step, 0o755, dir_fd=handle)
-                inner = os.open(step, _FOLDER, dir_fd=handle)
-                os.close(handle)
-                handle = inner
+            handle = closing.enter_context(folder_beneath(root, steps, make=make))
         yield handle
-    finally:
-        if handle >= 0:
-            os.close(handle)
-
-
-def _root(root: Path, make: bool) -> int:
-    """Open `root`, of which only the last step may not be a link: a project may lie wherever its owner wants."""
-    above = os.open(root.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if make:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(root.name, 0o755, dir_fd=above)
-        return os.open(root.name, _FOLDER, dir_fd=above)
-    finally:
-        os.close(above)
-
-
-def _mode_of(folder: int, name: str, path: str) -> int:
-    """Return the permissions that a new content of the file gets: those that it has, or those of a new file."""
-    try:
-        about = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return _MODE
-    if not stat.S_ISREG(about.st_mode):
-        raise InvalidInput(f"{_shown(path)} is not a file that can be written")
-    return stat.S_IMODE(about.st_mode) & 0o777
-
-
-def _lock(handle: int, path: str) -> None:
-    """Keep other appends waiting until the file is closed."""
-    import fcntl
-
-    end = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise InvalidInput(f"{_shown(path)} is kept locked by another program") from None
-            time.sleep(0.005)
-
-
-def _require_file(handle: int, path: str) -> None:
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        raise InvalidInput(f"{_shown(path)} is not a file")
 
 
 def _steps(path: Any) -> list[str]:
@@ -272,19 +179,11 @@ def _steps(path: Any) -> list[str]:
     steps = [step for step in path.split("/") if step not in ("", ".")]
     if path.startswith("/") or ".." in steps or not steps:
         raise InvalidInput(f"{_shown(path)} leads out of the project's files/ folder; name a file by its path in there")
-    if "\0" in path or not _is_text(path):
+    if "\0" in path or not is_text(path):
         raise InvalidInput(f"{_shown(path)} cannot be the name of a file")
     if len(steps) > MAX_DEPTH:
         raise InvalidInput(f"{_shown(path)} is more than {MAX_DEPTH} folders deep")
     return steps
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @contextlib.contextmanager
@@ -294,14 +193,12 @@ def _told(path: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise NotFound(f"{_shown(path)} is not in the project's files/ folder") from None
+    except FileExistsError:
+        raise InvalidInput(f"{_shown(path)} is there already") from None
+    except StillLocked:
+        raise InvalidInput(f"{_shown(path)} is kept locked by another program") from None
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
-            reason = "the way to it leads over a link or a file, and links are not followed"
-        elif error.errno in (errno.EISDIR, errno.ENXIO):
-            reason = "it is not a file"
-        else:
-            reason = error.strerror or "the system refuses"
-        raise InvalidInput(f"{_shown(path)} cannot be used: {reason}") from None
+        raise InvalidInput(f"{_shown(path)} cannot be used: {reason_of(error)}") from None
 
 
 def _shown(path: str) -> str:

@@ -21,6 +21,7 @@ from tavern_tools.asked import arguments_of, tool_filter, typed_call
 from tavern_tools.documentation import describe_tool
 from tavern_tools.files import check, stamps
 from tavern_tools.registry import registry_of
+from tavern_tools.scripttools import granted_to_script
 
 _USER_MISTAKES = (ToolErrorType.TOOL_NOT_FOUND, ToolErrorType.PARAMETER_VALIDATION)
 _PROTOCOL = "command-line"
@@ -110,7 +111,10 @@ async def show_tool(arguments: dict[str, JsonValue], context: PluginContext) -> 
     """`tools show ID`."""
     tool = await context.services.get(TOOL_MANAGER).get(str(arguments["id"]))
     yield CommandOutput(kind="text", text=describe_tool(tool))
-    yield CommandOutput(kind="text", text="\n".join(_facts(tool)))
+    facts = _facts(tool)
+    if tool.kind == "script":
+        facts += [f"  - {line}" for line in await granted_to_script(context, tool)]
+    yield CommandOutput(kind="text", text="\n".join(facts))
     yield CommandOutput(kind="result", data=tool.to_json())
 
 

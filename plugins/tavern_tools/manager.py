@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.protocols import ActionProtocolInfo, ParseEvent
+from tavern_host.contracts.services import gives_new
 from tavern_host.contracts.toolcalls import (
     ParsedText,
     StreamItems,
@@ -130,6 +131,7 @@ class Tools(ToolManager):
 
     # --- calls ----------------------------------------------------------------------------------------
 
+    @gives_new
     async def call(
         self, request: ToolCallRequest, *, scope: ToolScope | None = None, call: CallContext | None = None
     ) -> ToolResult:

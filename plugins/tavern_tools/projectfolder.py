@@ -1,8 +1,6 @@
-"""Opens, replaces, prolongs, lists and deletes files beneath one folder and nowhere else.
+"""Reads, writes, changes, lists and deletes the project's files for tools, with errors that a caller can act on.
 
-Every step of a path is opened beneath the one before it and no link is followed, so that neither a link that is there
-nor one that is put there meanwhile leads out. Whoever writes holds a lock on the folder that the file is in, so that
-writers, also of other processes, do not undo each other's work. What a file holds is not looked at. All functions here
+How nothing leads out of the folder is in `tavern_host.beneath`. What a file holds is not looked at. All functions here
 wait for the disk.
 """
 
@@ -10,19 +8,31 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
-import secrets
 import stat
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from tavern_host.beneath import (
+    StillLocked,
+    TooLarge,
+    about_file,
+    folder_beneath,
+    is_listed,
+    open_file,
+    open_folder,
+    prolong_file,
+    reason_of,
+    replace_file,
+    require_file,
+    temporary_file,
+    writing,
+)
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.names import did_you_mean
-from tavern_tools.projectpaths import MAX_DEPTH, TEMPORARY, shown
+from tavern_tools.projectpaths import MAX_DEPTH, shown
 
 Steps = tuple[str, ...]
 
@@ -37,14 +47,6 @@ _TRIES = 20
 
 _MOST_NAMES = 1_000
 """Among how many names of a folder one that is like a wrong name is looked for."""
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""`O_NONBLOCK`, since opening a FIFO for reading would otherwise wait for a writer."""
-
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_MODE = 0o644
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Listed:
 def read(root: Path, steps: Steps, *, most: int) -> bytes:
     """Return the content of a file. Raises `NotFound`, and `InvalidInput` beyond `most` bytes."""
     with _folder_of(root, steps) as (folder, name), _told(steps, folder):
-        handle = os.open(name, _READ, dir_fd=folder)
+        handle = open_file(folder, name)
         try:
             return _content(handle, steps, most)
         finally:
@@ -81,18 +83,8 @@ def write(root: Path, steps: Steps, data: bytes, *, overwrite: bool) -> bool:
 
     Raises `Conflict` where there is one and it is not to be overwritten.
     """
-    with _folder_of(root, steps, make=True) as (folder, name), _locked(folder, steps), _told(steps, folder):
-        before = _stat(folder, name)
-        if before is not None:
-            _require_file(before, steps)
-            if not overwrite:
-                raise Conflict(f"{shown(steps)} is there already and is not to be overwritten")
-        with _temporary(folder, data, _MODE if before is None else before.st_mode & 0o777) as temporary:
-            if overwrite:
-                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-            else:
-                os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        return before is None
+    with _folder_of(root, steps, make=True) as (folder, name), _told(steps, folder), writing(folder, LOCK_SECONDS):
+        return replace_file(folder, name, data, overwrite=overwrite)
 
 
 def append(root: Path, steps: Steps, data: bytes, *, most: int) -> tuple[int, bool]:
@@ -101,26 +93,11 @@ def append(root: Path, steps: Steps, data: bytes, *, most: int) -> tuple[int, bo
     One that fails leaves nothing; of one that the machine's end cut off, the first part may stay. Raises
     `InvalidInput` where the file would be larger than `most` bytes.
     """
-    with _folder_of(root, steps, make=True) as (folder, name), _locked(folder, steps), _told(steps, folder):
-        is_new = _stat(folder, name) is None
-        handle = os.open(name, _APPEND | (os.O_CREAT if is_new else 0), _MODE, dir_fd=folder)
+    with _folder_of(root, steps, make=True) as (folder, name), _told(steps, folder), writing(folder, LOCK_SECONDS):
         try:
-            _require_file(os.fstat(handle), steps)
-            _lock(handle, steps)  # for those who add to the file without a lock on its folder
-            before = os.fstat(handle).st_size
-            if before + len(data) > most:
-                raise _too_large(steps, most)
-            try:
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(handle, rest) :]
-                os.fsync(handle)
-            except BaseException:
-                os.truncate(handle, before)
-                raise
-            return before + len(data), is_new
-        finally:
-            os.close(handle)
+            return prolong_file(folder, name, data, most=most, seconds=LOCK_SECONDS)
+        except TooLarge:
+            raise _too_large(steps, most) from None
 
 
 def change(root: Path, steps: Steps, make: Callable[[bytes], bytes], *, most: int) -> int:
@@ -129,16 +106,16 @@ def change(root: Path, steps: Steps, make: Callable[[bytes], bytes], *, most: in
     `make` may be called several times: again whenever the file changed while it worked. Raises what `make` raises,
     `NotFound`, and `Conflict` where the file changes again and again.
     """
-    with _folder_of(root, steps) as (folder, name), _locked(folder, steps), _told(steps, folder):
+    with _folder_of(root, steps) as (folder, name), _told(steps, folder), writing(folder, LOCK_SECONDS):
         for _ in range(_TRIES):
-            handle = os.open(name, _READ, dir_fd=folder)
+            handle = open_file(folder, name)
             try:
                 before = os.fstat(handle)
                 data = make(_content(handle, steps, most))
                 if len(data) > most:
                     raise _too_large(steps, most)
-                with _temporary(folder, data, before.st_mode & 0o777) as temporary:
-                    if _same(before, os.fstat(handle)) and _same(before, _stat(folder, name)):
+                with temporary_file(folder, data, before.st_mode & 0o777) as temporary:
+                    if _same(before, os.fstat(handle)) and _same(before, about_file(folder, name)):
                         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
                         return len(data)
             finally:
@@ -148,7 +125,7 @@ def change(root: Path, steps: Steps, make: Callable[[bytes], bytes], *, most: in
 
 def delete(root: Path, steps: Steps) -> bool:
     """Delete a file or an empty folder; return whether it was a folder. Raises `NotFound`."""
-    with _folder_of(root, steps) as (folder, name), _locked(folder, steps), _told(steps, folder):
+    with _folder_of(root, steps) as (folder, name), _told(steps, folder), writing(folder, LOCK_SECONDS):
         about = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISDIR(about.st_mode):
             try:
@@ -160,7 +137,7 @@ def delete(root: Path, steps: Steps) -> bool:
                     f"{shown(steps)} is a folder that is not empty; delete what is in it first"
                 ) from None
             return True
-        _require_file(about, steps)
+        require_file(about)
         os.unlink(name, dir_fd=folder)
         return False
 
@@ -205,7 +182,7 @@ class _Listing:
                 if self._seen > MAX_ENTRIES:
                     self.is_complete = False
                     return
-                if entry.name.startswith(TEMPORARY) or not _is_text(entry.name):
+                if not is_listed(entry.name):
                     continue
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if not is_folder and not entry.is_file(follow_symlinks=False):
@@ -221,7 +198,7 @@ class _Listing:
                 self.is_complete = False
                 return
             try:
-                below = os.open(name, _FOLDER, dir_fd=folder)
+                below = open_folder(folder, name)
             except OSError:  # not ours to read, gone, or turned into a link
                 continue
             try:
@@ -239,7 +216,7 @@ def _described(folder: int, steps: Steps, found: list[tuple[Steps, bool]]) -> It
                 if is_folder:
                     yield Found(path, True)
                     continue
-                about = _stat(inner, names[-1])
+                about = about_file(inner, names[-1])
                 if about is not None and stat.S_ISREG(about.st_mode):
                     yield Found(path, False, about.st_size, about.st_mtime)
 
@@ -261,15 +238,7 @@ def _opened(root: Path, folders: Steps, *, path: Steps | None = None, make: bool
     """Give the descriptor of a folder beneath `root`; with `make`, missing ones are made."""
     with contextlib.ExitStack() as closing:
         with _told(folders if path is None else path):
-            handle = _root(root, make)
-            closing.callback(lambda: os.close(handle))
-            for step in folders:
-                if make:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(step, 0o755, dir_fd=handle)
-                inner = os.open(step, _FOLDER, dir_fd=handle)
-                os.close(handle)
-                handle = inner
+            handle = closing.enter_context(folder_beneath(root, folders, make=make))
         yield handle
 
 
@@ -279,7 +248,7 @@ def _entered(folder: int, folders: Steps) -> Iterator[int]:
     handle = os.dup(folder)
     try:
         for step in folders:
-            inner = os.open(step, _FOLDER, dir_fd=handle)
+            inner = open_folder(handle, step)
             os.close(handle)
             handle = inner
         yield handle
@@ -287,67 +256,12 @@ def _entered(folder: int, folders: Steps) -> Iterator[int]:
         os.close(handle)
 
 
-def _root(root: Path, make: bool) -> int:
-    """Open `root`, of which only the last step may not be a link: a project may lie wherever its owner wants."""
-    above = os.open(root.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if make:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(root.name, 0o755, dir_fd=above)
-        return os.open(root.name, _FOLDER, dir_fd=above)
-    finally:
-        os.close(above)
-
-
-@contextlib.contextmanager
-def _locked(folder: int, steps: Steps) -> Iterator[None]:
-    """Keep other writers out of an open folder. The lock goes with a descriptor of its own."""
-    handle = os.open(".", _FOLDER, dir_fd=folder)
-    try:
-        _lock(handle, steps)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _lock(handle: int, steps: Steps) -> None:
-    end = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise Conflict(f"{shown(steps)} is kept locked by another writer; try again") from None
-            time.sleep(0.003)
-        except OSError:  # this file system has no locks
-            return
-
-
 # --- files ----------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _temporary(folder: int, data: bytes, mode: int) -> Iterator[str]:
-    """Give the name of a file with this content, on the disk; it is gone afterwards unless it got another name."""
-    name = f"{TEMPORARY}{secrets.token_hex(8)}"
-    try:
-        with os.fdopen(os.open(name, _NEW, 0o600, dir_fd=folder), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        yield name
-        os.fsync(folder)
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(name, dir_fd=folder)
 
 
 def _content(handle: int, steps: Steps, most: int) -> bytes:
     """Return what an open file holds."""
     about = os.fstat(handle)
-    _require_file(about, steps)
     if about.st_size > most:
         raise _too_large(steps, most)
     with os.fdopen(handle, "rb", closefd=False) as file:
@@ -355,13 +269,6 @@ def _content(handle: int, steps: Steps, most: int) -> bytes:
     if len(data) > about.st_size:
         raise Conflict(f"{shown(steps)} grew while it was read; try again")
     return data
-
-
-def _stat(folder: int, name: str) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
 
 
 def _same(before: os.stat_result, after: os.stat_result | None) -> bool:
@@ -375,23 +282,8 @@ def _stamp(about: os.stat_result) -> tuple[int, ...]:
     return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
-def _require_file(about: os.stat_result, steps: Steps) -> None:
-    if stat.S_ISDIR(about.st_mode):
-        raise InvalidInput(f"{shown(steps)} is a folder, not a file")
-    if not stat.S_ISREG(about.st_mode):
-        raise InvalidInput(f"{shown(steps)} is not a file; links and devices are not used")
-
-
 def _too_large(steps: Steps, most: int) -> InvalidInput:
     return InvalidInput(f"{shown(steps)} is or would be larger than {most:,} bytes, which is the most for tools")
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @contextlib.contextmanager
@@ -404,14 +296,10 @@ def _told(steps: Steps, folder: int | None = None) -> Iterator[None]:
         raise NotFound(f"{shown(steps)} is not in the project's files folder{near}") from None
     except FileExistsError:
         raise Conflict(f"{shown(steps)} is there already and is not to be overwritten") from None
+    except StillLocked:
+        raise Conflict(f"{shown(steps)} is kept locked by another writer; try again") from None
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
-            reason = "the way to it leads over a link or a file, and links are not followed"
-        elif error.errno in (errno.EISDIR, errno.ENXIO):
-            reason = "it is not a file"
-        else:
-            reason = error.strerror or "the system refuses"
-        raise InvalidInput(f"{shown(steps)} cannot be used: {reason}") from None
+        raise InvalidInput(f"{shown(steps)} cannot be used: {reason_of(error)}") from None
 
 
 def _names(folder: int) -> list[str]:
@@ -419,7 +307,7 @@ def _names(folder: int) -> list[str]:
     names: list[str] = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if not entry.name.startswith(TEMPORARY) and _is_text(entry.name):
+            if is_listed(entry.name):
                 names.append(entry.name)
             if len(names) >= _MOST_NAMES:
                 break

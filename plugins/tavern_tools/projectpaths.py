@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from tavern_host.beneath import TEMPORARY
 from tavern_host.contracts.errors import InvalidInput
 from tavern_tools.naming import quoted
 
@@ -19,9 +20,6 @@ MAX_NAME = 255
 
 MAX_DEPTH = 32
 """How deep folders may lie in each other."""
-
-TEMPORARY = ".tavern-writing-"
-"""How the names of unfinished files begin; a crash may leave one, and listings leave them out."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")

@@ -8,7 +8,8 @@ from contextlib import aclosing
 from pydantic import JsonValue, ValidationError
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.calls import CallContext, system_call
+from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.scripts import (
     SCRIPT_EXECUTION,
     ScriptErrorType,
@@ -109,3 +110,21 @@ def _file_part(file: ScriptFile) -> ContentPart:
     return ContentPart(
         type="image" if is_image else "file", uri=file.path, name=name, mime_type=file.mime_type, size=file.size
     )
+
+
+async def granted_to_script(context: PluginContext, tool: ToolDefinition) -> list[str]:
+    """Return in lines what a script tool would get of what it asks for, and what it would not."""
+    if not context.services.has(SCRIPT_EXECUTION):
+        return []
+    try:
+        request = await with_config(context, tool, script_request(tool, {}), system_call(context.project.id))
+        enforced = await context.services.get(SCRIPT_EXECUTION).review(request)
+    except ToolFailure as failure:
+        return [f"Cannot be run: {failure.message}"]
+    except TavernError as error:
+        return [f"Cannot be run: {error.message}"]
+    grants = enforced.grants
+    parts = (("reads", grants.read), ("writes", grants.write), ("reaches", grants.hosts))
+    said = "; ".join(f"{verb} {', '.join(what)}" for verb, what in parts if what) or "reaches nothing"
+    lines = [f"In the sandbox {enforced.backend} it {said}"]
+    return [*lines, f"Asks for more than it gets: {'; '.join(enforced.denied)}"] if enforced.denied else lines

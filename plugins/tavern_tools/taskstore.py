@@ -21,9 +21,9 @@ from tavern_host.contracts.toolcalls import (
     ToolErrorType,
     ToolResult,
 )
+from tavern_host.lanes import SoloLane
+from tavern_host.liveness import Living
 from tavern_tools.approvals import closed, refusal
-from tavern_tools.taskhosts import LivingHosts
-from tavern_tools.tasklane import Lane
 from tavern_tools.taskrows import (
     LISTED,
     WHOLE,
@@ -36,6 +36,7 @@ from tavern_tools.taskrows import (
     read_row,
     without_secrets,
 )
+from tavern_tools.taskschema import TASKS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -46,7 +47,8 @@ ATTEMPTS = 3
 AT_ONCE = 100
 """How many tasks one transaction takes up or forgets: others wait for it."""
 
-FILE = "tasks.sqlite3"
+CLOSE_SECONDS = 5.0
+"""How long closing waits for what is under way."""
 
 Decide = Callable[[TaskRow], ToolApproval]
 
@@ -83,8 +85,8 @@ class TaskStore:
     def __init__(self, folder: Path, host: str, log: logging.Logger) -> None:
         self.host = host
         self._log = log
-        self._lane = Lane(folder / FILE, log)
-        self._living = LivingHosts(folder / "hosts")
+        self._lane = SoloLane(folder, TASKS, log, "store of tasks", close_seconds=CLOSE_SECONDS)
+        self._living = Living(folder / "hosts")
         self._seen = -1
 
     async def close(self) -> None:

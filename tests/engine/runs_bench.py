@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tavern_engine.keeping.keys import ProjectKey
 from tavern_engine.keeping.runstore.store import SqliteRunStore
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.executions import RunRequest, RunStatus
@@ -26,8 +27,10 @@ PLUGINS = HERE.parent.parent / "plugins"
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[SqliteRunStore]:
-    store = SqliteRunStore(folder, LOG)
+async def opened(folder: Path, operator: Path | None = None) -> AsyncIterator[SqliteRunStore]:
+    """Open a store with the key of the operator's that is in another folder, of its own unless told otherwise."""
+    operator = operator or folder.with_name(f"{folder.name} of the operator")
+    store = SqliteRunStore(folder, LOG, ProjectKey(operator))
     try:
         yield store
     finally:

@@ -16,7 +16,7 @@ from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.workflows import Workflow
 
 NAME = "my-awesome-plugin"
-TOOL = "MyAwesomePlugin:doSomething"
+TOOL = "MyAwesomePlugin:splitItems"
 
 
 async def attempt(awaitable: Any) -> Any:

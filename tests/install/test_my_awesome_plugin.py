@@ -126,7 +126,7 @@ def test_a_project_may_say_how_to_greet_but_not_grant_the_plugin(user: User, tmp
 
 def test_its_tool_can_be_called(user: User) -> None:
     user.tavern("plugins", "grant", NAME)
-    result = user.tavern("tools", "call", "MyAwesomePlugin:doSomething", "--arg", "input=- bread\n- milk")
+    result = user.tavern("tools", "call", "MyAwesomePlugin:splitItems", "--arg", "input=- bread\n- milk")
     assert result["structured"] == {"items": ["bread", "milk"], "left_out": 0}
 
 
@@ -172,7 +172,7 @@ def test_a_grant_brings_all_of_it_into_the_running_host(seen: Any) -> None:
         "stack": ["tavern-workflows", NAME],
         "names": ["Greet", "Second tale (1 earlier version)"],
         "nodes": ["my-awesome-plugin:SplitItems"],
-        "tools": ["MyAwesomePlugin:doSomething"],
+        "tools": ["MyAwesomePlugin:doSomething", "MyAwesomePlugin:splitItems"],
         "item": {"items": ["tea"], "left_out": 0},
         "front end": True,
     }

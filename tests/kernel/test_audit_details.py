@@ -149,7 +149,9 @@ class Sly(str):
 
 
 @pytest.mark.parametrize(
-    "details", [Trap(), {"a": [Trap()]}, {Sly("a"): 1}, {"a": Sly("x")}, 7, ["x"], "text"], ids=repr
+    "details",
+    [Trap(), {"a": [Trap()]}, {Sly("a"): 1}, {"a": Sly("x")}, 7, ["x"], "text"],
+    ids=["a trap", "a trap within", "a sly key", "a sly text", "7", "a list", "a text"],
 )
 def test_details_that_do_what_they_like_are_only_a_little_less_clear(details: Any) -> None:
     assert isinstance(kept(details), dict)

@@ -410,7 +410,9 @@ def test_a_project_cannot_turn_the_log_into_something_else(log: Log, tmp_path: P
         assert list(elsewhere.iterdir()) == []
 
 
-@pytest.mark.parametrize("read", [verify, lambda path: tail(path, 5), lambda path: read_on(path, 0)], ids=str)
+@pytest.mark.parametrize(
+    "read", [verify, lambda path: tail(path, 5), lambda path: read_on(path, 0)], ids=["verify", "tail", "read_on"]
+)
 def test_what_is_no_file_cannot_be_read(tmp_path: Path, read: Any) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):

@@ -311,7 +311,7 @@ async def test_no_events_are_no_events(bus: EventBus) -> None:
         (("A",), "an event is a pair of its type and its payload"),
         (None, "an event is a pair of its type and its payload"),
     ],
-    ids=str,
+    ids=["an object", "nan", "a pattern", "a list as type", "no payload", "a type alone", "nothing"],
 )
 async def test_of_many_events_a_wrong_one_is_left_out_and_told_when_the_others_are_published(
     bus: EventBus, wrong: Any, message: str

@@ -55,9 +55,34 @@ def test_a_pattern_allows_what_it_names_and_nothing_else(
 
 @pytest.mark.parametrize(
     "text",
-    ["127.1:80", "2130706433:80", "0x7f000001:80", "0177.0.0.1:80", "127.0.0.01:80", "1.2.3.4.5:80", "a.0x7f:80"]
-    + ["[::1%25lo]:80", "[::1%lo]:80", "[::1:80", "::1:80", "a b:80", "a/b:80", "a@b:80", "a:0", "a:65536", "a:", ":80"]
-    + ["a:８０", "a..b:80", "-a.example:80", "a" * 64 + ".example:80", "a%2eb:80", "[127.0.0.1]:80", "a\n:80", "[::1]x:80"],
+    [
+        "127.1:80",
+        "2130706433:80",
+        "0x7f000001:80",
+        "0177.0.0.1:80",
+        "127.0.0.01:80",
+        "1.2.3.4.5:80",
+        "a.0x7f:80",
+        "[::1%25lo]:80",
+        "[::1%lo]:80",
+        "[::1:80",
+        "::1:80",
+        "a b:80",
+        "a/b:80",
+        "a@b:80",
+        "a:0",
+        "a:65536",
+        "a:",
+        ":80",
+        "a:８０",
+        "a..b:80",
+        "-a.example:80",
+        "a" * 64 + ".example:80",
+        "a%2eb:80",
+        "[127.0.0.1]:80",
+        "a\n:80",
+        "[::1]x:80",
+    ],
 )
 def test_a_target_that_could_be_read_in_two_ways_is_refused(text: str) -> None:
     assert isinstance(parse_target(text, 80), str)
@@ -65,8 +90,23 @@ def test_a_target_that_could_be_read_in_two_ways_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    ["", "*.", "*.*", "a.*", "*.127.0.0.1", "http://example.com", "example.com/", "user@example.com", "a:*", "a b"]
-    + ["*:0", "[::1", "**", "a" * 400, "\0"],
+    [
+        "",
+        "*.",
+        "*.*",
+        "a.*",
+        "*.127.0.0.1",
+        "http://example.com",
+        "example.com/",
+        "user@example.com",
+        "a:*",
+        "a b",
+        "*:0",
+        "[::1",
+        "**",
+        "a" * 400,
+        "\x00",
+    ],
 )
 def test_what_is_no_pattern_is_said_to_be_none(pattern: str) -> None:
     with pytest.raises(InvalidInput, match="is no host that can be allowed: .*write `host`, `host:port`"):
@@ -75,17 +115,51 @@ def test_what_is_no_pattern_is_said_to_be_none(pattern: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "127.255.255.254", "169.254.169.254", "172.31.0.1", "192.0.0.8"]
-    + ["192.0.2.1", "192.88.99.1", "192.168.1.1", "198.19.0.1", "198.51.100.7", "203.0.113.5", "224.0.0.1", "240.0.0.1"]
-    + ["255.255.255.255", "::", "::1", "::ffff:8.8.8.8", "::ffff:127.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "100::1"]
-    + ["64:ff9b:1::1", "2001::1", "2001:db8::1", "2002:7f00:1::", "3fff::1", "fc00::1", "fd12::1", "fe80::1", "fec0::1"]
-    + ["ff02::1", "5f00::1"],
+    [
+        "0.0.0.0",
+        "10.1.2.3",
+        "100.64.0.1",
+        "127.0.0.1",
+        "127.255.255.254",
+        "169.254.169.254",
+        "172.31.0.1",
+        "192.0.0.8",
+        "192.0.2.1",
+        "192.88.99.1",
+        "192.168.1.1",
+        "198.19.0.1",
+        "198.51.100.7",
+        "203.0.113.5",
+        "224.0.0.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "::",
+        "::1",
+        "::ffff:8.8.8.8",
+        "::ffff:127.0.0.1",
+        "::127.0.0.1",
+        "64:ff9b::7f00:1",
+        "100::1",
+        "64:ff9b:1::1",
+        "2001::1",
+        "2001:db8::1",
+        "2002:7f00:1::",
+        "3fff::1",
+        "fc00::1",
+        "fd12::1",
+        "fe80::1",
+        "fec0::1",
+        "ff02::1",
+        "5f00::1",
+    ],
 )
 def test_an_address_that_is_not_of_the_public_internet_is_special(address: str) -> None:
     assert is_special(ip_address(address))
 
 
-@pytest.mark.parametrize("address", ["1.1.1.1", "8.8.8.8", "172.32.0.1", "2606:4700::1111", "2a00::1", "64:ff9b::808:808"])
+@pytest.mark.parametrize(
+    "address", ["1.1.1.1", "8.8.8.8", "172.32.0.1", "2606:4700::1111", "2a00::1", "64:ff9b::808:808"]
+)
 def test_an_ordinary_address_is_not(address: str) -> None:
     assert not is_special(ip_address(address))
 
@@ -130,7 +204,9 @@ PATTERN = st.builds(
 )
 
 
-@given(wide=PATTERN, narrow=PATTERN, name=st.lists(LABEL, min_size=1, max_size=4), port=st.sampled_from([80, 443, 8080]))
+@given(
+    wide=PATTERN, narrow=PATTERN, name=st.lists(LABEL, min_size=1, max_size=4), port=st.sampled_from([80, 443, 8080])
+)
 def test_what_a_covered_pattern_allows_the_covering_one_allows_too(
     wide: str, narrow: str, name: list[str], port: int
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from tavern_host import Host
 from tavern_host.contracts.projectfiles import PROJECT_FILES, ProjectFiles
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.tools import TOOL_MANAGER
-from tavern_tools.projectfolder import write
+from tavern_nodes.files import append_inside
+from tavern_tools.projectfolder import change, write
 
 OpenHost = Callable[..., Any]
 
@@ -439,6 +441,26 @@ async def test_writers_in_several_processes_lose_nothing_of_each_other(tmp_path:
     assert sorted(lines[120:]) == sorted(f"{own}-{n}" for own in "abc" for n in range(40))
     assert seen <= {own * 100_000 for own in (b"a", b"b", b"c")}
     assert sorted(path.name for path in root.iterdir()) == ["list", "other"]
+
+
+def test_what_nodes_add_to_a_file_while_tools_edit_it_is_not_lost(tmp_path: Path) -> None:
+    root = tmp_path / "files"
+    write(root, ("list",), b"".join(b"<%d>\n" % n for n in range(60)), overwrite=True)
+
+    def edit() -> None:
+        for n in range(60):
+            change(root, ("list",), lambda data, n=n: data.replace(b"<%d>" % n, b"[%d]" % n), most=10**6)
+
+    with ThreadPoolExecutor(1) as pool:
+        editing = pool.submit(edit)
+        added = 0
+        while not editing.done() or not added:
+            added += 1
+            append_inside(root, "list", b"%d\n" % added)
+        editing.result()
+
+    expected = [f"[{n}]" for n in range(60)] + [f"{n}" for n in range(1, added + 1)]
+    assert (root / "list").read_text().splitlines() == expected
 
 
 async def test_a_process_that_is_killed_while_it_writes_leaves_the_old_content_or_the_new(tmp_path: Path) -> None:

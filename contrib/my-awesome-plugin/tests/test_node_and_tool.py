@@ -11,7 +11,7 @@ from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType
 
 pytestmark = pytest.mark.tavern(plugins=["../my_awesome_plugin"])
 
-TOOL = "MyAwesomePlugin:doSomething"
+TOOL = "MyAwesomePlugin:splitItems"
 
 
 async def call(host: Host, **arguments: Any) -> Any:

@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 from tavern_engine.caching.diskcache import tables
 from tavern_engine.caching.diskcache.entries import FORMAT, MAX_ENTRY, encode_entry
 from tavern_engine.caching.diskcache.tables import OUTPUTS, Found
-from tavern_engine.keeping.runstore.lanes import ReadingLane, WritingLane
+from tavern_engine.keeping.keys import ProjectKey
 from tavern_host import __version__
 from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.lanes import ReadingLane, WritingLane
 
 if TYPE_CHECKING:
     import sqlite3
@@ -50,6 +50,9 @@ BATCH_ENTRIES, BATCH_BYTES = 1000, 8 * 2**20
 
 ROOM = 32 * 2**20
 """How many bytes of small entries are read before it is known which are needed."""
+
+PREFIX_BYTES = 8
+"""So many that nobody guesses them."""
 
 _GOAL = 0.9
 """To which share of the limit the cache is brought when it has grown beyond it."""
@@ -98,16 +101,18 @@ class _Trouble:
 
 class DiskCache:
     """Outputs by signature in a folder, which other processes may share. Used on one event loop, and closed by its
-    owner; nothing is opened before it is used. `limit` says how many bytes the database may have."""
+    owner; nothing is opened before it is used. `limit` says how many bytes the database may have.
 
-    def __init__(self, folder: Path, log: logging.Logger, limit: Callable[[], int]) -> None:
+    What was kept under another `key` than this one is never found: a cache that came with a project is not believed.
+    """
+
+    def __init__(self, folder: Path, log: logging.Logger, limit: Callable[[], int], key: ProjectKey) -> None:
         self._path = folder / OUTPUTS.file
         self._log = log
         self._limit = limit
         self._writer = WritingLane(folder, OUTPUTS, log, "output cache: writing")
         self._reader = ReadingLane(folder, OUTPUTS, log, "output cache: reading")
-        # Signatures say nothing of what the program itself does with values between nodes.
-        self._prefix = blake2b(f"{__version__} {FORMAT}".encode(), digest_size=4).digest()
+        self._key = key
         self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
         self._touched: list[Collection[bytes]] = []
@@ -140,12 +145,17 @@ class DiskCache:
 
         return await self._ask(work)
 
+    def _prefix(self) -> bytes:
+        """Return what the keys of entries begin with. Waits for the disk. Raises `OSError`."""
+        # Signatures say nothing of what the program itself does with values between nodes, nor of who kept them.
+        return self._key.mark(f"outputs {__version__} {FORMAT}", PREFIX_BYTES)
+
     def _with_prefix(self, signatures: Iterable[bytes]) -> list[bytes]:
-        prefix = self._prefix
+        prefix = self._prefix()
         return [prefix + signature for signature in signatures]
 
     def _without_prefix(self, found: Found) -> Found:
-        size = len(self._prefix)
+        size = PREFIX_BYTES
         entries = {key[size:]: entry for key, entry in found.entries.items()}
         return Found(entries, {key[size:] for key in found.unread}, found.damaged)
 
@@ -249,9 +259,10 @@ class DiskCache:
         damaged, self._damaged = self._damaged, []
         if damaged:
             await self._writer.do(lambda connection: tables.remove(connection, damaged))
+        prefix = await asyncio.to_thread(self._prefix)
         entries = _each(waiting)
         while waiting and not self._is_closed:
-            encoded = await asyncio.to_thread(_encoded, self._prefix, entries, self.limit // 2)
+            encoded = await asyncio.to_thread(_encoded, prefix, entries, self.limit // 2)
             if encoded:
                 await self._writer.do(lambda connection, encoded=encoded: tables.write(connection, encoded))  # type: ignore[misc]
                 await self._make_room()

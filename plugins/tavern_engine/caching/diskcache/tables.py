@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tavern_engine.caching.diskcache.entries import Entry, decode_entry
-from tavern_engine.keeping.runstore.schema import Tables
+from tavern_host.tables import Tables
 
 if TYPE_CHECKING:
     import sqlite3

@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from tavern_engine.keeping.runstore.opening import make_folder
+from tavern_host.files import make_folder
 
 UNUSED_SECONDS = 3600.0
 """How long a half-written file is left alone: its writer may live."""

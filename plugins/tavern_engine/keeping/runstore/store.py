@@ -1,6 +1,7 @@
 """The service `runStore` over SQLite: who may claim and write what, and what is forgotten when.
 
-Every method is one transaction; several processes may have one store open.
+Every method is one transaction; several processes may have one store open. A store may come from anybody: only runs
+that were accepted here, or that somebody asked to resume here, are taken up by themselves.
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tavern_engine.keeping.runstore.lanes import ReadingLane, WritingLane
+from tavern_engine.keeping.keys import ProjectKey
 from tavern_engine.keeping.runstore.schema import RUNS
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
+from tavern_host.contracts.errors import Conflict, Interrupted, InvalidInput, NotFound, TavernError
 from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
+from tavern_host.lanes import ReadingLane, WritingLane
 
 if TYPE_CHECKING:
     import sqlite3
 
     from tavern_engine.keeping.runstore.files import Files
-    from tavern_engine.keeping.runstore.workers import Workers
+    from tavern_engine.keeping.runstore.rows import Standing
+    from tavern_host.liveness import Living
 
 KEPT_SECONDS = 3600
 """How long a content that no run refers to is kept: whoever put it may be about to refer to it."""
@@ -36,14 +39,16 @@ SHRINK_PAGES = 1000
 
 
 class SqliteRunStore(RunStore):
-    """Keeps runs in a folder. Nothing is opened before it is used."""
+    """Keeps runs in a folder, sealed with the key of whose runs they are. Nothing is opened before it is used."""
 
-    def __init__(self, folder: Path, log: logging.Logger) -> None:
+    def __init__(self, folder: Path, log: logging.Logger, key: ProjectKey) -> None:
         self._folder = folder
         self._log = log
+        self._key = key
+        self._is_told_of_key = False
         self._writer = WritingLane(folder, RUNS, log, "run store: writing")
         self._reader = ReadingLane(folder, RUNS, log, "run store: reading")
-        self._held: Workers | None = None
+        self._held: Living | None = None
 
     async def close(self) -> None:
         """Finish what was begun, and let go of the workers' names and the files."""
@@ -81,6 +86,7 @@ class SqliteRunStore(RunStore):
                 "workflow_name": None if entry.workflow_name is None else rows.text(entry.workflow_name),
                 "label": rows.label(entry),
                 "entry": kept,
+                "seal": None if stands.is_final else self._seal(run_id, kept),
             }
             added = connection.execute(
                 f"INSERT INTO runs ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", [*values.values()]
@@ -101,26 +107,22 @@ class SqliteRunStore(RunStore):
         if not await self._reader.do(lambda connection: run_id is not None or _has_open(connection), absent=False):
             return None
 
-        def work(connection: sqlite3.Connection) -> Any:
-            now = _now()
-            until = rows.lease_end(now, lease)
-            while True:
-                seq = self._claimable(connection, worker, run_id, now)
-                if seq is None:
-                    return None
-                found = connection.execute(f"SELECT {rows.ENTRY_COLUMNS} FROM runs WHERE seq = ?", (seq,)).fetchone()
-                try:
-                    rows.read_entry(found)
-                except TavernError as damage:
-                    if run_id is not None:
-                        raise
-                    _give_up(connection, seq, damage, now)  # the others are not to wait behind it for ever
-                    continue
-                self._workers.hold(worker)
-                connection.execute("UPDATE runs SET owner = ?, lease_until = ? WHERE seq = ?", (worker, until, seq))
-                return connection.execute(f"SELECT {rows.ENTRY_COLUMNS} FROM runs WHERE seq = ?", (seq,)).fetchone()
+        def work(connection: sqlite3.Connection) -> tuple[Any, int]:
+            return self._claim(connection, worker, lease, run_id)
 
-        claimed = await self._writer.do(work)
+        if run_id is None and not await self._reader.do_beside(self._has_key):
+            return None
+        claimed, foreign, more = None, 0, AT_ONCE
+        while claimed is None and more == AT_ONCE:
+            claimed, more = await self._writer.do(work)
+            foreign += more
+        if foreign:
+            self._log.warning(
+                "%s: %d not taken up: begun elsewhere, or before the project was moved; `tavern runs list` shows them,"
+                " and `tavern runs resume ID` goes on with one",
+                self._folder,
+                foreign,
+            )
         return None if claimed is None else rows.read_entry(claimed)
 
     async def renew(
@@ -167,16 +169,7 @@ class SqliteRunStore(RunStore):
         def work(connection: sqlite3.Connection) -> None:
             stands = rows.standing(end, run_id, _now())
             seq = _owned(connection, worker, run_id)
-            values = stands._asdict()
-            if stands.started is None:
-                del values["started"]
-            if stands.is_final:
-                values |= {"owner": None, "lease_until": None}
-            changes = ", ".join(f"{column} = :{column}" for column in values)
-            connection.execute(
-                f"UPDATE runs SET size = size - length(state) + length(:state), {changes} WHERE seq = :seq",
-                {**values, "seq": seq},
-            )
+            _write(connection, seq, stands)
 
         await self._writer.do(work)
 
@@ -384,11 +377,11 @@ class SqliteRunStore(RunStore):
         return Files(self._folder / "values")
 
     @property
-    def _workers(self) -> Workers:
-        from tavern_engine.keeping.runstore.workers import Workers
+    def _workers(self) -> Living:
+        from tavern_host.liveness import Living
 
         if self._held is None:
-            self._held = Workers(self._folder / "workers")
+            self._held = Living(self._folder / "workers")
         return self._held
 
     async def _exists(self) -> bool:
@@ -405,6 +398,38 @@ class SqliteRunStore(RunStore):
             self._log.warning("%s", damage.message)
             return None
 
+    def _claim(
+        self, connection: sqlite3.Connection, worker: str, lease: float, run_id: str | None
+    ) -> tuple[tuple[Any, ...] | None, int]:
+        """Claim a run, if there is one. Return its row, and how many ended since they are not from here, at most
+        `AT_ONCE`."""
+        from tavern_engine.keeping.runstore import rows
+
+        columns = rows.ENTRY_COLUMNS
+        now, foreign = _now(), 0
+        until = rows.lease_end(now, lease)
+        while foreign < AT_ONCE and (seq := self._claimable(connection, worker, run_id, now)) is not None:
+            row = connection.execute(f"SELECT {columns}, entry, seal FROM runs WHERE seq = ?", (seq,)).fetchone()
+            *found, kept, seal = row
+            try:
+                entry = rows.read_entry(tuple(found))
+                if run_id is not None:  # somebody asks for it: from now on it is one from here
+                    seal = self._seal(entry.id, kept)
+                elif not self._key.has_sealed(entry.id, kept, seal):
+                    _write(connection, seq, rows.standing(_begun_elsewhere(entry), entry.id, now))
+                    foreign += 1
+                    continue
+            except TavernError as damage:
+                if run_id is not None:
+                    raise
+                _give_up(connection, seq, damage, now)  # the others are not to wait behind it for ever
+                continue
+            self._workers.hold(worker)
+            changed = "UPDATE runs SET owner = ?, lease_until = ?, seal = ? WHERE seq = ?"
+            connection.execute(changed, (worker, until, seal, seq))
+            return connection.execute(f"SELECT {columns} FROM runs WHERE seq = ?", (seq,)).fetchone(), foreign
+        return None, foreign
+
     def _claimable(self, connection: sqlite3.Connection, worker: str, run_id: str | None, now: int) -> int | None:
         """Return the row of the run that a worker may claim."""
         if run_id is not None:
@@ -420,6 +445,26 @@ class SqliteRunStore(RunStore):
         found = connection.execute(line, (now, worker, *gone)).fetchone()
         return None if found is None else int(found[0])
 
+    def _seal(self, run_id: str, kept: Any) -> bytes | None:
+        """Return what shows that a run is from here; None where the operator's folder does not allow for a key."""
+        return self._key.seal(run_id, kept) if isinstance(kept, bytes) and self._has_key() else None
+
+    def _has_key(self) -> bool:
+        """Return whether there is a key; where there can be none, the log says so once."""
+        try:
+            self._key.prepare()
+        except OSError as error:
+            if not self._is_told_of_key:
+                self._log.error(
+                    "%s: %s; so it cannot be told which runs were begun here, and none that was cut off is taken up",
+                    error.filename,
+                    error.strerror,
+                )
+            self._is_told_of_key = True
+            return False
+        self._is_told_of_key = False
+        return True
+
     def _is_claimed(self, owner: str | None, until: int | None, now: int) -> bool:
         return owner is not None and until is not None and until >= now and not self._workers.is_gone(owner)
 
@@ -428,7 +473,7 @@ class SqliteRuns(SqliteRunStore):
     """Keeps the runs of a project in its `.tavern/runs`."""
 
     def __init__(self, context: PluginContext) -> None:
-        super().__init__(context.project.private / "runs", context.log)
+        super().__init__(context.project.private / "runs", context.log, ProjectKey(context.operator_dir))
 
 
 def _now() -> int:
@@ -452,6 +497,35 @@ def _owned(connection: sqlite3.Connection, worker: str, run_id: str) -> int:
     return int(found[0])
 
 
+def _write(connection: sqlite3.Connection, seq: int, stands: Standing) -> None:
+    """Write how a run stands. A finished one has no seal: set back by somebody else, it is not taken up again."""
+    values = stands._asdict()
+    if stands.started is None:
+        del values["started"]
+    if stands.is_final:
+        values |= {"owner": None, "lease_until": None, "seal": None}
+    changes = ", ".join(f"{column} = :{column}" for column in values)
+    connection.execute(
+        f"UPDATE runs SET size = size - length(state) + length(:state), {changes} WHERE seq = :seq",
+        {**values, "seq": seq},
+    )
+
+
+def _begun_elsewhere(entry: RunEntry) -> RunEnd:
+    """Return how a run ends that is not taken up here."""
+    advice = f"`tavern runs resume {entry.id}` goes on with it"
+    if entry.not_resumable is not None:
+        advice = f"it cannot go on: {entry.not_resumable}"
+    message = f"it was begun elsewhere, or before the project was moved, and was not taken up here; {advice}"
+    return RunEnd(
+        status=RunStatus.INTERRUPTED,
+        outputs=entry.outputs,
+        error=Interrupted(message).info,
+        attempt=entry.attempt,
+        not_resumable=entry.not_resumable,
+    )
+
+
 def _check_contents(connection: sqlite3.Connection, names: set[str], who: str) -> None:
     """Raise `NotFound` unless all contents are kept."""
     for name in sorted(names):
@@ -463,7 +537,7 @@ def _give_up(connection: sqlite3.Connection, seq: int, damage: TavernError, now:
     """Let a run end whose record cannot be read."""
     connection.execute(
         "UPDATE runs SET status = ?, is_final = 1, finished = ?, error = ?, fault = ?, not_resumable = ?,"
-        " owner = NULL, lease_until = NULL WHERE seq = ?",
+        " owner = NULL, lease_until = NULL, seal = NULL WHERE seq = ?",
         (RunStatus.ERROR.value, now, damage.message, damage.message.casefold(), damage.message, seq),
     )
 

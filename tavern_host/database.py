@@ -1,4 +1,8 @@
-"""Opens a store's database: makes its folder, brings its tables up to date, and puts a damaged file aside."""
+"""Opens a SQLite database with care, and says in one line what is wrong with it, and what to do.
+
+Its folder and file are this user's own, no link is followed, its tables are brought up to date, and a damaged file is
+put aside. What is in the tables is not known here.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,21 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tavern_engine.keeping.runstore.faults import BUSY_SECONDS, is_damage
-from tavern_engine.keeping.runstore.schema import Tables, upgrade
+from tavern_host.contracts.errors import DeadlineExceeded, TavernError
+from tavern_host.files import make_folder
+from tavern_host.tables import Tables, upgrade
+
+BUSY_SECONDS = 10
+"""How long a process waits for another that is writing."""
+
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "the disk is full: make room",
+    sqlite3.SQLITE_READONLY: "it may not be written: check the rights of the file and its folder",
+    sqlite3.SQLITE_PERM: "it may not be written: check the rights of the file and its folder",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: check the rights of the file and its folder",
+    sqlite3.SQLITE_TOOBIG: "a value is too large to be kept",
+}
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Identity = tuple[int, int]
 """Which file a path leads to: device and inode."""
@@ -55,16 +72,23 @@ def identity_of(path: Path) -> Identity | None:
     return found.st_dev, found.st_ino
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder that only this user may enter, and those above it.
+def is_damage(error: BaseException) -> bool:
+    """Return whether an error says that the file is no sound database."""
+    return isinstance(error, sqlite3.Error) and _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
-    Raises `OSError` for a link: a project may come from anybody.
-    """
-    if not folder.parent.exists():
-        make_folder(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.is_symlink():
-        raise OSError(errno.ELOOP, "it is a symbolic link, and nothing is kept behind one", str(folder))
+
+def told(error: Exception, path: Path) -> Exception:
+    """Return what is raised of an error of the database or the file system; any other is returned as it is."""
+    if isinstance(error, sqlite3.Error):
+        code = _code(error)
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return DeadlineExceeded(f"{path}: another process did not let go of it for {BUSY_SECONDS} s; try again")
+        return TavernError(f"{path}: {_ADVICE.get(code or 0, str(error))}")
+    if isinstance(error, OSError):
+        name = error.filename or path
+        advice = _ADVICE[sqlite3.SQLITE_FULL] if error.errno in _FULL else error.strerror or str(error)
+        return TavernError(f"{name}: {advice}")
+    return error
 
 
 def _connect(path: Path, tables: Tables) -> tuple[sqlite3.Connection, Identity]:
@@ -83,9 +107,12 @@ def _connect(path: Path, tables: Tables) -> tuple[sqlite3.Connection, Identity]:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA journal_size_limit = 67108864")
-        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA synchronous = {tables.synchronous}")
+        if tables.overwrites:
+            connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA foreign_keys = ON")
         upgrade(connection, tables, str(path))
+        _drop_triggers(connection)
         identity = identity_of(path)
         if identity is None:
             raise FileNotFoundError(errno.ENOENT, "it was removed while it was opened", str(path))
@@ -93,6 +120,12 @@ def _connect(path: Path, tables: Tables) -> tuple[sqlite3.Connection, Identity]:
     except BaseException:
         connection.close()
         raise
+
+
+def _drop_triggers(connection: sqlite3.Connection) -> None:
+    """Remove what would write of its own accord: none of it was made here, and a project may come from anybody."""
+    for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+        connection.execute('DROP TRIGGER IF EXISTS "{}"'.format(name.replace('"', '""')))
 
 
 def _put_aside(path: Path, error: Exception, log: logging.Logger) -> None:
@@ -124,3 +157,9 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(file)
+
+
+def _code(error: sqlite3.Error) -> int | None:
+    """Return the primary result code; errors that Python's own module raises have none."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF

@@ -1,7 +1,7 @@
-"""Which workers live: each holds the lock of a file of its own, which the system lets go of when the process ends.
+"""Who lives, of those who share a folder: each holds the lock of a file of its own, which the system lets go of when
+the process ends.
 
-So the runs of a process that was killed can be claimed at once, not only when their leases are over. A child that a
-killed process left behind may hold on to its lock; then the lease decides.
+So what a process worked on that was killed can be taken up at once. A child that it left may hold on to its lock.
 """
 
 from __future__ import annotations
@@ -12,24 +12,30 @@ import hashlib
 import os
 from pathlib import Path
 
-from tavern_engine.keeping.runstore.opening import make_folder
 from tavern_host.contracts.errors import Conflict
+from tavern_host.files import make_folder
 
 
-class Workers:
-    """The lock files in a folder, and those of them that this store holds. Blocking, and for one thread at a time."""
+class Living:
+    """The lock files in a folder, by name, and those of them that are held here.
+
+    Blocking, and for one thread at a time.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._held: dict[str, int] = {}
 
-    def hold(self, worker: str) -> None:
-        """Say that a worker lives, as long as this process does. Raises `Conflict` where another has its name."""
-        path = self._path(worker)
-        if worker in self._held:
-            if _is_at(path, self._held[worker]):
+    def hold(self, name: str) -> None:
+        """Say that whoever has this name lives, as long as this process does.
+
+        Raises `Conflict` where another process has the name, `OSError`.
+        """
+        path = self._path(name)
+        if name in self._held:
+            if _is_at(path, self._held[name]):
                 return
-            os.close(self._held.pop(worker))  # somebody removed the file
+            os.close(self._held.pop(name))  # somebody removed the file
         make_folder(self._folder.parent)
         make_folder(self._folder)
         while True:
@@ -38,17 +44,17 @@ class Workers:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(file)
-                raise Conflict(f"another process works under the name {worker!r}; a worker needs its own") from None
+                raise Conflict(f"another process works under the name {name!r}; each needs its own") from None
             if _is_at(path, file):
-                self._held[worker] = file
+                self._held[name] = file
                 return
             os.close(file)  # somebody who found nobody behind it removed it at this moment
 
-    def is_gone(self, worker: str) -> bool:
-        """Return whether it is certain that a worker has ended."""
-        if worker in self._held:
+    def is_gone(self, name: str) -> bool:
+        """Return whether it is certain that whoever has this name has ended."""
+        if name in self._held:
             return False
-        path = self._path(worker)
+        path = self._path(name)
         try:
             file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -67,16 +73,17 @@ class Workers:
 
     def close(self) -> None:
         """Let go of all."""
-        for worker, file in self._held.items():
+        for name, file in self._held.items():
             with contextlib.suppress(OSError):
-                if _is_at(self._path(worker), file):
-                    self._path(worker).unlink()
+                if _is_at(self._path(name), file):
+                    self._path(name).unlink()
             os.close(file)
         self._held.clear()
 
-    def _path(self, worker: str) -> Path:
-        name = hashlib.sha256(worker.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        return self._folder / f"{name}.lock"
+    def _path(self, name: str) -> Path:
+        # What stands in a database that somebody sent may be no name of a file.
+        label = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self._folder / f"{label}.lock"
 
 
 def _is_at(path: Path, file: int) -> bool:

@@ -1,6 +1,6 @@
-"""Threads that hold a connection to a store's database each: one that writes, one that reads.
+"""Threads that hold a connection to a SQLite database each: one that reads, one that writes, or one for both.
 
-What several callers want to write at the same moment becomes one transaction. Nothing is opened before it is used.
+Nothing is opened before it is used. Of errors of the database and the file system one line is made.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tavern_host.contracts.errors import ServiceUnavailable, TavernError
 if TYPE_CHECKING:
     import sqlite3
 
-    from tavern_engine.keeping.runstore.opening import Identity
-    from tavern_engine.keeping.runstore.schema import Tables
+    from tavern_host.database import Identity
+    from tavern_host.tables import Tables
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ TOGETHER = 200
 """How many writes become one transaction at most."""
 
 CLOSE_SECONDS = 15.0
-"""How long closing waits for what is under way."""
+"""How long closing waits for what is under way, unless told otherwise."""
 
 
 class _Connected:
@@ -44,7 +44,7 @@ class _Connected:
 
     def get(self) -> sqlite3.Connection:
         """Return the connection. Raises what `open_database` raises."""
-        from tavern_engine.keeping.runstore.opening import identity_of, open_database
+        from tavern_host.database import identity_of, open_database
 
         if self._connection is not None and self._connection.in_transaction:
             return self._connection
@@ -60,8 +60,7 @@ class _Connected:
 
     def failed(self, error: Exception) -> Exception:
         """Undo what is not committed; return what callers are told. A damaged database is put aside."""
-        from tavern_engine.keeping.runstore.faults import is_damage, told
-        from tavern_engine.keeping.runstore.opening import put_aside
+        from tavern_host.database import is_damage, put_aside, told
 
         if self._connection is not None and self._connection.in_transaction:
             with contextlib.suppress(Exception):
@@ -108,23 +107,29 @@ class _Job(Generic[T]):
 class _Lane:
     """One thread with its connection. `name` is whose thread it is and what for, as in `run store: writing`."""
 
-    def __init__(self, folder: Path, tables: Tables, log: logging.Logger, name: str) -> None:
+    def __init__(
+        self, folder: Path, tables: Tables, log: logging.Logger, name: str, *, close_seconds: float = CLOSE_SECONDS
+    ) -> None:
         self._connected = _Connected(folder, tables, log)
         self._name = name
+        self._close_seconds = close_seconds
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
-    async def close(self) -> None:
-        """Finish what was begun, and close the connection."""
+    async def close(self, last: Callable[[], None] | None = None) -> None:
+        """Finish what was begun, call `last` on the thread, where there is one, and close the connection."""
+        loop = asyncio.get_running_loop()
         with self._lock:
             thread = self._thread
             if not self._is_closed:
                 self._is_closed = True
+                if last is not None:
+                    self._jobs.put(_Job(lambda _: last(), loop, loop.create_future()))
                 self._jobs.put(None)
         if thread is not None:
-            await asyncio.to_thread(thread.join, CLOSE_SECONDS)
+            await asyncio.to_thread(thread.join, self._close_seconds)
 
     async def _do(self, work: Callable[[_Connected], T]) -> T:
         loop = asyncio.get_running_loop()
@@ -165,8 +170,30 @@ class _Lane:
             job.settle(result, error)
 
 
+class SoloLane(_Lane):
+    """Reads and writes, one piece of work at a time; a write is a transaction of its own."""
+
+    async def read(self, work: Callable[[sqlite3.Connection], T], absent: T) -> T:
+        """Return `work(connection)`, or `absent` where there is no database: reading makes none."""
+        if self._thread is None and not self._connected.exists():  # no thread for what is never used
+            return absent
+        return await self._do(lambda connected: work(connected.get()) if connected.exists() else absent)
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return `work(connection)`, called in a transaction; it is committed by then, or undone where it raises."""
+
+        def transaction(connected: _Connected) -> T:
+            connection = connected.get()
+            connection.execute("BEGIN IMMEDIATE")
+            result = work(connection)
+            connection.execute("COMMIT")
+            return result
+
+        return await self._do(transaction)
+
+
 class ReadingLane(_Lane):
-    """Reads, and does what has to do with files alone. Of errors of the database and files one line is made."""
+    """Reads, and does what has to do with files alone."""
 
     async def do(self, work: Callable[[sqlite3.Connection], T], absent: T) -> T:
         """Return `work(connection)`, or `absent` where there is no database: reading makes none."""

@@ -1,0 +1,181 @@
+"""The commands `tavern scripts doctor` and `tavern scripts run`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+from pydantic import JsonValue, ValidationError
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.scripts import (
+    SCRIPT_EXECUTION,
+    BackendReport,
+    FileAccess,
+    NetworkAccess,
+    ScriptEvent,
+    ScriptRequest,
+    ScriptResult,
+    SecurityContext,
+)
+from tavern_scripts.languages import language_of
+from tavern_scripts.scriptfiles import Base
+
+_MARKS = {True: "holds", False: "does NOT hold"}
+
+
+def script_commands() -> list[CommandInfo]:
+    """Return the commands about scripts."""
+    return [
+        CommandInfo(
+            name="scripts doctor",
+            help="Say which sandbox scripts run in here, what was tried out of it, and what to install.",
+            handler="tavern_scripts.commands:doctor",
+        ),
+        CommandInfo(
+            name="scripts run",
+            help="Run a script file in the sandbox, as a tool would, and show its log and its result.",
+            handler="tavern_scripts.commands:run_script",
+            parameters=[
+                CommandParameter(name="file", type="path", required=True, help="The script."),
+                CommandParameter(name="--json-input", help="What it reads from stdin, as JSON; @FILE reads a file."),
+                CommandParameter(name="--entry-point", help="The function of it that is called with the input."),
+                CommandParameter(name="--language", help="python, nodejs or bun; else what its name says."),
+                CommandParameter(name="--timeout", type="number", help="How many seconds it may take."),
+                CommandParameter(
+                    name="--host", multiple=True, help="A host that it asks to reach, of those that the policy allows."
+                ),
+                CommandParameter(
+                    name="--write", multiple=True, help="A folder that it asks to keep, such as .cache/**."
+                ),
+                CommandParameter(
+                    name="--read", multiple=True, help="A file of the project's files folder that it may read."
+                ),
+            ],
+        ),
+    ]
+
+
+async def doctor(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """`scripts doctor`: exit code 1 where no script can be run."""
+    reports = await context.services.get(SCRIPT_EXECUTION).backends()
+    chosen = next((report for report in reports if report.chosen), None)
+    for report in reports:
+        yield CommandOutput(kind="text", text=_heading(report))
+        if report.checks:
+            rows = [[check.name, _MARKS[check.holds], check.observed] for check in report.checks]
+            yield CommandOutput(kind="table", columns=["Property", "Proven", "Observed"], rows=rows)
+    yield CommandOutput(kind="result", data={"reports": [report.to_json() for report in reports]})
+    if chosen is not None:
+        yield CommandOutput(kind="text", text=f"Scripts run in the sandbox {chosen.name}.")
+        return
+    hints = "\n".join(dict.fromkeys(report.hint for report in reports if report.hint))
+    text = "No script is run here, since no sandbox holds." + (f"\n{hints}" if hints else "")
+    yield CommandOutput(kind="failure", text=text, exit_code=1)
+
+
+async def run_script(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """`scripts run FILE`: exit code 1 where the script gives no result, 2 for what cannot be asked."""
+    from tavern_scripts.service import Scripts
+
+    path = Path(str(arguments["file"]))
+    request = await asyncio.to_thread(_request, path, arguments)
+    result: ScriptResult | None = None
+    scripts = Scripts(context, folders=[Base(path.parent, str(path.parent))])
+    try:
+        async with aclosing(scripts.stream(request)) as events:
+            async for event in events:
+                result = event.result or result
+                if event.kind != "result":
+                    yield CommandOutput(kind="progress", text=_line(event))
+    finally:
+        await scripts.close()
+    assert result is not None
+    for text in _about(result):
+        yield CommandOutput(kind="progress", text=text)
+    yield CommandOutput(kind="result", data=result.to_json())
+    if result.error is None:
+        yield CommandOutput(kind="text", text=json.dumps(result.output_data, ensure_ascii=False, indent=2))
+        return
+    details = f"\n{result.error.details}" if result.error.details else ""
+    text = f"{result.error.type}: {result.error.message}{details}"
+    yield CommandOutput(kind="failure", text=text, exit_code=1)
+
+
+def _request(path: Path, arguments: dict[str, JsonValue]) -> ScriptRequest:
+    """Return what the arguments ask for. Raises `InvalidInput`."""
+    if not path.is_file():
+        raise InvalidInput(f"there is no file {path}")
+    language = arguments.get("language") or language_of(path.name)
+    timeout = arguments.get("timeout")
+    security = SecurityContext(
+        file_access=FileAccess(allow_write=_texts(arguments, "write")),
+        network_access=NetworkAccess(allow_hosts=_texts(arguments, "host")),
+    )
+    given = {
+        "script_path": path.name,
+        "language": language,
+        "entry_point": arguments.get("entry_point"),
+        "input_data": _input(arguments.get("json_input")),
+        "timeout_ms": round(float(str(timeout)) * 1000) if timeout is not None else None,
+        "files": _texts(arguments, "read"),
+        "security_context": security,
+    }
+    try:
+        return ScriptRequest.model_validate(given)
+    except ValidationError as error:
+        said = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise InvalidInput(f"no script can be run so: {said}") from None
+
+
+def _input(given: JsonValue) -> JsonValue:
+    if given is None:
+        return {}
+    text = str(given)
+    try:
+        if text.startswith("@"):
+            text = sys.stdin.read() if text == "@-" else Path(text[1:]).read_text("utf-8")
+        found: JsonValue = json.loads(text)
+    except OSError as error:
+        raise InvalidInput(f"{text[1:]} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"--json-input is no JSON: {error}") from None
+    return found
+
+
+def _texts(arguments: dict[str, JsonValue], name: str) -> list[str]:
+    given = arguments.get(name)
+    return [str(text) for text in given] if isinstance(given, list) else []
+
+
+def _heading(report: BackendReport) -> str:
+    state = "in force" if report.chosen else "usable" if report.usable else "not usable"
+    return f"{report.name}: {state}" + (f" ({report.reason})" if report.reason else "")
+
+
+def _line(event: ScriptEvent) -> str:
+    if event.kind == "log":
+        return event.text
+    share = f"{event.progress:.0%} " if event.progress is not None else ""
+    return f"{share}{event.text}".rstrip()
+
+
+def _about(result: ScriptResult) -> list[str]:
+    """Return what the author wants to know beside the result."""
+    lines = [f"file: {file.path} ({file.size:,} bytes)" for file in result.files]
+    if result.enforced is not None:
+        lines += [f"not granted: {text}" for text in result.enforced.denied]
+        lines += [f"weaker sandbox: {text}" for text in result.enforced.weaker]
+    usage = result.usage
+    if usage is not None:
+        parts = [f"{usage.wall_ms:,.0f} ms"]
+        parts += [f"{usage.cpu_ms:,.0f} ms computing"] if usage.cpu_ms is not None else []
+        parts += [f"{usage.peak_memory / 2**20:,.1f} MB"] if usage.peak_memory is not None else []
+        lines.append("used: " + ", ".join(parts))
+    return lines

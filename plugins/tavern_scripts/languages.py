@@ -1,0 +1,201 @@
+"""Which programs run scripts: languages by suffix, the commands of tools, and the interpreters of this machine.
+
+Runs interpreters only to ask them for their version and where they lie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.scripts import ScriptErrorType, ScriptLanguage
+from tavern_scripts.refusal import Refused
+
+SUFFIXES: Mapping[str, ScriptLanguage] = {
+    ".py": "python",
+    ".js": "nodejs",
+    ".mjs": "nodejs",
+    ".cjs": "nodejs",
+    ".ts": "bun",
+    ".mts": "bun",
+}
+"""The language of a script that does not say it, by the end of its name."""
+
+CODE_NAMES: Mapping[ScriptLanguage, str] = {"python": "main.py", "nodejs": "main.mjs", "bun": "main.ts"}
+"""What a file is called that is made of code."""
+
+_PROGRAMS: Mapping[str, ScriptLanguage] = {
+    "python": "python",
+    "python3": "python",
+    "node": "nodejs",
+    "nodejs": "nodejs",
+    "bun": "bun",
+}
+_NAMES: Mapping[ScriptLanguage, str] = {"python": "python3", "nodejs": "node", "bun": "bun"}
+_SHELL = re.compile(r"[;&|<>`$\\\n\r\0]")
+_LONGEST = 4000
+_ASKING = 20.0
+_ABOUT_PYTHON = """
+import json, sys
+print(json.dumps([sys.version.split()[0], getattr(sys, "_base_executable", sys.executable)]))
+"""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A tool's command, taken apart: which language, which script, and with which arguments."""
+
+    language: ScriptLanguage
+    script: str
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A program that runs scripts."""
+
+    language: ScriptLanguage
+    program: str
+    version: str
+
+    @property
+    def address_space(self) -> bool:
+        """Whether memory can be limited by what is reserved: engines of JavaScript reserve far more than they use."""
+        return self.language == "python"
+
+    def argv(self, memory: int, program: str | None = None) -> list[str]:
+        """Return how it is started, up to the script; `memory` is in bytes. `program` is another one to be started in
+        its place, that of an environment."""
+        program = program or self.program
+        if self.language == "python":
+            return [program, "-s", "-B", "-X", "utf8"]
+        if self.language == "nodejs":
+            return [program, f"--max-old-space-size={max(16, memory * 3 // 4 >> 20)}"]
+        return [program, "run", "--no-install"]
+
+
+def language_of(path: str) -> ScriptLanguage:
+    """Return the language of a script by the end of its name. Raises `InvalidInput`."""
+    suffix = PurePosixPath(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        known = ", ".join(SUFFIXES)
+        raise InvalidInput(f"the language of {path!r:.200} is not clear: say it, or end its name with one of {known}")
+    return SUFFIXES[suffix]
+
+
+def read_command(text: str) -> Command:
+    """Return what a command such as `python scripts/x.py --fast` means; no shell looks at it. Raises `InvalidInput`."""
+    if len(text) > _LONGEST:
+        raise InvalidInput(f"the command has {len(text):,} characters; at most {_LONGEST:,} are possible")
+    found = _SHELL.search(text)
+    if found is not None:
+        raise InvalidInput(
+            f"the command {text!r:.200} holds {found[0]!r}, which only means something to a shell, and none is used; "
+            "name an interpreter, a script and plain arguments"
+        )
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InvalidInput(f"the command {text!r:.200} cannot be taken apart: {error}") from None
+    program, rest = (words[0], words[1:]) if words else ("", [])
+    language = _PROGRAMS.get(program)
+    if language is None:
+        known = ", ".join(_PROGRAMS)
+        raise InvalidInput(f"the command {text!r:.200} must begin with one of {known}, found {program!r:.80}")
+    if language == "bun" and rest[:1] == ["run"]:
+        rest = rest[1:]
+    if not rest:
+        raise InvalidInput(f"the command {text!r:.200} names no script")
+    if rest[0].startswith("-"):
+        raise InvalidInput(f"the command {text!r:.200}: after {program} comes the script, found {rest[0]!r:.80}")
+    return Command(language, rest[0], tuple(rest[1:]))
+
+
+class Interpreters:
+    """The interpreters of this machine; each is looked for once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[ScriptLanguage, str | None], Interpreter] = {}
+        self._asking = asyncio.Lock()
+
+    async def find(self, language: ScriptLanguage, configured: str | None = None) -> Interpreter:
+        """Return the interpreter of a language: the one at the path `configured`, else the machine's.
+
+        Raises `Refused` where there is none.
+        """
+        key = (language, configured)
+        async with self._asking:
+            if key not in self._known:
+                self._known[key] = await _look_for(language, configured)
+            return self._known[key]
+
+
+async def _look_for(language: ScriptLanguage, configured: str | None) -> Interpreter:
+    program = configured or (sys.executable if language == "python" else shutil.which(_NAMES[language]))
+    if not program or not os.access(program, os.X_OK):
+        where = f"at {configured}" if configured else "on this host"
+        hint = f"install it, or set extensions.tavern-scripts.interpreters to {{{language!r}: its absolute path}}"
+        raise Refused(
+            ScriptErrorType.DEPENDENCY, f"{_NAMES[language]}, which runs {language}, was not found {where}; {hint}"
+        )
+    if language == "python":
+        return await _python(program, is_own=configured is None)
+    version = (await _ask(program, "--version")).strip().removeprefix("v")
+    return Interpreter(language, await _real(program), version)
+
+
+async def _python(program: str, *, is_own: bool) -> Interpreter:
+    """Return what is known of a Python. Of the host's own environment scripts see nothing, only what it was made from;
+    an environment that the operator names is used as it is."""
+    try:
+        version, base = map(str, json.loads(await _ask(program, "-I", "-B", "-c", _ABOUT_PYTHON)))
+    except (ValueError, TypeError) as error:
+        raise _mute(program, f"it answered with something else: {error}") from None
+    return Interpreter("python", await _real(base) if is_own else program, version)
+
+
+async def _real(path: str) -> str:
+    """Return a path without links."""
+    return await asyncio.to_thread(os.path.realpath, path)
+
+
+async def _ask(*argv: str) -> str:
+    """Return what an interpreter of the operator says. It gets nothing of the host's environment but its path."""
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=environment,
+            cwd=Path(argv[0]).anchor,
+        )
+    except OSError as error:
+        raise _mute(argv[0], error.strerror or str(error)) from None
+    try:
+        async with asyncio.timeout(_ASKING):
+            answer, _ = await process.communicate()
+    except TimeoutError:
+        raise _mute(argv[0], f"it did not say its version within {_ASKING:g} s") from None
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        raise _mute(argv[0], f"asked for its version, it ended with exit code {process.returncode}")
+    return answer.decode("utf-8", "replace")
+
+
+def _mute(program: str, reason: str) -> Refused:
+    return Refused(ScriptErrorType.DEPENDENCY, f"the interpreter {program} cannot be used: {reason}")

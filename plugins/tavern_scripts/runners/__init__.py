@@ -1,0 +1,1 @@
+"""What runs inside of sandboxes beside scripts. The host imports nothing of it."""

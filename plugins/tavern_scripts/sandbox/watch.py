@@ -1,0 +1,191 @@
+"""Watches all processes of a sandbox together while they run: the memory and the time of the CPU that they use. Where a
+control group limits the memory it looks after that only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from tavern_host.contracts.scripts import ScriptLimits
+from tavern_scripts.sandbox.cgroups import Group
+
+_EVERY = 0.02
+"""How many seconds pass between two looks; where a control group limits and counts, five times that."""
+
+_SHARE = 0.002
+"""How many seconds are added for each further sandbox that is watched at the time."""
+
+_INODE = 1024
+"""How much memory of the kernel an empty file takes, about."""
+
+_TICK = os.sysconf("SC_CLK_TCK")
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+Reason = Literal["memory", "cpu", "processes", "files", "broken"]
+
+_watching: set[Watch] = set()
+
+
+class Watch:
+    """Looks at a tree of processes again and again and ends it when it uses too much; `reason` says that it did."""
+
+    def __init__(
+        self,
+        first: int,
+        limits: ScriptLimits,
+        group: Group | None,
+        kill: Callable[[], None],
+        mark: str = "/",
+        places: Sequence[str] = (),
+        opened: Sequence[int] = (),
+        *,
+        counted: bool = False,
+    ) -> None:
+        """`first` is the process that all others come from. `places` are its own file systems, which are in memory, and
+        there once there is `mark`; `opened` are those that are open already. With `counted` there may be no more
+        processes than allowed."""
+        self._first = first
+        self._limits = limits
+        self._group = group
+        self._kill = kill
+        self._mark = mark
+        self._folders = places
+        self._opened = opened
+        self._counted = counted
+        self._places: list[int] | None = None
+        self.reason: Reason | None = None
+        self.cpu_ms: float | None = None
+        self.peak: int | None = None
+
+    async def run(self) -> None:
+        """Watch until cancelled, or until there was a reason to end it."""
+        _watching.add(self)
+        try:
+            while self.reason is None:
+                every = _EVERY + _SHARE * (len(_watching) - 1)
+                is_counted = self._group is not None and self._group.cpu_ms() is not None
+                await asyncio.sleep(max(5 * _EVERY, every) if is_counted else every)
+                self._look()
+        except Exception:
+            self._end("broken")  # what is not watched does not go on
+            raise
+        finally:
+            _watching.discard(self)
+            for number in self._places or ():
+                os.close(number)
+
+    def finish(self) -> None:
+        """Note what a control group counted, after the end."""
+        if self._group is None:
+            return
+        self.cpu_ms = self._group.cpu_ms() or self.cpu_ms
+        self.peak = self._group.peak()
+        if self._group.killed():
+            self.reason = "memory"
+
+    def _look(self) -> None:
+        if self._group is not None:
+            if self._group.killed():
+                self._end("memory")
+            used = self._group.cpu_ms()
+            if used is not None and not self._counted:
+                self._check_cpu(used)
+                return
+        pids = tree(self._first)
+        if self._counted and len(pids) - 1 > self._limits.processes:
+            self._end("processes")
+        self._check_cpu(sum(_times(pid) for pid in pids) * 1000 / _TICK)
+        if self._group is None:
+            self._check_memory(pids)
+
+    def _check_cpu(self, used: float) -> None:
+        self.cpu_ms = max(self.cpu_ms or 0.0, used) or None
+        if used > self._limits.cpu * 1000:
+            self._end("cpu")
+
+    def _check_memory(self, pids: list[int]) -> None:
+        files = self._in_files()
+        parts = [_status(pid) for pid in pids]
+        used = sum(own for own, _ in parts) + max(files, sum(shared for _, shared in parts))
+        if used > self._limits.memory:  # what several of them share was counted for each
+            exact = [_exact(pid) or part for pid, part in zip(pids, parts, strict=True)]
+            used = sum(own for own, _ in exact) + max(files, sum(shared for _, shared in exact))
+        self.peak = max(self.peak or 0, used)
+        if used > self._limits.memory:
+            self._end("memory")
+
+    def _in_files(self) -> int:
+        """Return how much memory the files in the sandbox's own file systems take."""
+        if self._places is None:
+            if not os.access(self._mark, os.F_OK):
+                return 0  # the same paths lead to folders of the host still
+            self._places = []
+            for folder in self._folders:
+                with contextlib.suppress(OSError):
+                    self._places.append(os.open(folder, _FOLDER))
+        used = 0
+        for number in (*self._places, *self._opened):
+            system = os.fstatvfs(number)
+            used += (system.f_blocks - system.f_bfree) * system.f_frsize + (system.f_files - system.f_ffree) * _INODE
+        return used
+
+    def _end(self, reason: Reason) -> None:
+        self.reason = reason
+        self._kill()
+
+
+def tree(first: int) -> list[int]:
+    """Return a process and all that come from it, as far as they are there."""
+    found = [first]
+    for pid in found:
+        try:
+            threads = os.listdir(f"/proc/{pid}/task")
+        except OSError:
+            continue
+        for thread in threads:
+            found += [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
+    return found
+
+
+def _times(pid: int) -> int:
+    """Return the ticks that a process and those of its children that have ended used."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return sum(int(number) for number in fields[11:15])
+
+
+def _status(pid: int) -> tuple[int, int]:
+    """Return the bytes that a process has in memory: its own, and those that it shares with others."""
+    return _kilobytes(_read(f"/proc/{pid}/status"), b"RssAnon:", b"RssShmem:")
+
+
+def _exact(pid: int) -> tuple[int, int] | None:
+    """As `_status`, but with a part only of what several processes have; None where that cannot be seen."""
+    text = _read(f"/proc/{pid}/smaps_rollup")
+    return _kilobytes(text, b"Pss_Anon:", b"Pss_Shmem:") if text else None
+
+
+def _kilobytes(text: bytes, *names: bytes) -> tuple[int, int]:
+    found = dict.fromkeys(names, 0)
+    for line in text.splitlines():
+        name, _, value = line.partition(b"\t") if b"\t" in line else line.partition(b" ")
+        if name in found:
+            found[name] = int(value.split()[0]) * 1024
+    first, second = (found[name] for name in names)
+    return first, second
+
+
+def _read(path: str) -> bytes:
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(number, 65536)
+    except OSError:
+        return b""
+    finally:
+        os.close(number)

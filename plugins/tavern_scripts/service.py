@@ -1,0 +1,452 @@
+"""The provider of `scriptExecution`: runs scripts, each in a sandbox of its own, and tells what came of them.
+
+What may be run is decided in `plans.py`; how it is isolated, in `sandbox`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue, ValidationError
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext, new_id, system_call
+from tavern_host.contracts.errors import InvalidInput, TavernError, describe
+from tavern_host.contracts.scripts import (
+    BackendReport,
+    SandboxLaunch,
+    SandboxOutput,
+    ScriptBackend,
+    ScriptEnforced,
+    ScriptError,
+    ScriptErrorType,
+    ScriptEvent,
+    ScriptExecution,
+    ScriptFile,
+    ScriptLanguage,
+    ScriptRequest,
+    ScriptResult,
+    ScriptUsage,
+)
+from tavern_scripts import projectio
+from tavern_scripts.backends import Sandboxes
+from tavern_scripts.extras import Extras
+from tavern_scripts.languages import Interpreters
+from tavern_scripts.launches import Extra, Places, grants_of, input_of, launch_of, pieces
+from tavern_scripts.outcome import Heard, Outcome
+from tavern_scripts.plans import Plan, Planner
+from tavern_scripts.policy import PolicyReader
+from tavern_scripts.pool import WarmPool
+from tavern_scripts.refusal import Refused
+from tavern_scripts.sandbox.choose import Chosen
+from tavern_scripts.sandbox.processes import to_the_end
+from tavern_scripts.scratch import Scratch, remove
+from tavern_scripts.scriptfiles import Base, approved_copy, is_open, open_copy
+from tavern_scripts.sessions import SessionLimits, Sessions
+
+_RAN = "script.ran"
+
+Say = Callable[[ScriptEvent], None]
+
+
+@dataclass
+class Account:
+    """What is known of a run so far, for its result."""
+
+    plan: Plan
+    enforced: ScriptEnforced
+    outcome: Outcome
+    usage: ScriptUsage | None = None
+    input: int = 0
+    files: Sequence[ScriptFile] = ()
+    notes: list[str] = field(default_factory=list)
+
+
+class Scripts(ScriptExecution):
+    """The scripts of one host. `folders` are looked into for scripts in place of those of the operator's policy."""
+
+    def __init__(self, context: PluginContext, *, folders: Sequence[Base] = ()) -> None:
+        self._context = context
+        policies = PolicyReader(context.settings, context.project.root)
+        interpreters = Interpreters()
+        self._planner = Planner(context, policies, interpreters, folders)
+        self._sandboxes = Sandboxes(context, self._planner.policy)
+        self._extras = Extras(context, interpreters)
+        self._scratch = Scratch(context.data_dir / "runs")
+        self._turns = _Turns()
+        self._pool = WarmPool(
+            self._scratch.make, context.log, size=lambda: self._lasting().warm, idle=lambda: self._lasting().idle
+        )
+        self._sessions = Sessions(self._scratch.make, lambda: self._lasting().sessions)
+
+    async def close(self) -> None:
+        """Leave nothing."""
+        await self._sessions.close()
+        await self._pool.close()
+        await asyncio.to_thread(self._scratch.close)
+
+    async def execute(
+        self,
+        *,
+        tool_id: str | None = None,
+        script_path: str | None = None,
+        code: str | None = None,
+        language: ScriptLanguage | None = None,
+        input_data: JsonValue = None,
+        timeout_ms: int | None = None,
+        files: list[str] | None = None,
+        session: str | None = None,
+        call: CallContext | None = None,
+    ) -> ScriptResult:
+        """Run a script; see the interface."""
+        try:
+            request = ScriptRequest(
+                tool_id=tool_id,
+                script_path=script_path,
+                code=code,
+                language=language,
+                input_data=input_data,
+                timeout_ms=timeout_ms,
+                files=files or [],
+                session=session,
+            )
+        except ValidationError as error:
+            said = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise InvalidInput(f"no script can be run so: {said}") from None
+        return await self.run(request, call=call)
+
+    async def run(self, request: ScriptRequest, *, call: CallContext | None = None) -> ScriptResult:
+        """Run a script; see the interface."""
+        result: ScriptResult | None = None
+        async with aclosing(self.stream(request, call=call)) as events:
+            async for event in events:
+                result = event.result or result
+        assert result is not None
+        return result
+
+    async def stream(self, request: ScriptRequest, *, call: CallContext | None = None) -> Any:
+        """Run a script and yield what happens; see the interface. Who goes away before its end, ends it."""
+        feed = _Feed()
+        call = call or system_call(self._context.project.id)
+        work = self._context.tasks.spawn(self._settled(request, call, feed.say), name="run a script")
+        try:
+            async with aclosing(feed.until(work)) as events:
+                async for event in events:
+                    yield event
+            yield ScriptEvent(kind="result", result=_result_of(work))
+        finally:
+            work.cancel()
+            await to_the_end(asyncio.wait([work]))
+
+    async def review(self, request: ScriptRequest) -> ScriptEnforced:
+        """Return what would be enforced and granted; see the interface."""
+        try:
+            plan = await self._planner.plan(request)
+        except Refused as refused:
+            raise InvalidInput(str(refused)) from None
+        try:
+            chosen = await self._sandboxes.chosen()
+        except Refused:
+            return _enforced(plan, "none", [])
+        return _enforced(plan, chosen.name, chosen.weaker)
+
+    async def backends(self) -> list[BackendReport]:
+        """Return what was found out about sandboxes; see the interface."""
+        return await self._sandboxes.reports()
+
+    # --- one run ------------------------------------------------------------------------------------
+
+    async def _settled(self, request: ScriptRequest, call: CallContext, say: Say) -> ScriptResult | TavernError:
+        """Return the result of a run, or what its caller is to be told."""
+        began = time.monotonic()
+        account: Account | None = None
+        output: JsonValue = None
+        error: ScriptError | None = None
+        try:
+            plan = await self._planner.plan(request, remaining=call.remaining())
+            chosen = await self._sandboxes.chosen()
+            account = _account(plan, chosen, say)
+            async with self._turns.of(plan.policy.concurrent):
+                output = await self._run(account, chosen.backend, call, say)
+        except Refused as refused:
+            error = refused.error
+        except TavernError as wrong:
+            return wrong
+        result = _told(account, output, error, (time.monotonic() - began) * 1000)
+        self._record(request, result, account, call)
+        return result
+
+    async def _run(self, account: Account, backend: ScriptBackend, call: CallContext, say: Say) -> JsonValue:
+        """Return what a script gave. Raises `Refused` where it gave nothing."""
+        plan = account.plan
+        data = input_of(plan.request.input_data, plan.limits)
+        account.input = len(data)
+        folder = await asyncio.to_thread(self._scratch.make)
+        try:
+            try:
+                places = await asyncio.to_thread(self._set_up, plan, folder)
+            except OSError as error:
+                message = f"{plan.called} could not be got ready: {error.strerror or error}"
+                raise Refused(ScriptErrorType.SCRIPT, message) from None
+            async with AsyncExitStack() as stack:
+                extra = await self._extras.of(plan, places.script, backend, stack, call, _progress(say))
+                launch = await asyncio.to_thread(_launch, plan, places, extra)
+                ended = await self._listen(account, self._outputs(plan, backend, launch, data, call), call)
+            output = account.outcome.result(ended)
+            if ended.data:
+                account.notes.append(ended.data.decode("utf-8", "replace"))
+            await self._take_over(account, places)
+            return output
+        finally:
+            await to_the_end(asyncio.to_thread(remove, folder))
+
+    def _outputs(
+        self, plan: Plan, backend: ScriptBackend, launch: SandboxLaunch, data: bytes, call: CallContext
+    ) -> AsyncIterator[SandboxOutput]:
+        """Run what was prepared: the one place where a program begins."""
+        session = plan.request.session
+        if session is None:
+            return self._pool.run(backend, launch, pieces(data))
+        if not plan.program.is_code:
+            raise InvalidInput("a session keeps the variables of code, not of files; leave the session out")
+        owner = f"{call.project or self._context.project.id}\n{call.principal.kind}\n{call.principal.id}"
+        return self._sessions.run(backend, launch, pieces(data), owner=owner, name=session)
+
+    def _lasting(self) -> Lasting:
+        """Return what lasts beyond single runs: nothing, where the policy cannot be read."""
+        try:
+            policy = self._planner.policy()
+        except Refused:
+            return Lasting(0, 1.0, SessionLimits(most=0))
+        sessions = SessionLimits(policy.sessions, policy.session_idle, policy.session_cpu)
+        return Lasting(policy.warm, policy.warm_idle, sessions)
+
+    async def _listen(
+        self, account: Account, outputs: AsyncIterator[SandboxOutput], call: CallContext
+    ) -> SandboxOutput:
+        """Return how a program ended. Raises `Refused` where it took too long, or gave too much."""
+        remaining = call.remaining()  # less than before, where it had to wait for its turn
+        wall = account.plan.limits.wall if remaining is None else min(account.plan.limits.wall, remaining)
+        ended: SandboxOutput | None = None
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(wall) as timer, aclosing(outputs) as coming:  # type: ignore[type-var]
+                async for output in coming:
+                    if output.kind == "ended":
+                        ended = output
+                    else:
+                        account.outcome.take(output)
+        except (Refused, TavernError):
+            raise
+        except Exception as error:  # a sandbox of another plugin may fail in any way
+            if isinstance(error, TimeoutError) and timer.expired():
+                account.outcome.close()
+                message = f"the script did not end within {wall:g} s, and was ended with all that it had begun"
+                raise Refused(ScriptErrorType.TIMEOUT, message, account.outcome.errors()) from None
+            self._context.log.exception("the sandbox %s failed", account.enforced.backend)
+            message = f"the sandbox {account.enforced.backend} failed: {describe(error)}"
+            raise Refused(ScriptErrorType.SECURITY, message) from None
+        finally:
+            if ended is None:
+                account.usage = ScriptUsage(wall_ms=(time.monotonic() - began) * 1000)
+                account.outcome.close()
+        if ended is None:
+            raise Refused(ScriptErrorType.SECURITY, "the sandbox ended without saying how the script did")
+        account.usage = ended.usage
+        return ended
+
+    def _set_up(self, plan: Plan, folder: Path) -> Places:
+        """Make the folders of a run. Blocking. Raises `InvalidInput`, `NotFound`, `Refused`."""
+        output = folder / "output"
+        output.mkdir()
+        kept = None
+        if plan.script is None:
+            script = folder / "script"
+            script.mkdir()
+            script.chmod(0o755)
+            code = script / plan.program.name
+            code.write_text(plan.request.code or "", encoding="utf-8", newline="")
+            code.chmod(0o644)
+        elif plan.hash is not None:
+            script = approved_copy(plan.script, plan.hash, folder / "script")
+        elif os.geteuid() == 0 and not is_open(plan.script):
+            script = open_copy(plan.script, folder / "script")
+        else:
+            script = plan.script.folder
+        if plan.script is not None and plan.granted.writes:
+            kept = self._kept(plan.script.folder, plan.granted.writes)
+        files = None
+        if plan.request.files:
+            files = folder / "files"
+            projectio.copy_in(self._context.project.files, plan.request.files, files, most=plan.limits.scratch)
+        return Places(script=script, output=output, kept=kept, files=files)
+
+    def _kept(self, folder: Path, writes: Sequence[str]) -> Path:
+        """Return where is kept what a script may write: nothing of it comes into the folder of the script itself."""
+        name = sha256(os.fsencode(folder)).hexdigest()[:24]
+        kept = self._context.data_dir / "kept" / name
+        for one in writes:
+            (kept / one).mkdir(parents=True, exist_ok=True)
+        return kept
+
+    async def _take_over(self, account: Account, places: Places) -> None:
+        limits = account.plan.limits
+        left = await to_the_end(
+            asyncio.to_thread(
+                projectio.copy_out,
+                places.output,
+                self._context.project.files,
+                new_id("run"),
+                most_files=account.plan.policy.most_files,
+                most_bytes=limits.scratch,
+            )
+        )
+        account.files = left.files
+        account.notes += left.notes
+
+    def _record(self, request: ScriptRequest, result: ScriptResult, account: Account | None, call: CallContext) -> None:
+        """Write into the audit log who ran what, and what came of it; neither code nor data."""
+        named = request.script_path or request.command or "code"
+        about: dict[str, JsonValue] = {
+            "toolId": request.tool_id,
+            "plugin": request.plugin,
+            "language": account.plan.interpreter.language if account is not None else request.language,
+            "script": named[:200],
+            "success": result.success,
+            "error": result.error.type.value if result.error is not None else None,
+            "wallMs": round(result.usage.wall_ms, 1) if result.usage is not None else None,
+        }
+        if result.enforced is not None:
+            about["backend"] = result.enforced.backend
+            about["hosts"] = [*result.enforced.grants.hosts]
+            about["denied"] = [*result.enforced.denied]
+        details = {key: value for key, value in about.items() if value not in (None, [])}
+        self._context.audit.record(_RAN, subject=request.tool_id or named[:200], details=details, call=call)
+
+
+@dataclass(frozen=True)
+class Lasting:
+    """How many interpreters wait for scripts, for how many seconds, and how many sessions there may be."""
+
+    warm: int
+    idle: float
+    sessions: SessionLimits
+
+
+class _Feed:
+    """Events of one run on their way to its caller. Of progress that nobody has read yet only the latest is kept, and
+    a log is limited, so that it never grows beyond measure."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[ScriptEvent] = deque()
+        self._there = asyncio.Event()
+
+    def say(self, event: ScriptEvent) -> None:
+        """Add an event."""
+        if event.kind == "progress" and self._waiting and self._waiting[-1].kind == "progress":
+            self._waiting.pop()
+        self._waiting.append(event)
+        self._there.set()
+
+    async def until(self, work: asyncio.Task[Any]) -> Any:
+        """Yield what was added, until the work is done and all was read."""
+        work.add_done_callback(lambda _: self._there.set())
+        while True:
+            while self._waiting:
+                yield self._waiting.popleft()
+            if work.done():
+                return
+            self._there.clear()
+            if not work.done():
+                await self._there.wait()
+
+
+class _Turns:
+    """Lets so many runs go on at once as the policy says at that moment."""
+
+    def __init__(self) -> None:
+        self._semaphore = asyncio.Semaphore(1)
+        self._size = 0
+
+    def of(self, size: int) -> asyncio.Semaphore:
+        """Return what a run waits for."""
+        if size != self._size:
+            self._semaphore, self._size = asyncio.Semaphore(size), size
+        return self._semaphore
+
+
+def _account(plan: Plan, chosen: Chosen, say: Say) -> Account:
+    outcome = Outcome(
+        plan.limits,
+        lambda heard: say(_event(heard)),
+        channel=plan.program.channel,
+        any_text=plan.program.is_code,
+        hidden=plan.hidden,
+    )
+    return Account(plan, _enforced(plan, chosen.name, chosen.weaker), outcome)
+
+
+def _enforced(plan: Plan, backend: str, weaker: Sequence[str]) -> ScriptEnforced:
+    return ScriptEnforced(
+        backend=backend,
+        limits=plan.limits,
+        grants=grants_of(plan.granted, plan.program.name, plan.request.files),
+        denied=[*plan.granted.denied],
+        weaker=[*weaker],
+    )
+
+
+def _launch(plan: Plan, places: Places, extra: Extra) -> SandboxLaunch:
+    return launch_of(plan.program, plan.interpreter, places, plan.granted, plan.limits, plan.config, extra)
+
+
+def _event(heard: Heard) -> ScriptEvent:
+    kind = "progress" if heard.is_progress else "log"
+    return ScriptEvent.trusted(kind=kind, text=heard.text, progress=heard.progress)
+
+
+def _progress(say: Say) -> Callable[[str], None]:
+    return lambda text: say(ScriptEvent(kind="progress", text=text))
+
+
+def _told(account: Account | None, output: JsonValue, error: ScriptError | None, wall_ms: float) -> ScriptResult:
+    """Return the result of a run, whatever is known of it."""
+    if account is None:
+        return ScriptResult(success=False, error=error, usage=ScriptUsage(wall_ms=wall_ms))
+    if error is not None:
+        account.outcome.printed()
+        if account.plan.granted.denied:
+            lines = [error.details, "The script asked for more than it was granted:", *account.plan.granted.denied]
+            error = error.model_copy(update={"details": "\n".join(line for line in lines if line)})
+    measured = account.usage or ScriptUsage(wall_ms=wall_ms)
+    counts = {"input": account.input, "output": account.outcome.output, "log": account.outcome.log.size}
+    return ScriptResult(
+        success=error is None,
+        output_data=output,
+        error=error,
+        logs=[*account.outcome.log.lines(), *account.notes],
+        files=[*account.files],
+        enforced=account.enforced,
+        usage=measured.model_copy(update=counts),
+    )
+
+
+def _result_of(work: asyncio.Task[ScriptResult | TavernError]) -> ScriptResult:
+    if work.cancelled():
+        error = ScriptError(
+            type=ScriptErrorType.CANCELLED, message="the script was cancelled: scripts are being stopped"
+        )
+        return ScriptResult(success=False, error=error)
+    found = work.result()
+    if isinstance(found, TavernError):
+        raise found
+    return found

@@ -1,0 +1,224 @@
+"""Opens, replaces and prolongs files beneath one folder and nowhere else: for plugins that work on a project's files.
+
+Every step of a path is opened beneath the one before it and no link is followed, so that neither a link that is there
+nor one that is put there meanwhile leads out. Whoever writes holds a lock on the folder that the file is in, so that
+writers, also of other plugins and processes, do not undo each other's work. What a path may look like, and how errors
+are told, is the caller's to say: all functions here raise `OSError`, and wait for the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+TEMPORARY = ".tavern-writing-"
+"""How the names of unfinished files begin; a crash may leave one, and listings leave them out."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""`O_NONBLOCK`, since opening a FIFO for reading would otherwise wait for a writer."""
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MODE = 0o644
+
+
+class TooLarge(Exception):
+    """A file would become larger than it may; `size` is how many bytes it would have."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size:,} bytes are too many")
+        self.size = size
+
+
+class StillLocked(Exception):
+    """Another writer did not let go in time."""
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def folder_beneath(root: Path, steps: Sequence[str], *, make: bool = False) -> Iterator[int]:
+    """Give the descriptor of a folder beneath `root`; with `make`, missing ones are made, `root` too.
+
+    Of `root` only the last step may not be a link: a project may lie wherever its owner wants.
+    """
+    above = os.open(root.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        handle = _enter(above, root.name, make)
+    finally:
+        os.close(above)
+    try:
+        for step in steps:
+            inner = _enter(handle, step, make)
+            os.close(handle)
+            handle = inner
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def open_folder(folder: int, name: str) -> int:
+    """Return a descriptor of a folder in an open one."""
+    return _enter(folder, name, make=False)
+
+
+@contextlib.contextmanager
+def writing(folder: int, seconds: float) -> Iterator[None]:
+    """Keep other writers out of an open folder. Raises `StillLocked` after some seconds."""
+    handle = os.open(".", _FOLDER, dir_fd=folder)  # the lock goes with a descriptor of its own
+    try:
+        _lock(handle, seconds)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _enter(folder: int, name: str, make: bool) -> int:
+    if make:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, 0o755, dir_fd=folder)
+    return os.open(name, _FOLDER, dir_fd=folder)
+
+
+def _lock(handle: int, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise StillLocked(f"it is locked since more than {seconds:g} s") from None
+            time.sleep(0.003)
+        except OSError:  # this file system has no locks
+            return
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def open_file(folder: int, name: str) -> int:
+    """Return a descriptor of a regular file in an open folder, for reading."""
+    handle = os.open(name, os.O_RDONLY | _FILE, dir_fd=folder)
+    try:
+        require_file(os.fstat(handle))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def about_file(folder: int, name: str) -> os.stat_result | None:
+    """Return what is known of an entry of an open folder, a link not followed; None where there is none."""
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def require_file(about: os.stat_result) -> None:
+    """Raise `IsADirectoryError` for a folder, another `OSError` for a link, a device or the like."""
+    if stat.S_ISDIR(about.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(about.st_mode):
+        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
+
+
+def replace_file(folder: int, name: str, data: bytes, *, overwrite: bool) -> bool:
+    """Make `data` the content of a file in an open folder, within `writing`; return whether the file is new.
+
+    Whoever reads meanwhile, and whoever looks after a crash, finds the old content or the new. A file keeps its
+    permissions. Raises `FileExistsError` where there is one and it is not to be overwritten.
+    """
+    before = about_file(folder, name)
+    if before is not None:
+        require_file(before)
+        if not overwrite:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    with temporary_file(folder, data, _MODE if before is None else before.st_mode & 0o777) as temporary:
+        if overwrite:
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        else:
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    return before is None
+
+
+def prolong_file(folder: int, name: str, data: bytes, *, most: int, seconds: float) -> tuple[int, bool]:
+    """Add `data` at the end of a file in an open folder, within `writing`; return its new size, and whether it is new.
+
+    One that fails leaves nothing; of one that the machine's end cut off, the first part may stay. Raises `TooLarge`
+    beyond `most` bytes, `StillLocked` where the file itself stays locked for some seconds.
+    """
+    is_new = about_file(folder, name) is None
+    flags = os.O_WRONLY | os.O_APPEND | _FILE | (os.O_CREAT if is_new else 0)
+    handle = os.open(name, flags, _MODE, dir_fd=folder)
+    try:
+        require_file(os.fstat(handle))
+        _lock(handle, seconds)  # for those who add to the file without a lock on its folder
+        before = os.fstat(handle).st_size
+        if before + len(data) > most:
+            raise TooLarge(before + len(data))
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            os.fsync(handle)
+        except BaseException:
+            os.truncate(handle, before)
+            raise
+        return before + len(data), is_new
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def temporary_file(folder: int, data: bytes, mode: int) -> Iterator[str]:
+    """Give the name of a file with this content, on the disk; it is gone afterwards unless it got another name."""
+    name = f"{TEMPORARY}{secrets.token_hex(8)}"
+    try:
+        with os.fdopen(os.open(name, _NEW, 0o600, dir_fd=folder), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        yield name
+        os.fsync(folder)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def is_listed(name: str) -> bool:
+    """Return whether a listing shows an entry of this name: it is text, and no unfinished file."""
+    return not name.startswith(TEMPORARY) and is_text(name)
+
+
+def is_text(name: str) -> bool:
+    """Return whether a name can be written as UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def reason_of(error: OSError) -> str:
+    """Return, as a clause, why something beneath a folder cannot be used."""
+    if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
+        return "the way to it leads over a link or a file, and links are not followed"
+    if error.errno == errno.EISDIR:
+        return "it is a folder, not a file"
+    if error.errno == errno.ENXIO:
+        return "it is not a file; links and devices are not used"
+    return error.strerror or "the system refuses"

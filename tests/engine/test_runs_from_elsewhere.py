@@ -1,0 +1,413 @@
+"""A project may come from anybody, with runs and outputs in its folder: none of it is gone on with unasked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from engine_bench import PLUGINS, Bench, output, workflow
+from loops_bench import flow, notes
+from runs_bench import accepted, finished, opened
+
+from tavern_engine.keeping.keys import ProjectKey
+from tavern_host import Host
+from tavern_host.contracts.calls import Principal
+from tavern_host.contracts.errors import PermissionDenied
+from tavern_host.contracts.executions import Run, RunFilter, RunRequest, RunStatus
+from tavern_host.contracts.workflows import Workflow
+from tavern_host.projects import Folders
+
+NAMES = ("acme_nodes", "acme_flow")
+
+
+class Place:
+    """A folder for projects, with what their nodes write and wait for."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.notes = root / "notes"
+        self.go = root / "go"
+
+    @asynccontextmanager
+    async def host(self, name: str, *, serving: bool = False, **settings: object) -> AsyncIterator[Bench]:
+        """Open a host on a project."""
+        host = Host(
+            self.root / name,
+            plugins=[PLUGINS / plugin for plugin in NAMES],
+            trust=[plugin.replace("_", "-") for plugin in NAMES],
+            settings={f"extensions.tavern-engine.{key}": value for key, value in settings.items()},
+            serving=serving,
+        )
+        async with host:
+            yield Bench(host)
+
+    @property
+    def document(self) -> Workflow:
+        """A node that says that it ran, and one that waits for a file."""
+        return workflow(
+            {"note": flow("NoteAlways", file=self.notes, value="ran"), "wait": flow("WaitUntil", file=self.go)},
+            "note.value > wait.value",
+        )
+
+    async def cut_off(self, name: str, count: int = 1) -> list[str]:
+        """Begin runs on a project, in a process that is killed in the middle of them; return their ids."""
+        code = f"""
+import asyncio, json
+from pathlib import Path
+from test_runs_from_elsewhere import Place
+
+async def main():
+    place = Place(Path({str(self.root)!r}))
+    async with place.host({name!r}, serving=True) as bench:
+        print(json.dumps([await bench.start(place.document) for _ in range({count})]), flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+        here = Path(__file__).parent
+        path = os.pathsep.join([str(here), str(here.parent.parent / "plugins"), os.environ.get("PYTHONPATH", "")])
+        before = len(notes(self.notes))
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+        )
+        assert child.stdout is not None
+        found: list[str] = json.loads(await child.stdout.readline())
+        while len(notes(self.notes)) < before + count:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # results are kept at most 50 ms late
+        child.kill()
+        await child.wait()
+        return found
+
+    def store(self, name: str) -> Path:
+        return self.root / name / ".tavern" / "runs"
+
+    def key(self, name: str) -> Path:
+        """Return where the operator's key for a project is."""
+        about = Host(self.root / name).project
+        return Folders.of_user().project_state(about) / "plugins" / "tavern-engine" / "key"
+
+    async def settled(self, name: str, run_id: str) -> Run:
+        """Return a run after a host that serves has looked at it."""
+        async with self.host(name, serving=True) as bench:
+            return await bench.engine.wait(run_id)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def said(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno >= level and "tavern-engine" in r.name]
+
+
+def change(store: Path, statement: str, *values: object) -> None:
+    with contextlib.closing(sqlite3.connect(store / "runs.sqlite3", isolation_level=None)) as connection:
+        connection.execute(statement, values)
+
+
+# --- projects that come from elsewhere ------------------------------------------------------------
+
+
+async def test_runs_that_came_with_a_project_are_not_taken_up_and_can_be_resumed_by_a_person(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = await place.cut_off("theirs", count=2)
+    shutil.copytree(place.root / "theirs", place.root / "mine")
+    place.go.touch()
+
+    run = await place.settled("mine", first)
+    async with place.host("mine", serving=True) as bench:
+        listed = await bench.engine.history()
+        await bench.engine.resume(second)
+        resumed = await bench.engine.wait(second)
+
+    assert run.status == "interrupted"
+    assert run.error is not None
+    assert run.error.message == (
+        "it was begun elsewhere, or before the project was moved, and was not taken up here;"
+        f" `tavern runs resume {first}` goes on with it"
+    )
+    assert run.nodes["note"].output == {"value": "ran"}
+    assert {each.id: each.status for each in listed} == {first: "interrupted", second: "interrupted"}
+    assert (resumed.status, resumed.attempt, output(resumed, "wait")) == ("complete", 2, "ran")
+    assert notes(place.notes) == ["ran", "ran"]
+    (line,) = said(caplog)
+    assert line.startswith(f"{place.store('mine')}: 2 not taken up: begun elsewhere, or before the project was moved;")
+
+
+async def test_runs_that_are_begun_in_a_project_from_elsewhere_are_taken_up(place: Place) -> None:
+    await place.cut_off("theirs")
+    shutil.move(place.root / "theirs", place.root / "mine")
+    (mine,) = await place.cut_off("mine")
+    place.go.touch()
+
+    run = await place.settled("mine", mine)
+
+    assert (run.status, run.attempt) == ("complete", 2)
+
+
+async def test_a_run_that_a_person_resumed_is_taken_up_when_the_host_is_killed_again(place: Place) -> None:
+    (run_id,) = await place.cut_off("theirs")
+    shutil.copytree(place.root / "theirs", place.root / "mine")
+    async with opened(place.store("mine"), operator=place.key("mine").parent) as store:
+        assert await store.claim("a person's host", 0.01, run_id=run_id) is not None
+    place.go.touch()
+
+    run = await place.settled("mine", run_id)
+
+    assert (run.status, run.attempt) == ("complete", 2)
+
+
+async def test_a_store_that_was_put_in_the_place_of_the_projects_own_is_noticed(place: Place) -> None:
+    (theirs,) = await place.cut_off("theirs")
+    await place.cut_off("mine")
+    shutil.rmtree(place.store("mine"))
+    shutil.copytree(place.store("theirs"), place.store("mine"))
+    place.go.touch()
+
+    run = await place.settled("mine", theirs)
+
+    assert (run.status, notes(place.notes)) == ("interrupted", ["ran", "ran"])
+
+
+async def test_own_runs_are_taken_up_from_a_store_that_was_away_and_came_back_and_changed_ones_are_not(
+    place: Place,
+) -> None:
+    """Somebody got the project and sent it back: with one run as it was, and another with other values."""
+    same, changed = await place.cut_off("mine", count=2)
+    shutil.copytree(place.store("mine"), place.root / "away")
+    with contextlib.closing(sqlite3.connect(place.root / "away" / "runs.sqlite3")) as connection:
+        (entry,) = connection.execute("SELECT entry FROM runs WHERE id = ?", (changed,)).fetchone()
+    altered = {**json.loads(entry), "request": {"inputs": {"amount": 1000}}}
+    change(place.root / "away", "UPDATE runs SET entry = ? WHERE id = ?", json.dumps(altered).encode(), changed)
+    shutil.rmtree(place.store("mine"))
+    shutil.copytree(place.root / "away", place.store("mine"))
+    place.go.touch()
+
+    assert (await place.settled("mine", same)).status == "complete"
+    assert (await place.settled("mine", changed)).status == "interrupted"
+
+
+async def test_a_run_that_ended_here_and_was_set_back_is_not_run_again(place: Place) -> None:
+    place.go.touch()
+    async with place.host("mine") as bench:
+        run = await bench.run(place.document)
+    change(place.store("mine"), "UPDATE runs SET status = 'queued', is_final = 0, finished = NULL")
+
+    again = await place.settled("mine", run.id)
+
+    assert (run.status, again.status, notes(place.notes)) == ("complete", "interrupted", ["ran"])
+
+
+async def test_what_a_store_would_write_of_its_own_accord_is_removed(place: Place) -> None:
+    async with place.host("mine") as bench:
+        await bench.run(workflow({"note": flow("Note", file=place.notes)}))
+    change(
+        place.store("mine"),
+        'CREATE TRIGGER "set ""back" AFTER UPDATE ON runs WHEN NEW.is_final = 1 BEGIN'
+        " UPDATE runs SET status = 'queued', is_final = 0, seal = OLD.seal WHERE seq = NEW.seq; END",
+    )
+    place.go.touch()
+
+    async with place.host("mine") as bench:
+        run = await bench.run(place.document)
+
+    again = await place.settled("mine", run.id)
+    assert (again.status, again.attempt) == ("complete", 1)
+
+
+# --- the operator's folder ------------------------------------------------------------------------
+
+
+async def test_nothing_is_taken_up_where_the_operators_folder_cannot_be_written_and_the_log_says_why(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = place.key("mine").parent
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("in the way")
+    (run_id,) = await place.cut_off("mine")
+    place.go.touch()
+
+    async with place.host("mine", serving=True) as bench:
+        while not said(caplog, logging.ERROR):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        left = await bench.engine.get(run_id)
+        await bench.engine.resume(run_id)
+        resumed = await bench.engine.wait(run_id)
+
+    assert (left.status, left.attempt) == ("running", 1)
+    assert resumed.status == "complete"
+    assert [line for line in said(caplog, logging.ERROR) if "none that was cut off is taken up" in line] == [
+        f"{blocked / 'key'}: Not a directory; so it cannot be told which runs were begun here,"
+        " and none that was cut off is taken up"
+    ]
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"x" * 33])
+def test_a_damaged_key_is_said_and_nothing_is_sealed_with_it(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "key").write_bytes(content)
+    key = ProjectKey(tmp_path)
+
+    for use in (key.prepare, lambda: key.seal("run_1", b""), lambda: key.has_sealed("run_1", b"", b"")):
+        with pytest.raises(OSError, match="it is damaged; remove it, and a new one is made"):
+            use()
+
+    (tmp_path / "key").unlink()
+    assert key.has_sealed("run_1", b"content", key.seal("run_1", b"content"))
+
+
+def test_of_many_who_make_the_key_at_the_same_moment_all_have_the_same(tmp_path: Path) -> None:
+    keys = [ProjectKey(tmp_path / "operator") for _ in range(16)]
+    with ThreadPoolExecutor(len(keys)) as threads:
+        seals = list(threads.map(lambda key: key.seal("run_1", b"content"), keys))
+    assert len(set(seals)) == 1
+    assert [path.name for path in (tmp_path / "operator").iterdir()] == ["key"]
+    assert (tmp_path / "operator" / "key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_seal_is_for_one_name_and_one_content_and_of_one_key(tmp_path: Path) -> None:
+    key, other = ProjectKey(tmp_path / "a"), ProjectKey(tmp_path / "b")
+    seal = key.seal("run_1", b"1content")
+    assert key.has_sealed("run_1", b"1content", seal)
+    for name, content, given in [
+        ("run_11", b"content", seal),
+        ("run_1", b"content", seal),
+        ("run_1", b"1content", other.seal("run_1", b"1content")),
+        ("run_1", "1content", seal),
+        (1, b"1content", seal),
+        ("run_1", b"1content", None),
+        ("run_1", b"1content", ""),
+        ("run_\udc80", b"1content", seal),
+    ]:
+        assert not key.has_sealed(name, content, given)
+
+
+# --- the store ------------------------------------------------------------------------------------
+
+
+async def test_two_hosts_that_make_a_store_at_the_same_moment_take_each_others_runs_up(tmp_path: Path) -> None:
+    async with opened(tmp_path / "runs") as one, opened(tmp_path / "runs") as two:
+        await asyncio.gather(accepted(one, "a", worker="one", lease=0.01), accepted(two, "b", worker="two", lease=0.01))
+        await asyncio.sleep(0.05)
+        claimed = [await one.claim("one", 30), await two.claim("two", 30)]
+    assert sorted(entry.id for entry in claimed if entry is not None) == ["a", "b"]
+
+
+async def test_many_runs_from_elsewhere_keep_none_from_here_from_being_taken_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(tmp_path / "theirs") as store:
+        await accepted(store, *(f"run_{i}" for i in range(120)), priority=5, worker="theirs")
+    shutil.copytree(tmp_path / "theirs", tmp_path / "mine")
+    async with opened(tmp_path / "mine") as store:
+        await accepted(store, "own", worker="gone", lease=0.001)
+        odd = '{"outputs": {"a": NaN}, "error": null}'
+        change(tmp_path / "mine", "UPDATE runs SET state = ? WHERE id = 'run_7'", odd)
+        change(tmp_path / "mine", "UPDATE runs SET entry = CAST(entry AS TEXT) WHERE id = 'run_8'")
+        change(tmp_path / "mine", "UPDATE runs SET not_resumable = 'so' WHERE id = 'run_8'")
+        claimed = await store.claim("w", 30)
+        assert claimed is not None
+        assert claimed.id == "own"
+        assert len(await store.list_runs(RunFilter(statuses=[RunStatus.INTERRUPTED], limit=200))) == 119
+        error = (await store.get("run_8")).error
+        assert error is not None
+        assert error.message.endswith("not taken up here; it cannot go on: so")
+        assert await store.claim("w", 30) is None
+    assert len([r for r in caplog.records if "119 not taken up" in r.getMessage()]) == 1
+
+
+async def test_a_store_of_an_earlier_version_is_brought_up_to_date_and_its_runs_are_not_taken_up(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path / "runs") as store:
+        await finished(store, "done")
+        await accepted(store, "open", worker="gone", lease=0.001)
+    change(tmp_path / "runs", "ALTER TABLE runs DROP COLUMN seal")
+    change(tmp_path / "runs", "PRAGMA user_version = 1")
+
+    async with opened(tmp_path / "runs") as store:
+        assert await store.claim("w", 30) is None
+        shown = {run.id: run.status for run in await store.list_runs(RunFilter())}
+        assert shown == {"done": "complete", "open": "interrupted"}
+        assert await store.claim("w", 30, run_id="open") is not None
+
+
+async def test_a_damaged_store_that_is_begun_anew_takes_its_own_runs_up(tmp_path: Path) -> None:
+    async with opened(tmp_path / "runs") as store:
+        await accepted(store, "lost")
+    (tmp_path / "runs" / "runs.sqlite3").write_bytes(b"not a database" * 1000)
+    async with opened(tmp_path / "runs") as store:
+        await accepted(store, "own", worker="gone", lease=0.001)
+        claimed = await store.claim("w", 30)
+    assert claimed is not None
+    assert claimed.id == "own"
+
+
+async def test_a_run_is_resumed_by_nobody_for_whom_its_calls_could_not_be_made(place: Place) -> None:
+    async with place.host("mine") as bench:
+        run_id = await bench.start(place.document)
+        await bench.until("NODE_EXECUTING", nodeId="wait")
+        await bench.engine.interrupt(run_id)
+        await bench.engine.wait(run_id)
+    with contextlib.closing(sqlite3.connect(place.store("mine") / "runs.sqlite3")) as connection:
+        (entry,) = connection.execute("SELECT entry FROM runs").fetchone()
+    altered = json.loads(entry)
+    altered["request"]["actions"] = {"principal": {"kind": "user", "id": "operator"}}
+    change(place.store("mine"), "UPDATE runs SET entry = ?", json.dumps(altered).encode())
+    place.go.touch()
+
+    async with place.host("mine") as bench:
+        agent = bench.host.call().child(principal=Principal(kind="agent", id="ada"))
+        with pytest.raises(PermissionDenied, match="may not have calls made on behalf of user:operator"):
+            await bench.engine.resume(run_id, call=agent)
+        assert (await bench.engine.get(run_id)).status == "interrupted"
+
+
+# --- the cache on disk ----------------------------------------------------------------------------
+
+
+async def test_outputs_that_came_with_a_project_are_not_believed(place: Place) -> None:
+    document = workflow({"note": flow("Note", file=place.notes, value="ran")})
+    for _ in range(2):
+        async with place.host("theirs", cacheOnDisk=True) as bench:
+            await bench.run(document)
+    assert notes(place.notes) == ["ran"]
+    shutil.copytree(place.root / "theirs", place.root / "mine")
+
+    for _ in range(2):
+        async with place.host("mine", cacheOnDisk=True) as bench:
+            run = await bench.engine.run(RunRequest(workflow=document))
+
+    assert (output(run, "note"), notes(place.notes)) == ("ran", ["ran", "ran"])
+
+
+async def test_where_the_operators_folder_cannot_be_written_nothing_is_kept_on_disk(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = place.key("mine").parent
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("in the way")
+    document = workflow({"note": flow("Note", file=place.notes, value="ran")})
+
+    for _ in range(2):
+        async with place.host("mine", cacheOnDisk=True) as bench:
+            assert (await bench.run(document)).status == "complete"
+
+    assert notes(place.notes) == ["ran", "ran"]
+    lines = [line for line in said(caplog) if "the cache on disk fails; runs go on without it" in line]
+    assert lines
+    assert all(str(blocked) in line for line in lines)

@@ -1,0 +1,318 @@
+"""Starts the hosts that are attacked, as root and as an ordinary user, and hands attacks to them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import functools
+import itertools
+import json
+import os
+import pty
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.scripts.attacks.attack import MEGABYTE, Attack, Language, Observed
+from tests.scripts.attacks.playground import Playground
+
+ORDINARY = 64321
+"""The user that the ordinary host runs as where the tests are run by root: one that nobody has."""
+
+HOSTS = {"user": "bubblewrap", "root": "bubblewrap-root", "degraded": "landlock"}
+"""The hosts by name, with the sandbox of each: that of root is made by root, the others by an ordinary user."""
+
+NAMES = {"python": "attack.py", "nodejs": "attack.mjs"}
+_ROOT = Path(__file__).parents[3]
+_SECRET = "TAVERN-SECRET-"
+_numbers = itertools.count()
+
+
+class Unavailable(Exception):
+    """This machine does not have such a host; the message says why."""
+
+
+@dataclass
+class HostProcess:
+    """A host that runs. `opened` says where its servers are."""
+
+    name: str
+    user: int
+    folder: Path
+    secret: str
+    process: subprocess.Popen[bytes]
+    opened: dict[str, Any]
+    first: dict[str, Any]
+    link: socket.socket
+    terminal: int
+    _reader: Any = field(init=False)
+    _waiting: dict[int, dict[str, Any]] = field(init=False, default_factory=dict)
+    _ids: Iterator[int] = field(init=False, default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        """Make ready to read what it answers."""
+        self._reader = self.link.makefile("rb")
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether this backend enforces less, and is used only if the operator says so."""
+        return self.name == "degraded"
+
+    def begin(self, do: str, **job: Any) -> int:
+        """Ask for something and return the number of the question."""
+        number = next(self._ids)
+        self.link.sendall(json.dumps({"do": do, "id": number, **job}).encode() + b"\n")
+        return number
+
+    def answer(self, number: int) -> dict[str, Any]:
+        """Wait for the answer to a question."""
+        while number not in self._waiting:
+            line = self._reader.readline()
+            assert line, "the host has ended"
+            read: dict[str, Any] = json.loads(line)
+            self._waiting[read.pop("id")] = read
+        answer = self._waiting.pop(number)
+        assert "failed" not in answer, answer["failed"]
+        return answer
+
+    def ask(self, do: str, **job: Any) -> dict[str, Any]:
+        """Ask for something and wait for the answer."""
+        return self.answer(self.begin(do, **job))
+
+    def playground(self, attack: Attack, language: Language) -> Playground:
+        """Return a new playground with an attack in it."""
+        ground = Playground(self.folder / f"ground-{next(_numbers)}", self.secret, self.user)
+        ground.ready(NAMES[language], attack.program(language))
+        return ground
+
+    def attack(self, attack: Attack, language: Language, ground: Playground, *, inside: bool) -> Observed:
+        """Run an attack, in the sandbox or without one, as often as it wants."""
+        observed = None
+        for number in range(attack.rounds):
+            observed = self.end(self.start(attack, language, ground, inside=inside, round=number))
+        assert observed is not None
+        return observed
+
+    def start(
+        self, attack: Attack, language: Language, ground: Playground, *, inside: bool, round: int = 0, **more: Any
+    ) -> int:
+        """Begin to run an attack once, and return its number."""
+        token = token_of(ground)
+        target = {
+            **self.opened,
+            **self._victim(),
+            "token": token,
+            "needle": _SECRET,
+            "round": round,
+            "outside": str(ground.outside),
+            "climb": "../" * 20 + str(ground.outside).lstrip("/"),
+            "degraded": inside and self.is_degraded,
+            "script": "/script" if inside and not self.is_degraded else str(ground.script),
+            "name": NAMES[language],
+            "output": "/output" if inside else str(ground.output),
+            "cache": "/script/.cache" if inside else str(ground.kept / ".cache"),
+            "uid": self.user,
+            **attack.target,
+            **({} if inside else attack.control),
+        }
+        return self.begin(
+            "run" if inside else "outside",
+            language=language,
+            name=NAMES[language],
+            script=str(ground.script),
+            output=str(ground.output),
+            kept=str(ground.kept),
+            input=json.dumps(target) + "\n",
+            token=token,
+            limits=dict(attack.limits),
+            wall=attack.wall if inside else min(attack.wall, 20),
+            output_limit=MEGABYTE,
+            namespaced=attack.outside == "namespaced",
+            writes=[] if self.is_degraded else [".cache"],
+            **more,
+        )
+
+    def end(self, number: int) -> Observed:
+        """Wait for what was observed of an attack."""
+        answer = self.answer(number)
+        for name in ("stdout", "stderr"):
+            answer[name] = base64.b64decode(answer[name]).decode("utf-8", "replace")
+        return Observed(**answer)
+
+    def close(self) -> None:
+        """End it."""
+        with contextlib.suppress(OSError):
+            self.link.shutdown(socket.SHUT_WR)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self.free()
+
+    def kill(self) -> None:
+        """End it as the system does when memory runs out: it can do nothing any more."""
+        self.process.kill()
+        self.process.wait()
+
+    def free(self) -> None:
+        """Give up what this side has of it."""
+        self._reader.close()
+        self.link.close()
+        os.close(self.terminal)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _victim(self) -> dict[str, Any]:
+        state = self.ask("state")
+        return {key: value for key, value in state.items() if key.startswith("victim_")}
+
+
+def token_of(ground: Playground) -> str:
+    """Return the word that marks everything of one attack."""
+    return f"tavern-attack-{ground.secret[-8:]}-{ground.root.name}"
+
+
+@contextmanager
+def running(name: str) -> Iterator[HostProcess]:
+    """Run a host of that name. Raises `Unavailable`."""
+    host = start(name)
+    try:
+        yield host
+    finally:
+        host.close()
+
+
+def start(name: str) -> HostProcess:
+    """Start a host, with a terminal and an open file that whatever it starts could inherit. Raises `Unavailable`."""
+    backend = HOSTS[name]
+    if name == "root" and os.geteuid() != 0:
+        raise Unavailable("the tests are not run by root")
+    user = 0 if name == "root" else ORDINARY if os.geteuid() == 0 else os.geteuid()
+    interpreter = _interpreter(user)
+    secret = _SECRET + secrets.token_hex(12)
+    folder = Path(tempfile.mkdtemp(prefix="tavern-attacked-"))
+    folder.chmod(0o755)
+    os.chown(folder, user, user)
+    (folder / "inherited.txt").write_text(secret)
+    ours, theirs = socket.socketpair()
+    terminal, slave = pty.openpty()
+    inherited = os.open(folder / "inherited.txt", os.O_RDONLY)
+    os.set_inheritable(inherited, True)
+    os.set_inheritable(theirs.fileno(), True)
+    environment = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "PYTHONPATH": os.pathsep.join([str(_ROOT), *(path for path in sys.path if path)]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": str(folder),
+        "TAVERN_SECRET": secret,
+        "OPENAI_API_KEY": secret,
+    }
+
+    def enter() -> None:
+        os.setsid()
+        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+        if user != os.geteuid():
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+
+    process = subprocess.Popen(
+        [interpreter, "-m", "tests.scripts.attacks.host", backend, str(folder), str(theirs.fileno())],
+        stdin=slave,
+        stdout=subprocess.DEVNULL,
+        env=environment,
+        cwd=folder,
+        preexec_fn=enter,
+        pass_fds=[theirs.fileno(), inherited],
+    )
+    for number in (slave, inherited):
+        os.close(number)
+    theirs.close()
+    first = b""
+    while not first.endswith(b"\n"):
+        read = ours.recv(1)
+        if not read:
+            break
+        first += read
+    assert first, f"the host {name} ended at once, with {process.wait()}"
+    said = json.loads(first)
+    host = HostProcess(name, user, folder, secret, process, said.pop("opened", {}), said, ours, terminal)
+    if said["missing"]:
+        host.kill()
+        host.free()
+        raise Unavailable("; ".join(said["missing"]))
+    return host
+
+
+@functools.cache
+def _interpreter(user: int) -> str:
+    """Return a Python for which this one's packages are made, and that a user may start and read whole."""
+    if user == os.geteuid():
+        return sys.executable
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for program in (os.path.realpath(sys.executable), shutil.which(version, path="/usr/bin:/usr/local/bin")):
+        if program is None:
+            continue
+        try:
+            tried = subprocess.run(
+                [program, "-c", "import asyncio, sqlite3, sys; print(sys.executable)"],
+                user=user,
+                group=user,
+                extra_groups=[],
+                env={},
+                cwd="/",
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        except OSError:
+            continue
+        if tried.returncode == 0:
+            return program
+    raise Unavailable(f"an ordinary user has no {version} on this machine that it may start")
+
+
+def processes_of(observed: Observed, token: str) -> list[str]:
+    """Return what runs still of an attack: by the namespace of processes that it was in, and by its mark."""
+    found = []
+    ours = os.readlink("/proc/self/ns/pid")
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        namespace, command = "", ""
+        with contextlib.suppress(OSError):
+            namespace = os.readlink(f"/proc/{pid}/ns/pid")
+        with contextlib.suppress(OSError):
+            command = Path("/proc", pid, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        if (namespace == observed.namespace and namespace not in ("", ours)) or token in command:
+            found.append(f"{pid}: {command or _state(pid)}")
+    return found
+
+
+def _state(pid: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc", pid, "stat").read_text()[:60]
+    return "it has ended meanwhile"
+
+
+def wait_for_nothing(observed: Observed, token: str, seconds: float = 0.0) -> list[str]:
+    """Wait until nothing is left of an attack, and return what is nevertheless."""
+    until = time.monotonic() + seconds
+    while (left := processes_of(observed, token)) and time.monotonic() < until:
+        time.sleep(0.02)
+    return left
+
+
+def end_process(pid: int) -> None:
+    """End a process of the tests."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,575 @@
+"""Attacks on what lies around the sandbox: the parameters of a run, its result, its proxy and its dependencies. They go
+through the whole service, by root and, where the tests are run by root, once more by an ordinary user."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tavern_host.contracts.errors import TavernError
+from tests.scripts.ordinary import run_as_ordinary_user, why_not
+from tests.scripts.packagehouse import index
+from tests.scripts.scripthost import Scripts, scripts_of
+
+_needs_uv = pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="needs uv")
+_needs_node = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+
+
+def test_all_of_it_holds_for_an_ordinary_user_too() -> None:
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    selected = f"not {test_all_of_it_holds_for_an_ordinary_user_too.__name__}"
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", selected, str(Path(__file__))]
+
+    ran = run_as_ordinary_user(argv)
+
+    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
+    assert " passed" in ran.stdout.splitlines()[-1] and "no sandbox holds" not in ran.stdout, ran.stdout[-1000:]
+
+
+# --- parameters -------------------------------------------------------------------------------------
+
+SHELL = [
+    "$(touch {mark})",
+    "`touch {mark}`",
+    "x; touch {mark};",
+    "x && touch {mark} #",
+    "x | touch {mark}",
+    "x\ntouch {mark}\n",
+    "x > {mark}",
+    "'; touch {mark}; echo '",
+    '"; touch {mark}; echo "',
+    "${{IFS}}$(touch${{IFS}}{mark})",
+]
+ECHO = """
+import json, os, sys
+print(json.dumps({"argv": sys.argv[1:], "input": json.load(sys.stdin), "environment": dict(os.environ)}))
+"""
+
+
+@pytest.mark.parametrize("text", SHELL)
+async def test_no_shell_sees_any_parameter(tmp_path: Path, text: str) -> None:
+    mark = tmp_path / "a-shell-was-here"
+    hostile = text.format(mark=mark)
+    quoted = f"'{hostile}'" if text.startswith("';") else f'"{hostile}"' if text.startswith('";') else hostile
+    subprocess.run(["sh", "-c", f"echo {quoted}"], capture_output=True, check=False)
+    assert mark.exists(), "in a shell it would work"
+    mark.unlink()
+
+    async with scripts_of(tmp_path) as scripts:
+        scripts.put("echo.py", ECHO)
+        requests: list[dict[str, Any]] = [
+            {"script_path": hostile},
+            {"script_path": f"echo.py{hostile}"},
+            {"script_path": "echo.py", "files": [hostile]},
+            {"script_path": "echo.py", "tool_id": hostile},
+            {"script_path": "echo.py", "plugin": hostile},
+            {"script_path": "echo.py", "session": hostile},
+            {"script_path": "echo.py", "entry_point": hostile},
+            {"script_path": "echo.py", "config": {hostile: "value"}},
+            {"script_path": "echo.py", "config": {"key": hostile}},
+            {"script_path": "echo.py", "input_data": hostile},
+            {"command": hostile},
+            {"command": f"python {hostile}"},
+            {"command": f"python echo.py {hostile}"},
+            {"command": f"python echo.py '{hostile}'"},
+            {"script_path": "echo.py", "security_context": {"file_access": {"allow_read": [hostile]}}},
+            {"script_path": "echo.py", "security_context": {"file_access": {"allow_write": [hostile]}}},
+            {"script_path": "echo.py", "security_context": {"network_access": {"allow_hosts": [hostile]}}},
+            {"code": "import json; print(json.dumps('ran'))", "language": "python", "tool_id": hostile},
+            {"code": "console.log(JSON.stringify('ran'))", "language": "nodejs", "tool_id": hostile},
+        ]
+        outputs = [await _given(scripts, **request) for request in requests]
+
+        named = scripts.put(f"{text.replace('{mark}', 'inside').replace('/', '_')}.py", ECHO)
+        await _given(scripts, script_path=named.name)
+
+    assert not mark.exists()
+    plain, value = outputs[9], outputs[8]
+    assert plain["input"] == hostile, "data comes through as it is"
+    assert value["environment"]["TAVERN_CONFIG_KEY"] == hostile
+    assert not any("a-shell-was-here" in str(output) and mark.exists() for output in outputs)
+
+
+@pytest.mark.parametrize(
+    "key", ["LD_PRELOAD", "PATH", "PYTHONSTARTUP", "../../etc/passwd", "a=b", "x\0y", "NODE_OPTIONS", "__proto__"]
+)
+async def test_no_setting_becomes_another_variable_than_its_own(tmp_path: Path, key: str) -> None:
+    async with scripts_of(tmp_path) as scripts:
+        scripts.put("echo.py", ECHO)
+
+        given = await _given(scripts, script_path="echo.py", config={key: "/tmp/evil.so"})
+
+    if given is not None:
+        holding = [name for name, value in given["environment"].items() if value == "/tmp/evil.so"]
+        assert all(name.startswith("TAVERN_CONFIG_") and name.isidentifier() for name in holding)
+
+
+async def _given(scripts: Scripts, **request: Any) -> Any:
+    """Return what a script gave; None where it was refused, or failed."""
+    try:
+        result = await scripts.run(**request)
+    except TavernError:
+        return None
+    return result.output_data
+
+
+# --- results ----------------------------------------------------------------------------------------
+
+FORGED = {
+    "success": True,
+    "outputData": "forged",
+    "enforced": {"backend": "forged", "grants": {"read": ["/"], "write": ["/"], "hosts": ["*"]}},
+    "usage": {"wallMs": 0},
+    "logs": [],
+}
+
+
+@pytest.mark.parametrize("language", ["python", "nodejs"])
+async def test_what_looks_like_a_result_is_only_data(tmp_path: Path, language: str) -> None:
+    text = json.dumps(FORGED)
+    code = f"print({text!r})" if language == "python" else f"console.log({json.dumps(text)})"
+    async with scripts_of(tmp_path) as scripts:
+        result = await scripts.run(code=code, language=language)
+
+    assert result.output_data == FORGED
+    assert result.enforced is not None and result.enforced.backend != "forged" and result.enforced.grants.hosts == []
+    assert result.usage is not None and result.usage.wall_ms > 0
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["raise SystemExit(1)", "import os; os.kill(os.getpid(), 9)", "import os; os.abort()", "raise ValueError('x')"],
+)
+async def test_a_forged_result_does_not_make_a_success_of_a_failure(tmp_path: Path, ending: str) -> None:
+    async with scripts_of(tmp_path) as scripts:
+        result = await scripts.python(f"print({json.dumps(FORGED)!r}, flush=True)\n{ending}")
+
+    assert not result.success and result.error is not None and result.output_data is None
+
+
+async def test_what_is_printed_cannot_take_the_place_of_the_channels_result(tmp_path: Path) -> None:
+    code = f"""
+import os
+print({json.dumps(FORGED)!r})
+os.write(int(os.environ["TAVERN_RESULT_FD"]), b'"true"')
+print({json.dumps(FORGED)!r}, flush=True)
+"""
+    async with scripts_of(tmp_path) as scripts:
+        result = await scripts.python(code, protocol="channel")
+
+    assert result.output_data == "true" and result.enforced is not None and result.enforced.backend != "forged"
+
+
+async def test_a_child_that_lives_on_cannot_add_to_the_result(tmp_path: Path) -> None:
+    code = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    for _ in range(2000):
+        os.write(1, b'"forged"\\n')
+        time.sleep(0.005)
+    os._exit(0)
+print('"true"', flush=True)
+"""
+    async with scripts_of(tmp_path) as scripts:
+        began = asyncio.get_running_loop().time()
+        result = await scripts.python(code)
+        took = asyncio.get_running_loop().time() - began
+
+    assert result.success and took < 5, "it does not wait for the child"
+
+
+async def test_the_result_of_another_run_cannot_be_given(tmp_path: Path) -> None:
+    waits = "import json, sys, time; time.sleep(0.5); print(json.dumps(json.load(sys.stdin)))"
+    speaks = f"print({json.dumps(FORGED)!r})"
+    async with scripts_of(tmp_path) as scripts:
+        results = await asyncio.gather(*(scripts.python(waits, input_data=each) for each in range(4)), scripts.python(speaks))
+
+    assert [result.output_data for result in results] == [0, 1, 2, 3, FORGED]
+
+
+# --- the network ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Servers:
+    """A server that a script may reach and one that it may not, both on this machine, and who came to the second."""
+
+    allowed: int = 0
+    forbidden: int = 0
+    came: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+async def servers() -> AsyncIterator[Servers]:
+    """The two servers."""
+    async with _servers() as found:
+        yield found
+
+
+@asynccontextmanager
+async def _servers() -> AsyncIterator[Servers]:
+    found = Servers()
+    runners = []
+
+    async def allowed(request: web.Request) -> web.Response:
+        if request.path == "/away":
+            return web.Response(status=302, headers={"Location": f"http://127.0.0.1:{found.forbidden}/secret"})
+        return web.Response(text="allowed")
+
+    async def forbidden(request: web.Request) -> web.Response:
+        found.came.append(request.path)
+        return web.Response(text="the secret")
+
+    for handler in (allowed, forbidden):
+        app = web.Application()
+        app.router.add_route("*", "/{tail:.*}", handler)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        runners.append(runner)
+    found.allowed, found.forbidden = (runner.addresses[0][1] for runner in runners)
+    try:
+        yield found
+    finally:
+        for runner in runners:
+            await runner.cleanup()
+
+
+PROXY_ABUSE = {
+    "the other port": "GET http://127.0.0.1:{forbidden}/ HTTP/1.1\r\nHost: 127.0.0.1:{forbidden}\r\n\r\n",
+    "the other port by CONNECT": "CONNECT 127.0.0.1:{forbidden} HTTP/1.1\r\nHost: 127.0.0.1:{forbidden}\r\n\r\n",
+    "another name of the machine": "GET http://localhost:{forbidden}/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "another name by CONNECT": "CONNECT localhost:{forbidden} HTTP/1.1\r\n\r\n",
+    "a short address": "CONNECT 127.1:{forbidden} HTTP/1.1\r\n\r\n",
+    "an address as a number": "CONNECT 2130706433:{forbidden} HTTP/1.1\r\n\r\n",
+    "an address in hexadecimal": "CONNECT 0x7f000001:{forbidden} HTTP/1.1\r\n\r\n",
+    "an address in octal": "CONNECT 0177.0.0.1:{forbidden} HTTP/1.1\r\n\r\n",
+    "IPv6": "CONNECT [::1]:{forbidden} HTTP/1.1\r\n\r\n",
+    "IPv4 in IPv6": "CONNECT [::ffff:127.0.0.1]:{forbidden} HTTP/1.1\r\n\r\n",
+    "everywhere": "CONNECT 0.0.0.0:{forbidden} HTTP/1.1\r\n\r\n",
+    "the services of clouds": "GET http://169.254.169.254/latest/meta-data/ HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n",
+    "the allowed one as a user's name": "GET http://127.0.0.1:{allowed}@127.0.0.1:{forbidden}/ HTTP/1.1\r\n\r\n",
+    "the other in the header": "GET http://127.0.0.1:{allowed}/ HTTP/1.1\r\nHost: 127.0.0.1:{forbidden}\r\n\r\n",
+    "a path instead of an address": "GET / HTTP/1.1\r\nHost: 127.0.0.1:{forbidden}\r\n\r\n",
+    "two requests at once": (
+        "GET http://127.0.0.1:{allowed}/ HTTP/1.1\r\nHost: 127.0.0.1:{allowed}\r\nContent-Length: 0\r\n\r\n"
+        "GET http://127.0.0.1:{forbidden}/smuggled HTTP/1.1\r\nHost: 127.0.0.1:{forbidden}\r\n\r\n"
+    ),
+    "two lengths": (
+        "POST http://127.0.0.1:{allowed}/ HTTP/1.1\r\nHost: 127.0.0.1:{allowed}\r\nContent-Length: 0\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET http://127.0.0.1:{forbidden}/ HTTP/1.1\r\n\r\n"
+    ),
+    "a line break in the address": "GET http://127.0.0.1:{allowed}/\rHost: 127.0.0.1:{forbidden} HTTP/1.1\r\n\r\n",
+    "another scheme": "GET file:///etc/passwd HTTP/1.1\r\n\r\n",
+}
+SPEAK = """
+import json, os, socket, sys
+from urllib.parse import urlsplit
+proxy = urlsplit(os.environ["HTTP_PROXY"])
+answers = {}
+for name, text in json.load(sys.stdin).items():
+    with socket.create_connection((proxy.hostname, proxy.port), timeout=10) as connection:
+        connection.settimeout(2)
+        connection.sendall(text.encode("latin-1"))
+        data = b""
+        try:
+            while piece := connection.recv(65536):
+                data += piece
+                if data.startswith(b"HTTP/1.1 200") and text.startswith("CONNECT"):
+                    connection.sendall(b"GET /tunnelled HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+        except OSError:
+            pass
+        answers[name] = data.decode("latin-1")
+print(json.dumps(answers))
+"""
+
+
+async def test_the_proxy_leads_nowhere_else(tmp_path: Path, servers: Servers) -> None:
+    ports = {"allowed": servers.allowed, "forbidden": servers.forbidden}
+    asked = {name: text.format(**ports) for name, text in PROXY_ABUSE.items()}
+    asked["control"] = f"GET http://127.0.0.1:{servers.allowed}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    assert await _fetch(servers.forbidden) == "the secret", "without a sandbox it would be reached"
+    servers.came.clear()
+
+    async with scripts_of(tmp_path, allowedHosts=[f"127.0.0.1:{servers.allowed}"]) as scripts:
+        answers = await scripts.output(
+            code=SPEAK, language="python", input_data=asked, security_context=_may_reach(servers.allowed)
+        )
+
+    assert answers.pop("control").endswith("allowed"), "the proxy works"
+    assert servers.came == []
+    assert [name for name, answer in answers.items() if "the secret" in answer or "root:" in answer] == []
+    assert [name for name, answer in answers.items() if not answer.startswith("HTTP/1.1 ")] == []
+    innocent = {"the other in the header", "two requests at once"}
+    assert [name for name, said in answers.items() if said.startswith("HTTP/1.1 200") and name not in innocent] == []
+
+
+async def test_a_redirect_leads_to_no_other_place(tmp_path: Path, servers: Servers) -> None:
+    code = f"""
+import json, urllib.request
+try:
+    print(json.dumps(urllib.request.urlopen("http://127.0.0.1:{servers.allowed}/away", timeout=10).read().decode()))
+except Exception as error:
+    print(json.dumps(str(error)))
+"""
+    assert await _fetch(servers.allowed, "/away") == "the secret", "without a sandbox it is followed"
+    servers.came.clear()
+    async with scripts_of(tmp_path, allowedHosts=[f"127.0.0.1:{servers.allowed}"]) as scripts:
+        said = await scripts.output(
+            code=code, language="python", security_context=_may_reach(servers.allowed), timeout_ms=20_000
+        )
+
+    assert "403" in said and servers.came == []
+
+
+async def test_without_the_proxy_nothing_is_reached_even_with_a_network(tmp_path: Path, servers: Servers) -> None:
+    code = f"""
+import json, os, socket
+for name in list(os.environ):
+    if "proxy" in name.lower():
+        del os.environ[name]
+found = []
+for port in ({servers.allowed}, {servers.forbidden}):
+    for host in ("127.0.0.1", "::1", "192.0.2.1"):
+        try:
+            socket.create_connection((host, port), timeout=1)
+            found.append([host, port])
+        except OSError:
+            pass
+print(json.dumps(found))
+"""
+    async with scripts_of(tmp_path, allowedHosts=[f"127.0.0.1:{servers.allowed}"]) as scripts:
+        found = await scripts.output(code=code, language="python", security_context=_may_reach(servers.allowed))
+
+    assert found == [] and servers.came == []
+
+
+async def test_a_script_that_was_granted_no_host_has_no_proxy(tmp_path: Path, servers: Servers) -> None:
+    code = """
+import json, os, pathlib
+print(json.dumps([os.environ.get("HTTP_PROXY"), pathlib.Path("/run/tavern/proxy.sock").exists()]))
+"""
+    async with scripts_of(tmp_path) as scripts:
+        result = await scripts.run(code=code, language="python", security_context=_may_reach(servers.allowed))
+
+    assert result.output_data == [None, False]
+    assert result.enforced is not None and result.enforced.denied
+
+
+async def test_slow_and_many_connections_hold_up_neither_the_host_nor_another_script(
+    tmp_path: Path, servers: Servers
+) -> None:
+    slow = """
+import os, socket, sys, time
+from urllib.parse import urlsplit
+proxy = urlsplit(os.environ["HTTP_PROXY"])
+held = []
+for _ in range(100):
+    try:
+        held.append(socket.create_connection((proxy.hostname, proxy.port), timeout=2))
+        held[-1].sendall(b"GET http://127.0.0.1/")
+    except OSError:
+        pass
+print("PROGRESS", len(held), file=sys.stderr, flush=True)
+while True:
+    for each in held:
+        try:
+            each.sendall(b"x")
+        except OSError:
+            pass
+    time.sleep(0.2)
+"""
+    asked = {"control": f"GET http://127.0.0.1:{servers.allowed}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"}
+    async with scripts_of(tmp_path, allowedHosts=[f"127.0.0.1:{servers.allowed}"]) as scripts:
+        context = _may_reach(servers.allowed)
+        holding = asyncio.create_task(scripts.python(slow, security_context=context, timeout_ms=6_000))
+        await asyncio.sleep(2)
+
+        answers = await scripts.output(code=SPEAK, language="python", input_data=asked, security_context=context)
+        held = await holding
+
+    assert answers["control"].endswith("allowed")
+    assert held.error is not None and held.error.type.value == "TimeoutError"
+    assert any("PROGRESS" in line for line in held.logs), "it held connections"
+
+
+def _may_reach(port: int) -> dict[str, Any]:
+    return {"network_access": {"allow_hosts": [f"127.0.0.1:{port}", "169.254.169.254", "localhost"]}}
+
+
+async def _fetch(port: int, path: str = "/") -> str:
+    def get() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    return await asyncio.to_thread(get)
+
+
+# --- dependencies -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home without settings of pip, uv and npm."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    yield home
+
+
+REQUIREMENTS = [
+    "--index-url {evil}/simple\nalpha",
+    "--extra-index-url={evil}/simple\nalpha",
+    "-i {evil}/simple\nalpha",
+    "--find-links {evil}/files\nalpha",
+    "--trusted-host 127.0.0.1\nalpha",
+    "alpha @ {evil}/files/alpha-1.0-py3-none-any.whl",
+    "alpha @ file://{folder}/alpha-1.0-py3-none-any.whl",
+    "{evil}/files/alpha-1.0-py3-none-any.whl",
+    "git+{evil}/alpha.git",
+    "-e {folder}",
+    "./local",
+    "../local",
+    "/etc",
+    "-r /etc/passwd",
+    "-r ../../../etc/passwd",
+    "-c {evil}/constraints.txt\nalpha",
+    "alpha --global-option=build_ext",
+    "alpha --config-settings=x=y",
+    "alpha\\\n--index-url {evil}/simple",
+    "alpha ; $(touch {folder}/ran)",
+    "alpha`touch {folder}/ran`",
+    "--pre\n--index-url\t{evil}/simple\nalpha",
+    "\ufeff--index-url {evil}/simple\nalpha",
+]
+
+
+@_needs_uv
+@pytest.mark.parametrize("text", REQUIREMENTS)
+async def test_a_poisoned_list_of_requirements_leads_nowhere(
+    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    async with index() as good, index() as evil, scripts_of(tmp_path) as scripts:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", good.simple)
+        evil.add_wheel("alpha", code="print('\"from the evil index\"')")
+        assert "alpha" in await _fetch(evil.port, "/simple/alpha"), "it would give what is asked for"
+        evil.asked.clear()
+        address = f"http://127.0.0.1:{evil.port}"
+        scripts.put("x/a.py", "import alpha")
+        scripts.put("x/requirements.txt", text.format(evil=address, folder=tmp_path))
+
+        result = await scripts.run(script_path="x/a.py")
+
+    assert result.error is not None and result.error.type.value == "DependencyError"
+    assert evil.asked == [] and not (tmp_path / "ran").exists()
+    assert "root:" not in str(result), "nothing of a file of the host is shown"
+
+
+PACKAGE = [
+    {"dependencies": {"alpha": "{evil}/files/alpha-1.0.0.tgz"}},
+    {"dependencies": {"alpha": "file:{folder}"}},
+    {"dependencies": {"alpha": "link:{folder}"}},
+    {"dependencies": {"alpha": "git+{evil}/alpha.git"}},
+    {"dependencies": {"alpha": "someone/alpha"}},
+    {"dependencies": {"../../alpha": "1.0.0"}},
+    {"dependencies": {"alpha": "$(touch {folder}/ran)"}},
+    {"optionalDependencies": {"alpha": "{evil}/files/alpha-1.0.0.tgz"}},
+    {"overrides": {"alpha": "{evil}/files/alpha-1.0.0.tgz"}, "dependencies": {"alpha": "1.0.0"}},
+    {"workspaces": ["{folder}"], "dependencies": {"alpha": "1.0.0"}},
+    {"scripts": {"preinstall": "touch {folder}/ran"}, "dependencies": {"alpha": "file:."}},
+]
+
+
+@_needs_node
+@pytest.mark.parametrize("manifest", PACKAGE)
+async def test_a_poisoned_package_json_leads_nowhere(
+    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch, manifest: dict[str, Any]
+) -> None:
+    async with index() as good, index() as evil, scripts_of(tmp_path) as scripts:
+        monkeypatch.setenv("NPM_CONFIG_REGISTRY", good.registry)
+        evil.add_npm("alpha", code="module.exports = 'from the evil registry'")
+        address = f"http://127.0.0.1:{evil.port}"
+        text = json.dumps(manifest).replace("{evil}", address).replace("{folder}", str(tmp_path))
+        scripts.put("x/a.cjs", "console.log(JSON.stringify(require('alpha')))")
+        scripts.put("x/package.json", text)
+
+        result = await scripts.run(script_path="x/a.cjs")
+
+    assert result.error is not None and result.error.type.value == "DependencyError", result
+    assert evil.asked == [] and not (tmp_path / "ran").exists()
+
+
+@_needs_node
+@pytest.mark.parametrize("when", ["preinstall", "install", "postinstall", "prepare"])
+async def test_no_script_of_a_package_runs_when_it_is_installed(
+    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    async with index() as good, scripts_of(tmp_path) as scripts:
+        monkeypatch.setenv("NPM_CONFIG_REGISTRY", good.registry)
+        ran = "require('fs').writeFileSync('ran.txt', 'ran')"
+        good.add_npm("alpha", code="module.exports = require('fs').existsSync(__dirname + '/ran.txt')", scripts={when: f'node -e "{ran}"'})
+        scripts.put("x/a.cjs", "console.log(JSON.stringify(require('alpha')))")
+        scripts.put("x/package.json", '{"dependencies": {"alpha": "1.0.0"}}')
+
+        result = await scripts.run(script_path="x/a.cjs")
+
+    assert result.output_data is False, result
+
+
+@_needs_uv
+async def test_a_script_cannot_spoil_the_environment_of_the_next_one(
+    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attack = """
+import alpha, glob, json, os, sys
+folder, done = os.path.dirname(alpha.__file__), []
+for what in (
+    lambda: open(alpha.__file__, "a").write("value = 'spoilt'"),
+    lambda: open(folder + "/evil.pth", "w").write("import sys; sys.spoilt = True"),
+    lambda: open(folder + "/sitecustomize.py", "w").write("import sys; sys.spoilt = True"),
+    lambda: os.makedirs(folder + "/__pycache__"),
+    lambda: os.chmod(alpha.__file__, 0o666),
+    lambda: os.unlink(alpha.__file__),
+    lambda: os.rename(folder, folder + "-gone"),
+    lambda: os.symlink("/tmp", folder + "/json"),
+    lambda: os.utime(alpha.__file__, (1, 1)),
+    lambda: os.link(alpha.__file__, "/output/alpha.py"),
+):
+    try:
+        what()
+        done.append(1)
+    except OSError:
+        pass
+print(json.dumps([alpha.value, done]))
+"""
+    honest = "import alpha, json, sys; print(json.dumps([alpha.value, hasattr(sys, 'spoilt')]))"
+    async with index() as good, scripts_of(tmp_path) as scripts:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", good.simple)
+        good.add_wheel("alpha", code="value = 'as it was'")
+        for name, text in (("attack.py", attack), ("honest.py", honest)):
+            scripts.put(f"x/{name}", text)
+        scripts.put("x/requirements.txt", "alpha")
+
+        spoilt = await scripts.output(script_path="x/attack.py")
+        after = await scripts.output(script_path="x/honest.py")
+
+    assert spoilt == ["as it was", []]
+    assert after == ["as it was", False]

@@ -1,0 +1,156 @@
+"""What tests of the proxy use: a proxy with its log, an HTTP server that says what it got, and raw requests."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from tavern_scripts.network.allowlist import Address
+from tavern_scripts.network.proxy import Connection, Proxy, ProxyLimits
+
+
+@dataclass
+class Proxied:
+    """A proxy that runs: its socket and what it recorded."""
+
+    socket: Path
+    connections: list[Connection] = field(default_factory=list)
+
+    async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to it."""
+        return await asyncio.open_unix_connection(self.socket)
+
+    async def say(self, text: str | bytes, *, more: str | bytes = b"", end: bool = False) -> bytes:
+        """Send a request, and what is to follow it, and return all that comes back."""
+        reader, writer = await self.open()
+        try:
+            for part in (text, more):
+                writer.write(part.encode("latin-1") if isinstance(part, str) else part)
+            if end:
+                writer.write_eof()
+            async with asyncio.timeout(20):
+                return await _all(reader)
+        finally:
+            writer.close()
+
+    async def last(self) -> Connection:
+        """Return what was recorded last, as soon as something was."""
+        async with asyncio.timeout(20):
+            while not self.connections:
+                await asyncio.sleep(0.005)
+        return self.connections[-1]
+
+
+@asynccontextmanager
+async def proxied(
+    allowed: Sequence[str], limits: ProxyLimits | None = None, names: dict[str, list[str]] | None = None
+) -> AsyncIterator[Proxied]:
+    """Run a proxy; `names` are the addresses of host names in the world of the test."""
+
+    async def resolve(host: str, port: int) -> list[Address]:
+        if host not in (names or {}):
+            raise OSError("there is no such name")
+        return [ip_address(text) for text in (names or {})[host]]
+
+    log: list[Connection] = []
+    async with Proxy(allowed, limits or ProxyLimits(), log.append, resolve=None if names is None else resolve) as path:
+        yield Proxied(path, log)
+
+
+@dataclass
+class Told:
+    """A server that says what it was asked."""
+
+    port: int
+    requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def secure_server(folder: Path) -> AsyncIterator[Told]:
+    """Run an HTTPS server; its certificate is left in `folder` / certificate.pem."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(1), now + timedelta(1))
+    places = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    certificate = builder.add_extension(places, False).sign(key, hashes.SHA256())
+    (folder / "certificate.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
+    async with telling_server(context) as told:
+        yield told
+
+
+@asynccontextmanager
+async def telling_server(secured: ssl.SSLContext | None = None) -> AsyncIterator[Told]:
+    """Run an HTTP server on 127.0.0.1 that remembers requests; `/to?place=…` redirects."""
+    told = Told(0)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        told.requests.append((request.method, request.path_qs, dict(request.headers), await request.read()))
+        if request.path == "/to":
+            return web.Response(status=302, headers={"Location": request.query["place"]})
+        if request.path == "/large":
+            return web.Response(body=b"x" * int(request.query["size"]))
+        if request.path == "/slow":
+            await asyncio.sleep(60)
+        return web.Response(text=f"hello from {request.path}")
+
+    app = web.Application(client_max_size=1 << 26)
+    app.router.add_route("*", "/{tail:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=secured)
+        await site.start()
+        told.port = runner.addresses[0][1]
+        yield told
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def raw_server(answer: bytes = b"", *, echo: bool = False) -> AsyncIterator[Told]:
+    """Run a TCP server that sends `answer` when something came, or all back that comes; it remembers what came."""
+    told = Told(0)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while piece := await reader.read(1 << 16):
+                told.requests.append(("", "", {}, piece))
+                writer.write(piece if echo else answer)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    told.port = server.sockets[0].getsockname()[1]
+    try:
+        yield told
+    finally:
+        server.close()
+
+
+async def _all(reader: asyncio.StreamReader) -> bytes:
+    received = bytearray()
+    try:
+        while piece := await reader.read(1 << 16):
+            received += piece
+    except ConnectionError:
+        pass
+    return bytes(received)

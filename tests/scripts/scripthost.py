@@ -1,0 +1,70 @@
+"""A host with scripts, for the tests of the service: what is run in it really runs in a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tavern_host import Host
+from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest, ScriptResult
+from tavern_host.projects import make_project
+
+_holding: list[bool] = []
+"""Whether a sandbox holds on this machine, once it is known."""
+
+PREFIX = "extensions.tavern-scripts."
+
+
+class Scripts:
+    """A running host's scripts."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.service = host.services.get(SCRIPT_EXECUTION)
+
+    def put(self, path: str, text: str, *, folder: str = "scripts") -> Path:
+        """Write a file of the project, by default into its folder for scripts."""
+        file = self.host.project.root / folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    async def run(self, **request: Any) -> ScriptResult:
+        """Return the result of a script."""
+        return await self.service.run(ScriptRequest.model_validate(request))
+
+    async def python(self, code: str, **request: Any) -> ScriptResult:
+        """Return the result of Python code."""
+        return await self.run(code=code, language="python", **request)
+
+    async def output(self, **request: Any) -> Any:
+        """Return what a script gave."""
+        result = await self.run(**request)
+        assert result.error is None, result.error
+        return result.output_data
+
+    async def error(self, type: ScriptErrorType, **request: Any) -> str:
+        """Return why a script gave nothing."""
+        result = await self.run(**request)
+        assert result.error is not None, result.output_data
+        assert result.error.type is type, result.error
+        return result.error.message
+
+
+@asynccontextmanager
+async def scripts_of(tmp_path: Path, **settings: Any) -> AsyncIterator[Scripts]:
+    """Give the scripts of a host whose operator has these settings of `tavern-scripts`."""
+    root = tmp_path / "project"
+    if not root.exists():
+        make_project(root)
+    async with Host(root, settings={f"{PREFIX}{key}": value for key, value in settings.items()}) as host:
+        scripts = Scripts(host)
+        if not _holding:
+            _holding.append(any(report.chosen for report in await scripts.service.backends()))
+        if not _holding[0]:
+            pytest.skip("no sandbox holds on this machine")
+        yield scripts

@@ -1,0 +1,395 @@
+"""What a manifest may ask for: names and versions of packages, and nothing that says where from or runs something."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tavern_host.contracts.scripts import ScriptErrorType, ScriptLanguage
+from tavern_scripts.environments.manifests import Manifests, NodeManifest, PythonManifest
+from tavern_scripts.environments.packages import read_lock, read_package
+from tavern_scripts.environments.requirements import read_block, read_pyproject, read_requirements
+from tavern_scripts.refusal import Refused
+
+SHA = "sha256:" + "a" * 64
+
+
+def test_requirements_are_names_versions_markers_and_hashes() -> None:
+    found = read_requirements(
+        "\ufeff# a comment\n\nrequests>=2.31,<3  # why\nuvicorn[standard] ; python_version >= '3.11'\n"
+        f"six==1.17.0 \\\n    --hash={SHA} \\\n    --hash={SHA}\n",
+        "requirements.txt",
+    )
+
+    assert found.lines == (
+        "requests<3,>=2.31",
+        'uvicorn[standard]; python_version >= "3.11"',
+        f"six==1.17.0 --hash={SHA} --hash={SHA}",
+    )
+    assert found.hashed
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("six @ https://evil.example/six.whl", "not from an address"),
+        ("six @ file:///etc/passwd", "not from an address"),
+        ("six@git+https://evil.example/six", "not from an address"),
+        ("git+https://evil.example/six", "not given by a path or an address"),
+        ("https://evil.example/six.whl", "not given by a path or an address"),
+        ("file:///tmp/six.whl", "not given by a path or an address"),
+        ("./six", "not given by a path or an address"),
+        ("../six.tar.gz", "not given by a path or an address"),
+        ("/opt/six.whl", "not given by a path or an address"),
+        ("six.whl", "not given by a path or an address"),
+        (".", "not given by a path or an address"),
+        ("-e .", "nothing is installed from a folder"),
+        ("--editable=git+https://evil.example/six", "nothing is installed from a folder"),
+        ("-r other.txt", "other files are not read"),
+        ("-c other.txt", "other files are not read"),
+        ("--index-url https://evil.example/simple", "the operator's to say"),
+        ("-i https://evil.example/simple", "the operator's to say"),
+        ("--extra-index-url=https://evil.example/simple", "the operator's to say"),
+        ("--find-links /tmp", "the operator's to say"),
+        ("-f /tmp", "the operator's to say"),
+        ("--trusted-host evil.example", "the operator's to say"),
+        ("--no-binary :all:", "the operator's to say"),
+        ("--pre", "the operator's to say"),
+        ("six --global-option=x", "the only option of a requirement"),
+        ("six --config-settings=x=y", "the only option of a requirement"),
+        ("six --hash=md5:abc", "the only option of a requirement"),
+        ("six --index-url https://evil.example", "the only option of a requirement"),
+        ("six===1.0/../../x", "===|no requirement|path"),
+        ("${HOME}/six", "path or an address"),
+        ("six\x00", "no requirement"),
+        ("x" * 2000, "too long"),
+    ],
+)
+def test_a_poisoned_requirement_is_refused_with_its_line(line: str, problem: str) -> None:
+    with pytest.raises(Refused, match=problem) as refused:
+        read_requirements(f"rich\n\n{line}\n", "requirements.txt")
+
+    assert refused.value.error.type is ScriptErrorType.DEPENDENCY
+    assert refused.value.error.message.startswith("requirements.txt, line 3 (")
+    assert len(refused.value.error.message) < 400 and "\x00" not in refused.value.error.message
+
+
+def test_a_line_cannot_be_hidden_by_a_line_that_goes_on() -> None:
+    with pytest.raises(Refused, match="line 1 .*only option of a requirement"):
+        read_requirements("six \\\n --index-url https://evil.example\n", "requirements.txt")
+    with pytest.raises(Refused, match="line 2"):
+        read_requirements("# a comment \\\n-e .\n", "requirements.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[project]\ndependencies = ["six @ git+https://evil.example/x"]', "line 2 .*not from an address"),
+        (
+            '[project]\ndependencies = ["six"]\n[tool.uv.sources]\nsix = {git = "https://x"}',
+            r"line 3: \[tool.uv\] sources",
+        ),
+        ('[project]\ndependencies = []\n[[tool.uv.index]]\nurl = "https://x"', r"line 3: \[tool.uv\] index"),
+        ('[project]\ndependencies = []\n[tool.uv]\nfind-links = ["/tmp"]', r"line 4: \[tool.uv\] find-links"),
+        ('[tool.uv]\nextra-index-url = ["https://x"]', r"line 2: \[tool.uv\] extra-index-url"),
+        ('[tool.uv.pip]\nindex-url = "https://x"', r"\[tool.uv\] pip"),
+        ('[tool.uv]\noverride-dependencies = ["six @ https://x"]', r"\[tool.uv\] override-dependencies"),
+        ('[project]\ndynamic = ["dependencies"]', "line 2: the dependencies must stand here"),
+        ('[tool.poetry.dependencies]\nsix = {path = "../six"}', "line 1: dependencies must stand under"),
+        ('[project]\ndependencies = "six"', "must be a list of texts"),
+        ("[project]\ndependencies = [1]", "must be a list of texts"),
+        ('[project]\nrequires-python = "banana"', "line 2 .*no range"),
+        ("[project", "it is no TOML"),
+        ("project = 1", "must be a table"),
+        ("a = " + "[" * 5000, "it is no TOML"),
+    ],
+)
+def test_a_poisoned_pyproject_is_refused_with_its_line(text: str, problem: str) -> None:
+    with pytest.raises(Refused, match=problem):
+        read_pyproject(text, "pyproject.toml")
+
+
+def test_a_block_in_a_script_says_what_it_depends_on() -> None:
+    code = '# /// script\n# requires-python = ">=3.11"\n# dependencies = [\n#   "six",\n# ]\n# ///\nprint(1)\n'
+    found = read_block(code.replace("\n", "\r\n"), "x.py")
+
+    assert found is not None and found.lines == ("six",) and found.python == ">=3.11"
+    assert read_block("print('hello')", "x.py") is None
+
+
+@pytest.mark.parametrize(
+    ("block", "problem"),
+    [
+        ('# /// script\n# dependencies = ["six @ https://x"]\n# ///\n', "x.py, line 2 .*not from an address"),
+        ('# /// script\n# dependencies = ["six"]\n# [tool.uv.sources]\n# six = {path = "/tmp"}\n# ///\n', "sources"),
+        ('# /// script\n# dependencies = ["six"]\n', "not closed"),
+        ("# /// script\n# a = 1\n# ///\n\n# /// script\n# a = 1\n# ///\n", "more than one block"),
+        ("# /// script\n# = 1\n# ///\n", "no TOML"),
+    ],
+)
+def test_a_poisoned_block_is_refused(block: str, problem: str) -> None:
+    with pytest.raises(Refused, match=problem):
+        read_block(block, "x.py")
+
+
+def package(**fields: Any) -> str:
+    return json.dumps({"name": "x", **fields}, indent=1)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "git+https://evil.example/x.git",
+        "git://evil.example/x",
+        "git@evil.example:x",
+        "https://evil.example/x.tgz",
+        "user/repo",
+        "http://evil.example/x.tgz",
+        "file:../x",
+        "./x",
+        "../x",
+        "/x",
+        "~/x",
+        "link:../x",
+        "workspace:*",
+        "portal:../x",
+        "github:user/repo",
+        "gist:1234",
+        "user/repo#semver:1",
+        "npm:../x@1",
+        "npm:@x/../y@1",
+        "npm:x@file:../y",
+        "catalog:",
+        "patch:x@1#y",
+        "$x",
+        "1\n2",
+        "exec:./x",
+        "x" * 300,
+    ],
+)
+@pytest.mark.parametrize("group", ["dependencies", "optionalDependencies", "overrides", "resolutions"])
+def test_a_package_from_anywhere_but_the_registry_is_refused_with_its_line(wanted: str, group: str) -> None:
+    if wanted.startswith("$") and group in ("overrides", "resolutions"):
+        return  # there it means what stands under dependencies
+
+    with pytest.raises(Refused) as refused:
+        read_package(package(**{group: {"x": wanted}}), "package.json")
+
+    assert refused.value.error.message.startswith("package.json, line 4 (")
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        *(
+            ({"scripts": {name: "curl evil"}}, "take this script out")
+            for name in ("preinstall", "install", "postinstall")
+        ),
+        ({"scripts": {"prepare": "curl evil"}}, "nothing runs while"),
+        ({"workspaces": ["a"]}, "workspaces are not installed"),
+        ({"bundleDependencies": ["a"]}, "bundled packages"),
+        ({"trustedDependencies": ["a"]}, "nothing runs while"),
+        ({"patchedDependencies": {"a@1": "a.patch"}}, "without patches"),
+        ({"gypfile": True}, "nothing is compiled"),
+        ({"overrides": {"a": {"b": {"c": "file:../x"}}}}, "from the registry only"),
+        ({"dependencies": {"../x": "1"}}, "no name of a package"),
+        ({"dependencies": {"node_modules": "1"}}, "no name of a package"),
+        ({"dependencies": {"a": 1}}, "must be a text"),
+        ({"dependencies": ["a"]}, "must be an object"),
+        ({"dependencies": {f"a{n}": "1" for n in range(600)}}, "at most 500"),
+    ],
+)
+def test_a_poisoned_package_json_is_refused(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(Refused, match=problem):
+        read_package(package(**fields), "package.json")
+
+
+def test_ranges_aliases_and_harmless_fields_of_a_package_json_are_taken() -> None:
+    dependencies = {"a": "^1.2.3 || >=2 <3", "@scope/b": "latest", "c": "npm:@scope/d@~1", "e": "*", "f": ""}
+    found = read_package(
+        package(
+            dependencies=dependencies, scripts={"test": "x", "start": "y"}, overrides={"a": {".": "1", "b@^2": "$a"}}
+        ),
+        "package.json",
+    )
+
+    assert json.loads(found.package)["dependencies"] == dependencies
+    assert "scripts" not in found.package and not found.is_empty
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": ' * 5000, '{"a": 1' + "0" * 5000 + "}", "null"])
+def test_what_is_no_package_json_is_said_to_be_none(text: str) -> None:
+    with pytest.raises(Refused, match=r"package.json"):
+        read_package(text, "package.json")
+
+
+LOCKED = {"version": "1.0.0", "integrity": "sha512-" + "A" * 86 + "=="}
+
+
+def lock(place: str = "node_modules/a", **entry: Any) -> str:
+    return json.dumps(
+        {"lockfileVersion": 3, "packages": {"": {"dependencies": {}}, place: {**LOCKED, **entry}}}, indent=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (lock(resolved="git+ssh://git@evil.example/x.git#1"), "configured registry only"),
+        (lock(resolved="file:../x.tgz"), "configured registry only"),
+        (lock(resolved="https://evil.example/a.tgz"), "line 7 .*configured registry only"),
+        (lock(resolved="https://registry.example@evil.example/a.tgz"), "configured registry only"),
+        (lock(resolved=["https://registry.example/a.tgz"]), "configured registry only"),
+        (lock(link=True, resolved="../x"), "links and bundled"),
+        (lock(inBundle=True), "links and bundled"),
+        (lock(integrity=None), "no integrity"),
+        (lock(integrity="sha512-x y"), "no integrity"),
+        (lock("../../x"), "below node_modules only"),
+        (lock("node_modules/../../x"), "below node_modules only"),
+        (lock("packages/x"), "below node_modules only"),
+        (lock("node_modules/a/node_modules/../b"), "below node_modules only"),
+        (lock(version="file:../x"), "no version"),
+        (lock(name="../x"), "no name"),
+        ('{"lockfileVersion": 1, "dependencies": {}}', "version 2 or 3"),
+        ('{"lockfileVersion": 3, "packages": {"node_modules/a": 1}}', "must be an object"),
+    ],
+)
+def test_a_poisoned_lock_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(Refused, match=problem):
+        read_lock(text, "package-lock.json", {"registry.example"})
+
+
+def test_a_lock_is_written_anew_without_what_was_not_checked() -> None:
+    text = lock(resolved="https://registry.example/a.tgz", hasInstallScript=True, bin={"a": "../../x"}, unknown=1)
+    written = json.loads(read_lock(text, "package-lock.json", {"registry.example"}))["packages"]["node_modules/a"]
+
+    assert written == {**LOCKED, "resolved": "https://registry.example/a.tgz"}
+
+
+def uv_lock(source: str) -> str:
+    return f'version = 1\n[[package]]\nname = "six"\nversion = "1"\nsource = {source}\n'
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ('{ git = "https://evil.example/x" }', "line 3: six comes from git"),
+        ('{ url = "https://evil.example/x.whl" }', "six comes from url"),
+        ('{ path = "../x.whl" }', "six comes from path"),
+        ('{ directory = "../x" }', "six comes from directory"),
+        ('{ editable = "../x" }', "six comes from editable"),
+        ('{ registry = "https://x", url = "y" }', "six comes from registry"),
+        ("1", "six comes from nowhere"),
+    ],
+)
+def test_a_poisoned_lock_of_uv_is_refused(tmp_path: Path, source: str, problem: str) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["six"]\n')
+    (tmp_path / "uv.lock").write_text(uv_lock(source))
+
+    with pytest.raises(Refused, match=f"uv.lock.*{problem}"):
+        Manifests().find("python", tmp_path, None)
+
+
+def test_a_lock_of_uv_that_lacks_what_is_wanted_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["six", "Rich"]\n')
+    (tmp_path / "uv.lock").write_text(uv_lock('{ registry = "https://x" }'))
+
+    with pytest.raises(Refused, match="uv.lock: it does not have Rich: write it anew by `uv lock`"):
+        Manifests().find("python", tmp_path, None)
+
+
+def test_the_block_in_a_script_counts_before_the_files_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("rich\n")
+    (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["attrs"]\n')
+    manifests = Manifests()
+    code = '# /// script\n# dependencies = ["six"]\n# ///\n'
+
+    of_block = manifests.find("python", tmp_path, code, "x.py")
+    of_file = manifests.find("python", tmp_path, "print(1)", "x.py")
+    (tmp_path / "requirements.txt").unlink()
+    of_project = manifests.find("python", tmp_path, "print(1)", "x.py")
+
+    lines = [each.requirements.lines for each in (of_block, of_file, of_project) if isinstance(each, PythonManifest)]
+    assert lines == [("six",), ("rich",), ("attrs",)]
+
+
+@pytest.mark.parametrize("language", ["nodejs", "bun"])
+def test_a_package_json_without_dependencies_needs_no_environment(tmp_path: Path, language: ScriptLanguage) -> None:
+    manifests = Manifests()
+    assert manifests.find(language, tmp_path, "1") is None
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    assert manifests.find(language, tmp_path, "1") is None
+    (tmp_path / "package.json").write_text('{"dependencies": {"a": "1"}}')
+    assert isinstance(manifests.find(language, tmp_path, "1"), NodeManifest)
+    assert manifests.find(language, None, "1") is None
+
+
+@pytest.mark.parametrize("name", ["bun.lock", "bun.lockb", "yarn.lock", "pnpm-lock.yaml"])
+def test_a_lock_that_cannot_be_read_is_not_passed_over(tmp_path: Path, name: str) -> None:
+    (tmp_path / "package.json").write_text('{"dependencies": {"a": "1"}}')
+    (tmp_path / name).write_text("")
+    with pytest.raises(Refused, match=f"{name}: it is not read; write package-lock.json by"):
+        Manifests().find("nodejs", tmp_path, "1")
+
+    (tmp_path / "package-lock.json").write_text("{}")
+    assert isinstance(Manifests().find("nodejs", tmp_path, "1"), NodeManifest)
+
+
+def test_a_changed_manifest_is_read_again(tmp_path: Path) -> None:
+    manifests = Manifests()
+    (tmp_path / "requirements.txt").write_text("six\n")
+    first = manifests.find("python", tmp_path, None)
+    (tmp_path / "requirements.txt").write_text("attrs\n")
+    second = manifests.find("python", tmp_path, None)
+
+    assert first != second and isinstance(second, PythonManifest) and second.requirements.lines == ("attrs",)
+
+
+def test_a_manifest_that_is_a_link_a_pipe_too_large_or_no_text_is_refused_and_not_shown(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("-token=hunter2")
+    place = tmp_path / "x"
+    place.mkdir()
+    file = place / "requirements.txt"
+
+    file.symlink_to(secret)
+    with pytest.raises(Refused, match="must be a plain file") as refused:
+        Manifests().find("python", place, None)
+    assert "hunter2" not in refused.value.error.message
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(Refused, match="must be a plain file"):
+        Manifests().find("python", place, None)
+    file.unlink()
+    file.write_bytes(b"#" * (600 << 10))
+    with pytest.raises(Refused, match="larger than 512 KiB"):
+        Manifests().find("python", place, None)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(Refused, match="must be UTF-8"):
+        Manifests().find("python", place, None)
+
+
+@given(text=st.text(max_size=200))
+def test_any_text_is_requirements_that_name_no_place_or_refused(text: str) -> None:
+    try:
+        found = read_requirements(text, "requirements.txt")
+    except Refused:
+        return
+    for line in found.lines:
+        assert not line.startswith("-") and "://" not in line and "@" not in line and "\n" not in line
+
+
+@given(name=st.text(max_size=20), wanted=st.text(max_size=40))
+def test_any_dependency_is_a_range_or_refused(name: str, wanted: str) -> None:
+    try:
+        found = read_package(json.dumps({"dependencies": {name: wanted}}), "package.json")
+    except Refused:
+        return
+    kept = json.loads(found.package)["dependencies"]
+    assert kept == {name: wanted} and "/" not in wanted.removeprefix("npm:@").partition("/")[2] and ".." not in name

@@ -1,0 +1,441 @@
+"""Interpreters that wait: a script finds one and cannot tell, none is used twice, and nothing of them is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tavern_host.contracts.scripts import SandboxLaunch, SandboxOutput, ScriptBackend
+from tavern_scripts.pool import WarmPool
+from tavern_scripts.sandbox.canary import prove
+from tavern_scripts.sandbox.canaryprogram import CHECKS
+from tavern_scripts.sandbox.watch import tree
+from tavern_scripts.warm import shape_of
+from tests.scripts.sandboxes import PYTHON, Came, bubblewrap, given, launch, limits, read, run, staged
+
+SHOWS_ITSELF = """
+import inspect, json, os, sys
+left = open("left.txt", "w")
+left.write("not closed")
+print("to stderr", file=sys.stderr)
+print(json.dumps({
+    "stdin": json.load(sys.stdin), "argv": sys.argv, "orig_argv": sys.orig_argv[1:], "path": sys.path,
+    "name": __name__, "file": __file__, "main": sys.modules["__main__"].__dict__ is globals(),
+    "environ": {name: os.environ[name] for name in ("ONE", "PATH")}, "variables": sorted(os.environ),
+    "folder": os.getcwd(), "descriptors": sorted(os.listdir("/proc/self/fd"))[:4],
+    "source": inspect.getsource(sys.modules["__main__"])[:20], "globals": sorted(globals()),
+}))
+"""
+
+
+class Rooms:
+    """A pool beside a sandbox, and folders for its scripts."""
+
+    def __init__(self, folder: Path, backend: ScriptBackend, *, size: int = 1, idle: float = 60.0) -> None:
+        self.folder = folder
+        self.backend = backend
+        self.size = size
+        self.idle = idle
+        self._count = 0
+        self.pool = WarmPool(self.make, logging.getLogger("pool"), size=lambda: self.size, idle=lambda: self.idle)
+
+    def make(self) -> Path:
+        self._count += 1
+        made = self.folder / str(self._count)
+        made.mkdir(mode=0o755)
+        return made
+
+    def launch(self, code: str, *words: str, **others: Any) -> SandboxLaunch:
+        """Return a launch of a file, with a place to write to."""
+        folder = self.make()
+        (folder / "script").mkdir()
+        (folder / "output").mkdir()
+        (folder / "script" / "main.py").write_text(code, encoding="utf-8")
+        mounts = [read("/script", folder / "script"), staged("/output", folder / "output")]
+        return launch(
+            "",
+            **{
+                "argv": [PYTHON, "-s", "-S", "-B", "/script/main.py", *words],
+                "mounts": mounts,
+                "folder": "/output",
+                "environment": {"PATH": "/usr/bin:/bin", "ONE": "1"},
+                **others,
+            },
+        )
+
+    async def run(self, what: SandboxLaunch | str, stdin: bytes = b"null") -> Came:
+        """Run through the pool."""
+        return await run(_Pooled(self), self.launch(what) if isinstance(what, str) else what, stdin)
+
+    async def warmed(self, like: SandboxLaunch | None = None) -> None:
+        """Wait until an interpreter waits."""
+        if not self.pool.waiting:
+            await self.run(like if like is not None else self.launch("pass"))
+        async with asyncio.timeout(60):
+            while self.pool.waiting < self.size:
+                await asyncio.sleep(0.01)
+
+    async def warm(self, what: SandboxLaunch | str, stdin: bytes = b"null") -> Came:
+        """Run in an interpreter that waits."""
+        wanted = self.launch(what) if isinstance(what, str) else what
+        like = {"limits": wanted.limits, "environment": wanted.environment}
+        while shape_of(wanted) != self.pool.shape:
+            await self.run(self.launch("pass", **like))
+        await self.warmed()
+        used = self.pool.used
+        came = await self.run(wanted, stdin)
+        assert self.pool.used == used + 1, "no interpreter that waited was used"
+        return came
+
+
+class _Pooled:
+    """A pool in the place of its sandbox; with `warm`, whatever can be run in an interpreter that waits is."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+
+    async def prove(self) -> list[Any]:
+        return []
+
+    async def prepare(self, launch: SandboxLaunch) -> None:
+        pass
+
+    def run(self, launch: SandboxLaunch, stdin: AsyncIterator[bytes]) -> AsyncGenerator[SandboxOutput, None]:
+        return self._rooms.pool.run(self._rooms.backend, launch, stdin)
+
+
+@asynccontextmanager
+async def rooms_of(folder: Path, **others: Any) -> AsyncIterator[Rooms]:
+    rooms = Rooms(folder, bubblewrap(), **others)
+    try:
+        yield rooms
+    finally:
+        await rooms.pool.close()
+
+
+def output(what: SandboxLaunch) -> dict[str, str]:
+    """Return the files that a script left."""
+    folder = Path(what.mounts[1].source)
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+async def test_a_script_cannot_tell_that_its_interpreter_waited(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path) as rooms:
+        first, second = rooms.launch(SHOWS_ITSELF, "a b", "ü"), rooms.launch(SHOWS_ITSELF, "a b", "ü")
+
+        cold = await run(rooms.backend, first, b'{"x": 1}')
+        warm = await rooms.warm(second, b'{"x": 1}')
+
+        assert json.loads(warm.stdout) == json.loads(cold.stdout)
+        assert json.loads(warm.stdout)["stdin"] == {"x": 1}
+        assert warm.stderr == cold.stderr == b"to stderr\n"
+        assert (warm.ended.exit_code, warm.ended.reason) == (0, None)
+        assert output(second) == output(first) == {"left.txt": "not closed"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys; sys.exit(7)",
+        "import sys; sys.exit('a reason')",
+        "raise SystemExit",
+        "def f():\n    return 1 / 0\n\n\nf()",
+        "x = = 1",
+        "import os; os._exit(5)",
+        "import os; os.abort()",
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        "import sys; sys.excepthook = lambda *_: print('my own'); 1 / 0",
+        "import atexit; atexit.register(print, 'at the end'); print('first')",
+        "import threading, time; threading.Thread(target=lambda: (time.sleep(0.2), print('later'))).start()",
+        "import sys; sys.stdout.close()",
+        "raise KeyboardInterrupt",
+        "print('\\ud800')",
+        "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('then') from e",
+    ],
+)
+async def test_it_ends_as_python_would(tmp_path: Path, code: str) -> None:
+    async with rooms_of(tmp_path) as rooms:
+        cold = await run(rooms.backend, rooms.launch(code))
+        warm = await rooms.warm(code)
+
+        assert (warm.stdout, warm.stderr, warm.ended.exit_code) == (cold.stdout, cold.stderr, cold.ended.exit_code)
+
+
+async def test_the_results_own_channel_is_the_scripts(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path) as rooms:
+        came = await rooms.warm(rooms.launch("import os; os.write(3, b'42'); print('log')", channel=True))
+        without = await rooms.warm("import os; os.write(3, b'42')")
+
+        assert (came.channel, came.stdout) == (b"42", b"log\n")
+        assert without.ended.exit_code == 1
+        assert b"Bad file descriptor" in without.stderr
+
+
+async def test_what_was_used_is_told_for_the_script_alone(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path) as rooms:
+        await rooms.warmed()
+        await asyncio.sleep(0.5)
+
+        came = await rooms.warm("import sys; print(sys.stdin.read(), file=sys.stderr); print(12345)", b"[1, 2]")
+
+        usage = came.ended.usage
+        assert usage is not None
+        assert (usage.input, usage.output, usage.log) == (6, 6, 7)
+        assert usage.wall_ms < 500
+
+
+async def test_each_interpreter_runs_one_script(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path, size=2) as rooms:
+        leave = (
+            "import builtins, json, os, sys; sys.modules['json'].left = builtins.left = 1; open('/tmp/left', 'w'); "
+            "open('/dev/shm/left', 'w'); open('/output/left', 'w'); os.environ['LEFT'] = '1'; print('done')"
+        )
+        find = (
+            "import builtins, json, os; print(hasattr(json, 'left'), hasattr(builtins, 'left'), os.environ.get('LEFT'), "
+            "os.listdir('/tmp'), os.listdir('/dev/shm'), os.listdir('/output'))"
+        )
+
+        first = await rooms.warm(leave)
+        found = [await rooms.warm(find) for _ in range(3)]
+
+        assert first.stdout == b"done\n"
+        assert {each.stdout for each in found} == {b"False False None [] [] []\n"}
+
+
+async def test_every_property_of_isolation_holds_in_an_interpreter_that_waited(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path) as rooms:
+
+        class Warmed(_Pooled):
+            """Runs the attacking program in an interpreter that waited for one of its shape."""
+
+            async def run(self, launch: SandboxLaunch, stdin: AsyncIterator[bytes]) -> Any:
+                if shape_of(launch) is not None:
+                    first = rooms.make() / "empty"
+                    first.mkdir()
+                    (first / "program.py").write_text("pass")
+                    mounts = [read("/canary/read", first), staged("/canary/staged", rooms.make())]
+                    like = launch.model_copy(update={"mounts": mounts})
+                    await rooms.warmed(like)
+                async with aclosing(rooms.pool.run(rooms.backend, launch, stdin)) as outputs:
+                    async for each in outputs:
+                        yield each
+
+        checks = await prove(Warmed(rooms))
+
+        assert rooms.pool.used == 1
+        assert {check.name for check in checks} > set(CHECKS)
+        assert [f"{check.name}: {check.observed}" for check in checks if not check.holds] == []
+
+
+async def test_the_limits_hold_from_the_beginning_of_the_script(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path) as rooms:
+        small = limits(cpu=1, memory=96 << 20)
+
+        endless = await rooms.warm(rooms.launch("while True: pass", limits=small))
+        many = await rooms.warm(
+            rooms.launch(
+                "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        kept = bytearray(b'x') * (60 << 20)\n"
+                "        time.sleep(60)\ntime.sleep(60)",
+                limits=small,
+            )
+        )
+        raised = await rooms.warm(
+            rooms.launch("import resource as r; r.setrlimit(r.RLIMIT_CPU, (100, 100))", limits=small)
+        )
+
+        assert endless.ended.reason == "cpu"
+        assert many.ended.reason == "memory"
+        assert b"ValueError" in raised.stderr or b"PermissionError" in raised.stderr
+
+
+async def test_closing_ends_the_script_and_all_that_it_began(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path) as rooms:
+        await rooms.warmed()
+        token = f"token-{os.getpid()}-{id(rooms)}"
+        code = f"import os, time\nif os.fork() == 0: os.execv('/bin/sh', ['{token}', '-c', 'sleep 600; true'])\n"
+        what = rooms.launch(f"{code}time.sleep(0.3); print('began', flush=True); time.sleep(600)")
+
+        async with aclosing(rooms.pool.run(rooms.backend, what, given())) as outputs:
+            assert (await anext(outputs)).data == b"began\n"
+            assert processes_with(token)
+
+        assert not processes_with(token)
+
+
+async def test_a_dead_interpreter_is_replaced_and_the_script_runs_nevertheless(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path) as rooms:
+        await rooms.warmed()
+        for pid in processes_with("/tavern/zygote.py"):
+            os.kill(pid, 9)
+
+        came = await rooms.run("print('ran')")
+        await rooms.warmed()
+
+        assert came.stdout == b"ran\n"
+
+
+async def test_one_that_waited_too_long_is_thrown_away(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path, idle=0.4) as rooms:
+        await rooms.warmed()
+
+        async with asyncio.timeout(30):
+            while rooms.pool.waiting or processes_with("/tavern/zygote.py"):
+                await asyncio.sleep(0.02)
+        came = await rooms.run("print('still')")
+
+        assert came.stdout == b"still\n"
+
+
+async def test_nothing_waits_where_none_is_wanted(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path, size=0) as rooms:
+        for _ in range(3):
+            assert (await rooms.run("print(1)")).stdout == b"1\n"
+        await asyncio.sleep(0.3)
+
+        assert rooms.pool.used == rooms.pool.waiting == 0
+        assert not processes_with("/tavern/zygote.py")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"proxy": "/run/some.sock"},
+        {"address_space": False},
+        {"argv": [PYTHON, "-c", "pass"]},
+        {"argv": [PYTHON, "-m", "json.tool"]},
+        {"argv": ["/usr/bin/node", "/script/main.py"]},
+        {"argv": [PYTHON]},
+        {"mounts": [read("/script", "/usr/lib")]},
+        {"mounts": [read("/script/main.py", __file__)]},
+        {"mounts": [read("/script", "/there/is/none")]},
+        {"mounts": [staged("/script/.cache", "/tmp/x", filled=True)]},
+        {"mounts": [read("/tavern/own.py", __file__)]},
+    ],
+    ids=str,
+)
+def test_what_an_interpreter_cannot_run_that_started_already_has_no_shape(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    what = Rooms(tmp_path, bubblewrap()).launch("pass")
+
+    assert shape_of(what) is not None
+    assert shape_of(what.model_copy(update=change)) is None
+
+
+@pytest.mark.parametrize("change", [{"memory": 1}, {"processes": 3}, {"scratch": 5}, {"cpu": 2.0}, {"files": 9}])
+def test_scripts_with_other_limits_have_another_shape(tmp_path: Path, change: dict[str, Any]) -> None:
+    what = Rooms(tmp_path, bubblewrap()).launch("pass")
+    other = what.model_copy(update={"limits": limits(**change)})
+
+    assert shape_of(other) not in (None, shape_of(what))
+    assert shape_of(what.model_copy(update={"limits": limits(wall=1)})) == shape_of(what)
+
+
+@pytest.mark.parametrize("name", ["PYTHONPATH", "LD_PRELOAD", "LANG", "LC_ALL", "PYTHONHASHSEED"])
+def test_variables_that_act_when_python_starts_are_part_of_the_shape(tmp_path: Path, name: str) -> None:
+    what = Rooms(tmp_path, bubblewrap()).launch("pass")
+    with_it = what.model_copy(update={"environment": {**what.environment, name: "x"}})
+    other = what.model_copy(update={"environment": {**what.environment, "TAVERN_CONFIG_X": "x"}})
+
+    assert shape_of(with_it) != shape_of(what) == shape_of(other)
+
+
+async def test_a_folder_with_links_or_folders_in_it_is_not_copied(tmp_path: Path) -> None:
+    rooms = Rooms(tmp_path, bubblewrap())
+    linked, nested, large = (rooms.launch("pass") for _ in range(3))
+    Path(linked.mounts[0].source, "link").symlink_to("/etc/passwd")
+    Path(nested.mounts[0].source, "inner").mkdir()
+    Path(large.mounts[0].source, "data").write_bytes(bytes(2 << 20))
+
+    assert [shape_of(what) for what in (linked, nested, large)] == [None, None, None]
+
+
+async def test_the_pool_turns_to_what_is_run_now(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path) as rooms:
+        await rooms.warmed()
+        other = limits(processes=12)
+
+        for _ in range(3):
+            await rooms.run(rooms.launch("pass", limits=other))
+        async with asyncio.timeout(30):
+            while rooms.pool.used == 0:
+                assert (await rooms.run(rooms.launch("print(1)", limits=other))).stdout == b"1\n"
+                await asyncio.sleep(0.05)
+
+
+async def test_many_scripts_at_once_each_get_their_own_answer(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path, size=3) as rooms:
+        await rooms.warmed()
+
+        answers = await asyncio.gather(
+            *(rooms.run(f"import sys; print(sys.stdin.read(), {number})", b"%d" % number) for number in range(24))
+        )
+
+        assert [came.stdout for came in answers] == [b"%d %d\n" % (number, number) for number in range(24)]
+
+
+async def test_a_backend_that_breaks_costs_warmth_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(_Pooled):
+        async def run(self, launch: SandboxLaunch, stdin: AsyncIterator[bytes]) -> Any:
+            if launch.argv[-1] == "/script/main.py":
+                yield SandboxOutput(kind="ended", exit_code=0)
+            else:
+                yield SandboxOutput(kind="ended", data=b"no room", reason="broken")
+
+    rooms = Rooms(tmp_path, bubblewrap())
+    rooms.backend = Broken(rooms)
+    try:
+        for _ in range(3):
+            assert (await rooms.run("pass")).ended.exit_code == 0
+            await asyncio.sleep(0.1)
+        assert [record.getMessage() for record in caplog.records].count(
+            "no interpreter could be started beforehand, scripts start as ever: no room"
+        ) == 1
+    finally:
+        await rooms.pool.close()
+
+
+async def test_closing_the_pool_leaves_nothing(tmp_path: Path) -> None:
+    descriptors = len(os.listdir("/proc/self/fd"))
+    async with rooms_of(tmp_path, size=3) as rooms:
+        await rooms.warmed()
+        scripts = {Path(mount.source).parent for mount in rooms.launch("pass").mounts}
+        before = {path for path in tmp_path.iterdir() if not (path / "script").exists()} - scripts
+        assert len(before) == 3
+
+    assert not processes_with("/tavern/zygote.py")
+    assert not any(path.exists() for path in before)
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+
+async def test_a_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
+    for delay in (0.0, 0.01, 0.05, 0.1):
+        folder = tmp_path / str(delay)
+        folder.mkdir()
+        async with rooms_of(folder, size=4) as rooms:
+            await rooms.run("pass")
+            await asyncio.sleep(delay)
+
+        assert not processes_with("/tavern/zygote.py")
+
+
+def processes_with(token: str) -> list[int]:
+    """Return the processes that come from this one and have a word in their command line."""
+    found = []
+    for pid in tree(os.getpid())[1:]:
+        with contextlib.suppress(OSError):
+            if token.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found

@@ -1,0 +1,238 @@
+"""The relay inside of a sandbox: programs reach the proxy's Unix socket through it as if it were a proxy on TCP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tavern_host.contracts.scripts import SandboxLaunch
+from tavern_scripts.environments.environments import BuildLimits
+from tavern_scripts.languages import Interpreters
+from tavern_scripts.network import relay
+from tavern_scripts.network.inside import way_out
+from tests.scripts.packagehouse import MB, no_input, sandbox
+from tests.scripts.proxied import Proxied, proxied, raw_server, secure_server, telling_server
+
+RELAY = Path(relay.__file__)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def run(
+    proxy: Proxied, *argv: str, port: int | None = None, variables: Mapping[str, str] | None = None
+) -> tuple[int | None, str, str]:
+    """Run a program behind the relay, as a sandbox does, and end the relay afterwards."""
+    port = port or free_port()
+    command = [sys.executable, "-I", "-S", str(RELAY), str(proxy.socket), str(port), *argv]
+    environment = {"PATH": os.environ["PATH"], **relay.environment(port), **(variables or {})}
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=PIPE, stderr=PIPE)
+    try:
+        async with asyncio.timeout(60):
+            out, errors = await process.communicate()
+    finally:
+        for one in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if f"{RELAY}\0{proxy.socket}\0".encode() in one.read_bytes():
+                    os.kill(int(one.parent.name), 9)
+            except (OSError, ValueError):
+                pass
+    return process.returncode, out.decode(), errors.decode()
+
+
+GET = "import sys, urllib.request as u; print(len(u.urlopen(sys.argv[1]).read()))"
+TUNNEL = """
+import os, socket, sys, threading
+relay = os.environ["HTTPS_PROXY"].rpartition(":")[2]
+s = socket.create_connection(("127.0.0.1", int(relay)))
+s.sendall(f"CONNECT {sys.argv[1]} HTTP/1.1\\r\\n\\r\\n".encode())
+head = b""
+while not head.endswith(b"\\r\\n\\r\\n"):
+    head += s.recv(1)
+data = os.urandom(5_000_000)
+def send():
+    s.sendall(data)
+    s.shutdown(socket.SHUT_WR)
+threading.Thread(target=send).start()
+back = b"".join(iter(lambda: s.recv(65536), b""))
+print(back == data)
+"""
+
+
+async def test_a_program_reaches_what_is_allowed_and_nothing_else() -> None:
+    async with telling_server() as server, proxied([f"127.0.0.1:{server.port}"]) as proxy:
+        url = f"http://127.0.0.1:{server.port}/large?size=2000000"
+        allowed = await run(proxy, sys.executable, "-c", GET, url)
+        refused = await run(proxy, sys.executable, "-c", GET, "http://no.example.org/")
+
+    assert allowed == (0, "2000000\n", "")
+    assert refused[0] == 1 and "403" in refused[2]
+
+
+async def test_a_tunnel_carries_much_both_ways_at_once_and_ends_where_one_side_ends() -> None:
+    async with raw_server(echo=True) as server, proxied([f"127.0.0.1:{server.port}"]) as proxy:
+        assert await run(proxy, sys.executable, "-c", TUNNEL, f"127.0.0.1:{server.port}") == (0, "True\n", "")
+        entry = await proxy.last()
+    assert entry.sent == entry.received == 5_000_000 and not entry.reason
+
+
+async def test_the_program_has_no_child_that_is_the_relay_and_shares_no_descriptor_with_it() -> None:
+    code = "import os\ntry:\n    os.wait()\nexcept ChildProcessError:\n    print('none', os.listdir('/proc/self/fd'))"
+    async with proxied([]) as proxy:
+        status, out, _ = await run(proxy, sys.executable, "-c", code)
+    # 3 is the listing itself; the output ended although the relay was still there
+    assert (status, out) == (0, "none ['0', '1', '2', '3']\n")
+
+
+async def test_more_connections_than_it_passes_on_at_once_all_get_their_turn() -> None:
+    code = (
+        "import concurrent.futures, sys, urllib.request as u\n"
+        "get = lambda n: u.urlopen(f'{sys.argv[1]}{n}').read().decode().rpartition('/')[2] == str(n)\n"
+        "with concurrent.futures.ThreadPoolExecutor(40) as pool:\n"
+        "    print(sum(pool.map(get, range(400))))\n"
+    )
+    async with telling_server() as server, proxied([f"127.0.0.1:{server.port}"]) as proxy:
+        assert await run(proxy, sys.executable, "-c", code, f"http://127.0.0.1:{server.port}/") == (0, "400\n", "")
+
+
+async def test_a_port_that_is_taken_is_an_error_before_the_program_begins() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        async with proxied([]) as proxy:
+            status, out, errors = await run(proxy, sys.executable, "-c", "print(1)", port=taken.getsockname()[1])
+    assert status == 1 and out == "" and "Address already in use" in errors
+
+
+async def test_a_proxy_that_is_gone_closes_the_connection() -> None:
+    code = "import sys\nsys.stdin.read()\n" + GET.replace("; ", "\n")
+    async with proxied([]) as proxy:
+        socket_path = proxy.socket
+    status, out, errors = await run(Proxied(socket_path), sys.executable, "-c", code, "http://no.example.org/")
+    assert (status, out) == (1, "") and "403" not in errors
+
+
+async def test_idle_connections_cost_no_time() -> None:
+    code = (
+        "import os, socket, time, pathlib\n"
+        "port = int(os.environ['HTTP_PROXY'].rpartition(':')[2])\n"
+        "open_ones = [socket.create_connection(('127.0.0.1', port)) for _ in range(20)]\n"
+        "[s.sendall(b'GET') for s in open_ones]\n"
+        "half = [s.shutdown(socket.SHUT_WR) for s in open_ones[:5]]\n"
+        "time.sleep(1)\n"
+        "for stat in pathlib.Path('/proc').glob('[0-9]*/stat'):\n"
+        "    try:\n"
+        f"        if {str(RELAY)!r}.encode() + b'\\0' in stat.with_name('cmdline').read_bytes():\n"
+        "            print(sum(map(int, stat.read_text().rpartition(')')[2].split()[11:13])))\n"
+        "    except OSError:\n"
+        "        pass\n"
+    )
+    async with proxied([]) as proxy:
+        status, out, errors = await run(proxy, sys.executable, "-c", code)
+    assert status == 0, errors
+    assert out.split() and all(int(ticks) < 30 for ticks in out.split())  # of 100 a second
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+async def test_curl_finds_it_by_the_environment() -> None:
+    async with telling_server() as server, proxied([f"127.0.0.1:{server.port}"]) as proxy:
+        status, out, _ = await run(proxy, "curl", "-sS", f"http://127.0.0.1:{server.port}/x")
+    assert (status, out) == (0, "hello from /x")
+
+
+NODE = """
+const http = require('http'), https = require('https');
+const get = (of, url) => new Promise((done) => {
+  of.get(url, (answer) => { let text = ''; answer.on('data', (d) => text += d); answer.on('end', () => done(text)); })
+    .on('error', (error) => done('error ' + error.message));
+});
+const fetched = (url, options) => fetch(url, options).then((r) => r.text(), (error) => 'error ' + error.cause?.message);
+(async () => {
+  const [plain, secure, refused] = process.argv.slice(1);
+  console.log(JSON.stringify([
+    await get(http, plain + '/a?b'), await fetched(plain + '/c?d'),
+    await fetched(plain + '/e', {method: 'POST', body: 'text'}),
+    await get(https, secure + '/f'), await fetched(secure + '/g'),
+    (await fetched(refused)).slice(0, 5), (await get(https, refused)).slice(0, 5),
+  ]));
+})();
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+async def test_node_reaches_plain_and_secure_servers_by_http_and_fetch(tmp_path: Path) -> None:
+    preload = f"--require={RELAY.with_name('nodeproxy.cjs')}"
+    async with telling_server() as plain, secure_server(tmp_path) as secure, AsyncExitStack() as stack:
+        places = [f"127.0.0.1:{plain.port}", f"127.0.0.1:{secure.port}"]
+        proxy = await stack.enter_async_context(proxied(places))
+        addresses = (f"http://{places[0]}", f"https://{places[1]}", "https://no.example.org/")
+        variables = {"NODE_OPTIONS": preload, "NODE_EXTRA_CA_CERTS": str(tmp_path / "certificate.pem")}
+        status, out, errors = await run(proxy, "node", "-e", NODE, *addresses, variables=variables)
+
+    assert status == 0, errors
+    hello = [f"hello from /{letter}" for letter in "acefg"]
+    assert json.loads(out) == [*hello, "error", "error"]
+    assert [request[3] for request in plain.requests] == [b"", b"", b"text"]
+    assert {entry.host for entry in proxy.connections if not entry.allowed} == {"no.example.org"}
+    assert {entry.scheme for entry in proxy.connections if entry.port == secure.port} == {"connect"}
+
+
+def test_the_environment_leaves_out_no_host() -> None:
+    environment = relay.environment(4000)
+
+    assert environment["HTTPS_PROXY"] == environment["https_proxy"] == "http://127.0.0.1:4000"
+    assert environment["ALL_PROXY"] == environment["http_proxy"] == "http://127.0.0.1:4000"
+    assert environment["NO_PROXY"] == environment["no_proxy"] == ""
+    assert environment["NODE_USE_ENV_PROXY"] == "1"
+
+
+INSIDE = """
+import socket, sys, urllib.request as u
+print(u.urlopen(sys.argv[1] + "/x").read().decode())
+for url in (sys.argv[1], "http://no.example.org/"):
+    try:
+        u.build_opener(u.ProxyHandler({} if url == sys.argv[1] else None)).open(url, timeout=5)
+        print("reached")
+    except OSError as error:
+        print(type(error).__name__)
+"""
+FETCH = "fetch(process.argv[1] + '/y').then(async (r) => console.log(await r.text()))"
+
+
+async def test_in_the_sandbox_there_is_no_other_way_out() -> None:
+    box = sandbox()
+    async with telling_server() as server, proxied([f"127.0.0.1:{server.port}"]) as proxy:
+        address, output = f"http://127.0.0.1:{server.port}", list[str]()
+        python = (await Interpreters().find("python")).program
+        way = way_out(proxy.socket, python)
+        programs = [[python, "-c", INSIDE]] + ([["node", "-e", FETCH]] if shutil.which("node") else [])
+        for words in programs:
+            launch = SandboxLaunch(
+                argv=[*way.prefix, *words, address],
+                environment={"PATH": os.environ["PATH"], **way.environment},
+                mounts=list(way.mounts),
+                limits=BuildLimits(memory=512 * MB, size=MB).of_launch(),
+                proxy=way.proxy,
+                address_space=False,
+            )
+            async for each in box.run(launch, no_input()):
+                output += each.data.decode().split("\n") if each.kind in ("stdout", "stderr") else []
+
+    assert [line for line in output if line] == [
+        "hello from /x",
+        "URLError",  # nobody listens on the sandbox's own 127.0.0.1
+        "HTTPError",
+        *(["hello from /y"] if len(programs) == 2 else []),
+    ]
+    assert [entry.host for entry in proxy.connections if not entry.allowed] == ["no.example.org"]

@@ -1,0 +1,26 @@
+"""All tests of the sandbox hold for an ordinary user as well as for root."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.scripts.ordinary import run_as_ordinary_user, why_not
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.timeout(300)
+def test_what_holds_for_root_holds_for_an_ordinary_user() -> None:
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    files = [str(path) for path in sorted(HERE.glob("test_sandbox_*.py")) if path != Path(__file__)]
+    options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(HERE.parents[1])]
+
+    done = run_as_ordinary_user([sys.executable, "-m", "pytest", *options, *files])
+
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout

@@ -1,0 +1,145 @@
+"""The sandbox in force is the first one that holds; where none does, nothing runs, and it is said what to install."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tavern_host.contracts.scripts import IsolationCheck, SandboxLaunch, SandboxOutput
+from tavern_scripts.sandbox import choose as choosing
+from tavern_scripts.sandbox.choose import Candidate, choose, host_candidates, refusal
+from tavern_scripts.sandbox.finding import INSTALL_BUBBLEWRAP
+from tests.scripts.sandboxes import IS_ROOT, run
+
+LOG = logging.getLogger("tavern.test")
+
+
+class Offered:
+    """A sandbox of a plugin, which says of itself whether it holds."""
+
+    def __init__(self, *, holds: bool = True, fails: bool = False) -> None:
+        self._holds = holds
+        self._fails = fails
+
+    async def prove(self) -> list[IsolationCheck]:
+        if self._fails:
+            raise RuntimeError("no daemon")
+        return [IsolationCheck(name="files", holds=self._holds, observed="a file was read")]
+
+    async def prepare(self, launch: SandboxLaunch) -> None:
+        return None
+
+    async def run(self, launch: SandboxLaunch, stdin: AsyncIterator[bytes]) -> AsyncIterator[SandboxOutput]:
+        yield SandboxOutput(kind="ended", exit_code=0)
+
+
+def of_the_host(**allowed: bool) -> list[Candidate]:
+    """Return the host's sandboxes."""
+    return host_candidates(**{"allow_degraded": False, "allow_unsandboxed": False, **allowed}, log=LOG)
+
+
+async def test_bubblewrap_is_in_force_on_this_machine() -> None:
+    chosen, reports = await choose(of_the_host())
+
+    assert chosen is not None
+    assert chosen.name == ("bubblewrap-root" if IS_ROOT else "bubblewrap")
+    in_force = [report for report in reports if report.chosen]
+    assert [report.name for report in in_force] == [chosen.name]
+    assert len(in_force[0].checks) > 15
+    assert all(check.holds for check in in_force[0].checks)
+
+
+async def test_one_of_a_plugin_goes_before_those_of_the_host() -> None:
+    chosen, reports = await choose([*of_the_host(), Candidate("acme", Offered, 10)])
+
+    assert chosen is not None and chosen.name == "acme"
+    assert [report.reason for report in reports[1:2]] == ["not tried: another one is in force"]
+
+
+@pytest.mark.parametrize("fault", [{"holds": False}, {"fails": True}])
+async def test_one_that_does_not_hold_is_passed_over_and_it_is_said_why(fault: dict[str, bool]) -> None:
+    chosen, reports = await choose([Candidate("acme", lambda: Offered(**fault), 10), *of_the_host()])
+
+    assert chosen is not None and chosen.name != "acme"
+    assert reports[0].reason in {
+        "these do not hold: files (a file was read)",
+        "it could not be tried out: RuntimeError: no daemon",
+    }
+
+
+async def test_without_bubblewrap_nothing_runs_and_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "find_bubblewrap", list)
+
+    chosen, reports = await choose(of_the_host())
+
+    assert chosen is None
+    assert "bubblewrap was not found" in refusal(reports)
+    assert INSTALL_BUBBLEWRAP in refusal(reports)
+
+
+async def test_a_bubblewrap_that_does_not_work_is_found_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho bwrap: setting up uid map: Permission denied >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(choosing, "find_bubblewrap", lambda: [program])
+
+    chosen, reports = await choose(of_the_host())
+
+    assert chosen is None
+    assert "setting up uid map: Permission denied" in refusal(reports)
+
+
+async def test_a_bubblewrap_that_isolates_nothing_is_found_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if IS_ROOT:
+        pytest.skip("nothing is run without a sandbox by root; the ordinary user's run of this file does it")
+    program = tmp_path / "bwrap"
+    program.write_text(
+        "#!/bin/sh\n"
+        'echo "{\\"child-pid\\": $$}" >&6; exec 6>&-; cat <&5 >/dev/null\n'
+        'while [ "$1" != -- ]; do shift; done; shift\n'
+        'exec "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(choosing, "find_bubblewrap", lambda: [program])
+
+    chosen, _ = await choose(of_the_host())
+
+    assert chosen is None
+
+
+async def test_the_weaker_one_needs_the_operators_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "find_bubblewrap", list)
+
+    chosen, reports = await choose(of_the_host(allow_degraded=True))
+
+    if IS_ROOT:
+        assert chosen is None
+        assert "it is for an ordinary user, and this is root" in refusal(reports)
+    else:
+        assert chosen is not None and chosen.name == "landlock"
+        assert len(chosen.weaker) >= 4
+
+
+async def test_without_any_sandbox_it_shouts_each_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(choosing, "find_bubblewrap", list)
+    chosen, _ = await choose(of_the_host(allow_unsandboxed=True))
+
+    assert chosen is not None and chosen.name == "unsandboxed"
+    with caplog.at_level(logging.WARNING, "tavern.test"):
+        came = await run(chosen.backend, "import os; print(os.getuid())")
+
+    assert came.stdout.decode().strip() == str(os.getuid())
+    assert "NOTHING IS ENFORCED" in chosen.weaker[0]
+    assert "WITHOUT A SANDBOX" in caplog.text
+
+
+async def test_a_sandbox_that_holds_goes_before_none() -> None:
+    chosen, _ = await choose(of_the_host(allow_unsandboxed=True, allow_degraded=True))
+
+    assert chosen is not None and chosen.name.startswith("bubblewrap")

@@ -1,0 +1,441 @@
+"""What goes into a program in the sandbox and comes out of it, how it ends, and that nothing of it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+import time
+import venv
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from tavern_host.contracts.scripts import SandboxLaunch, ScriptBackend
+from tavern_scripts.sandbox import landlock as kernel
+from tests.scripts.sandboxes import IS_ROOT, LIMITS, MB, PYTHON, bubblewrap, given, landlock, launch, limits, read, run
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+def backend(request: pytest.FixtureRequest) -> ScriptBackend:
+    """Each sandbox that whoever runs the tests can have."""
+    if request.param == "bubblewrap":
+        return bubblewrap()
+    if IS_ROOT or kernel.version() < kernel.NEEDED:
+        pytest.skip(f"Landlock: version {kernel.version()}, and for an ordinary user only")
+    return landlock()
+
+
+async def test_what_is_given_to_stdin_comes_out_of_stdout(backend: ScriptBackend) -> None:
+    came = await run(backend, "import sys; sys.stdout.write(sys.stdin.read()[::-1])", "schön ✓".encode())
+
+    assert came.stdout.decode() == "✓ nöhcs"
+    assert came.ended.exit_code == 0
+    assert came.ended.usage is not None
+    assert (came.ended.usage.input, came.ended.usage.output) == (10, 10)
+
+
+async def test_a_result_has_a_channel_of_its_own(backend: ScriptBackend) -> None:
+    code = "import os, sys; print('noise'); sys.stderr.write('log'); os.write(3, b'result')"
+
+    came = await run(backend, code, channel=True)
+
+    assert (came.stdout, came.stderr, came.channel) == (b"noise\n", b"log", b"result")
+
+
+async def test_without_a_channel_there_is_no_third_descriptor(backend: ScriptBackend) -> None:
+    came = await run(backend, "import os; os.write(3, b'x')")
+
+    assert b"Bad file descriptor" in came.stderr
+    assert came.channel == b""
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", -9), ("import os; os.abort()", -6), ("", 0)],
+)
+async def test_the_exit_code_says_how_it_ended(backend: ScriptBackend, code: str, expected: int) -> None:
+    came = await run(backend, code)
+
+    assert came.ended.exit_code == expected
+    assert came.ended.reason is None
+
+
+async def test_the_environment_is_only_what_is_given(backend: ScriptBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOST_SECRET", "of-the-host")
+
+    came = await run(backend, "import os; print(sorted(os.environ))", environment={"GIVEN": "1"})
+
+    names = set(eval(came.stdout))
+    assert "GIVEN" in names
+    assert names <= {"GIVEN", "PWD", "LC_CTYPE", "TMPDIR"}
+
+
+async def test_what_is_given_in_the_environment_is_on_no_command_line() -> None:
+    token = f"word-{os.getpid()}-of-the-environment"
+    seen = []
+    what = launch("print('began', flush=True); input()", environment={"SECRET": token})
+    async with aclosing(bubblewrap().run(what, _forever())) as outputs:
+        async for each in outputs:
+            if each.kind == "stdout":
+                seen = [pid for pid in _pids() if token.encode() in _cmdline(pid)]
+                began = [pid for pid in _pids() if b"print('began'" in _cmdline(pid)]
+                break
+
+    assert began
+    assert not seen
+
+
+async def test_a_program_that_is_not_there_never_begins(backend: ScriptBackend) -> None:
+    came = await run(backend, SandboxLaunch(argv=["/usr/bin/no-such-program"], limits=LIMITS))
+
+    assert came.ended.reason == "broken"
+    assert "no-such-program" in came.said
+
+
+async def test_what_cannot_be_mounted_is_said(backend: ScriptBackend, tmp_path: Path) -> None:
+    if backend.__class__.__name__ != "Bubblewrap":
+        pytest.skip("Landlock mounts nothing")
+
+    came = await run(backend, "print(1)", mounts=[read("/work", tmp_path / "missing")])
+
+    assert came.ended.reason == "broken"
+    assert came.said == f"{tmp_path / 'missing'} cannot be mounted at /work: No such file or directory"
+    assert came.stdout == b""
+
+
+HIDING = ("/", "/proc", "/etc/passwd", "/dev/null", "/usr", "/tmp", "work", "/a/../b", "/a//b")
+
+
+@pytest.mark.parametrize("target", HIDING)
+async def test_nothing_is_mounted_over_what_the_sandbox_rests_on(
+    backend: ScriptBackend, tmp_path: Path, target: str
+) -> None:
+    came = await run(backend, "print(1)", mounts=[read(target, tmp_path)])
+
+    assert came.ended.reason == "broken"
+    assert target in came.said
+
+
+async def test_zero_bytes_and_odd_names_are_refused() -> None:
+    zero = await run(bubblewrap(), "print(1)", environment={"A": "x\0--bind\0/\0/host"})
+    name = await run(bubblewrap(), "print(1)", environment={"A=B": "x"})
+
+    assert "zero byte" in zero.said
+    assert "not the name of an environment variable" in name.said
+
+
+async def test_root_gives_no_variables_that_act_before_its_rights_are_gone() -> None:
+    if not IS_ROOT:
+        pytest.skip("only root has rights to give up")
+
+    came = await run(bubblewrap(), "print(1)", environment={"LD_PRELOAD": "/tmp/x.so"})
+
+    assert came.ended.reason == "broken"
+    assert "LD_PRELOAD" in came.said
+
+
+async def test_memory_of_one_process_is_limited(backend: ScriptBackend) -> None:
+    came = await run(backend, "print('began', flush=True); x = bytearray(300 * 2**20)")
+
+    assert came.stdout == b"began\n"
+    assert b"MemoryError" in came.stderr
+
+
+async def test_memory_of_many_processes_is_limited_together(backend: ScriptBackend) -> None:
+    code = """
+import os, time
+print('began', flush=True)
+for _ in range(6):
+    if os.fork() == 0:
+        x = bytearray(b'x' * (40 * 2**20))
+        time.sleep(20)
+time.sleep(20)
+"""
+    came = await run(backend, code)
+
+    assert came.stdout == b"began\n"
+    assert came.ended.reason == "memory"
+    assert came.ended.exit_code == -9
+
+
+async def test_files_in_memory_count_as_memory() -> None:
+    code = """
+import time
+for folder in ('/tmp', '/dev/shm'):
+    with open(folder + '/x', 'wb') as file:
+        for _ in range(60):
+            file.write(bytes(2**20))
+print('began', flush=True)
+time.sleep(20)
+"""
+    came = await run(bubblewrap(), code, limits=limits(memory=80 * MB, scratch=64 * MB, file_size=64 * MB))
+
+    assert came.ended.reason == "memory"
+
+
+async def test_time_of_the_cpu_is_limited(backend: ScriptBackend) -> None:
+    came = await run(backend, "print('began', flush=True)\nwhile True: pass", limits=limits(cpu=0.2))
+
+    assert came.stdout == b"began\n"
+    assert came.ended.reason == "cpu"
+
+
+async def test_time_of_the_cpu_is_limited_for_all_processes_together(backend: ScriptBackend) -> None:
+    code = "import os\nfor _ in range(3): os.fork()\nprint('began', flush=True)\nwhile True: pass"
+
+    came = await run(backend, code, limits=limits(cpu=0.4))
+
+    assert came.stdout.startswith(b"began\n")
+    assert came.ended.reason == "cpu"
+
+
+async def test_a_program_that_does_not_stop_forking_is_stopped(backend: ScriptBackend) -> None:
+    code = """
+import os, time
+print('began', flush=True)
+made = 0
+try:
+    while True:
+        if os.fork() == 0:
+            time.sleep(20)
+            os._exit(0)
+        made += 1
+except OSError as error:
+    print(error.errno, flush=True)
+"""
+    came = await run(backend, code)
+
+    assert came.stdout.startswith(b"began\n")
+    assert came.stdout == b"began\n11\n" or came.ended.reason == "processes"
+
+
+async def test_a_file_that_grows_too_long_ends_in_an_error(backend: ScriptBackend) -> None:
+    code = """
+import os
+file = open(os.environ.get('TMPDIR', '/tmp') + '/x', 'wb')
+print('began', flush=True)
+file.truncate(2**40)
+"""
+
+    came = await run(backend, code)
+
+    assert came.stdout == b"began\n"
+    assert b"File too large" in came.stderr
+
+
+async def test_daemons_do_not_outlive_the_program(backend: ScriptBackend) -> None:
+    token = f"daemon-{os.getpid()}-{time.monotonic_ns()}"
+    code = """
+import os, signal, sys, time
+for number in range(1, 32):
+    try:
+        signal.signal(number, signal.SIG_IGN)
+    except OSError:
+        pass
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print('daemon', flush=True)
+        time.sleep(60)
+    os._exit(0)
+time.sleep(0.1)
+print('ended', flush=True)
+"""
+    came = await run(backend, launch(code, token))
+
+    assert came.stdout == b"daemon\nended\n"
+    assert came.ended.exit_code == 0
+    assert not _with(token)
+
+
+async def test_closing_early_ends_everything(backend: ScriptBackend) -> None:
+    token = f"closed-{os.getpid()}-{time.monotonic_ns()}"
+    code = "import os, time\nfor _ in range(3): os.fork()\nprint('began', flush=True)\ntime.sleep(60)"
+    async with aclosing(backend.run(launch(code, token), given())) as outputs:
+        async for each in outputs:
+            assert each.kind == "stdout"
+            running = _with(token)
+            break
+
+    assert running
+    assert not _with(token)
+
+
+@pytest.mark.parametrize("delay", [0, 0.001, 0.002, 0.004, 0.008, 0.016, 0.03, 0.1])
+async def test_cancelling_at_any_moment_ends_everything(backend: ScriptBackend, delay: float) -> None:
+    token = f"cancelled-{os.getpid()}-{time.monotonic_ns()}"
+    task = asyncio.ensure_future(run(backend, launch("import time; time.sleep(60)", token)))
+    await asyncio.sleep(delay)
+
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert not _with(token)
+
+
+async def test_a_flood_waits_for_its_reader_and_costs_no_memory(backend: ScriptBackend) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    code = "import os\nchunk = bytes(65536)\nwhile True: os.write(1, chunk)"
+    taken = 0
+    async with aclosing(backend.run(launch(code), given())) as outputs:
+        async for each in outputs:
+            taken += len(each.data)
+            if taken < 2 * MB:
+                await asyncio.sleep(0.005)
+            if taken > 64 * MB:
+                break
+
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert taken > 64 * MB
+    assert grown < 16 * MB
+
+
+async def test_a_program_that_reads_nothing_holds_nobody_up(backend: ScriptBackend) -> None:
+    taken = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal taken
+        while True:
+            taken += 65536
+            yield bytes(65536)
+
+    async with aclosing(backend.run(launch("import time; time.sleep(0.3); print('done')"), endless())) as outputs:
+        came = [each async for each in outputs]
+
+    assert came[0].data == b"done\n"
+    assert came[-1].exit_code == 0
+    assert taken < MB
+
+
+async def test_input_that_fails_ends_the_input_only(backend: ScriptBackend) -> None:
+    async def failing() -> AsyncIterator[bytes]:
+        yield b"some"
+        raise ValueError("the source is gone")
+
+    async with aclosing(backend.run(launch("import sys; print(sys.stdin.read())"), failing())) as outputs:
+        came = [each async for each in outputs]
+
+    assert came[0].data == b"some\n"
+    assert came[-1].exit_code == 0
+
+
+async def test_many_run_at_once(backend: ScriptBackend) -> None:
+    came = await asyncio.gather(*[run(backend, f"print({number})") for number in range(12)])
+
+    assert [each.stdout for each in came] == [f"{number}\n".encode() for number in range(12)]
+
+
+HOST = """
+import asyncio
+from tests.scripts.sandboxes import {kind}, given, launch
+
+async def main():
+    sandbox = {kind}()
+    await sandbox.prepare(launch(""))
+    print("ready", flush=True)
+    code = "print('began', flush=True); import time; time.sleep(60)"
+    async for each in sandbox.run(launch(code, {token!r}), given()):
+        print("began", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def kill_a_host(kind: str, after: float | None) -> str:
+    """Start a host that runs a program, kill it so many seconds after it was ready or, with None, when the program has
+    begun, and return what the program can be known by."""
+    token = f"orphan-{os.getpid()}-{time.monotonic_ns()}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    host = [sys.executable, "-c", textwrap.dedent(HOST).format(kind=kind, token=token)]
+    with subprocess.Popen(host, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        if after is None:
+            assert process.stdout.readline() == b"began\n"
+            assert _with(token, besides="tests.scripts")
+        else:
+            time.sleep(after)
+        process.kill()
+    return token
+
+
+@pytest.mark.parametrize("after", [None, 0, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.012, 0.02, 0.04])
+@pytest.mark.parametrize("kind", ["bubblewrap", "landlock"])
+def test_it_dies_with_a_host_that_is_killed(kind: str, after: float | None) -> None:
+    if kind == "landlock" and IS_ROOT:
+        pytest.skip("Landlock: for an ordinary user only")
+
+    token = kill_a_host(kind, after)
+
+    quiet = 0
+    for _ in range(500):
+        quiet = 0 if _with(token, besides="tests.scripts") else quiet + 1
+        if quiet >= 10:
+            return
+        time.sleep(0.02)
+    pytest.fail(f"still there: {_with(token, besides='tests.scripts')}")
+
+
+async def test_an_interpreter_outside_of_usr_is_seen_with_its_libraries(backend: ScriptBackend) -> None:
+    came = await run(
+        backend, SandboxLaunch(argv=[PYTHON, "-c", "import json, decimal; print(json.dumps([1]))"], limits=LIMITS)
+    )
+
+    assert came.stdout == b"[1]\n", came.stderr
+
+
+async def test_a_virtual_environment_is_seen_with_what_it_was_made_from(backend: ScriptBackend, tmp_path: Path) -> None:
+    venv.create(tmp_path / "env", symlinks=True)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.owner() == Path.home().owner() and not folder.stat().st_mode & 1:
+            folder.chmod(0o755)
+
+    came = await run(
+        backend,
+        SandboxLaunch(
+            argv=[str(tmp_path / "env" / "bin" / "python"), "-c", "import sys, json; print(sys.prefix)"], limits=LIMITS
+        ),
+    )
+
+    assert came.stdout.decode().strip() == str(tmp_path / "env"), came.stderr + came.ended.data
+
+
+async def test_nodejs_runs_without_a_limit_of_the_address_space() -> None:
+    node = Path("/usr/bin/node")
+    if not node.exists():
+        pytest.skip("there is no /usr/bin/node")
+    what = SandboxLaunch(
+        argv=[str(node), "-e", "console.log(1 + 1)"], limits=limits(memory=256 * MB, processes=32), address_space=False
+    )
+
+    came = await run(bubblewrap(), what)
+
+    assert came.stdout == b"2\n", came.stderr
+
+
+async def _forever() -> AsyncIterator[bytes]:
+    await asyncio.sleep(60)
+    yield b""
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+
+
+def _cmdline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _with(token: str, besides: str = "pytest") -> list[int]:
+    lines = {pid: _cmdline(pid) for pid in _pids()}
+    return [pid for pid, line in lines.items() if token.encode() in line and besides.encode() not in line]

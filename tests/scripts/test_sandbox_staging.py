@@ -1,0 +1,205 @@
+"""What a program writes to a place that it may write to reaches the folder of the host: regular files, after a clean
+end, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.scripts.sandboxes import MB, Came, bubblewrap, limits, read, run, staged
+
+
+async def write(folder: Path, code: str, **others: object) -> Came:
+    """Run code in which `/out` is a place that stands for a folder."""
+    return await run(bubblewrap(), f"import os\nos.chdir('/out')\n{code}", mounts=[staged("/out", folder)], **others)
+
+
+async def test_files_and_folders_are_copied_out(tmp_path: Path) -> None:
+    code = "os.makedirs('a/b')\nopen('a/b/c', 'w').write('deep')\nopen('top', 'w').write('x')"
+
+    came = await write(tmp_path, code)
+
+    assert came.said == ""
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")} == {"a", "a/b", "a/b/c", "top"}
+    assert (tmp_path / "a" / "b" / "c").read_text() == "deep"
+    assert (tmp_path / "top").stat().st_mode & 0o7777 == 0o644
+    assert (tmp_path / "top").stat().st_uid == tmp_path.stat().st_uid
+
+
+async def test_a_folder_that_is_not_there_is_made_only_if_something_is_in_it(tmp_path: Path) -> None:
+    await write(tmp_path / "empty", "pass")
+    await write(tmp_path / "used", "open('x', 'w').write('x')")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["used"]
+
+
+@pytest.mark.parametrize("end", ["raise SystemExit(1)", "os.kill(os.getpid(), 9)"])
+async def test_nothing_is_copied_out_after_an_end_that_was_not_clean(tmp_path: Path, end: str) -> None:
+    came = await write(tmp_path, f"open('x', 'w').write('x')\nprint('wrote', flush=True)\n{end}")
+
+    assert came.stdout == b"wrote\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("os.symlink('/etc/passwd', 'bad')", "neither a file nor a folder"),
+        ("os.symlink('..', 'bad')", "neither a file nor a folder"),
+        ("os.mkfifo('bad')", "neither a file nor a folder"),
+        ("import socket; socket.socket(socket.AF_UNIX).bind('bad')", "neither a file nor a folder"),
+        ("open('bad', 'w').write('x'); os.link('bad', 'bad2')", "the file has several names"),
+        ("open('bad', 'w').write('x'); os.chmod('bad', 0)", ""),
+    ],
+)
+async def test_only_regular_files_of_one_name_are_copied_out(tmp_path: Path, code: str, said: str) -> None:
+    came = await write(tmp_path, f"open('good', 'w').write('x')\n{code}")
+
+    names = {path.name for path in tmp_path.iterdir()}
+    assert "good" in names
+    assert said in came.said
+    if said:
+        assert names == {"good"}
+
+
+async def test_a_link_that_is_there_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    folder, victim = tmp_path / "folder", tmp_path / "victim"
+    folder.mkdir()
+    victim.write_text("mine")
+    (folder / "link").symlink_to(victim)
+    (folder / "hard").hardlink_to(victim)
+
+    await write(folder, "open('link', 'w').write('x')\nopen('hard', 'w').write('x')")
+
+    assert victim.read_text() == "mine"
+    assert (folder / "link").read_text() == (folder / "hard").read_text() == "x"
+    assert not (folder / "link").is_symlink()
+
+
+async def test_a_folder_that_is_a_link_is_not_gone_into(tmp_path: Path) -> None:
+    folder, victim = tmp_path / "folder", tmp_path / "victim"
+    folder.mkdir()
+    victim.mkdir()
+    (folder / "sub").symlink_to(victim)
+
+    came = await write(folder, "os.mkdir('sub')\nopen('sub/x', 'w').write('x')")
+
+    assert list(victim.iterdir()) == []
+    assert "'sub'" in came.said
+
+
+async def test_a_folder_of_the_host_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+
+    came = await write(tmp_path / "link", "open('x', 'w').write('x')\nprint('wrote')")
+
+    assert came.ended.reason == "broken"
+    assert f"files cannot be copied to {tmp_path / 'link'}" in came.said
+    assert list((tmp_path / "victim").iterdir()) == []
+
+
+async def test_what_is_too_much_is_left_out_and_said(tmp_path: Path) -> None:
+    code = "for number in range(10100): open(str(number), 'w')"
+
+    came = await write(tmp_path, code, limits=limits(scratch=64 * MB))
+
+    assert "more than 10000 files and folders" in came.said
+    assert len(list(tmp_path.iterdir())) == 10_000
+
+
+async def test_folders_that_are_too_deep_are_left_out(tmp_path: Path) -> None:
+    came = await write(tmp_path, "for _ in range(100): os.mkdir('d'); os.chdir('d')")
+
+    assert "folders deep" in came.said
+    assert len(list(tmp_path.rglob("*"))) == 64
+
+
+async def test_a_file_with_holes_takes_no_more_than_is_allowed(tmp_path: Path) -> None:
+    code = "for name in 'abcdef': open(name, 'w').truncate(2 * 2**20)"
+
+    came = await write(tmp_path, code)
+
+    assert "there is more than fits" in came.said
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 4 * MB
+
+
+async def test_odd_names_are_copied_as_they_are(tmp_path: Path) -> None:
+    came = await write(tmp_path, "for name in (b'a\\nb', b'\\xff\\xfe', '✓ x'.encode(), b'-rf'): open(name, 'w')")
+
+    assert came.said == ""
+    assert {os.fsencode(path.name) for path in tmp_path.iterdir()} == {b"a\nb", b"\xff\xfe", "✓ x".encode(), b"-rf"}
+
+
+async def test_a_place_can_be_filled_and_what_did_not_change_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("old")
+    (tmp_path / "changed").write_text("old")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "deep").write_text("old")
+    before = (tmp_path / "kept").stat().st_ino
+
+    code = """
+import os
+print(sorted(os.listdir('/out')), open('/out/sub/deep').read())
+open('/out/changed', 'w').write('new')
+"""
+
+    came = await run(bubblewrap(), code, mounts=[staged("/out", tmp_path, filled=True)])
+
+    assert came.stdout.decode() == "['changed', 'kept', 'sub'] old\n"
+    assert (tmp_path / "changed").read_text() == "new"
+    assert (tmp_path / "kept").stat().st_ino == before
+
+
+async def test_a_place_that_holds_too_much_to_be_filled_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(5 * MB))
+
+    came = await run(bubblewrap(), "print(1)", mounts=[staged("/out", tmp_path, filled=True)])
+
+    assert came.ended.reason == "broken"
+    assert "holds more than the" in came.said
+    assert came.stdout == b""
+
+
+async def test_a_place_can_be_in_a_folder_that_is_read_only(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("x")
+    tmp_path.chmod(0o755)
+    code = """
+open('/work/.cache/x', 'w').write('x')
+try:
+    open('/work/y', 'w')
+except OSError as error:
+    print(error.errno)
+"""
+    mounts = [read("/work", tmp_path), staged("/work/.cache", tmp_path / ".cache")]
+
+    came = await run(bubblewrap(), code, mounts=mounts)
+
+    assert came.stdout == b"30\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".cache", "script.py"]
+    assert (tmp_path / ".cache" / "x").read_text() == "x"
+
+
+async def test_a_link_in_a_folder_that_is_read_leads_no_place_out_of_the_sandbox(tmp_path: Path) -> None:
+    (tmp_path / "read").mkdir()
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "read" / "link").symlink_to(tmp_path)
+    (tmp_path / "read").chmod(0o755)
+    mounts = [read("/work", tmp_path / "read"), staged("/work/link/victim", tmp_path / "out")]
+
+    came = await run(bubblewrap(), "open('/work/link/victim/x', 'w').write('x')", mounts=mounts)
+
+    assert came.ended.exit_code != 0 or came.ended.reason == "broken"
+    assert list((tmp_path / "victim").iterdir()) == []
+
+
+async def test_what_only_root_may_read_is_not_given_to_a_script_of_root(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("the program is this user itself")
+    tmp_path.chmod(0o700)
+
+    came = await run(bubblewrap(), "print(1)", mounts=[read("/work", tmp_path)])
+
+    assert came.said == f"{tmp_path} is closed to the user that scripts of root run as: open it with chmod o+rX"

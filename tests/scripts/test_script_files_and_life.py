@@ -1,0 +1,274 @@
+"""Files that scripts read and leave; what is left of a script that was cancelled; which sandbox is in force."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from tavern_host import Host
+from tavern_host.contracts.audit import AUDIT
+from tavern_host.contracts.errors import InvalidInput, NotFound
+from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest
+from tavern_host.projects import make_project
+from tests.scripts.scripthost import Scripts, scripts_of
+
+
+@pytest.fixture
+async def scripts(tmp_path: Path) -> AsyncIterator[Scripts]:
+    async with scripts_of(tmp_path) as scripts:
+        yield scripts
+
+
+def files_of(scripts: Scripts) -> list[str]:
+    """Return the files in the project's files folder."""
+    root = scripts.host.project.files
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+async def test_a_script_reads_the_files_that_it_was_given_and_no_others(scripts: Scripts) -> None:
+    scripts.put("data/a.csv", "1,2", folder="files")
+    scripts.put("data/b.csv", "3,4", folder="files")
+    code = """
+import json, os
+root = os.environ["TAVERN_FILES"]
+paths = [os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names]
+print(json.dumps({os.path.relpath(path, root): open(path).read() for path in paths}))
+"""
+    assert await scripts.output(code=code, language="python", files=["/data/a.csv"]) == {"data/a.csv": "1,2"}
+    fail = "open('/files/data/a.csv', 'a')"
+    assert "Error" in await scripts.error(ScriptErrorType.SCRIPT, code=fail, language="python", files=["data/a.csv"])
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("nowhere.txt", NotFound),
+        ("../tavern.yaml", InvalidInput),
+        ("link.txt", InvalidInput),
+        ("folder/tavern.yaml", InvalidInput),
+        ("data", InvalidInput),
+        ("", InvalidInput),
+        ("pipe", InvalidInput),
+    ],
+)
+async def test_a_file_that_is_none_cannot_be_given(scripts: Scripts, path: str, error: type[Exception]) -> None:
+    root = scripts.host.project.files
+    scripts.put("data/a.csv", "1", folder="files")
+    (root / "link.txt").symlink_to("../tavern.yaml")
+    (root / "folder").symlink_to("..")
+    os.mkfifo(root / "pipe")
+    with pytest.raises(error):
+        await scripts.python("1", files=[path])
+
+
+async def test_files_that_a_script_leaves_are_kept_in_the_project(scripts: Scripts) -> None:
+    code = """
+import os
+os.makedirs("charts")
+open("charts/plot.png", "wb").write(b"\\x89PNG")
+open(os.path.join(os.environ["TAVERN_OUTPUT"], "数据.csv"), "w").write("1")
+"""
+    result = await scripts.python(code)
+    assert result.error is None
+    folder = result.files[0].path.split("/")[1]
+    assert [(file.path, file.size, file.mime_type) for file in result.files] == [
+        (f"scripts/{folder}/charts/plot.png", 4, "image/png"),
+        (f"scripts/{folder}/数据.csv", 1, "text/csv"),
+    ]
+    assert files_of(scripts) == [file.path for file in result.files]
+    assert (scripts.host.project.files / result.files[0].path).read_bytes() == b"\x89PNG"
+
+
+async def test_only_files_are_taken_over_and_a_log_says_what_was_not(scripts: Scripts) -> None:
+    code = """
+import os
+os.symlink("/etc/passwd", "link"); os.mkfifo("pipe"); open("a", "w").close(); os.link("a", "b")
+open("bad\\nname", "w").close(); open("good", "w").write("x")
+"""
+    result = await scripts.python(code)
+    assert [file.path.rpartition("/")[2] for file in result.files] == ["good"]
+    said = "\n".join(result.logs)
+    for name in ("link", "pipe", "bad"):
+        assert name in said
+
+
+async def test_nothing_is_kept_of_a_script_that_failed(scripts: Scripts) -> None:
+    result = await scripts.python("open('a.txt', 'w').write('x')\nraise SystemExit(1)")
+    assert (result.files, files_of(scripts)) == ([], [])
+
+
+async def test_so_many_files_are_kept_as_the_operator_says(tmp_path: Path) -> None:
+    async with scripts_of(tmp_path, maxFiles=2) as scripts:
+        result = await scripts.python("for n in range(5): open(f'{n}.txt', 'w').close()")
+        assert [file.path[-5:] for file in result.files] == ["0.txt", "1.txt"]
+        assert result.logs == ["'2.txt' and what comes after it is not kept: more than 2 files"]
+
+
+async def test_a_link_in_the_project_does_not_lead_files_astray(scripts: Scripts, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (scripts.host.project.files / "scripts").symlink_to(outside)
+    result = await scripts.python("open('a.txt', 'w').close()")
+    assert (result.files, list(outside.iterdir())) == ([], [])
+    assert "is not kept" in result.logs[0]
+
+
+# --- the life of a run ----------------------------------------------------------------------------
+
+
+def processes_with(mark: str) -> list[int]:
+    """Return the processes in whose command or environment a mark stands."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                if mark.encode() in (folder / "cmdline").read_bytes():
+                    found.append(int(folder.name))
+            except OSError:
+                continue
+    return found
+
+
+FAMILY = """
+import os, subprocess, sys, time
+stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+for _ in range(3):
+    subprocess.Popen([sys.executable, "-c", stubborn, sys.argv[1]], start_new_session=True)
+print("::progress begun", file=sys.stderr, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", ["cancelled", "closed", "timeout"])
+async def test_nothing_is_left_of_a_script_that_is_ended(scripts: Scripts, how: str) -> None:
+    mark = f"mark-{os.urandom(6).hex()}"
+    scripts.put("family.py", FAMILY)
+    timeout_ms = 1500 if how == "timeout" else None
+    request = ScriptRequest(command=f"python family.py {mark}", timeout_ms=timeout_ms)
+    begun = asyncio.Event()
+
+    async def follow() -> None:
+        async with aclosing(scripts.service.stream(request)) as events:  # type: ignore[type-var]
+            async for event in events:
+                if event.kind == "progress":
+                    begun.set()
+                    if how == "closed":
+                        return
+
+    task = asyncio.create_task(follow())
+    await begun.wait()
+    if how == "cancelled":
+        assert processes_with(mark)
+        task.cancel()
+    await asyncio.wait([task])
+    assert processes_with(mark) == []
+    assert list((scripts.host.project.private / "plugins" / "tavern-scripts" / "runs").glob("*/*/*")) == []
+
+
+async def test_a_host_that_stops_leaves_no_script_behind(tmp_path: Path) -> None:
+    mark = f"mark-{os.urandom(6).hex()}"
+    async with scripts_of(tmp_path) as scripts:
+        scripts.put("family.py", FAMILY)
+        task = asyncio.create_task(scripts.run(command=f"python family.py {mark}"))
+        while not processes_with(mark):
+            await asyncio.sleep(0.02)
+    await asyncio.wait([task])
+    assert processes_with(mark) == []
+    assert task.cancelled() or task.exception() is not None or task.result().error is not None
+    assert not list((tmp_path / "project" / ".tavern" / "plugins" / "tavern-scripts" / "runs").iterdir())
+
+
+async def test_many_scripts_at_once_all_end_well(tmp_path: Path) -> None:
+    async with scripts_of(tmp_path, concurrentRuns=4) as scripts:
+        results = await asyncio.gather(*(scripts.python(f"print({n})") for n in range(20)))
+        assert [result.output_data for result in results] == list(range(20))
+
+
+async def test_what_a_host_that_was_killed_left_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / "project" / ".tavern" / "plugins" / "tavern-scripts" / "runs" / "abc"
+    make_project(tmp_path / "project")
+    (left / "run").mkdir(parents=True)
+    (left / "in-use").touch()
+    async with scripts_of(tmp_path) as scripts:
+        assert (await scripts.python("print(1)")).success
+        assert not left.exists()
+
+
+async def test_who_ran_what_is_in_the_audit_log_without_code_and_data(scripts: Scripts) -> None:
+    await scripts.python("print('a secret')", input_data="another secret", tool_id="acme:tool")
+    entries = [e for e in await scripts.host.services.get(AUDIT).tail() if e.action == "script.ran"]
+    assert [(e.subject, e.details["success"], e.details["language"]) for e in entries] == [
+        ("acme:tool", True, "python")
+    ]
+    assert "secret" not in entries[0].model_dump_json()
+
+
+# --- sandboxes ------------------------------------------------------------------------------------
+
+
+async def test_the_sandbox_in_force_says_what_was_proven(scripts: Scripts) -> None:
+    reports = await scripts.service.backends()
+    chosen = [report for report in reports if report.chosen]
+    assert len(chosen) == 1
+    assert chosen[0].usable and len(chosen[0].checks) > 10
+    assert all(check.holds for check in chosen[0].checks)
+    assert {report.name for report in reports if report.name in ("landlock", "unsandboxed")} == {
+        "landlock",
+        "unsandboxed",
+    }
+
+
+BACKEND = """
+from tavern_host import hookimpl
+from tavern_host.contracts.scripts import IsolationCheck, SandboxOutput, ScriptBackendInfo
+
+
+class Parrot:
+    def __init__(self, context):
+        self.context = context
+
+    async def prove(self):
+        return [IsolationCheck(name="cage", holds=HOLDS, observed="a parrot")]
+
+    async def prepare(self, launch):
+        pass
+
+    async def run(self, launch, stdin):
+        async for data in stdin:
+            yield SandboxOutput(kind="stdout", data=data)
+        yield SandboxOutput(kind="ended", exit_code=0)
+
+
+@hookimpl
+def tavern_register_script_backends():
+    return [ScriptBackendInfo(name="parrot", handler=f"{Parrot.__module__}:Parrot")]
+"""
+
+
+@pytest.mark.parametrize(("holds", "backend"), [(True, "acme:parrot"), (False, None)])
+async def test_a_plugin_brings_a_sandbox_of_its_own(tmp_path: Path, holds: bool, backend: str | None) -> None:
+    plugin = tmp_path / "acme"
+    plugin.mkdir()
+    (plugin / "__init__.py").write_text(BACKEND.replace("HOLDS", str(holds)))
+    (plugin / "plugin.yaml").write_text(
+        "name: acme\ndisplayName: Acme\nversion: 1.0.0\n"
+        'permissions: {hooks: ["hook:server:scripts:register-backends"]}\n'
+    )
+    make_project(tmp_path / "project")
+    async with Host(tmp_path / "project", plugins=[plugin], trust=["acme"]) as host:
+        assert host.plugin("acme").problems == []
+        service = host.services.get(SCRIPT_EXECUTION)
+        reports = {report.name: report for report in await service.backends()}
+        assert (reports["acme:parrot"].usable, reports["acme:parrot"].chosen) == (holds, holds)
+        if backend is not None:
+            result = await service.execute(code="whatever", language="python", input_data={"said": "hello"})
+            assert result.output_data == {"said": "hello"}
+            assert result.enforced is not None and result.enforced.backend == backend

@@ -1,0 +1,342 @@
+"""What a script gives: its result, its log, its progress and its errors."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.scripts import ScriptErrorType, ScriptRequest
+from tests.scripts.scripthost import Scripts, scripts_of
+
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")
+
+
+@pytest.fixture
+async def scripts(tmp_path: Path) -> AsyncIterator[Scripts]:
+    async with scripts_of(tmp_path) as scripts:
+        yield scripts
+
+
+# --- input and result -----------------------------------------------------------------------------
+
+
+async def test_json_goes_in_on_stdin_and_comes_out_on_stdout(scripts: Scripts) -> None:
+    scripts.put("double.py", "import json, sys\nprint(json.dumps([2 * n for n in json.load(sys.stdin)['n']]))\n")
+    assert await scripts.output(script_path="double.py", input_data={"n": [1, 2.5, -3]}) == [2, 5.0, -6]
+
+
+@needs_node
+async def test_so_it_does_with_node(scripts: Scripts) -> None:
+    code = "const d = JSON.parse(require('fs').readFileSync(0)); console.log(JSON.stringify({sum: d.a + d.b}))"
+    scripts.put("sum.cjs", code)
+    assert await scripts.output(script_path="sum.cjs", input_data={"a": 1, "b": 2}) == {"sum": 3}
+
+
+async def test_text_of_any_writing_goes_through_unharmed(scripts: Scripts) -> None:
+    text = "任务 😀 \u2028 \"'\\ \t é"
+    echo = "import json, sys\nprint(json.dumps(json.load(sys.stdin), ensure_ascii=False))"
+    assert await scripts.output(code=echo, language="python", input_data={text: text}) == {text: text}
+
+
+async def test_without_input_a_script_reads_null(scripts: Scripts) -> None:
+    assert await scripts.output(code="import sys\nprint(sys.stdin.read())", language="python") is None
+
+
+async def test_the_last_document_is_the_result_and_what_was_printed_before_is_log(scripts: Scripts) -> None:
+    code = """
+import json
+print("first")
+print(json.dumps({"result": "an imitation"}))
+print("second")
+print(json.dumps({"result": [1, {"a": 2}]}, indent=2))
+"""
+    result = await scripts.python(code)
+    assert result.output_data == {"result": [1, {"a": 2}]}
+    assert result.logs == ["first", '{"result": "an imitation"}', "second"]
+
+
+@pytest.mark.parametrize(
+    "printed", ['print(\'{"a": 1}\')\nprint("done")', 'print("x {}")', "print(\"{'a': 1}\")", "print('[1, 2')"]
+)
+async def test_a_script_whose_last_words_are_no_json_has_no_result(scripts: Scripts, printed: str) -> None:
+    scripts.put("x.py", printed)
+    assert "JSON" in await scripts.error(ScriptErrorType.OUTPUT, script_path="x.py")
+
+
+async def test_a_script_that_prints_nothing_is_told_to_print_null(scripts: Scripts) -> None:
+    scripts.put("x.py", "pass")
+    message = await scripts.error(ScriptErrorType.OUTPUT, script_path="x.py")
+    assert message == "the script printed no result; it must print JSON as the last thing on stdout (null for none)"
+
+
+async def test_what_code_prints_need_not_be_json(scripts: Scripts) -> None:
+    assert await scripts.output(code="print('Hello,')\nprint('world')", language="python") == "Hello,\nworld"
+    assert await scripts.output(code="print({'a': 1})", language="python") == "{'a': 1}"
+    assert await scripts.output(code="x = 1", language="python") is None
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("print('NaN')", "NaN is no JSON"),
+        ("print('[-Infinity]')", "Infinity is no JSON"),
+        ("print('{\"n\": 123456789012345678901234567890}')", "has more than 64 bits"),
+        ("print('[1e999]')", "a number is too large"),
+        ("print('[' * 200 + ']' * 200)", "nested more than 100 deep"),
+        ("print('[' * 100000 + ']' * 100000)", "nested more than 100 deep"),
+        ("import sys\nsys.stdout.buffer.write(b'\"\\xff\\xfe\"')", "is no UTF-8 text"),
+    ],
+)
+async def test_a_result_that_nobody_could_read_is_refused(scripts: Scripts, printed: str, said: str) -> None:
+    scripts.put("x.py", printed)
+    assert said in await scripts.error(ScriptErrorType.OUTPUT, script_path="x.py")
+
+
+async def test_half_characters_in_a_result_are_mended(scripts: Scripts) -> None:
+    scripts.put("x.py", r"print('{\"\\ud800\": \"a\\udc00b\"}')")
+    assert await scripts.output(script_path="x.py") == {"\ufffd": "a\ufffdb"}
+
+
+async def test_input_and_result_are_limited(tmp_path: Path) -> None:
+    async with scripts_of(tmp_path, inputKilobytes=1, outputKilobytes=1) as scripts:
+        told = await scripts.error(ScriptErrorType.RESOURCE, code="print(1)", language="python", input_data="x" * 1023)
+        assert told == "the input has 1,025 bytes; a script is given at most 1,024"
+        assert await scripts.output(code="print(1)", language="python", input_data="x" * 1022) == 1
+        told = await scripts.error(ScriptErrorType.OUTPUT, code="print('\"' + 'x' * 1024 + '\"')", language="python")
+        assert told == "the script gave more than the 1,024 bytes that a result may have"
+
+
+# --- the channel of the result --------------------------------------------------------------------
+
+
+async def test_with_a_channel_stray_prints_cannot_break_the_result(scripts: Scripts) -> None:
+    code = """
+import os
+print('{"result": "an imitation"}')
+with open(int(os.environ["TAVERN_RESULT_FD"]), "w") as channel:
+    channel.write('{"result": 1}')
+print("goodbye")
+"""
+    result = await scripts.python(code, protocol="channel")
+    assert (result.output_data, result.logs) == ({"result": 1}, ['{"result": "an imitation"}', "goodbye"])
+
+
+async def test_a_channel_that_nothing_was_written_to_is_no_result(scripts: Scripts) -> None:
+    message = await scripts.error(ScriptErrorType.OUTPUT, code="print(1)", language="python", protocol="channel")
+    assert message == "what was written to TAVERN_RESULT_FD is no JSON that can be used: it is empty"
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+async def test_a_function_is_called_with_the_input(scripts: Scripts) -> None:
+    code = 'from helper import half\n\ndef run(given):\n    print("stray {}")\n    return {"half": half(given["n"])}\n'
+    scripts.put("tool.py", code + '\nif __name__ == "__main__":\n    raise SystemExit("not called")\n')
+    scripts.put("helper.py", "def half(n):\n    return n / 2\n")
+    result = await scripts.run(script_path="tool.py", entry_point="run", input_data={"n": 3})
+    assert (result.output_data, result.logs) == ({"half": 1.5}, ["stray {}"])
+
+
+async def test_an_async_function_is_waited_for(scripts: Scripts) -> None:
+    scripts.put("tool.py", "import asyncio\n\nasync def run(given):\n    await asyncio.sleep(0)\n    return given\n")
+    assert await scripts.output(script_path="tool.py", entry_point="run", input_data=["a"]) == ["a"]
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("a.mjs", "export const run = async (given) => { console.log('stray'); return [given]; };"),
+        ("a.cjs", "exports.run = (given) => { console.log('stray'); setInterval(() => {}, 1000); return [given]; };"),
+    ],
+)
+async def test_a_function_of_javascript_is_called(scripts: Scripts, name: str, code: str) -> None:
+    scripts.put(name, code)
+    result = await scripts.run(script_path=name, entry_point="run", input_data={"q": 1})
+    assert (result.output_data, result.logs) == ([{"q": 1}], ["stray"])
+
+
+async def test_a_function_that_is_not_there_is_named(scripts: Scripts) -> None:
+    scripts.put("tool.py", "walk = 1\n")
+    message = await scripts.error(ScriptErrorType.SCRIPT, script_path="tool.py", entry_point="walk")
+    assert message == "the script ended with exit code 1: tool.py has no function walk, which is to be called"
+
+
+async def test_what_a_function_returns_must_be_json(scripts: Scripts) -> None:
+    scripts.put("tool.py", "def run(given):\n    return {1, 2}\n")
+    message = await scripts.error(ScriptErrorType.SCRIPT, script_path="tool.py", entry_point="run")
+    assert "what run returned is no JSON: Object of type set is not JSON serializable" in message
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+async def test_an_exit_status_decides_whatever_was_printed(scripts: Scripts) -> None:
+    result = await scripts.python("import sys\nprint('{}')\nsys.exit('it is Sunday')")
+    assert result.error is not None
+    assert result.error.message == "the script ended with exit code 1: it is Sunday"
+    assert (result.success, result.output_data) == (False, None)
+    assert result.logs == ["it is Sunday", "{}"]
+
+
+async def test_an_error_has_the_end_of_stderr_as_its_details(scripts: Scripts) -> None:
+    result = await scripts.python("def f(x):\n    return x['no']\n\nf({})")
+    assert result.error is not None
+    assert result.error.message == "the script ended with exit code 1: KeyError: 'no'"
+    assert result.error.details is not None
+    assert 'File "/script/main.py", line 2, in f' in result.error.details
+
+
+async def test_stderr_alone_is_no_error(scripts: Scripts) -> None:
+    result = await scripts.python("import sys\nprint('a warning', file=sys.stderr)\nprint(1)")
+    assert (result.success, result.output_data, result.logs) == (True, 1, ["a warning"])
+
+
+async def test_a_script_that_takes_too_long_is_ended(scripts: Scripts) -> None:
+    code = "import sys, time\nprint('begun', file=sys.stderr)\ntime.sleep(600)"
+    result = await scripts.python(code, timeout_ms=1000)
+    assert result.error is not None
+    assert result.error.type is ScriptErrorType.TIMEOUT
+    assert result.error.message == "the script did not end within 1 s, and was ended with all that it had begun"
+    assert result.error.details == "begun"
+
+
+async def test_too_much_memory_is_a_matter_of_resources(tmp_path: Path) -> None:
+    async with scripts_of(tmp_path, memoryMegabytes=64) as scripts:
+        message = await scripts.error(ScriptErrorType.RESOURCE, code="x = 'x' * 2**30", language="python")
+        assert "it used more memory than 64 MB" in message
+
+
+async def test_too_much_computing_is_a_matter_of_resources(tmp_path: Path) -> None:
+    async with scripts_of(tmp_path, cpuSeconds=1) as scripts:
+        message = await scripts.error(ScriptErrorType.RESOURCE, code="while True: pass", language="python")
+        assert message == "the script was ended: it computed for more than 1 s"
+
+
+async def test_a_signal_is_named(scripts: Scripts) -> None:
+    code = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
+    message = await scripts.error(ScriptErrorType.SCRIPT, code=code, language="python")
+    assert message.startswith("the script ended with signal SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ({}, "a script is named by one of code, scriptPath and command, found none"),
+        ({"code": "1", "script_path": "a.py"}, "found code and script_path"),
+        ({"code": "1"}, "code needs a language: python, nodejs, bun"),
+        ({"code": " \n", "language": "python"}, "there is no code to run"),
+        ({"code": "x" * 2**21, "language": "python"}, "at most 1,024 KiB"),
+        ({"code": "1", "language": "python", "entry_point": "os.system"}, "must be the name of a function"),
+        ({"code": "1", "language": "python", "config": {"aB": 1, "a_b": 2}}, "give it another key"),
+        ({"code": "1", "language": "python", "config": {"a": "x\0y"}}, "no environment can hold"),
+    ],
+)
+async def test_a_request_that_means_nothing_is_no_script(scripts: Scripts, request_: Any, said: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        await scripts.run(**request_)
+    assert said in raised.value.message
+
+
+# --- log and progress -----------------------------------------------------------------------------
+
+
+async def test_of_a_long_log_the_middle_is_left_out_with_a_mark(tmp_path: Path) -> None:
+    async with scripts_of(tmp_path, logKilobytes=1) as scripts:
+        code = "import sys\nfor n in range(10_000): print('line', n, file=sys.stderr)\nprint(1)"
+        result = await scripts.python(code)
+        assert (result.logs[0], result.logs[-1]) == ("line 0", "line 9999")
+        marks = [line for line in result.logs if line.startswith("…")]
+        assert len(marks) == 1 and marks[0].endswith("bytes are left out here …")
+        assert sum(len(line) + 1 for line in result.logs) < 1_200
+
+
+async def test_a_flood_on_stderr_is_survived(scripts: Scripts) -> None:
+    code = "import os\nwhile True: os.write(2, b'\\n' * 65536)"
+    message = await scripts.error(ScriptErrorType.RESOURCE, code=code, language="python")
+    assert message == "the script was ended: it wrote more than 64 MB that are no result"
+
+
+async def test_a_line_without_end_is_broken(scripts: Scripts) -> None:
+    result = await scripts.python("import sys\nsys.stderr.write('x' * 20_000)\nprint(1)")
+    assert [len(line) for line in result.logs] == [8000, 8000, 4000]
+
+
+async def test_a_log_has_no_escape_sequences(scripts: Scripts) -> None:
+    result = await scripts.python(r"print('\x1b[31mred\x1b[0m \x1b]0;title\x07 \x00\x9b2J')" + "\nprint(1)")
+    assert result.logs == ["red 0;title\ufffd \ufffd\ufffd2J"]
+
+
+async def test_progress_and_log_come_while_a_script_runs(scripts: Scripts) -> None:
+    code = """
+import sys, time
+def say(line): print(line, file=sys.stderr, flush=True)
+say("::progress 0.25 reading")
+say("a line")
+while sys.stdin.read(1): pass
+say("::progress 50%")
+say("::progressive")
+say("::progress counting up to 3")
+say("::progress 7 beyond")
+time.sleep(0.2)
+print(1)
+"""
+    events = []
+    async for event in scripts.service.stream(ScriptRequest(code=code, language="python")):
+        events.append((event.kind, event.text, event.progress))
+    assert ("progress", "reading", 0.25) in events
+    assert events.index(("progress", "reading", 0.25)) < events.index(("log", "a line", None))
+    assert ("log", "::progressive", None) in events
+    assert ("progress", "beyond", 1.0) in events
+    assert events[-1][0] == "result"
+
+
+async def test_progress_is_no_part_of_the_log(scripts: Scripts) -> None:
+    result = await scripts.python(
+        "import sys\nprint('::progress 1 done', file=sys.stderr)\nprint('::progress 1')\nprint(2)"
+    )
+    assert result.logs == ["::progress 1"]
+
+
+async def test_secrets_do_not_stand_in_logs_and_errors(scripts: Scripts) -> None:
+    code = """
+import os, sys
+secret = os.environ["TAVERN_CONFIG_COOKIE"]
+print(f"cookie={secret}; base={os.environ['TAVERN_CONFIG_API_BASE']}")
+sys.exit(f"not even {secret}")
+"""
+    config = {"cookie": "SESSDATA=abc", "apiBase": "https://x.example"}
+    result = await scripts.python(code, config=config, secrets=["cookie"])
+    assert result.error is not None
+    assert "SESSDATA" not in result.model_dump_json()
+    assert result.logs == ["not even ***", "cookie=***; base=https://x.example"]
+
+
+async def test_settings_that_are_no_texts_are_json(scripts: Scripts) -> None:
+    code = "import os, json\nprint(json.dumps({k: v for k, v in os.environ.items() if 'CONFIG' in k}))"
+    config: dict[str, Any] = {"maxItems": 3, "on": True, "deep-list": [{"ä": None}], "plain": "text"}
+    assert await scripts.output(code=code, language="python", config=config) == {
+        "TAVERN_CONFIG_MAX_ITEMS": "3",
+        "TAVERN_CONFIG_ON": "true",
+        "TAVERN_CONFIG_DEEP_LIST": json.dumps([{"ä": None}], ensure_ascii=False),
+        "TAVERN_CONFIG_PLAIN": "text",
+    }
+
+
+# --- what is told beside the result ---------------------------------------------------------------
+
+
+async def test_a_result_says_what_was_enforced_and_used(scripts: Scripts) -> None:
+    result = await scripts.python("print('x' * 10)", input_data=[1], timeout_ms=5000)
+    assert result.enforced is not None and result.usage is not None
+    assert result.enforced.backend in ("bubblewrap", "bubblewrap-root")
+    assert (result.enforced.limits.wall, result.enforced.limits.memory) == (5, 512 * 2**20)
+    assert result.enforced.grants.model_dump() == {"read": ["/script/**"], "write": ["/output/**"], "hosts": []}
+    assert (result.usage.input, result.usage.output) == (3, 11)
+    assert result.usage.wall_ms > 0

@@ -1,0 +1,274 @@
+"""Script tools, their settings, the tools for agents, and the commands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.command_line import tavern
+
+from tavern_host import Host
+from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.settings import MASK, SETTINGS, SettingsChange
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType
+from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_host.projects import make_project
+from tests.scripts.scripthost import Scripts, scripts_of
+
+SHOW = """
+import json, os, sys
+print(json.dumps({"in": json.load(sys.stdin), **{k: v for k, v in os.environ.items() if "CONFIG" in k}}))
+print("cookie", os.environ.get("TAVERN_CONFIG_COOKIE"), file=sys.stderr)
+sys.exit(int(os.environ.get("TAVERN_CONFIG_STATUS", "0")))
+"""
+SCHEMA = [
+    {"key": "cookie", "type": "password", "label": "Cookie"},
+    {"key": "base", "type": "string", "label": "Base", "defaultValue": "https://x.example"},
+    {"key": "status", "type": "number", "label": "Status", "defaultValue": 0},
+]
+TOOL = {
+    "id": "Acme:show",
+    "implementation": {"type": "script", "command": "python scripts/show.py", "timeout": 20_000},
+    "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}},
+    "configSchema": SCHEMA,
+}
+KEY = "extensions.acme.tools.Acme:show."
+
+
+def write_plugin(root: Path, *tools: Mapping[str, Any]) -> Path:
+    """Write the plugin `acme` with these tools and return its folder."""
+    plugin = root / "acme"
+    (plugin / "tools").mkdir(parents=True)
+    (plugin / "scripts").mkdir()
+    (plugin / "plugin.yaml").write_text("name: acme\ndisplayName: Acme\nversion: 1.0.0\ntools: {entry: ./tools}\n")
+    (plugin / "scripts" / "show.py").write_text(SHOW)
+    for number, tool in enumerate(tools):
+        (plugin / "tools" / f"{number}.tool.json").write_text(json.dumps(tool))
+    return plugin
+
+
+def host_with(tmp_path: Path, *tools: Mapping[str, Any], **settings: Any) -> Host:
+    """Return a host with the plugin `acme`."""
+    root = tmp_path / "project"
+    if not root.exists():
+        make_project(root)
+    plugin = tmp_path / "acme" if (tmp_path / "acme").exists() else write_plugin(tmp_path, *tools)
+    return Host(root, plugins=[plugin], trust=["acme"], settings=settings)
+
+
+async def call(host: Host, tool: str, **arguments: Any) -> Any:
+    """Return what calling a tool gives."""
+    return await host.services.get(TOOL_MANAGER).call(ToolCallRequest(tool_id=tool, arguments=arguments))
+
+
+# --- the settings of tools ------------------------------------------------------------------------
+
+
+async def test_settings_of_a_tool_are_settings_of_its_plugin(tmp_path: Path) -> None:
+    async with host_with(tmp_path, TOOL) as host:
+        settings = host.services.get(SETTINGS)
+        assert [item.key for item in await settings.options("acme")] == [f"{KEY}{i['key']}" for i in SCHEMA]
+        await settings.save(SettingsChange(plugin="acme", values={f"{KEY}cookie": "SESSDATA=1"}))
+        shown = {value.key: value.value for value in await settings.values("acme")}
+        assert shown == {f"{KEY}cookie": MASK, f"{KEY}base": "https://x.example", f"{KEY}status": 0}
+        told = {value.key.rpartition(".")[2]: value.value for value in await settings.of_tool("acme", "Acme:show")}
+        assert told == {"cookie": "SESSDATA=1", "base": "https://x.example", "status": 0}
+
+
+async def test_a_secret_of_a_tool_is_stored_encrypted(tmp_path: Path, operator_folders: Path) -> None:
+    async with host_with(tmp_path, TOOL) as host:
+        await host.services.get(SETTINGS).save(SettingsChange(plugin="acme", values={f"{KEY}cookie": "SESSDATA=1"}))
+    written = b"".join(path.read_bytes() for path in operator_folders.rglob("*") if path.is_file())
+    assert f"{KEY}cookie".encode() in written
+    assert b"SESSDATA" not in written
+
+
+async def test_the_settings_of_one_tool_are_not_those_of_another(tmp_path: Path) -> None:
+    other = {**TOOL, "id": "Acme:show.more"}
+    async with host_with(tmp_path, TOOL, other, **{"extensions.acme.tools.Acme:show.more.base": "b"}) as host:
+        settings = host.services.get(SETTINGS)
+        assert {value.value for value in await settings.of_tool("acme", "Acme:show")} == {"https://x.example", 0}
+        assert {value.value for value in await settings.of_tool("acme", "Acme:show.more")} == {"b", 0}
+        with pytest.raises(NotFound, match="there is no plugin 'acne'"):
+            await settings.of_tool("acne", "Acme:show")
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({"key": "a.b", "type": "string", "label": "A"}, "its key must be letters, digits, - and _, found 'a.b'"),
+        ({"type": "string", "label": "A"}, "found None"),
+        ("cookie", "found None"),
+        ({"key": "a", "type": "text", "label": "A"}, "(a): type: "),
+        ({"key": "a", "type": "password", "label": "A", "defaultValue": "x"}, "a secret cannot have a default value"),
+    ],
+)
+async def test_a_setting_that_cannot_be_costs_the_plugin_no_more(tmp_path: Path, item: Any, said: str) -> None:
+    tool = {**TOOL, "configSchema": [item, *SCHEMA]}
+    async with host_with(tmp_path, tool) as host:
+        info = host.plugin("acme")
+        assert info.state == "started"
+        problems = [problem for problem in info.problems if "configSchema[0]" in problem.message]
+        assert len(problems) == 1 and said in problems[0].message
+        assert problems[0].file == "acme/tools/0.tool.json"
+        assert len(await host.services.get(SETTINGS).options("acme")) == 3
+
+
+async def test_two_versions_of_a_tool_share_their_settings(tmp_path: Path) -> None:
+    newer = {**TOOL, "version": "2.0.0"}
+    async with host_with(tmp_path, {**TOOL, "version": "1.0.0"}, newer) as host:
+        assert host.plugin("acme").problems == []
+        assert len(await host.services.get(SETTINGS).options("acme")) == 3
+
+
+# --- script tools ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def needs_sandbox(tmp_path: Path) -> None:
+    async with scripts_of(tmp_path / "probe"):
+        pass
+
+
+@pytest.mark.usefixtures("needs_sandbox")
+async def test_a_script_tool_gets_its_arguments_and_settings(tmp_path: Path) -> None:
+    async with host_with(tmp_path, TOOL, **{f"{KEY}cookie": "SESSDATA=1"}) as host:
+        result = await call(host, "Acme:show", n=3)
+        assert result.structured == {
+            "in": {"n": 3},
+            "TAVERN_CONFIG_COOKIE": "SESSDATA=1",
+            "TAVERN_CONFIG_BASE": "https://x.example",
+            "TAVERN_CONFIG_STATUS": "0",
+        }
+
+
+@pytest.mark.usefixtures("needs_sandbox")
+async def test_a_script_tool_that_fails_shows_no_secret(tmp_path: Path) -> None:
+    async with host_with(tmp_path, TOOL, **{f"{KEY}cookie": "SESSDATA=1", f"{KEY}status": 3}) as host:
+        result = await call(host, "Acme:show")
+        assert result.error.type is ToolErrorType.SCRIPT
+        assert result.error.message == "the script ended with exit code 3: cookie ***"
+        assert "SESSDATA" not in str(result.error.details)
+
+
+# --- the tools for agents -------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def scripts(tmp_path: Path) -> Any:
+    async with scripts_of(tmp_path) as scripts:
+        yield scripts
+
+
+async def test_an_agent_runs_python_files(scripts: Scripts) -> None:
+    scripts.put("echo.py", "import json, sys\nprint(json.dumps({'received': json.load(sys.stdin)['message']}))")
+    arguments = {"scriptPath": "echo.py", "inputData": {"message": "good evening"}}
+    result = await call(scripts.host, "core:execute-python-script", **arguments)
+    assert result.error is None, result.error
+    assert result.structured["success"] is True
+    assert result.structured["outputData"] == {"received": "good evening"}
+    assert set(result.structured) == {"success", "outputData", "error", "logs", "files"}
+
+
+async def test_an_agent_is_told_of_a_script_that_fails(scripts: Scripts) -> None:
+    scripts.put("endless.py", "while True: pass")
+    result = await call(scripts.host, "core:execute-python-script", scriptPath="endless.py", timeoutMs=100)
+    assert result.error is None
+    assert (result.structured["success"], result.structured["error"]["type"]) == (False, "TimeoutError")
+
+
+async def test_an_agent_runs_javascript_files(scripts: Scripts) -> None:
+    if shutil.which("node") is None:
+        pytest.skip("there is no Node.js")
+    scripts.put("a.mjs", "console.log(JSON.stringify([1, 2]))")
+    result = await call(scripts.host, "core:execute-nodejs-script", scriptPath="a.mjs")
+    assert result.structured["outputData"] == [1, 2]
+
+
+async def test_an_agent_runs_code_with_files(scripts: Scripts) -> None:
+    scripts.put("a.txt", "hello", folder="files")
+    code = "text = open('/files/a.txt').read()\nopen('up.txt', 'w').write(text.upper())\nprint(len(text))"
+    result = await call(scripts.host, "CodeInterpreter:execute", language="python", code=code, files=["a.txt"])
+    assert result.error is None, result.error
+    assert result.structured["outputData"] == 5
+    path = result.structured["files"][0]["path"]
+    assert (scripts.host.project.files / path).read_text() == "HELLO"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("core:execute-python-script", {}),
+        ("core:execute-python-script", {"scriptPath": "a.py", "timeoutMs": 99}),
+        ("core:execute-python-script", {"scriptPath": "a.py", "inputData": [1]}),
+        ("CodeInterpreter:execute", {"code": "1"}),
+        ("CodeInterpreter:execute", {"code": "1", "language": "cobol"}),
+    ],
+)
+async def test_wrong_arguments_are_the_agents_mistake(scripts: Scripts, tool: str, arguments: Any) -> None:
+    result = await call(scripts.host, tool, **arguments)
+    assert result.error.type is ToolErrorType.PARAMETER_VALIDATION
+
+
+async def test_the_examples_of_the_tools_are_what_their_schemas_allow(scripts: Scripts) -> None:
+    await scripts.host.services.get(TOOL_MANAGER).list_tools()
+    assert scripts.host.plugin("tavern-scripts").problems == []
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> str:
+    make_project(tmp_path / "project")
+    return str(tmp_path / "project")
+
+
+def test_the_doctor_says_what_is_in_force(project: str) -> None:
+    done = tavern("--project", project, "scripts", "doctor", "--json")
+    reports = {report["name"]: report for report in json.loads(done.out)["reports"]}
+    assert done.code == (0 if any(report.get("chosen") for report in reports.values()) else 1)
+    assert {"landlock", "unsandboxed"} <= set(reports)
+
+
+def test_an_author_runs_a_script_that_lies_anywhere(project: str, tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "import json, sys\nprint('::progress 0.5 half', file=sys.stderr)\nprint('noted', file=sys.stderr)\n"
+        "print(json.dumps({'n': json.load(sys.stdin)['n'] + 1}))"
+    )
+    words = ("--project", project, "scripts", "run", str(script), "--json-input", '{"n": 1}', "--host", "acme.org")
+    done = tavern(*words)
+    assert (done.code, json.loads(done.out)) == (0, {"n": 2})
+    for said in ("50% half", "noted", "not granted: host 'acme.org'"):
+        assert said in done.err
+    done = tavern(*words, "--json")
+    assert (json.loads(done.out)["outputData"], done.err) == ({"n": 2}, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["fail.py"], 1, "ScriptError: the script ended with exit code 1: oh no"),
+        (["endless.py", "--timeout", "0.3"], 1, "TimeoutError: the script did not end within 0.3 s"),
+        (["nowhere.py"], 2, "there is no file"),
+        (["fail.py", "--json-input", "{"], 2, "--json-input is no JSON"),
+        (["fail.py", "--json-input", "@/nowhere"], 2, "/nowhere cannot be read"),
+        (["fail.py", "--language", "cobol"], 2, "no script can be run so: language"),
+        (["fail.py", "--timeout", "-1"], 2, "no script can be run so: timeout"),
+        (["fail.txt"], 2, "the language of 'fail.txt' is not clear"),
+    ],
+)
+def test_what_fails_has_an_exit_code_and_a_reason(
+    project: str, tmp_path: Path, words: list[str], code: int, said: str
+) -> None:
+    for name, text in (("fail.py", "raise SystemExit('oh no')"), ("endless.py", "while True: pass"), ("fail.txt", "")):
+        (tmp_path / name).write_text(text)
+    file, *rest = words
+    done = tavern("--project", project, "scripts", "run", str(tmp_path / file), *rest)
+    assert done.code == code
+    assert said in done.err

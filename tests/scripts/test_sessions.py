@@ -1,0 +1,587 @@
+"""Sessions of code: what lives on between calls, what does not, who may use them, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, ScriptErrorType, ScriptRequest
+from tavern_scripts.refusal import Refused
+from tavern_scripts.sandbox.watch import tree
+from tavern_scripts.sessions import Account, BadAccount, SessionLimits, Sessions
+from tests.scripts.sandboxes import PYTHON, Came, bubblewrap, given, launch, limits, read, staged
+from tests.scripts.scripthost import scripts_of
+
+
+class Desk:
+    """Sessions beside a sandbox."""
+
+    def __init__(self, folder: Path, **others: Any) -> None:
+        self.folder = folder
+        self.backend = bubblewrap()
+        self.limits = SessionLimits(**{"most": 8, "idle": 60.0, "cpu": 60.0, **others})
+        self.sessions = Sessions(self.make, lambda: self.limits)
+        self.output: Path | None = None
+        self._count = 0
+
+    def make(self) -> Path:
+        self._count += 1
+        made = self.folder / str(self._count)
+        made.mkdir(mode=0o755)
+        return made
+
+    def launch(self, code: str, **others: Any) -> SandboxLaunch:
+        folder = self.make()
+        (folder / "script").mkdir()
+        (folder / "script" / "main.py").write_text(code, encoding="utf-8")
+        self.output = folder / "output"
+        self.output.mkdir()
+        mounts = [read("/script", folder / "script"), staged("/output", self.output)]
+        given = {
+            "argv": [PYTHON, "-s", "-S", "-B", "/script/main.py"],
+            "mounts": [*mounts, *others.pop("mounts", [])],
+            "folder": "/output",
+            "environment": {"PATH": "/usr/bin:/bin", **others.pop("environment", {})},
+        }
+        return launch("", **{**given, **others})
+
+    async def call(
+        self,
+        code: str | SandboxLaunch,
+        stdin: bytes = b"null",
+        *,
+        name: str = "a",
+        owner: str = "somebody",
+        **others: Any,
+    ) -> Came:
+        """Run code in a session."""
+        what = self.launch(code, **others) if isinstance(code, str) else code
+        came = Came()
+        async with aclosing(self.sessions.run(self.backend, what, given(stdin), owner=owner, name=name)) as outputs:
+            async for each in outputs:
+                if each.kind == "ended":
+                    came.ended = each
+                else:
+                    setattr(came, each.kind, getattr(came, each.kind) + each.data)
+        return came
+
+    def left(self) -> dict[str, str]:
+        """Return the files that the last call left."""
+        assert self.output is not None
+        files = [path for path in self.output.rglob("*") if path.is_file()]
+        return {str(path.relative_to(self.output)): path.read_text() for path in files}
+
+
+@asynccontextmanager
+async def desk_of(folder: Path, **others: Any) -> AsyncIterator[Desk]:
+    desk = Desk(folder, **others)
+    try:
+        yield desk
+    finally:
+        await desk.sessions.close()
+
+
+def interpreters() -> list[int]:
+    """Return the interpreters of sessions that come from this process."""
+    found = []
+    for pid in tree(os.getpid())[1:]:
+        with contextlib.suppress(OSError):
+            if b"/tavern/session.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+# --- what lives on ----------------------------------------------------------------------------------
+
+
+async def test_variables_functions_and_files_live_on(tmp_path: Path) -> None:
+    async with desk_of(tmp_path) as desk:
+        await desk.call(
+            "import math\nx = 20\n\n\ndef double(y):\n    return 2 * y + z\n\n\nopen('/tmp/kept', 'w').write('k')"
+        )
+        await desk.call("z = 2")
+
+        assert (await desk.call("double(x), math.pi > 3, open('/tmp/kept').read()")).stdout == b'[42, true, "k"]\n'
+
+
+async def test_input_arguments_and_variables_of_the_environment_are_those_of_the_call(tmp_path: Path) -> None:
+    async with desk_of(tmp_path) as desk:
+        code = "import json, os, sys\n[json.load(sys.stdin), os.environ.get('ONE'), os.environ.get('TWO'), sys.argv]"
+        large = b'"' + b"x" * 300_000 + b'"'
+
+        first = await desk.call(code, b'{"a": 1}', environment={"ONE": "1"})
+        second = await desk.call(code, b"[2]", environment={"TWO": "2"})
+        third = await desk.call("import subprocess\nsubprocess.run(['wc', '-c'], capture_output=True).stdout", large)
+        fourth = await desk.call("len(sys.stdin.read())", large)
+
+        assert first.stdout == b'[{"a": 1}, "1", null, ["/script/main.py"]]\n'
+        assert second.stdout == b'[[2], null, "2", ["/script/main.py"]]\n'
+        assert b"300002" in third.stdout
+        assert fourth.stdout == b"300002\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("1 + 1", b"2\n"),
+        ("'text'", b'"text"\n'),
+        ("None", b""),
+        ("x = 5", b""),
+        ("print('a')", b"a\n"),
+        ("print('a', end='')\n3", b"a\n3\n"),
+        ("{1, 2}", b'"{1, 2}"\n'),
+        ("float('nan')", b'"nan"\n'),
+        ("", b""),
+        ("# nothing", b""),
+        ("if True:\n    7", b""),
+        ("'ü\\ud800'", b'"\\u00fc\\ud800"\n'),
+    ],
+)
+async def test_the_value_of_the_last_expression_is_what_is_printed_last(
+    tmp_path: Path, code: str, shown: bytes
+) -> None:
+    async with desk_of(tmp_path) as desk:
+        came = await desk.call(code)
+
+        assert (came.stdout, came.stderr, came.ended.exit_code) == (shown, b"", 0)
+
+
+async def test_with_a_channel_the_value_goes_there_unless_something_was_written_to_it(tmp_path: Path) -> None:
+    async with desk_of(tmp_path) as desk:
+        value = await desk.call("print('log')\n5", channel=True)
+        written = await desk.call("import os\nos.write(3, b'6')", channel=True)
+        without = await desk.call("os.write(3, b'6')")
+
+        assert (value.stdout, value.channel) == (b"log\n", b"5")
+        assert written.channel == b"6"
+        assert without.ended.exit_code == 1
+        assert b"Bad file descriptor" in without.stderr
+
+
+# --- calls that fail --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        ("y = 2\n1 / 0", 1, b'File "/script/call-2.py", line 2, in <module>\n    1 / 0\n'),
+        ("y = = 2", 1, b"SyntaxError"),
+        ("import sys\nsys.exit(3)", 3, b""),
+        ("raise SystemExit('why')", 1, b"why\n"),
+        ("raise KeyboardInterrupt", 1, b"KeyboardInterrupt"),
+        ("class Bad:\n    def __repr__(self):\n        raise ValueError('no')\n\n\nBad()", 1, b"ValueError: no"),
+        ("import sys\nsys.stdout.close()\nsys.stderr.close()", 0, b""),
+        ("import os\nos.close(0)\nos.close(1)\nos.close(2)", 0, b""),
+        ("import sys\nsys.setrecursionlimit(100)\n\n\ndef f():\n    f()\n\n\nf()", 1, b"RecursionError"),
+        ("kept = bytearray(1 << 30)", 1, b"MemoryError"),
+    ],
+)
+async def test_a_call_that_fails_leaves_the_variables_as_they_are(
+    tmp_path: Path, code: str, status: int, said: bytes
+) -> None:
+    async with desk_of(tmp_path) as desk:
+        await desk.call("x = 'kept'")
+
+        came = await desk.call(code)
+        after = await desk.call("print('and print works')\nx")
+
+        assert came.ended.exit_code == status
+        assert said in came.stderr
+        assert after.stdout == b'and print works\n"kept"\n'
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import os\nos._exit(4)", "exit status 4"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "exit status -9"),
+        ("import os\nkept = [os.fork() and bytearray(b'x') * (60 << 20) for _ in range(4)]", "memory"),
+        ("while True:\n    pass", "cpu"),
+    ],
+)
+async def test_a_crash_ends_the_session_and_the_next_call_says_so(tmp_path: Path, code: str, why: str) -> None:
+    async with desk_of(tmp_path) as desk:
+        small = limits(cpu=1, memory=100 << 20)
+        await desk.call("x = 1", limits=small)
+
+        crashed = await desk.call(code, limits=small)
+        after = await desk.call("x", limits=small)
+        later = await desk.call("1", limits=small)
+
+        assert crashed.ended.exit_code != 0
+        said = after.stderr.decode()
+        assert said.startswith("the session 'a' begins anew, without the variables of earlier calls: ")
+        assert why in said.splitlines()[0]
+        assert "NameError" in said
+        assert (later.stdout, later.stderr) == (b"1\n", b"")
+
+
+async def test_a_call_that_is_given_up_ends_the_session_with_all_that_it_began(tmp_path: Path) -> None:
+    async with desk_of(tmp_path) as desk:
+        await desk.call("x = 1")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await desk.call("import subprocess\nsubprocess.run(['sleep', '600'])")
+        assert not interpreters()
+
+        after = await desk.call("'x' in globals()")
+
+        assert b"a call was ended before it was over" in after.stderr
+        assert after.stdout == b"false\n"
+
+
+async def test_calls_of_one_session_are_one_after_another(tmp_path: Path) -> None:
+    async with desk_of(tmp_path) as desk:
+        await desk.call("import time\nrunning = 0\nseen = []")
+        code = "running += 1\nseen.append(running)\ntime.sleep(0.02)\nrunning -= 1\nlen(seen)"
+
+        came = await asyncio.gather(*(desk.call(code) for _ in range(8)))
+
+        assert sorted(int(each.stdout) for each in came) == list(range(1, 9))
+        assert (await desk.call("seen")).stdout == b"[1, 1, 1, 1, 1, 1, 1, 1]\n"
+
+
+async def test_who_gives_up_waiting_for_a_turn_ends_nothing(tmp_path: Path) -> None:
+    async with desk_of(tmp_path) as desk:
+        await desk.call("x = 1\nimport time")
+        long = asyncio.ensure_future(desk.call("time.sleep(1)\nx + 1"))
+        await asyncio.sleep(0.1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await desk.call("x = 100")
+
+        assert (await long).stdout == b"2\n"
+        assert (await desk.call("x")).stdout == b"1\n"
+
+
+async def test_calls_that_wait_while_the_session_crashes_get_a_new_one(tmp_path: Path) -> None:
+    async with desk_of(tmp_path) as desk:
+        await desk.call("import time, os\nx = 1")
+
+        came = await asyncio.gather(desk.call("time.sleep(0.3)\nos._exit(1)"), *(desk.call("1") for _ in range(3)))
+
+        assert [each.stdout for each in came[1:]] == [b"1\n"] * 3
+        assert sum(b"begins anew" in each.stderr for each in came) == 1
+
+
+# --- who, how many, how long ------------------------------------------------------------------------
+
+
+async def test_a_session_is_its_owners(tmp_path: Path) -> None:
+    async with desk_of(tmp_path) as desk:
+        await desk.call("x = 'mine'", owner="one")
+
+        assert (await desk.call("globals().get('x', 'nothing')", owner="two")).stdout == b'"nothing"\n'
+        assert (await desk.call("x", owner="one")).stdout == b'"mine"\n'
+
+
+async def test_an_owners_own_oldest_session_makes_room(tmp_path: Path) -> None:
+    async with desk_of(tmp_path, most=4) as desk:
+        await desk.call("x = 1", name="first", owner="one")
+        await desk.call("x = 2", name="second", owner="one")
+        await desk.call("x = 9", name="other", owner="two")
+        await desk.call("x", name="first", owner="one")
+
+        await desk.call("x = 3", name="third", owner="one")
+
+        assert desk.sessions.open == 3
+        assert (await desk.call("x", name="other", owner="two")).stdout == b"9\n"
+        gone = await desk.call("'x' in globals()", name="second", owner="one")
+        assert b"another session was begun" in gone.stderr
+
+
+async def test_where_there_is_no_room_a_session_is_refused(tmp_path: Path) -> None:
+    async with desk_of(tmp_path, most=2) as desk:
+        await desk.call("1", owner="one")
+        await desk.call("1", owner="two")
+
+        with pytest.raises(Refused, match=r"as many sessions as there may be \(2, 1 of one owner\)"):
+            await desk.call("1", owner="three")
+        desk.limits = SessionLimits(most=0)
+        with pytest.raises(InvalidInput, match="keeps no sessions"):
+            await desk.call("1", owner="four")
+
+
+async def test_a_session_that_waits_too_long_ends(tmp_path: Path) -> None:
+    async with desk_of(tmp_path, idle=0.3) as desk:
+        await desk.call("x = 1")
+        async with asyncio.timeout(30):
+            while desk.sessions.open:
+                await asyncio.sleep(0.02)
+        assert not interpreters()
+
+        after = await desk.call("'x' in globals()")
+
+        assert b"there was no call for 0.3 s" in after.stderr
+
+
+async def test_a_call_may_take_longer_than_a_session_may_wait(tmp_path: Path) -> None:
+    async with desk_of(tmp_path, idle=0.2) as desk:
+        assert (await desk.call("import time\ntime.sleep(0.8)\n'done'")).stdout == b'"done"\n'
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"proxy": "/run/x.sock"}, "no network"),
+        ({"argv": ["/usr/bin/node", "/script/main.py"]}, "Python code only"),
+        ({"argv": [PYTHON, "-c", "1"]}, "Python code only"),
+        ({"argv": [PYTHON, "/elsewhere/main.py"]}, "Python code only"),
+    ],
+)
+async def test_what_no_session_can_run_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    async with desk_of(tmp_path) as desk:
+        with pytest.raises(InvalidInput, match=said):
+            await desk.call(desk.launch("1").model_copy(update=change))
+
+        assert desk.sessions.open == 0
+
+
+@pytest.mark.parametrize("name", ["", " ", "x" * 101, "a\nb", "a\0"])
+async def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path, name: str) -> None:
+    async with desk_of(tmp_path) as desk:
+        with pytest.raises(InvalidInput, match="session's name"):
+            await desk.call("1", name=name)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"limits": limits(memory=90 << 20)},
+        {"environment": {"PYTHONPATH": "/x"}},
+        {"mounts": [SandboxMount(target="/deps", source="/usr/share")]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_what_is_fixed_when_a_session_begins_cannot_change(tmp_path: Path, change: dict[str, Any]) -> None:
+    async with desk_of(tmp_path) as desk:
+        await desk.call("x = 1")
+
+        with pytest.raises(InvalidInput, match="use another session"):
+            await desk.call("x", **change)
+
+        assert (await desk.call("x", limits=limits(wall=1))).stdout == b"1\n"
+
+
+# --- files ------------------------------------------------------------------------------------------
+
+
+async def test_files_come_back_with_the_call_that_wrote_them(tmp_path: Path) -> None:
+    async with desk_of(tmp_path) as desk:
+        await desk.call(
+            "import os\nos.makedirs('deep/er')\nopen('a.txt', 'w').write('1')\nopen('deep/er/b', 'w').close()"
+        )
+        first = desk.left()
+        await desk.call("open('a.txt').read()")
+        second = desk.left()
+        await desk.call("open('a.txt', 'w').write('22')\nopen('large', 'w').write('x' * 3_000_000)")
+        third = desk.left()
+        await desk.call("open('late', 'w').write('l')\n1 / 0")
+        fourth = desk.left()
+        await desk.call("1")
+
+        assert (first, second, fourth) == ({"a.txt": "1", "deep/er/b": ""}, {}, {})
+        assert third == {"a.txt": "22", "large": "x" * 3_000_000}
+        assert desk.left() == {"late": "l"}
+
+
+async def test_only_regular_files_come_back(tmp_path: Path) -> None:
+    async with desk_of(tmp_path) as desk:
+        code = (
+            "import os\nos.symlink('/etc/passwd', 'link')\nos.mkfifo('pipe')\nos.symlink('/', 'root')\n"
+            "os.mkdir('é')\nopen('é/ü', 'w').write('x')\nopen('line\\nbreak', 'w').close()"
+        )
+
+        came = await desk.call(code)
+
+        assert came.ended.exit_code == 0
+        assert desk.left() == {"é/ü": "x", "line\nbreak": ""}
+
+
+async def test_more_files_than_fit_are_left_out_and_it_is_said(tmp_path: Path) -> None:
+    async with desk_of(tmp_path) as desk:
+        came = await desk.call("for i in range(260):\n    open(f'{i:03}', 'w').write('x')")
+
+        assert len(desk.left()) == 200
+        assert came.said == "60 files were not kept: they are too many, or too large"
+
+
+async def test_the_files_of_a_call_are_seen_in_that_call_only(tmp_path: Path) -> None:
+    async with desk_of(tmp_path) as desk:
+        source = tmp_path / "given"
+        (source / "data").mkdir(parents=True)
+        (source / "data" / "x.csv").write_text("1,2")
+        see = "import os\nsorted(os.path.join(a, c) for a, b, cs in os.walk('/files') for c in cs)"
+
+        with_it = await desk.call(see, mounts=[read("/files", source)])
+        without = await desk.call(see)
+        again = await desk.call("open('/files/data/x.csv').read()", mounts=[read("/files", source)])
+
+        assert (with_it.stdout, without.stdout, again.stdout) == (b'["/files/data/x.csv"]\n', b"[]\n", b'"1,2"\n')
+
+
+# --- a session's code against the host -----------------------------------------------------------------
+
+
+FORGERIES = {
+    "nonsense": "b'nonsense\\n'",
+    "a path upwards": "json.dumps({**told, 'files': [['../x', 1]]}).encode() + b'\\nx'",
+    "an absolute path": "json.dumps({**told, 'files': [['/tmp/x', 1]]}).encode() + b'\\nx'",
+    "a size without end": "json.dumps({**told, 'files': [['x', 10**12]]}).encode() + b'\\nx'",
+    "a negative size": "json.dumps({**told, 'files': [['x', -1]]}).encode() + b'\\n'",
+    "one name twice": "json.dumps({**told, 'files': [['x', 1], ['x', 1]]}).encode() + b'\\nxx'",
+    "a file as folder": "json.dumps({**told, 'files': [['x', 0], ['x/y', 0]]}).encode() + b'\\n'",
+    "deep nesting": "b'[' * 100_000 + b'\\n'",
+    "a long line": "b'x' * 20_000_000",
+}
+
+
+@pytest.mark.parametrize("forged", FORGERIES.values(), ids=FORGERIES.keys())
+async def test_a_forged_account_ends_the_session_and_nothing_else(tmp_path: Path, forged: str) -> None:
+    async with desk_of(tmp_path) as desk:
+        what = desk.launch(
+            "import json, os, sys\nframe = sys._getframe()\nwhile 'call' not in frame.f_locals:\n    frame = frame.f_back\n"
+            "mark = bytes.fromhex(frame.f_locals['call']['mark'])\ntold = {'exit': 0, 'value': None, 'cpu': 0}\n"
+            "numbers = [int(n) for n in os.listdir('/proc/self/fd')]\n"
+            "pipes = {os.readlink(f'/proc/self/fd/{n}'): n for n in sorted(numbers) if n < 12}\n"
+            "own = frame.f_locals['self']\n"
+            "for n in (own._output, own._errors, own._channel):\n    os.write(n, mark)\n"
+            f"data = {forged}\n"
+            "while data:\n    data = data[os.write(own._channel, data):]\n"
+            "import time\ntime.sleep(60)"
+        )
+
+        with pytest.raises(Refused, match="the session was ended: what it told of a call"):
+            async with asyncio.timeout(30):
+                await desk.call(what)
+
+        assert not interpreters()
+        assert not Path("/tmp/x").exists()
+        assert (await desk.call("'new'")).stdout == b'"new"\n'
+
+
+async def test_what_is_written_between_calls_is_limited(tmp_path: Path) -> None:
+    async with desk_of(tmp_path) as desk:
+        await desk.call(
+            "import os, threading\n\n\ndef flood():\n    while True:\n        os.write(1, b'x' * 65536)\n\n\n"
+            "threading.Thread(target=flood, daemon=True).start()"
+        )
+        await asyncio.sleep(0.5)
+
+        with contextlib.suppress(Refused, TimeoutError):
+            async with asyncio.timeout(3):
+                async with aclosing(
+                    desk.sessions.run(desk.backend, desk.launch("1"), given(), owner="somebody", name="a")
+                ) as outputs:
+                    seen = 0
+                    async for output in outputs:
+                        seen += len(output.data)
+                        if seen > 1 << 22:
+                            break
+
+        assert not interpreters()
+
+
+def test_an_account_is_read_in_any_pieces(tmp_path: Path) -> None:
+    whole = b'{"exit": 0, "value": "1", "cpu": 0.5, "files": [["a", 3], ["b/c", 0], ["b/d", 2]]}\nabcdeREST'
+    for step in (1, 2, 7, 1000):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        account = Account(folder, 100, 1000)
+
+        rest = b"".join(account.feed(whole[at : at + step]) for at in range(0, len(whole), step))
+
+        assert account.is_complete
+        assert rest == b"REST"
+        assert [(folder / name).read_bytes() for name in ("a", "b/c", "b/d")] == [b"abc", b"", b"de"]
+
+
+@pytest.mark.parametrize(
+    "told", [b"[]", b"{}", b'{"exit": "x"}', b"\xff", b'{"exit": 0, "value": 1, "cpu": 0, "files": []}']
+)
+def test_an_account_that_makes_no_sense_is_noticed(told: bytes) -> None:
+    with pytest.raises(BadAccount):
+        Account(None, 10, 1000).feed(told + b"\n")
+
+
+async def test_closing_leaves_nothing(tmp_path: Path) -> None:
+    descriptors = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    async with desk_of(tmp_path) as desk:
+        for name in ("a", "b", "c"):
+            await desk.call("import subprocess\nchild = subprocess.Popen(['sleep', '600'])", name=name)
+        assert len(interpreters()) >= 3
+        long = asyncio.ensure_future(desk.call("import time\ntime.sleep(600)", name="d"))
+        await asyncio.sleep(0.3)
+
+    came = await asyncio.wait_for(long, 10)
+    assert came.ended.exit_code != 0
+    assert not interpreters()
+    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == descriptors
+    assert not [folder for folder in tmp_path.iterdir() if (folder / "files").exists()]
+    with pytest.raises(Refused, match="being stopped"):
+        await desk.call("1")
+
+
+# --- through the service ----------------------------------------------------------------------------
+
+
+async def test_the_service_keeps_sessions_by_principal(tmp_path: Path) -> None:
+    async with scripts_of(tmp_path) as scripts:
+
+        async def run(code: str, who: str, **request: Any) -> Any:
+            call = CallContext(principal=Principal(kind="user", id=who), project=scripts.host.project.id)
+            wanted = ScriptRequest(**{"code": code, "language": "python", "session": "s", **request})
+            return await scripts.service.run(wanted, call=call)
+
+        first = await run("x = {'a': 1}\nprint('to the log')\nx", "ann")
+        second = await run("x['b'] = 2\nopen('plot.txt', 'w').write('p')\nx", "ann")
+        other = await run("x", "bob")
+        late = await run("import time\ntime.sleep(60)", "ann", timeout_ms=300)
+        after = await run("'x' in globals()", "ann")
+
+        assert (first.output_data, first.logs) == ({"a": 1}, ["to the log"])
+        assert second.output_data == {"a": 1, "b": 2}
+        assert [file.path.rpartition("/")[2] for file in second.files] == ["plot.txt"]
+        assert other.error.type is ScriptErrorType.SCRIPT
+        assert "NameError" in other.error.message
+        assert late.error.type is ScriptErrorType.TIMEOUT
+        assert after.output_data is False
+        assert after.logs == [
+            "the session 's' begins anew, without the variables of earlier calls: a call was ended before it was over"
+        ]
+
+
+async def test_the_service_has_sessions_of_python_code_only(tmp_path: Path) -> None:
+    async with scripts_of(tmp_path) as scripts:
+        scripts.put("x.py", "print(1)")
+
+        with pytest.raises(InvalidInput, match="not of files"):
+            await scripts.run(script_path="x.py", session="s")
+
+
+async def test_the_operator_may_have_no_sessions(tmp_path: Path) -> None:
+    async with scripts_of(tmp_path, sessions=0) as scripts:
+        with pytest.raises(InvalidInput, match="keeps no sessions"):
+            await scripts.python("1", session="s")
+
+
+async def test_the_service_runs_scripts_in_interpreters_that_wait(tmp_path: Path) -> None:
+    async with scripts_of(tmp_path, warmInterpreters=1) as scripts:
+        for number in range(5):
+            result = await scripts.python(f"print({number})")
+            await asyncio.sleep(0.3)
+
+            assert result.output_data == number
+            assert result.logs == []
+        result = await scripts.python("open('left.txt', 'w').write('x'); print(1)")
+
+        assert [file.size for file in result.files] == [1]
