@@ -36,9 +36,12 @@ class Kept:
         if self.ended is not None:
             return None
         self.listen()
-        assert self._next is not None
-        await asyncio.wait({self._next})
-        task, self._next = self._next, None
+        task = self._next
+        assert task is not None
+        await asyncio.wait({task})
+        if self._next is not task:  # it was closed meanwhile
+            return None
+        self._next = None
         try:
             output = task.result()
         except StopAsyncIteration:

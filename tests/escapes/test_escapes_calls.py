@@ -87,7 +87,9 @@ async def test_a_call_that_was_prepared_before_the_grant_was_taken_back_is_refus
 
 
 @pytest.mark.parametrize(
-    "call", [by("plugin", "vault"), by("plugin", "tavern-engine"), by("user", "operator")], ids=lambda call: str(call.principal)
+    "call",
+    [by("plugin", "vault"), by("plugin", "tavern-engine"), by("user", "operator")],
+    ids=lambda call: str(call.principal),
 )
 async def test_the_name_of_another_gives_a_plugin_no_permission(tmp_path: Path, call: CallContext) -> None:
     async with scene(tmp_path) as on:

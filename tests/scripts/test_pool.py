@@ -200,7 +200,8 @@ async def test_each_interpreter_runs_one_script(tmp_path: Path) -> None:
             "open('/dev/shm/left', 'w'); open('/output/left', 'w'); os.environ['LEFT'] = '1'; print('done')"
         )
         find = (
-            "import builtins, json, os; print(hasattr(json, 'left'), hasattr(builtins, 'left'), os.environ.get('LEFT'), "
+            "import builtins, json, os; "
+            "print(hasattr(json, 'left'), hasattr(builtins, 'left'), os.environ.get('LEFT'), "
             "os.listdir('/tmp'), os.listdir('/dev/shm'), os.listdir('/output'))"
         )
 
@@ -243,8 +244,8 @@ async def test_the_limits_hold_from_the_beginning_of_the_script(tmp_path: Path) 
         endless = await rooms.warm(rooms.launch("while True: pass", limits=small))
         many = await rooms.warm(
             rooms.launch(
-                "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        kept = bytearray(b'x') * (60 << 20)\n"
-                "        time.sleep(60)\ntime.sleep(60)",
+                "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n"
+                "        kept = bytearray(b'x') * (60 << 20)\n        time.sleep(60)\ntime.sleep(60)",
                 limits=small,
             )
         )
@@ -407,7 +408,7 @@ async def test_a_backend_that_breaks_costs_warmth_and_nothing_else(
 
 
 async def test_closing_the_pool_leaves_nothing(tmp_path: Path) -> None:
-    descriptors = len(os.listdir("/proc/self/fd"))
+    descriptors = sum(1 for _ in Path("/proc/self/fd").iterdir())
     async with rooms_of(tmp_path, size=3) as rooms:
         await rooms.warmed()
         scripts = {Path(mount.source).parent for mount in rooms.launch("pass").mounts}
@@ -416,7 +417,7 @@ async def test_closing_the_pool_leaves_nothing(tmp_path: Path) -> None:
 
     assert not processes_with("/tavern/zygote.py")
     assert not any(path.exists() for path in before)
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == descriptors
     assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
 

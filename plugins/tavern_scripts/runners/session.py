@@ -40,6 +40,7 @@ class Session:
         self._module = types.ModuleType("__main__")
         vars(self._module).update(__builtins__=builtins)
         sys.modules["__main__"] = self._module
+        self._pid = os.getpid()
         self._here = sys.argv[1:]
         self._places: dict[str, str] = {}
         self._stamps: dict[str, Stamp] = {}
@@ -56,6 +57,9 @@ class Session:
             except OSError as error:
                 print(f"the call could not be made: {error}", file=sys.stderr)
                 status, value = 1, None
+            if os.getpid() != self._pid:  # a child of the code that has come to its end
+                _flush()
+                os._exit(status)
             told = {"exit": status, "value": value, "cpu": _used() - used}
             self._settle(bytes.fromhex(call["mark"]), told, self._found(call["output"]), call["room"])
 
@@ -83,6 +87,10 @@ class Session:
         os.environ.update(added)
         os.environ.update({name: self._found(value) for name, value in call["environment"].items()})
         sys.argv = [self._found(word) for word in call["argv"]]
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        if nothing != 0:  # what would be opened there otherwise, would be taken for stdin
+            os.dup2(nothing, 0)
+            os.close(nothing)
         for number, ours in ((1, self._output), (2, self._errors)):
             os.dup2(ours, number)
         if call["channel"]:
@@ -137,9 +145,7 @@ class Session:
 
         Up to `room` bytes of the files that it left are sent; after a failure they are, when another call succeeds.
         """
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
+        _flush()
         for number in (self._output, self._errors, self._channel):
             _write(number, mark)
         files: list[tuple[str, int]] = []
@@ -205,6 +211,12 @@ def _give(data: bytes) -> None:
             file.seek(0)
             os.dup2(file.fileno(), 0)
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
 
 
 def _shown(value: object) -> str:
