@@ -73,7 +73,10 @@ class Extras:
     async def _environment(self, plan: Plan, folder: Path, backend: ScriptBackend, say: Progress) -> Environment | None:
         """Return what a script depends on, installed; None where it depends on nothing."""
         manifests, environments = self._environments(plan.policy.build_scripts, backend)
-        manifest = await asyncio.to_thread(_manifest, manifests, plan, folder)
+        if plan.script is None:
+            manifest = manifests.find(plan.interpreter.language, None, plan.request.code)
+        else:
+            manifest = await asyncio.to_thread(_manifest, manifests, plan, folder)
         if manifest is None:
             return None
         self._prune(environments)
@@ -126,8 +129,6 @@ class Extras:
 def _manifest(manifests: Manifests, plan: Plan, folder: Path) -> Manifest | None:
     """Return what says on which packages a script depends. Blocking."""
     language = plan.interpreter.language
-    if plan.script is None:
-        return manifests.find(language, None, plan.request.code)
     with (folder / plan.program.name).open("rb") as file:
         code = file.read(MAX_CODE).decode("utf-8", "replace")
     return manifests.find(language, folder, code, plan.program.name)

@@ -48,6 +48,7 @@ class Kept:
             output = SandboxOutput(kind="ended", data=b"the sandbox ended without a word", reason="broken")
         if output.kind == "ended":
             self.ended = output
+            await self._outputs.aclose()  # type: ignore[attr-defined]
         return output
 
     def listen(self) -> None:

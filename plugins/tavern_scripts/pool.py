@@ -30,6 +30,9 @@ _HABIT = 3
 _BEFORE_NEXT = 0.05
 """How many seconds a script has the machine for itself before the next interpreter is started, if it takes longer."""
 
+_AFTERWARDS = 0.02
+"""How many seconds pass after a script, which its result needs to get to its caller."""
+
 
 class WarmPool:
     """Waiting interpreters; of each backend and shape only the latest. Nothing is started before there was a script."""
@@ -49,6 +52,7 @@ class WarmPool:
         self._size = size
         self._idle = idle
         self._waiting: list[Warm] = []
+        self._spent: list[Warm] = []
         self._kind: tuple[ScriptBackend, Shape] | None = None
         self._others = 0
         self._active = 0
@@ -78,13 +82,10 @@ class WarmPool:
         self._active += 1
         try:
             if warm is not None:
-                async with contextlib.aclosing(_used(warm, launch, stdin)) as outputs:
-                    ended = False
+                async with contextlib.aclosing(self._use(warm, launch, stdin)) as outputs:
                     async for output in outputs:
-                        ended = output.kind == "ended"
                         yield output
-                if ended:
-                    self.used += 1
+                if warm.has_run:
                     return
             async with contextlib.aclosing(backend.run(launch, stdin)) as outputs:  # type: ignore[type-var]
                 async for output in outputs:
@@ -100,8 +101,23 @@ class WarmPool:
         if filling is not None:
             filling.cancel()
             await asyncio.wait({filling})
-        waiting, self._waiting = self._waiting, []
-        await asyncio.gather(*(warm.close() for warm in waiting))
+        gone, self._waiting, self._spent = [*self._waiting, *self._spent], [], []
+        await asyncio.gather(*(warm.close() for warm in gone))
+
+    async def _use(
+        self, warm: Warm, launch: SandboxLaunch, stdin: AsyncIterator[bytes]
+    ) -> AsyncGenerator[SandboxOutput, None]:
+        """Run a script in an interpreter that waited, and end that; its folder may go a little later."""
+        try:
+            async with contextlib.aclosing(warm.run(launch, stdin)) as outputs:
+                async for output in outputs:
+                    yield output
+        finally:
+            if warm.has_run and not self._is_closed:
+                self.used += 1
+                self._spent.append(warm)
+            else:
+                await to_the_end(warm.close())
 
     async def _take(self, backend: ScriptBackend, launch: SandboxLaunch) -> Warm | None:
         """Return an interpreter for a launch, if one waits, and see to it that the next ones find one."""
@@ -163,14 +179,15 @@ class WarmPool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.01, seconds)):
                 await self._changed.wait()
+                await asyncio.sleep(_AFTERWARDS)
 
     async def _throw_away(self, idle: float) -> None:
         """End those that ended, waited too long, are of another kind or too many."""
         oldest = time.monotonic() - idle
         good = [warm for warm in self._waiting if warm.is_usable and warm.since > oldest and warm.kind == self._kind]
         kept = good[: self._wanted()]
-        gone = [warm for warm in self._waiting if warm not in kept]
-        self._waiting = kept
+        gone = [*self._spent, *(warm for warm in self._waiting if warm not in kept)]
+        self._waiting, self._spent = kept, []
         await asyncio.gather(*(warm.close() for warm in gone))
 
     async def _start(self) -> None:
@@ -194,13 +211,3 @@ class WarmPool:
                 await warm.close()
             return
         self._waiting.append(warm)
-
-
-async def _used(warm: Warm, launch: SandboxLaunch, stdin: AsyncIterator[bytes]) -> AsyncGenerator[SandboxOutput, None]:
-    """Run a script in an interpreter that waited, and end that."""
-    try:
-        async with contextlib.aclosing(warm.run(launch, stdin)) as outputs:
-            async for output in outputs:
-                yield output
-    finally:
-        await to_the_end(warm.close())

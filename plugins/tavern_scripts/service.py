@@ -82,6 +82,7 @@ class Scripts(ScriptExecution):
         self._sandboxes = Sandboxes(context, self._planner.policy)
         self._extras = Extras(context, interpreters)
         self._scratch = Scratch(context.data_dir / "runs")
+        self._removing: set[asyncio.Future[None]] = set()
         self._turns = _Turns()
         self._pool = WarmPool(
             self._scratch.make, context.log, size=lambda: self._lasting().warm, idle=lambda: self._lasting().idle
@@ -92,6 +93,7 @@ class Scripts(ScriptExecution):
         """Leave nothing."""
         await self._sessions.close()
         await self._pool.close()
+        await asyncio.gather(*self._removing)
         await asyncio.to_thread(self._scratch.close)
 
     async def execute(
@@ -190,24 +192,33 @@ class Scripts(ScriptExecution):
         plan = account.plan
         data = input_of(plan.request.input_data, plan.limits)
         account.input = len(data)
-        folder = await asyncio.to_thread(self._scratch.make)
         try:
-            try:
-                places = await asyncio.to_thread(self._set_up, plan, folder)
-            except OSError as error:
-                message = f"{plan.called} could not be got ready: {error.strerror or error}"
-                raise Refused(ScriptErrorType.SCRIPT, message) from None
+            folder, places = await asyncio.to_thread(self._prepared, plan)
+        except OSError as error:
+            message = f"{plan.called} could not be got ready: {error.strerror or error}"
+            raise Refused(ScriptErrorType.SCRIPT, message) from None
+        is_small = plan.program.is_code and places.files is None
+        try:
             async with AsyncExitStack() as stack:
                 extra = await self._extras.of(plan, places.script, backend, stack, call, _progress(say))
-                launch = await asyncio.to_thread(_launch, plan, places, extra)
+                if plan.program.is_code:  # nothing has to be looked for in its folder
+                    launch = _launch(plan, places, extra)
+                else:
+                    launch = await asyncio.to_thread(_launch, plan, places, extra)
                 ended = await self._listen(account, self._outputs(plan, backend, launch, data, call), call)
             output = account.outcome.result(ended)
             if ended.data:
                 account.notes.append(ended.data.decode("utf-8", "replace"))
-            await self._take_over(account, places)
+            is_small = not await self._take_over(account, places) and is_small
             return output
+        except BaseException:
+            is_small = False
+            raise
         finally:
-            await to_the_end(asyncio.to_thread(remove, folder))
+            if is_small:  # it takes longer than its script, and nobody waits for it
+                self._remove_soon(folder)
+            else:
+                await to_the_end(asyncio.to_thread(remove, folder))
 
     def _outputs(
         self, plan: Plan, backend: ScriptBackend, launch: SandboxLaunch, data: bytes, call: CallContext
@@ -264,6 +275,20 @@ class Scripts(ScriptExecution):
         account.usage = ended.usage
         return ended
 
+    def _remove_soon(self, folder: Path) -> None:
+        removing = asyncio.get_running_loop().run_in_executor(None, remove, folder)
+        self._removing.add(removing)
+        removing.add_done_callback(self._removing.discard)
+
+    def _prepared(self, plan: Plan) -> tuple[Path, Places]:
+        """Return a folder for a run and what is in it. Blocking. Raises as `_set_up`."""
+        folder = self._scratch.make()
+        try:
+            return folder, self._set_up(plan, folder)
+        except BaseException:
+            remove(folder)
+            raise
+
     def _set_up(self, plan: Plan, folder: Path) -> Places:
         """Make the folders of a run. Blocking. Raises `InvalidInput`, `NotFound`, `Refused`."""
         output = folder / "output"
@@ -298,7 +323,11 @@ class Scripts(ScriptExecution):
             (kept / one).mkdir(parents=True, exist_ok=True)
         return kept
 
-    async def _take_over(self, account: Account, places: Places) -> None:
+    async def _take_over(self, account: Account, places: Places) -> bool:
+        """Take over the files that a script left; return whether there was anything."""
+        with os.scandir(places.output) as entries:
+            if next(entries, None) is None:
+                return False
         limits = account.plan.limits
         left = await to_the_end(
             asyncio.to_thread(
@@ -312,6 +341,7 @@ class Scripts(ScriptExecution):
         )
         account.files = left.files
         account.notes += left.notes
+        return True
 
     def _record(self, request: ScriptRequest, result: ScriptResult, account: Account | None, call: CallContext) -> None:
         """Write into the audit log who ran what, and what came of it; neither code nor data."""

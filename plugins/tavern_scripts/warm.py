@@ -139,6 +139,12 @@ class Warm:
                 Path(mount.source).chmod(0o755)
         self._kept = Kept(backend, self._launch)
         self._cpu = 0.0
+        self._has_begun = False
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a script began in it and has ended, with all of it but the folder."""
+        return self._has_begun and self._kept.ended is not None
 
     @property
     def is_usable(self) -> bool:
@@ -166,6 +172,7 @@ class Warm:
         begun, _ = await self._said("begun")
         if begun is None:
             return
+        self._has_begun = True
         counts = {"input": 0, "stdout": 0, "stderr": 0, "channel": 0}
         self._kept.tell(_counted(stdin, counts))
         self._kept.tell(None)

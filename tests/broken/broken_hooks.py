@@ -265,7 +265,7 @@ async def tools_are_listed(host: Host) -> None:
 
 async def text_is_parsed(host: Host) -> None:
     """Action text is read by the other protocols."""
-    text = "<|[REQUEST_TOOL]|>\ncommand:「始」healthy:greet「末」\nname:「始」Ada「末」\n<|[END_TOOL]|>"
+    text = "Well.\n<|[REQUEST_TOOL]|>\ncommand:「始」healthy:greet「末」\nname:「始」Ada「末」\n<|[END_TOOL]|>"
     parsed = await host.services.get(TOOL_MANAGER).parse_text(text)
     assert [c.tool_id for c in parsed.calls] == ["healthy:greet"]
 

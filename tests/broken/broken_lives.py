@@ -247,7 +247,7 @@ def tool(name: str, content: str, reason: str, mend: str) -> None:
     CORPUS.add(name, lambda inn: inn.code(name, files=files, tools={"entry": "./tools"}), says, use=tools_are_listed)
 
 
-tool("tool-no-json", "{", "is not JSON", "line 1")
+tool("tool-no-json", "{", "is not JSON", "it.tool.json:1:2")
 tool("tool-list", "[]", "object", "object")
 tool("tool-no-id", json.dumps({"implementation": {"type": "node", "nodeType": "core:Text"}}), '"id" is missing', '"id"')
 tool("tool-kind", json.dumps({"id": "it", "implementation": {"type": "scrpt"}}), "$.implementation.type", "script")

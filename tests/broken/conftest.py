@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from inn import Inn
 
-from tavern_host import dispatch, lifecycle
+from tavern_host import dispatch, lifecycle, timing
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "SHUTDOWN_DEADLINE", 0.2)
     monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 1.0)
     monkeypatch.setattr(dispatch, "DEADLINE", 0.5)
-    monkeypatch.setattr(dispatch, "GRACE", 0.1)
+    monkeypatch.setattr(timing, "GRACE", 0.1)
 
 
 @pytest.fixture(autouse=True)

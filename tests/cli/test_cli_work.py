@@ -166,18 +166,27 @@ def test_tools_are_listed_with_what_they_are() -> None:
     ran = tavern("tools", "list")
     as_json = tavern("tools", "list", "--json")
 
-    assert [line.split()[:3] for line in ran.out.splitlines() if ":" in line] == [
+    own = [words[:3] for line in ran.out.splitlines() if "project" in (words := line.split())]
+    assert own == [
         ["text:shout", "node", "project"],
         ["workflow:deliberation", "workflow", "project"],
         ["workflow:greeting", "workflow", "project"],
     ]
-    assert [tool["id"] for tool in as_json.json()] == ["text:shout", "workflow:deliberation", "workflow:greeting"]
+    ids = [tool["id"] for tool in as_json.json()]
+    assert {"FileOperator.ReadFile", "system:get_current_time", "text:shout", "workflow:greeting"} < set(ids)
+    assert ids == sorted(ids)
+
+
+def test_tools_are_listed_by_what_they_are() -> None:
+    named = tavern("tools", "list", "--namespace", "system", "--text", "time", "--json").json()
+    assert [tool["id"] for tool in named] == ["system:get_current_time"]
+    assert tavern("tools", "list", "--kind", "nod").code == 2
 
 
 def test_where_there_are_no_tools_the_list_says_none(tmp_path: Path) -> None:
     assert tavern("init", tmp_path / "inn").code == 0
 
-    assert tavern("--project", tmp_path / "inn", "tools", "list").out == "none\n"
+    assert tavern("--project", tmp_path / "inn", "tools", "list", "--kind", "workflow").out == "none\n"
 
 
 def test_a_tool_is_shown_with_its_parameters() -> None:

@@ -29,6 +29,7 @@ from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.projectfiles import PROJECT_FILES, ProjectFiles
 from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry
+from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptRequest
 from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, interface_methods
 from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.toolcalls import ToolCallRequest
@@ -192,6 +193,10 @@ async def _ask_model(stage: Stage) -> None:
     await stage.host.services.get(LLM).complete(SAY)
 
 
+async def _look_at_sandboxes(stage: Stage) -> None:
+    await stage.host.services.get(SCRIPT_EXECUTION).backends()
+
+
 async def _run_agent(stage: Stage) -> None:
     reply = await stage.host.services.get(AGENT_RUNTIME).run(GREET)
     assert reply.outcome == "reply", reply.error
@@ -240,6 +245,7 @@ async def _serves_agents(stage: Stage) -> bool:
 
 
 SHOUT = ToolCallRequest(tool_id="shout", arguments={"text": "hush"})
+SCRIPT = ScriptRequest(code="1", language="python")
 SAY = LlmRequest(messages=[ChatMessage(role="user", content="hi")])
 GREET = AgentRequest(profile_id="keeper", message="Good evening")
 
@@ -254,6 +260,7 @@ _HOOKS: dict[str, tuple[str, Tries, tuple[str, ...]]] = {
     "tavern_register_action_protocols": ("[]", _called("tavern_register_action_protocols", _parse), ()),
     "tavern_register_prompt_macros": ("[]", _called("tavern_register_prompt_macros", _run_agent), ()),
     "tavern_register_llm_adapters": ("[]", _called("tavern_register_llm_adapters", _ask_model), ()),
+    "tavern_register_script_backends": ("[]", _called("tavern_register_script_backends", _look_at_sandboxes), ()),
     "tavern_declare_ui": ("[UiDeclaration(kind='menuItem', target='mine', title='Mine')]", _declares_ui, ()),
     "tavern_register_routes": (
         "[RouteInfo(method='GET', path='/api/x/acme/mine', handler=f'{{__name__}}:Mine')]",
@@ -402,8 +409,9 @@ async def _call_all(stage: Stage, view: Any, interface: type[ServiceInterface], 
             result = getattr(view, name)(*arguments, **named)
             await (anext(aiter(result)) if hasattr(result, "__aiter__") else result)
         except PermissionDenied as error:
-            assert f"acme may not call {interface.service_name}.{name}: " in error.message
-            allowed.append(False)
+            is_own = f"acme may not call {interface.service_name}.{name}: " in error.message
+            assert is_own or "acme may not call " in error.message  # what it calls in turn needs its own permission
+            allowed.append(not is_own)
         except NotFound:
             if f"{interface.service_name}.{name}" not in _ASKED_FOR_NOTHING:
                 raise
@@ -487,6 +495,11 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "toolManager.call_text": ["hello"],
     "toolManager.call_outputs": [{"text": "hello"}],
     "toolManager.call_all": [[SHOUT]],
+    "scriptExecution.run": [SCRIPT],
+    "scriptExecution.stream": [SCRIPT],
+    "scriptTools.execute_python_script": ["none.py"],
+    "scriptTools.execute_nodejs_script": ["none.mjs"],
+    "scriptTools.execute_code": ["python", "1"],
     "toolManager.expand": ["hello"],
     "toolManager.decide": ["none", "refuse"],
     "settings.of_tool": ["tavern-llm", "none"],
@@ -504,11 +517,13 @@ _ARGUMENTS: dict[str, list[Any]] = {
 }
 _ASKED_FOR_NOTHING = {
     *(f"toolManager.{method}" for method in ("read_stream", "task", "cancel_task", "decide")),
+    *(f"scriptTools.{method}" for method in ("execute_python_script", "execute_nodejs_script")),
     *(f"systemTools.{method}" for method in ("stream_read", "task_status", "task_result", "task_cancel")),
 }
-"""Methods that are asked about a task or a stream that there is not: that they say so shows that they were reached."""
+"""Methods that are asked about what there is not, a task, a stream or a script: to say so they must be reached."""
 _NAMED: dict[str, dict[str, Any]] = {
     "nodeManager.act": {"inputs": {}, "config": {}},
+    "scriptExecution.execute": {"code": "1", "language": "python"},
     "runStore.accept": {"worker": WORKER, "lease": 60.0},
     "runStore.prune": {"max_age": 86400.0, "max_bytes": 10**9},
 }

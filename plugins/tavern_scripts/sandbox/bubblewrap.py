@@ -77,8 +77,7 @@ class Bubblewrap:
 
     async def prepare(self, launch: SandboxLaunch) -> None:
         """Find out what is the same for all programs."""
-        build_filter()
-        find_groups()
+        build_filter(sharing=find_groups() is not None)
         installation(launch.argv[0])
 
     async def run(self, launch: SandboxLaunch, stdin: AsyncIterator[bytes]) -> AsyncIterator[SandboxOutput]:
@@ -102,6 +101,19 @@ class Bubblewrap:
             self._used.discard(slot)
             _points.remove(held)
 
+    def by_hand(self, launch: SandboxLaunch, filter_number: int) -> list[str]:
+        """Return the command that makes the same sandbox without this host, to compare with and to look at.
+
+        It reads the filter of `build_filter` from the descriptor `filter_number`. Raises `BadLaunch`.
+        """
+        recipe = self._recipe(launch, 0)
+        words = [os.fsdecode(word) for word in recipe.arguments.split(b"\0")[:-1]]
+        for name in ("--seccomp", "--info-fd"):
+            at = words.index(name)
+            del words[at : at + 2]
+        program, *rest = recipe.argv
+        return [program, "--seccomp", str(filter_number), *words, *rest[rest.index("--") :]]
+
     def _take_slot(self) -> int:
         slot = next(number for number in itertools.count() if number not in self._used)
         self._used.add(slot)
@@ -109,7 +121,8 @@ class Bubblewrap:
 
     def _recipe(self, launch: SandboxLaunch, slot: int) -> Recipe:
         mark = f"/.made-{secrets.token_hex(8)}"
-        inner = arguments(launch, mark)
+        sharing = find_groups() is not None  # else nobody sees how much memory is shared
+        inner = arguments(launch, mark, sharing=sharing)
         argv = [*self._argv, *launch.argv]
         owner = None
         if self._setpriv is not None:
@@ -123,7 +136,7 @@ class Bubblewrap:
             launch=launch,
             argv=argv,
             arguments=b"\0".join(os.fsencode(word) for word in (*self._first, *inner)) + b"\0",
-            gate=build_filter(),
+            gate=build_filter(sharing=sharing),
             limits=process_limits(launch, already=0 if self._setpriv else 1),
             mark=mark,
             places=SCRATCH,

@@ -16,7 +16,11 @@ PROXY_SOCKET = "/run/tavern/proxy.sock"
 SCRATCH = ("/tmp", "/dev/shm")
 """The places that every program may write to; what is there is gone with it."""
 
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
+_SHARING = "/dev/zero"
+"""The device by which processes can share memory that has no file."""
+_HIDDEN = ("/proc/keys", "/proc/key-users")
+"""What tells of the host's users, and is in no namespace."""
 _DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 _OF_THE_HOST = (
     "/etc/ld.so.cache",
@@ -36,7 +40,7 @@ class BadLaunch(Exception):
     """A launch that cannot be carried out as it is; the message says why."""
 
 
-def arguments(launch: SandboxLaunch, mark: str) -> list[str]:
+def arguments(launch: SandboxLaunch, mark: str, *, sharing: bool = True) -> list[str]:
     """Return the arguments of bubblewrap that make the file system, the environment and the folder of a launch.
 
     `mark` is an empty folder in the root, from which one can tell from outside that all of it is there. Raises
@@ -47,7 +51,7 @@ def arguments(launch: SandboxLaunch, mark: str) -> list[str]:
             raise BadLaunch(f"the sandbox was given {word!r}, which has a zero byte in it: leave it out")
     size = str(launch.limits.scratch)
     made: set[str] = set()
-    result = [*_folder(mark, "0755"), *_system()]
+    result = [*_folder(mark, "0755"), *_system(sharing)]
     for folder in SCRATCH:
         result += [*_parents(folder, made), "--perms", "1777", "--size", size, "--tmpfs", folder]
     covered = [mount.target for mount in launch.mounts]
@@ -128,7 +132,7 @@ def _is_installation(prefix: Path) -> bool:
 
 
 @functools.cache
-def _system() -> tuple[str, ...]:
+def _system(sharing: bool) -> tuple[str, ...]:
     """Return the arguments for what is the same in every sandbox."""
     result = [*_folder("/usr", "0755"), "--ro-bind", "/usr", "/usr"]
     for name in ("/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"):
@@ -143,7 +147,10 @@ def _system() -> tuple[str, ...]:
     for file in sorted(_OWN.iterdir()):
         result += ["--ro-bind", str(file), f"/etc/{file.name}"]
     result += [*_folder("/proc", "0755"), "--proc", "/proc", *_folder("/dev", "0755")]
-    for device in _DEVICES:
+    for path in _HIDDEN:
+        if os.path.exists(path):
+            result += ["--ro-bind", "/dev/null", path]
+    for device in (*_DEVICES, *([_SHARING] if sharing else [])):
         result += ["--dev-bind", device, device]
     for name, to in _DEVICE_LINKS.items():
         result += ["--symlink", to, f"/dev/{name}"]

@@ -152,7 +152,8 @@ class _Box:
             return self.ended(reason="broken", note=self._complaint.decode(errors="replace").strip())
         notes = []
         if code == 0 and reason is None:
-            notes = [await to_the_end(asyncio.to_thread(copy_out, stage)) for stage in self._stages]
+            written = [stage for stage in self._stages if _holds_any(stage.inside)]
+            notes = [await to_the_end(asyncio.to_thread(copy_out, stage)) for stage in written]
         return self.ended(code=-9 if self._watch.reason else code, reason=reason, note="; ".join(filter(None, notes)))
 
     def ended(self, *, code: int | None = None, reason: Reason | None = None, note: str = "") -> SandboxOutput:
@@ -266,7 +267,8 @@ class _Box:
         """Return the pid of the first process in the sandbox, or None where the maker ended without one."""
         assert self._info is not None
         try:
-            text = await asyncio.wait_for(asyncio.shield(self._info), _PATIENCE)
+            async with asyncio.timeout(_PATIENCE):  # not wait_for, which in 3.11 may lose a cancellation
+                text = await asyncio.shield(self._info)
             pid = json.loads(text)["child-pid"]
         except (ValueError, LookupError, TypeError, TimeoutError):
             return None
@@ -341,13 +343,19 @@ class _Box:
 async def _gone(process: Process) -> None:
     """Wait until a process has ended; one that should end all others and does not is ended with them."""
     try:
-        await asyncio.wait_for(process.wait(), _PATIENCE)
+        async with asyncio.timeout(_PATIENCE):
+            await process.wait()
     except TimeoutError:
         for pid in reversed(tree(process.pid)[1:]):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.kill()
         await process.wait()
+
+
+def _holds_any(folder: int) -> bool:
+    with os.scandir(folder) as entries:
+        return next(entries, None) is not None
 
 
 def _reason(code: int) -> Reason | None:

@@ -95,6 +95,37 @@ _ABSENT = {  # libraries do without these where the kernel does not have them
     "_sysctl": (156, None),
     "sysfs": (139, None),
 }
+_OF_OTHERS = {  # not permitted where other processes and their files are not out of reach
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "lchown": (94, None),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "inotify_add_watch": (254, 27),
+    "ioprio_set": (251, 30),
+}
+_OF_ITSELF = {  # their first argument is a process; 0 is whoever calls
+    "prlimit64": (302, 261),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+}
+_SETPRIORITY = (141, 140)
+_MMAP = (9, 222)
 _CLONE = (56, 220)
 _PERSONALITY = (135, 92)
 _SOCKET = (41, 198)
@@ -103,6 +134,8 @@ _IOCTL = (16, 29)
 
 _NEW_NAMESPACES = 0x7E020000
 """All of CLONE_NEW* that fit into the flags of clone."""
+_SHARING, _SHARED, _SHARED_VALIDATE, _ANONYMOUS = 0x0F, 0x01, 0x03, 0x20
+"""Flags of mmap: those in the mask say whether memory is shared."""
 _AF_UNIX, _AF_INET, _AF_INET6, _SOCK_STREAM = 1, 2, 10, 1
 _TERMINAL_TRICKS = (0x5412, 0x541C, 0x541D, 0x5423)
 """TIOCSTI types into a terminal, TIOCLINUX and TIOCCONS reach the console, TIOCSETD loads line disciplines."""
@@ -113,11 +146,12 @@ class UnknownMachine(Exception):
 
 
 @functools.cache
-def build_filter(machine: str | None = None, *, sockets: bool = True) -> bytes:
+def build_filter(machine: str | None = None, *, sockets: bool = True, sharing: bool = True) -> bytes:
     """Return the filter for a machine (this one by default) as an array of `struct sock_filter`, below 4 kB.
 
-    Without `sockets` there are only pairs of connected ones: for sandboxes without a network of their own. Raises
-    `UnknownMachine`.
+    Without `sockets` there are only pairs of connected ones, and a program changes no other process, and of files only
+    what is in them: for sandboxes without namespaces. Without `sharing` processes share memory by files only: what has
+    no file is nobody's as long as nobody looks at it, and no watch sees it. Raises `UnknownMachine`.
     """
     machine = machine or platform.machine()
     if machine not in MACHINES:
@@ -133,7 +167,10 @@ def build_filter(machine: str | None = None, *, sockets: bool = True) -> bytes:
         _step(_GREATER, _NEWEST, 0, 1),
         _fail(errno.ENOSYS),
     ]
-    for table, code in ((_FORBIDDEN, errno.EPERM), (_ABSENT, errno.ENOSYS)):
+    tables = [(_FORBIDDEN, errno.EPERM), (_ABSENT, errno.ENOSYS)]
+    if not sockets:
+        tables.append((_OF_OTHERS, errno.EPERM))
+    for table, code in tables:
         for numbers in table.values():
             number = numbers[column]
             if number is not None:
@@ -141,6 +178,15 @@ def build_filter(machine: str | None = None, *, sockets: bool = True) -> bytes:
     program += _when(_CLONE[column], [_load(_ARGUMENTS), _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1), _fail(errno.EPERM)])
     program += _when(_IOCTL[column], [_load(_ARGUMENTS + 8), *_none_of(_TERMINAL_TRICKS, errno.EPERM)])
     program += _when(_PERSONALITY[column], [_load(_ARGUMENTS), *_only((0, 0xFFFFFFFF), errno.EPERM)])
+    if not sockets:
+        for calls in _OF_ITSELF.values():
+            program += _when(calls[column], [_load(_ARGUMENTS), *_only((0,), errno.EPERM)])
+        itself = [*_only((0,), errno.EPERM), _load(_ARGUMENTS + 8), *_only((0,), errno.EPERM)]
+        program += _when(_SETPRIORITY[column], [_load(_ARGUMENTS), *itself])
+    if not sharing:
+        checks = [_load(_ARGUMENTS + 24), _step(_AND, _SHARING | _ANONYMOUS)]
+        kinds = (_SHARED | _ANONYMOUS, _SHARED_VALIDATE | _ANONYMOUS)
+        program += _when(_MMAP[column], [*checks, *_none_of(kinds, errno.EPERM)])
     families = (_AF_UNIX, _AF_INET, _AF_INET6) if sockets else ()
     program += _when(_SOCKET[column], [_load(_ARGUMENTS), *_only(families, errno.EAFNOSUPPORT)])
     pairs = [_load(_ARGUMENTS), *_only((_AF_UNIX,), errno.EAFNOSUPPORT)]

@@ -40,7 +40,7 @@ _READABLE = (
     "/etc/pki",
     "/etc/ca-certificates",
 )
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
 
 _NOT_CLAIMED = frozenset({"namespaces", "processes", "forks", "sizes"})
 
@@ -48,6 +48,7 @@ _WEAKER = (
     "whether a file exists can be found out for all files of the host",
     "the disk that is written to is not limited, only the size of each file",
     "processes are counted from outside, and the pids of the host's processes are not hidden from the kernel's calls",
+    "what the kernel holds for a program in the buffers of sockets is not counted as its memory",
     "paths are those of the host, and no network can be granted",
 )
 _NONE = (
@@ -151,7 +152,7 @@ class Supervised:
             launch=launch,
             argv=[os.path.realpath(sys.executable), "-I", "-S", str(_INNER)],
             arguments=json.dumps(told).encode(),
-            gate=build_filter(sockets=False) if self._is_limited else b"go",
+            gate=build_filter(sockets=False, sharing=find_groups() is not None) if self._is_limited else b"go",
             limits={},
             mark="/",
             places=(),

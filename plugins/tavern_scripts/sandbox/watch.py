@@ -21,6 +21,12 @@ _SHARE = 0.002
 _INODE = 1024
 """How much memory of the kernel an empty file takes, about."""
 
+_FEW_SOCKETS = 64
+"""How many sockets of a sandbox are not counted as memory."""
+
+_BUFFERS = 2 * 212_992
+"""How much memory the kernel holds at most for what was sent to a socket and not received, other than of TCP."""
+
 _TICK = os.sysconf("SC_CLK_TCK")
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -96,9 +102,10 @@ class Watch:
                 self._check_cpu(used)
                 return
         pids = tree(self._first)
-        if self._counted and len(pids) - 1 > self._limits.processes:
+        counts = [_counts(pid) for pid in pids]
+        if self._counted and sum(threads for _, threads in counts) - 1 > self._limits.processes:
             self._end("processes")
-        self._check_cpu(sum(_times(pid) for pid in pids) * 1000 / _TICK)
+        self._check_cpu(sum(ticks for ticks, _ in counts) * 1000 / _TICK)
         if self._group is None:
             self._check_memory(pids)
 
@@ -110,10 +117,11 @@ class Watch:
     def _check_memory(self, pids: list[int]) -> None:
         files = self._in_files()
         parts = [_status(pid) for pid in pids]
-        used = sum(own for own, _ in parts) + max(files, sum(shared for _, shared in parts))
+        kernel = sum(tables for _, _, tables in parts) + _in_sockets(self._first)
+        used = kernel + sum(own for own, _, _ in parts) + max(files, sum(shared for _, shared, _ in parts))
         if used > self._limits.memory:  # what several of them share was counted for each
-            exact = [_exact(pid) or part for pid, part in zip(pids, parts, strict=True)]
-            used = sum(own for own, _ in exact) + max(files, sum(shared for _, shared in exact))
+            exact = [_exact(pid) or part[:2] for pid, part in zip(pids, parts, strict=True)]
+            used = kernel + sum(own for own, _ in exact) + max(files, sum(shared for _, shared in exact))
         self.peak = max(self.peak or 0, used)
         if used > self._limits.memory:
             self._end("memory")
@@ -151,31 +159,64 @@ def tree(first: int) -> list[int]:
     return found
 
 
-def _times(pid: int) -> int:
-    """Return the ticks that a process and those of its children that have ended used."""
+def _counts(pid: int) -> tuple[int, int]:
+    """Return the ticks that a process and those of its children that have ended used, and how many threads it has."""
     fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    return sum(int(number) for number in fields[11:15])
+    return sum(int(number) for number in fields[11:15]), sum(int(number) for number in fields[17:18])
 
 
-def _status(pid: int) -> tuple[int, int]:
-    """Return the bytes that a process has in memory: its own, and those that it shares with others."""
-    return _kilobytes(_read(f"/proc/{pid}/status"), b"RssAnon:", b"RssShmem:")
+def _status(pid: int) -> tuple[int, int, int]:
+    """Return the bytes that a process has in memory: its own, those that it shares with others, and the kernel's tables
+    for both."""
+    own, shared, tables = _kilobytes(_read(f"/proc/{pid}/status"), b"RssAnon:", b"RssShmem:", b"VmPTE:")
+    return own, shared, tables
 
 
 def _exact(pid: int) -> tuple[int, int] | None:
     """As `_status`, but with a part only of what several processes have; None where that cannot be seen."""
     text = _read(f"/proc/{pid}/smaps_rollup")
-    return _kilobytes(text, b"Pss_Anon:", b"Pss_Shmem:") if text else None
+    if not text:
+        return None
+    own, shared = _kilobytes(text, b"Pss_Anon:", b"Pss_Shmem:")
+    return own, shared
 
 
-def _kilobytes(text: bytes, *names: bytes) -> tuple[int, int]:
+def _in_sockets(pid: int) -> int:
+    """Return how much memory the kernel holds for what was sent and not received, in a network namespace of its own:
+    what waits in connections of TCP, and for other sockets, if they are many, the most that they can hold."""
+    try:
+        if os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+            return 0
+    except OSError:
+        return 0
+    words = _read(f"/proc/{pid}/net/sockstat").split() + _read(f"/proc/{pid}/net/sockstat6").split()
+    counts = {name: int(words[at + 2]) for at, name in enumerate(words) if name in (b"sockets:", b"TCP:", b"TCP6:")}
+    connections = counts.get(b"TCP:", 0) + counts.get(b"TCP6:", 0)
+    waiting = sum(_queues(f"/proc/{pid}/net/{name}") for name in ("tcp", "tcp6")) if connections else 0
+    return waiting + max(0, counts.get(b"sockets:", 0) - connections - _FEW_SOCKETS) * _BUFFERS
+
+
+def _queues(path: str) -> int:
+    """Return how many bytes wait in the queues of a table of connections."""
+    queues = [line.split()[4].split(b":") for line in _read_all(path).splitlines()[1:]]
+    return sum(int(sent, 16) + int(received, 16) for sent, received in queues)
+
+
+def _kilobytes(text: bytes, *names: bytes) -> list[int]:
     found = dict.fromkeys(names, 0)
     for line in text.splitlines():
         name, _, value = line.partition(b"\t") if b"\t" in line else line.partition(b" ")
         if name in found:
             found[name] = int(value.split()[0]) * 1024
-    first, second = (found[name] for name in names)
-    return first, second
+    return [found[name] for name in names]
+
+
+def _read_all(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _read(path: str) -> bytes:

@@ -360,7 +360,7 @@ ATTACKS = [
             import mmap, platform
             if platform.machine() != 'x86_64':
                 raise RuntimeError('no such programs')
-            code = mmap.mmap(-1, 4096, prot=7)
+            code = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=7)
             code.write(b'\\x53\\xb8\\x14\\0\\0\\0\\xcd\\x80\\x5b\\xc3')  # getpid
             call = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
             return call() == os.getpid()
