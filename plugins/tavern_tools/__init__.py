@@ -15,9 +15,9 @@ from tavern_host.contracts.tools import TOOL_MANAGER
 
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
-    from tavern_tools.fileoperator import Files
     from tavern_tools.manager import Tools
-    from tavern_tools.systemtools import System
+    from tavern_tools.system.fileoperator import Files
+    from tavern_tools.system.systemtools import System
 
     return [service_info(TOOL_MANAGER, Tools), service_info(SYSTEM_TOOLS, System), service_info(PROJECT_FILES, Files)]
 
@@ -27,7 +27,7 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
     return [
         PromptMacroInfo(
             name="system:available_tools",
-            handler="tavern_tools.macros:available_tools",
+            handler="tavern_tools.reading.macros:available_tools",
             description="The tools that the agent may call, and how it asks for a call.",
         )
     ]
@@ -35,16 +35,16 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    from tavern_tools.taskweb import task_routes
-    from tavern_tools.web import tool_routes
+    from tavern_tools.showing.taskweb import task_routes
+    from tavern_tools.showing.web import tool_routes
 
     return [*tool_routes(), *task_routes()]
 
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    from tavern_tools.commands import tool_commands
-    from tavern_tools.taskcommands import task_commands
+    from tavern_tools.showing.commands import tool_commands
+    from tavern_tools.showing.taskcommands import task_commands
 
     return [*tool_commands(), *task_commands()]
 

@@ -20,9 +20,9 @@ from tavern_host.contracts.services import ServiceKey
 from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolTask
 from tavern_host.contracts.tools import ToolDefinition
-from tavern_tools import taskcommands, taskweb
-from tavern_tools.taskcommands import task_commands
-from tavern_tools.taskweb import task_routes
+from tavern_tools.showing import taskcommands, taskweb
+from tavern_tools.showing.taskcommands import task_commands
+from tavern_tools.showing.taskweb import task_routes
 
 
 async def asked(
@@ -281,4 +281,8 @@ async def test_arguments_that_cannot_be_are_told_by_the_command(
 @pytest.mark.parametrize("info", [*task_commands(), *task_routes()], ids=str)
 def test_every_command_and_route_has_its_handler(info: CommandInfo | RouteInfo) -> None:
     module, _, name = info.handler.partition(":")
-    assert callable(getattr({"tavern_tools.taskweb": taskweb, "tavern_tools.taskcommands": taskcommands}[module], name))
+    assert callable(
+        getattr(
+            {"tavern_tools.showing.taskweb": taskweb, "tavern_tools.showing.taskcommands": taskcommands}[module], name
+        )
+    )

@@ -18,8 +18,8 @@ from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
-from tavern_tools.catalogue import Tool
-from tavern_tools.trail import Trail
+from tavern_tools.calling.trail import Trail
+from tavern_tools.defining.catalogue import Tool
 
 CALL = CallContext(principal=Principal(kind="agent", id="writer"))
 PARAMETERS = {"path": {"type": "string"}, "code": {"type": "string", "writeOnly": True}, "token": {"type": "string"}}

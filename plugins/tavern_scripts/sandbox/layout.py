@@ -89,6 +89,21 @@ def check_target(target: str) -> None:
 def installation(program: str) -> list[str]:
     """Return the folders outside of /usr that an interpreter needs, outermost names first: those of each symbolic link
     on the way to it, of its virtual environment and of what that was made from."""
+    settings = str(Path(program).parent.parent / "pyvenv.cfg")
+    return [*_installation(program, (_stamp(program, False), _stamp(program, True), _stamp(settings, True)))]
+
+
+def _stamp(path: str, follow: bool) -> tuple[int, int, int] | None:
+    """Return what is another one when there is something else at a path."""
+    try:
+        about = os.stat(path, follow_symlinks=follow)
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino, about.st_ctime_ns
+
+
+@functools.lru_cache(maxsize=64)
+def _installation(program: str, _stamps: tuple[tuple[int, int, int] | None, ...]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     path = program
     for _ in range(_LINKS):
@@ -100,7 +115,7 @@ def installation(program: str) -> list[str]:
             break
         path = os.path.normpath(os.path.join(os.path.realpath(os.path.dirname(path)), os.readlink(path)))
     outer = [folder for folder in found if not _within(os.path.dirname(folder), found)]
-    return [folder for folder in outer if not _within(folder, _FIXED)]
+    return tuple(folder for folder in outer if not _within(folder, _FIXED))
 
 
 def _prefixes(path: str) -> list[str]:

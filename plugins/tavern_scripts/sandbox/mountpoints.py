@@ -46,6 +46,8 @@ class MountPoints:
                     folder.rmdir()
 
     def _hold(self, folder: Path, held: list[Path]) -> None:
+        if folder.is_dir() and self._made.keys().isdisjoint((folder, *folder.parents)):
+            return  # it was there before any sandbox
         for each in (*reversed(folder.parents), folder):
             if each not in self._made:
                 try:

@@ -1,0 +1,1 @@
+"""One call after another: authorised, limited, carried out, recorded, and its result."""

@@ -1,0 +1,1 @@
+"""Tools as data: read from files, checked, completed, found, and described."""

@@ -1,0 +1,1 @@
+"""Text that asks for calls, what is told of them, and prompts."""

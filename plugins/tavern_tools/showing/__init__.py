@@ -1,0 +1,1 @@
+"""Tools and tasks as people see them: commands and routes."""

@@ -1,0 +1,1 @@
+"""Calls that outlive the request for them: kept, decided about, carried out, told of."""

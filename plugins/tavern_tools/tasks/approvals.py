@@ -1,0 +1,114 @@
+"""What is decided about calls that wait for a person: by whom, with which arguments, or by the default.
+
+Pure; the store sees to it that of two decisions one wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import JsonValue
+
+from tavern_host.contracts.calls import Principal
+from tavern_host.contracts.errors import Conflict, InvalidInput
+from tavern_host.contracts.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolErrorType, ToolResult
+from tavern_tools.tasks.taskrows import TaskRow, failed
+from tavern_tools.tasks.tasksecrets import masked, unmasked
+
+CheckArguments = Callable[[str, dict[str, JsonValue]], Awaitable[None]]
+"""Raises `InvalidInput` for arguments that a tool, given by its id, does not allow."""
+
+Decision = Literal["approve", "refuse"]
+
+MAX_COMMENT = 2000
+"""How many characters of a comment are kept."""
+
+
+def decided(
+    approval: ToolApproval, decision: Decision, principal: Principal, comment: str, *, edited: bool
+) -> ToolApproval:
+    """Return an approval as somebody decided it now."""
+    return approval.model_copy(
+        update={
+            "decision": "approved" if decision == "approve" else "refused",
+            "decided_by": principal,
+            "decided_at": datetime.now(UTC),
+            "comment": comment[:MAX_COMMENT],
+            "edited": edited,
+        }
+    )
+
+
+def closed(approval: ToolApproval) -> ToolApproval:
+    """Return an approval whose time is over, as its default decides it."""
+    return approval.model_copy(
+        update={
+            "decision": "approved" if approval.default == "approve" else "refused",
+            "decided_at": datetime.now(UTC),
+            "comment": "nobody decided in time",
+        }
+    )
+
+
+async def edited_arguments(
+    row: TaskRow, arguments: dict[str, JsonValue] | None, check: CheckArguments
+) -> dict[str, JsonValue] | None:
+    """Return the arguments that a call is approved with in place of its own; None where they are its own.
+
+    Raises `InvalidInput` for what the tool does not allow.
+    """
+    if arguments is None:
+        return None
+    own = row.entry.request.arguments
+    changed = unmasked(arguments, own, row.entry.hidden)
+    if changed == own:
+        return None
+    await check(row.entry.request.tool_id, changed)
+    return changed
+
+
+def refusal(task_id: str, request: ToolCallRequest, approval: ToolApproval) -> ToolResult:
+    """Return the result of a call that was refused."""
+    who = f"by {approval.decided_by}" if approval.decided_by is not None else "since nobody decided in time"
+    why = f": {approval.comment}" if approval.comment and approval.decided_by is not None else ""
+    message = f"the call of {request.tool_id} was refused {who}{why}"
+    return failed(task_id, request, ToolErrorType.APPROVAL_REFUSED, message)
+
+
+def why_not(row: TaskRow) -> Conflict:
+    """Return why a task cannot be decided about any more."""
+    approval = row.approval
+    if approval is None:
+        return Conflict(f"the task {row.id} does not wait for a decision: it is {row.status}")
+    if approval.decision is None:
+        return Conflict(f"the task {row.id} does not wait for a decision any more: it is {row.status}")
+    who = f"by {approval.decided_by}" if approval.decided_by is not None else "by its default, when its time was over"
+    return Conflict(f"the task {row.id} was {approval.decision} already, {who}")
+
+
+def check_decision(decision: str, arguments: dict[str, JsonValue] | None) -> Decision:
+    """Return a decision. Raises `InvalidInput` for what is none."""
+    if decision == "refuse":
+        if arguments is not None:
+            raise InvalidInput("arguments go with approving a call, not with refusing it")
+        return "refuse"
+    if decision == "approve":
+        return "approve"
+    raise InvalidInput(f'a decision is "approve" or "refuse", got {decision!r:.60}')
+
+
+def audit_details(row: TaskRow) -> dict[str, JsonValue]:
+    """Return what the audit log says about a decision."""
+    approval = row.approval
+    assert approval is not None
+    details: dict[str, JsonValue] = {
+        "caller": str(row.entry.call.principal),
+        "reason": approval.reason,
+        "edited": approval.edited,
+        "comment": approval.comment,
+    }
+    if row.status is TaskStatus.PENDING:
+        details["arguments"] = masked(row.entry.request.arguments, row.entry.hidden)
+    return details

@@ -1,0 +1,546 @@
+"""Calls that outlive the request for them: asynchronous ones, and those that wait for somebody's approval.
+
+Each is in the task store before whoever asked for it is told, and its result before its end is told. How a call is
+made, and who may approve it, is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+from pydantic import JsonValue
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.audit import AUDIT
+from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
+from tavern_host.contracts.errors import NotFound, PermissionDenied, TavernError, describe
+from tavern_host.contracts.toolcalls import (
+    TaskFilter,
+    TaskStatus,
+    ToolApproval,
+    ToolCallRequest,
+    ToolErrorType,
+    ToolResult,
+    ToolScope,
+    ToolTask,
+)
+from tavern_tools.defining.catalogue import Tool
+from tavern_tools.defining.failures import ToolFailure
+from tavern_tools.tasks.approvals import (
+    CheckArguments,
+    audit_details,
+    check_decision,
+    decided,
+    edited_arguments,
+    why_not,
+)
+from tavern_tools.tasks.callbacks import Callbacks
+from tavern_tools.tasks.tasknews import Teller, approval_payload, update_payload
+from tavern_tools.tasks.taskprogress import Progress, Report
+from tavern_tools.tasks.taskrows import TaskEntry, TaskRow, blob, failed, now
+from tavern_tools.tasks.tasksecrets import secret_parameters
+from tavern_tools.tasks.taskstore import NewTask, TaskStore
+
+CarryOut = Callable[[ToolCallRequest, CallContext, ToolScope | None, Report], Awaitable[ToolResult]]
+"""Makes a call that was authorised already."""
+
+MayDecide = Callable[[Principal, str, dict[str, JsonValue] | None], bool]
+"""Returns whether a principal may approve calls of a tool, with these arguments where they are given."""
+
+ToolTasks = list[ToolTask]
+
+GRACE = 0.8
+"""How many seconds a call has to end when it is told to; whoever takes a plugin out does not wait much longer."""
+
+POLL = 0.4
+"""How many seconds pass until a host sees what another process changed."""
+
+_PRUNE_EVERY = 600.0
+_CLOSE_SECONDS = 3.0
+
+
+@dataclass(eq=False)
+class _Run:
+    """A task that runs here. `stop` is set when it is to end, `why` says for what."""
+
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    why: Literal["cancelled", "stopped"] | None = None
+    by: str = ""
+
+    def end(self, why: Literal["cancelled", "stopped"], by: str = "") -> None:
+        """Tell the call to end."""
+        if self.why is None:
+            self.why, self.by = why, by
+        self.stop.set()
+
+
+class Tasks:
+    """The tasks of a project, as one host of it carries them out."""
+
+    def __init__(
+        self,
+        context: PluginContext,
+        carry_out: CarryOut,
+        may_decide: MayDecide,
+        check: CheckArguments,
+    ) -> None:
+        self._context = context
+        self._carry_out = carry_out
+        self._may_decide = may_decide
+        self._check = check
+        self._store = TaskStore(context.operator_dir / "tasks", new_id("host"), context.log)
+        self._callbacks = Callbacks(context.settings)
+        self._teller = Teller(self._store, self._callbacks, context.log)
+        self._waiting: dict[str, None] = {}
+        self._running: dict[str, _Run] = {}
+        self._works: set[asyncio.Task[None]] = set()
+        self._strays: set[asyncio.Task[ToolResult]] = set()
+        self._waiters: dict[str, set[asyncio.Event]] = {}
+        self._wake = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self._is_stopping = False
+
+    # --- what the manager asks for ----------------------------------------------------------------
+
+    async def submit(
+        self,
+        request: ToolCallRequest,
+        tool: Tool,
+        call: CallContext,
+        scope: ToolScope | None,
+        *,
+        callback: str | None = None,
+    ) -> ToolTask:
+        """Accept a call that goes on by itself; it is on disk when this returns.
+
+        `callback` is an address that is told of its end. Raises `ToolFailure` where too many go on, `InvalidInput` and
+        `PermissionDenied` for the address, `TavernError` where it cannot be kept.
+        """
+        return await self._add(request, tool, call, scope, None, callback)
+
+    async def park(
+        self,
+        request: ToolCallRequest,
+        tool: Tool,
+        call: CallContext,
+        scope: ToolScope | None,
+        approval: ToolApproval,
+        *,
+        callback: str | None = None,
+    ) -> ToolTask:
+        """Accept a call that waits until somebody decides about it, as `submit` does."""
+        return await self._add(request, tool, call, scope, approval, callback)
+
+    async def list(self, filter: TaskFilter | None, call: CallContext) -> ToolTasks:
+        """Return tasks, newest first, without large results; agents and plugins see their own."""
+        only = None if _sees_all(call.principal) else call.principal
+        keep = self._keep()
+        rows = await self._store.find(filter or TaskFilter(), only, now() - int(keep.total_seconds() * 1e6))
+        return [row.shown(keep) for row in rows]
+
+    async def get(self, task_id: str, wait: float, call: CallContext) -> ToolTask:
+        """Return a task as it stands, or as soon as it has ended within `wait` seconds. Raises `NotFound`."""
+        row = await self._visible(task_id, call)
+        remaining = call.remaining()
+        ends = time.monotonic() + max(0.0, wait if remaining is None else min(wait, remaining))
+        if row.is_final or not wait > 0:
+            return row.shown(self._keep())
+        changed = asyncio.Event()
+        self._waiters.setdefault(task_id, set()).add(changed)
+        try:
+            while True:
+                row = await self._visible(task_id, call)
+                left = ends - time.monotonic()
+                if row.is_final or left <= 0:
+                    return row.shown(self._keep())
+                changed.clear()
+                with contextlib.suppress(TimeoutError):  # another process may have changed it
+                    async with asyncio.timeout(min(left, POLL)):
+                        await changed.wait()
+        finally:
+            waiters = self._waiters.get(task_id, set())
+            waiters.discard(changed)
+            if not waiters:
+                self._waiters.pop(task_id, None)
+
+    async def cancel(self, task_id: str, call: CallContext) -> ToolTask:
+        """Cancel a task and return how it stands then; one that has ended stays as it is. Raises `NotFound`."""
+        before = await self._visible(task_id, call)
+        row = await self._store.cancel(task_id, call.principal)
+        if row is None:
+            raise _unknown(task_id)
+        if row.changed == before.changed:
+            return row.shown(self._keep())
+        await self._audit("toolTask.cancelled", row, {"caller": str(row.entry.call.principal)}, call)
+        self._notice(row)
+        if row.is_final:
+            return row.shown(self._keep())
+        return await self.get(task_id, 2 * GRACE + POLL, call)
+
+    async def decide(
+        self,
+        task_id: str,
+        decision: str,
+        arguments: dict[str, JsonValue] | None,
+        comment: str,
+        call: CallContext,
+    ) -> ToolTask:
+        """Approve or refuse a call; see the interface."""
+        principal = call.principal
+        row = await self._kept(task_id)
+        if not self._may_decide(principal, row.tool_id, None):
+            await self._visible(task_id, call)
+            raise PermissionDenied(f"{principal} may not decide about calls of {row.tool_id}")
+        wanted = check_decision(decision, arguments)
+        if row.status is not TaskStatus.AWAITING_APPROVAL:
+            raise why_not(row)
+        if principal.kind in ("agent", "plugin") and principal == row.entry.call.principal:
+            raise PermissionDenied(f"{principal} may not decide about a call of its own")
+        changed = await edited_arguments(row, arguments, self._check)
+        given = row.entry.request.arguments if changed is None else changed
+        if wanted == "approve" and not self._may_decide(principal, row.tool_id, given):
+            raise PermissionDenied(f"{principal} may not call {row.tool_id} with these arguments, nor approve it")
+
+        def choose(current: TaskRow) -> ToolApproval:
+            assert current.approval is not None
+            return decided(current.approval, wanted, principal, comment, edited=changed is not None)
+
+        after, outcome = await self._store.decide(task_id, choose, changed)
+        if after is None:
+            raise _unknown(task_id)
+        if outcome != "late":
+            await self._record_decision(after)
+            self._notice(after)
+        if outcome != "decided":
+            raise why_not(after)
+        return after.shown(self._keep())
+
+    async def take_up(self) -> None:
+        """Look after what is left over from before, from now on, where the host goes on until it is stopped."""
+        if self._context.serving:
+            self._begin_to_watch()
+
+    async def close(self) -> None:
+        """Tell what runs to end, keep how it ended, and leave the rest to the next host."""
+        self._stop()
+        own = [task for task in (self._watch, self._telling) if task is not None and not task.done()]
+        for task in own:
+            task.cancel()
+        if own or self._works:
+            await asyncio.wait([*own, *self._works], timeout=_CLOSE_SECONDS)
+        try:
+            await self._store.release()
+        except TavernError as error:
+            self._context.log.error("tasks could not be left to the next host: %s", error.message)
+        await self._store.close()
+
+    # --- accepting --------------------------------------------------------------------------------
+
+    async def _add(
+        self,
+        request: ToolCallRequest,
+        tool: Tool,
+        call: CallContext,
+        scope: ToolScope | None,
+        approval: ToolApproval | None,
+        callback: str | None,
+    ) -> ToolTask:
+        told = None if callback is None else self._callbacks.accept(callback)
+        definition = tool.definition
+        entry = TaskEntry(
+            request=request,
+            call=call.model_copy(update={"deadline": None}),  # it was that of the request for the task
+            scope=scope,
+            hidden=secret_parameters(definition.parameters),
+            callback=callback,
+        )
+        task = NewTask(new_id("task"), definition.id, entry, definition.idempotent, approval, told)
+        row = await self._store.add(task, self._number("maxOpenTasks", 1000))
+        if row is None:
+            message = "too many tasks have not ended yet; try again when some have"
+            raise ToolFailure(ToolErrorType.RESOURCE, message, limit=self._number("maxOpenTasks", 1000))
+        self._notice(row)
+        self._begin_to_watch()
+        return row.shown(self._keep())
+
+    # --- looking after the store ------------------------------------------------------------------
+
+    def _begin_to_watch(self) -> None:
+        if self._watch is None or self._watch.done():
+            self._watch = self._context.tasks.spawn(self._watch_store(), name="look after tasks of tools")
+
+    async def _watch_store(self) -> None:
+        told = ""
+        next_pruning = 0.0
+        while not self._is_stopping:
+            try:
+                await self._look()
+                if self._context.serving and time.monotonic() >= next_pruning:
+                    next_pruning = time.monotonic() + _PRUNE_EVERY
+                    before = now() - int(self._keep().total_seconds() * 1e6)
+                    await self._store.prune(before, self._number("keepTasksMegabytes", 256) * 2**20)
+                told = ""
+            except Exception as error:  # whatever is wrong with the store, the next time may go well
+                reason = error.message if isinstance(error, TavernError) else describe(error)
+                if reason != told:
+                    self._context.log.error("the tasks of tools cannot be looked after: %s", reason)
+                told = reason
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL):
+                    await self._wake.wait()
+
+    async def _look(self) -> None:
+        """Take up what is nobody's, let the time of decisions be over, and see what others changed."""
+        seen = await self._store.look(takes_up=self._context.serving and not self._is_stopping)
+        for row in seen.unaudited:
+            await self._record_decision(row)
+        for row in seen.rows:
+            self._notice(row)
+        if seen.tells:
+            self._begin_to_tell()
+
+    def _notice(self, row: TaskRow) -> None:
+        """Do what the state of a task asks for, and tell of it."""
+        if row.owner == self._store.host and row.status is TaskStatus.PENDING:
+            self._waiting[row.id] = None
+        elif row.status is not TaskStatus.PENDING:
+            self._waiting.pop(row.id, None)
+        if row.cancelled_by is not None and row.id in self._running:
+            self._running[row.id].end("cancelled", row.cancelled_by)
+        self._publish(row)
+        if row.owner == self._store.host and row.callback_due is not None:
+            self._begin_to_tell()
+        for waiter in self._waiters.get(row.id, ()):
+            waiter.set()
+        self._fill()
+
+    def _fill(self) -> None:
+        """Let as many tasks begin as may go on at once."""
+        while self._waiting and not self._is_stopping and len(self._running) < self._number("maxRunningTasks", 8):
+            task_id = next(iter(self._waiting))
+            run = _Run()
+            try:
+                self._context.tasks.spawn(self._supervise(task_id, run), name=f"the task {task_id}", finish=True)
+            except PermissionDenied:  # the plugin is being taken out
+                self._is_stopping = True
+                return
+            del self._waiting[task_id]
+            self._running[task_id] = run
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+        for run in self._running.values():
+            run.end("stopped")
+
+    # --- carrying out -----------------------------------------------------------------------------
+
+    async def _supervise(self, task_id: str, run: _Run) -> None:
+        """Carry a task out in a task of its own, which ends in order also where this one is cancelled."""
+        work = asyncio.create_task(self._carry(task_id, run), name=f"carry out {task_id}")
+        self._works.add(work)
+        work.add_done_callback(self._works.discard)
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self._stop()  # the host stops, or the plugin is taken out
+            await asyncio.wait([work])
+            raise
+
+    async def _carry(self, task_id: str, run: _Run) -> None:
+        try:
+            row = await self._begun(task_id, run)
+            if row is not None:
+                self._notice(row)
+                await self._call(row, run)
+        except TavernError as error:
+            self._context.log.error("how the task %s ended could not be written: %s", task_id, error.message)
+        finally:
+            self._running.pop(task_id, None)
+            self._fill()
+
+    async def _begun(self, task_id: str, run: _Run) -> TaskRow | None:
+        """Keep that a task begins, and return it; None where it is not to begin here and now."""
+        try:
+            row = await self._store.begin(task_id)
+            if row is not None and run.why == "stopped":
+                row = await self._store.put_back(task_id)
+                if row is not None:
+                    self._publish(row)
+                return None
+        except TavernError as error:
+            self._context.log.error("the task %s cannot begin yet: %s", task_id, error.message)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await run.stop.wait()
+            self._waiting[task_id] = None
+            return None
+        return row
+
+    async def _call(self, row: TaskRow, run: _Run) -> None:
+        """Make the call of a task, and keep how it ended."""
+        entry = row.entry
+        progress = Progress(self._store, row.id, self._notice)
+        calling = asyncio.ensure_future(self._carry_out(entry.request, entry.call, entry.scope, progress.report))
+        stopping = asyncio.create_task(run.stop.wait())
+        try:
+            await asyncio.wait([calling, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not calling.done():
+                calling.cancel()
+                await asyncio.wait([calling], timeout=GRACE)
+        finally:
+            stopping.cancel()
+            await progress.close()
+        if not calling.done():
+            self._context.log.warning("the task %s was told to end and did not within %g s", row.id, GRACE)
+            stray = asyncio.ensure_future(calling)
+            self._strays.add(stray)
+            stray.add_done_callback(self._forget_stray)
+        status, result = self._outcome(row, calling, run)
+        await self._keep_end(row.id, status, result, progress.latest)
+
+    def _outcome(self, row: TaskRow, calling: asyncio.Future[ToolResult], run: _Run) -> tuple[TaskStatus, ToolResult]:
+        request, goes_on = row.entry.request, "" if calling.done() else "; it did not end when it was told to"
+        if run.why is not None and (not calling.done() or calling.cancelled() or _broke_off(calling)):
+            if run.why == "cancelled":
+                message = f"it was cancelled by {run.by}{goes_on}"
+                return TaskStatus.CANCELLED, failed(row.id, request, ToolErrorType.CANCELLED, message)
+            message = f"the host was stopped while it ran{goes_on}"
+            return TaskStatus.INTERRUPTED, failed(row.id, request, ToolErrorType.INTERRUPTED, message)
+        if calling.cancelled():
+            return TaskStatus.ERROR, failed(row.id, request, ToolErrorType.INTERRUPTED, "the call was cancelled")
+        if (error := calling.exception()) is not None:
+            self._context.log.error("the task %s failed: %s", row.id, describe(error), exc_info=error)
+            return TaskStatus.ERROR, failed(row.id, request, ToolErrorType.EXECUTION, describe(error))
+        result = calling.result()
+        if result.status not in ("done", "error"):
+            message = f"the call gave {result.status}, which a task cannot end with"
+            return TaskStatus.ERROR, failed(row.id, request, ToolErrorType.EXECUTION, message)
+        result = self._bounded(row, result.model_copy(update={"task_id": row.id}))
+        return TaskStatus.DONE if result.status == "done" else TaskStatus.ERROR, result
+
+    def _bounded(self, row: TaskRow, result: ToolResult) -> ToolResult:
+        """Return a result as it is kept: an error in place of one that is too large."""
+        limit = self._number("maxTaskResultKilobytes", 4096) * 1024
+        if (size := len(blob(result))) <= limit:
+            return result
+        message = f"it ended, but its result of {size:,} bytes is larger than the {limit:,} that are kept"
+        return failed(row.id, row.entry.request, ToolErrorType.RESOURCE, message, outcome=result.status)
+
+    async def _keep_end(
+        self, task_id: str, status: TaskStatus, result: ToolResult, progress: tuple[float | None, str | None]
+    ) -> None:
+        """Write how a task ended, however often it takes: until then nobody is told."""
+        pause = 0.2
+        while True:
+            try:
+                row = await self._store.end(task_id, status, result, progress)
+            except TavernError as error:
+                if self._is_stopping and pause > 1:
+                    raise
+                self._context.log.error("the end of the task %s could not be written: %s", task_id, error.message)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 30.0)
+                continue
+            except Exception as error:  # there is something in the result that cannot be kept
+                status, result = TaskStatus.ERROR, self._unkept(task_id, result, error)
+                continue
+            if row is None:
+                self._context.log.error("the task %s is another host's by now: its result is dropped", task_id)
+            else:
+                self._notice(row)
+            return
+
+    def _unkept(self, task_id: str, result: ToolResult, error: Exception) -> ToolResult:
+        """Return what is kept of a result that cannot be kept."""
+        self._context.log.error("the result of the task %s cannot be kept: %s", task_id, describe(error))
+        message = f"it ended, but its result cannot be kept: {describe(error)}"
+        request = ToolCallRequest(tool_id=result.tool_id, index=result.index, block=result.block)
+        return failed(task_id, request, ToolErrorType.OUTPUT, message)
+
+    def _forget_stray(self, stray: asyncio.Task[ToolResult]) -> None:
+        self._strays.discard(stray)
+        if not stray.cancelled():
+            stray.exception()  # nobody else asks for it
+
+    # --- telling ----------------------------------------------------------------------------------
+
+    def _publish(self, row: TaskRow) -> None:
+        """Tell the host's pages and plugins how a task stands."""
+        try:
+            self._context.events.publish("TOOL_CALL_UPDATE", update_payload(row))
+            if row.status is TaskStatus.AWAITING_APPROVAL:
+                self._context.events.publish("APPROVAL_REQUEST", approval_payload(row))
+        except TavernError as error:
+            self._context.log.debug("a change of the task %s was not told: %s", row.id, error.message)
+
+    def _begin_to_tell(self) -> None:
+        """Tell the callbacks that are due."""
+        if self._is_stopping or (self._telling is not None and not self._telling.done()):
+            return
+        with contextlib.suppress(PermissionDenied):  # the plugin is being taken out
+            self._telling = self._context.tasks.spawn(self._teller.tell(self._keep()), name="tell callbacks of tasks")
+
+    async def _record_decision(self, row: TaskRow) -> None:
+        """Put a decision into the audit log; the call goes on only after that."""
+        approval = row.approval
+        if approval is None or approval.decision is None:
+            return
+        project, trace = self._context.project.id, row.entry.call.trace_id
+        call = system_call(project)
+        if approval.decided_by is not None:
+            call = CallContext(principal=approval.decided_by, project=project, trace_id=trace)
+        await self._audit(f"toolApproval.{approval.decision}", row, audit_details(row), call)
+        await self._store.audited(row.id)
+
+    async def _audit(self, action: str, row: TaskRow, details: dict[str, JsonValue], call: CallContext) -> None:
+        audit = self._context.services.get(AUDIT)
+        details = {"by": str(call.principal), "tool": row.tool_id, **details}
+        try:
+            await audit.record(action, subject=row.id, details=details, call=call)
+        except PermissionDenied:  # a plugin that may decide need not be one that may write into the log
+            await audit.record(action, subject=row.id, details=details, call=system_call(self._context.project.id))
+
+    # --- small parts ------------------------------------------------------------------------------
+
+    async def _kept(self, task_id: str) -> TaskRow:
+        row = await self._store.get(task_id)
+        if row is None or (row.finished is not None and row.finished < now() - int(self._keep().total_seconds() * 1e6)):
+            raise _unknown(task_id)
+        return row
+
+    async def _visible(self, task_id: str, call: CallContext) -> TaskRow:
+        row = await self._kept(task_id)
+        if not _sees_all(call.principal) and row.entry.call.principal != call.principal:
+            raise _unknown(task_id)
+        return row
+
+    def _keep(self) -> timedelta:
+        return timedelta(days=self._number("keepTasksDays", 7))
+
+    def _number(self, key: str, default: int) -> int:
+        value = self._context.settings.get(key, default)
+        return int(value) if isinstance(value, int | float) else default
+
+
+def _sees_all(principal: Principal) -> bool:
+    return principal.kind in ("user", "system")
+
+
+def _broke_off(calling: asyncio.Future[ToolResult]) -> bool:
+    """Return whether a call that was told to end gave no result of its own: only that it was broken off."""
+    if calling.exception() is not None:
+        return True
+    result = calling.result()
+    return result.error is not None and result.error.type in (ToolErrorType.INTERRUPTED, ToolErrorType.CANCELLED)
+
+
+def _unknown(task_id: str) -> NotFound:
+    return NotFound(f"there is no task {task_id!r:.80}")
