@@ -140,6 +140,7 @@ class Warm:
         self._kept = Kept(backend, self._launch)
         self._cpu = 0.0
         self._has_begun = False
+        self._early = b""
 
     @property
     def has_run(self) -> bool:
@@ -176,6 +177,9 @@ class Warm:
         counts = {"input": 0, "stdout": 0, "stderr": 0, "channel": 0}
         self._kept.tell(_counted(stdin, counts))
         self._kept.tell(None)
+        if self._early:
+            counts["channel"] += len(self._early)
+            yield SandboxOutput(kind="channel", data=self._early)
         while (output := await self._kept.next()) is not None:
             if output.kind != "ended":
                 counts[output.kind] += len(output.data)
@@ -193,13 +197,17 @@ class Warm:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _said(self, what: str) -> tuple[dict[str, float] | None, SandboxOutput | None]:
-        """Return a line that it was to say on its channel; None, and what came instead, where it does not."""
-        line = b""
-        while not line.endswith(b"\n"):
+        """Return a line that it was to say on its channel; None, and what came instead, where it does not.
+
+        What came after it already is kept: it is the script's.
+        """
+        line, newline, self._early = b"", b"", b""
+        while not newline:
             output = await self._kept.next()
             if output is None or output.kind != "channel":
                 return None, output
-            line += output.data
+            part, newline, self._early = output.data.partition(b"\n")
+            line += part
         try:
             said = json.loads(line)
         except ValueError:

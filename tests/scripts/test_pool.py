@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -178,6 +179,17 @@ async def test_the_results_own_channel_is_the_scripts(tmp_path: Path) -> None:
         assert (came.channel, came.stdout) == (b"42", b"log\n")
         assert without.ended.exit_code == 1
         assert b"Bad file descriptor" in without.stderr
+
+
+async def test_what_a_script_writes_at_once_is_not_taken_for_the_interpreters_word(tmp_path: Path) -> None:
+    async with rooms_of(tmp_path) as rooms:
+        for _ in range(3):
+            await rooms.warmed()
+            asyncio.get_running_loop().call_later(0.001, time.sleep, 0.2)  # both come before anything is read
+
+            came = await rooms.warm(rooms.launch("import os; os.write(3, b'[1]\\n[2]')", channel=True))
+
+            assert came.channel == b"[1]\n[2]"
 
 
 async def test_what_was_used_is_told_for_the_script_alone(tmp_path: Path) -> None:
