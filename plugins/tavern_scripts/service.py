@@ -193,7 +193,10 @@ class Scripts(ScriptExecution):
         data = input_of(plan.request.input_data, plan.limits)
         account.input = len(data)
         try:
-            folder, places = await asyncio.to_thread(self._prepared, plan)
+            if plan.program.is_code and not plan.request.files:  # one file: changing to a thread takes longer
+                folder, places = self._prepared(plan)
+            else:
+                folder, places = await asyncio.to_thread(self._prepared, plan)
         except OSError as error:
             message = f"{plan.called} could not be got ready: {error.strerror or error}"
             raise Refused(ScriptErrorType.SCRIPT, message) from None

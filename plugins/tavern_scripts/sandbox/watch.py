@@ -142,7 +142,7 @@ class Watch:
         return used
 
     def _end(self, reason: Reason) -> None:
-        self.reason = reason
+        self.reason = self.reason or reason
         self._kill()
 
 

@@ -124,6 +124,8 @@ class Observed:
     milliseconds: float = 0
     peak_of_host: int = 0
     """By how many bytes the host's own memory grew meanwhile."""
+    ended_at: float = float("inf")
+    """When the host was done with it, in seconds since this machine was started."""
     survivors: int = 0
     """How many processes lived on, of an attack without a sandbox."""
 

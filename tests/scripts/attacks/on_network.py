@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from tests.scripts.attacks.attack import Attack
 
-_NOWHERE = ("ECONNREFUSED", "ENETUNREACH", "EHOSTUNREACH", "EADDRNOTAVAIL", "ENETDOWN", "EACCES", "EPERM", "EAFNOSUPPORT")
+_NOWHERE = (
+    "ECONNREFUSED",
+    "ENETUNREACH",
+    "EHOSTUNREACH",
+    "EADDRNOTAVAIL",
+    "ENETDOWN",
+    "EACCES",
+    "EPERM",
+    "EAFNOSUPPORT",
+)
 _NO_FAMILY = ("EAFNOSUPPORT", "EPERM", "EACCES")
 
 _STREAM = """

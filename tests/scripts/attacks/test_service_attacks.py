@@ -7,9 +7,9 @@ import asyncio
 import importlib.util
 import json
 import shutil
-import subprocess
 import sys
 import urllib.request
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -61,62 +61,63 @@ print(json.dumps({"argv": sys.argv[1:], "input": json.load(sys.stdin), "environm
 """
 
 
-@pytest.mark.parametrize("text", SHELL)
-async def test_no_shell_sees_any_parameter(tmp_path: Path, text: str) -> None:
-    mark = tmp_path / "a-shell-was-here"
-    hostile = text.format(mark=mark)
-    quoted = f"'{hostile}'" if text.startswith("';") else f'"{hostile}"' if text.startswith('";') else hostile
-    await asyncio.to_thread(subprocess.run, ["sh", "-c", f"echo {quoted}"], capture_output=True, check=False)
-    assert mark.exists(), "in a shell it would work"
-    mark.unlink()
-
+async def test_no_shell_sees_any_parameter(tmp_path: Path) -> None:
     async with scripts_of(tmp_path) as scripts:
         scripts.put("echo.py", ECHO)
-        requests: list[dict[str, Any]] = [
-            {"script_path": hostile},
-            {"script_path": f"echo.py{hostile}"},
-            {"script_path": "echo.py", "files": [hostile]},
-            {"script_path": "echo.py", "tool_id": hostile},
-            {"script_path": "echo.py", "plugin": hostile},
-            {"script_path": "echo.py", "session": hostile},
-            {"script_path": "echo.py", "entry_point": hostile},
-            {"script_path": "echo.py", "config": {hostile: "value"}},
-            {"script_path": "echo.py", "config": {"key": hostile}},
-            {"script_path": "echo.py", "input_data": hostile},
-            {"command": hostile},
-            {"command": f"python {hostile}"},
-            {"command": f"python echo.py {hostile}"},
-            {"command": f"python echo.py '{hostile}'"},
-            {"script_path": "echo.py", "security_context": {"file_access": {"allow_read": [hostile]}}},
-            {"script_path": "echo.py", "security_context": {"file_access": {"allow_write": [hostile]}}},
-            {"script_path": "echo.py", "security_context": {"network_access": {"allow_hosts": [hostile]}}},
-            {"code": "import json; print(json.dumps('ran'))", "language": "python", "tool_id": hostile},
-            {"code": "console.log(JSON.stringify('ran'))", "language": "nodejs", "tool_id": hostile},
-        ]
-        outputs = [await _given(scripts, **request) for request in requests]
+        for number, text in enumerate(SHELL):
+            mark = tmp_path / f"a-shell-was-here-{number}"
+            hostile = text.format(mark=mark)
+            quoted = f"'{hostile}'" if text.startswith("';") else f'"{hostile}"' if text.startswith('";') else hostile
+            shell = await asyncio.create_subprocess_exec("sh", "-c", f"echo {quoted}", stdout=PIPE, stderr=PIPE)
+            await shell.communicate()
+            assert mark.exists(), f"in a shell {text} would work"
+            mark.unlink()
+            named = scripts.put(f"{text.replace('{mark}', 'inside').replace('/', '_')}.py", ECHO)
 
-        named = scripts.put(f"{text.replace('{mark}', 'inside').replace('/', '_')}.py", ECHO)
-        await _given(scripts, script_path=named.name)
+            outputs = await asyncio.gather(
+                *(_given(scripts, **request) for request in _requests(hostile)),
+                _given(scripts, script_path=named.name),
+            )
 
-    assert not mark.exists()
-    plain, value = outputs[9], outputs[8]
-    assert plain["input"] == hostile, "data comes through as it is"
-    assert value["environment"]["TAVERN_CONFIG_KEY"] == hostile
-    assert not any("a-shell-was-here" in str(output) and mark.exists() for output in outputs)
+            assert not mark.exists(), text
+            assert outputs[0]["input"] == hostile, "data comes through as it is"
+            assert outputs[1]["environment"]["TAVERN_CONFIG_KEY"] == hostile
 
 
-@pytest.mark.parametrize(
-    "key", ["LD_PRELOAD", "PATH", "PYTHONSTARTUP", "../../etc/passwd", "a=b", "x\0y", "NODE_OPTIONS", "__proto__"]
-)
-async def test_no_setting_becomes_another_variable_than_its_own(tmp_path: Path, key: str) -> None:
+def _requests(hostile: str) -> list[dict[str, Any]]:
+    """Return requests with a hostile text in every parameter, those that succeed first."""
+    return [
+        {"script_path": "echo.py", "input_data": hostile},
+        {"script_path": "echo.py", "config": {"key": hostile}},
+        {"script_path": hostile},
+        {"script_path": f"echo.py{hostile}"},
+        {"script_path": "echo.py", "files": [hostile]},
+        {"script_path": "echo.py", "tool_id": hostile},
+        {"script_path": "echo.py", "plugin": hostile},
+        {"script_path": "echo.py", "session": hostile},
+        {"script_path": "echo.py", "entry_point": hostile},
+        {"script_path": "echo.py", "config": {hostile: "value"}},
+        {"command": hostile},
+        {"command": f"python {hostile}"},
+        {"command": f"python echo.py {hostile}"},
+        {"command": f"python echo.py '{hostile}'"},
+        {"script_path": "echo.py", "security_context": {"file_access": {"allow_read": [hostile]}}},
+        {"script_path": "echo.py", "security_context": {"file_access": {"allow_write": [hostile]}}},
+        {"script_path": "echo.py", "security_context": {"network_access": {"allow_hosts": [hostile]}}},
+        {"code": "import json; print(json.dumps('ran'))", "language": "python", "tool_id": hostile},
+        {"code": "console.log(JSON.stringify('ran'))", "language": "nodejs", "tool_id": hostile},
+    ]
+
+
+async def test_no_setting_becomes_another_variable_than_its_own(tmp_path: Path) -> None:
+    keys = ["LD_PRELOAD", "PATH", "PYTHONSTARTUP", "../../etc/passwd", "a=b", "x\0y", "NODE_OPTIONS", "__proto__"]
     async with scripts_of(tmp_path) as scripts:
         scripts.put("echo.py", ECHO)
 
-        given = await _given(scripts, script_path="echo.py", config={key: "/tmp/evil.so"})
+        given = [await _given(scripts, script_path="echo.py", config={key: "/tmp/evil.so"}) for key in keys]
 
-    if given is not None:
-        holding = [name for name, value in given["environment"].items() if value == "/tmp/evil.so"]
-        assert all(name.startswith("TAVERN_CONFIG_") and name.isidentifier() for name in holding)
+    holding = [name for each in given if each for name, value in each["environment"].items() if value == "/tmp/evil.so"]
+    assert len(holding) >= 4 and all(name.startswith("TAVERN_CONFIG_") and name.isidentifier() for name in holding)
 
 
 async def _given(scripts: Scripts, **request: Any) -> Any:
@@ -151,15 +152,14 @@ async def test_what_looks_like_a_result_is_only_data(tmp_path: Path, language: s
     assert result.usage is not None and result.usage.wall_ms > 0
 
 
-@pytest.mark.parametrize(
-    "ending",
-    ["raise SystemExit(1)", "import os; os.kill(os.getpid(), 9)", "import os; os.abort()", "raise ValueError('x')"],
-)
-async def test_a_forged_result_does_not_make_a_success_of_a_failure(tmp_path: Path, ending: str) -> None:
+async def test_a_forged_result_does_not_make_a_success_of_a_failure(tmp_path: Path) -> None:
+    endings = ["raise SystemExit(1)", "os.kill(os.getpid(), 9)", "os.abort()", "raise ValueError('x')"]
+    said = f"import os\nprint({json.dumps(FORGED)!r}, flush=True)"
     async with scripts_of(tmp_path) as scripts:
-        result = await scripts.python(f"print({json.dumps(FORGED)!r}, flush=True)\n{ending}")
+        results = [await scripts.python(f"{said}\n{ending}") for ending in endings]
 
-    assert not result.success and result.error is not None and result.output_data is None
+    assert [result.success for result in results] == [False] * len(endings)
+    assert [result.output_data for result in results] == [None] * len(endings)
 
 
 async def test_what_is_printed_cannot_take_the_place_of_the_channels_result(tmp_path: Path) -> None:
@@ -198,7 +198,9 @@ async def test_the_result_of_another_run_cannot_be_given(tmp_path: Path) -> None
     waits = "import json, sys, time; time.sleep(0.5); print(json.dumps(json.load(sys.stdin)))"
     speaks = f"print({json.dumps(FORGED)!r})"
     async with scripts_of(tmp_path) as scripts:
-        results = await asyncio.gather(*(scripts.python(waits, input_data=each) for each in range(4)), scripts.python(speaks))
+        results = await asyncio.gather(
+            *(scripts.python(waits, input_data=each) for each in range(4)), scripts.python(speaks)
+        )
 
     assert [result.output_data for result in results] == [0, 1, 2, 3, FORGED]
 
@@ -430,7 +432,14 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    for name in ("UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CONFIG_FILE"):
+    for name in (
+        "UV_INDEX",
+        "UV_INDEX_URL",
+        "UV_EXTRA_INDEX_URL",
+        "PIP_INDEX_URL",
+        "PIP_EXTRA_INDEX_URL",
+        "PIP_CONFIG_FILE",
+    ):
         monkeypatch.delenv(name, raising=False)
     yield home
 
@@ -463,9 +472,8 @@ REQUIREMENTS = [
 
 
 @_needs_uv
-@pytest.mark.parametrize("text", REQUIREMENTS)
 async def test_a_poisoned_list_of_requirements_leads_nowhere(
-    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch, text: str
+    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with index() as good, index() as evil, scripts_of(tmp_path) as scripts:
         monkeypatch.setenv("UV_DEFAULT_INDEX", good.simple)
@@ -473,14 +481,15 @@ async def test_a_poisoned_list_of_requirements_leads_nowhere(
         assert "alpha" in await _fetch(evil.port, "/simple/alpha"), "it would give what is asked for"
         evil.asked.clear()
         address = f"http://127.0.0.1:{evil.port}"
-        scripts.put("x/a.py", "import alpha")
-        scripts.put("x/requirements.txt", text.format(evil=address, folder=tmp_path))
+        for number, text in enumerate(REQUIREMENTS):
+            scripts.put(f"x{number}/a.py", "import alpha")
+            scripts.put(f"x{number}/requirements.txt", text.format(evil=address, folder=tmp_path))
 
-        result = await scripts.run(script_path="x/a.py")
+            result = await scripts.run(script_path=f"x{number}/a.py")
 
-    assert result.error is not None and result.error.type.value == "DependencyError"
-    assert evil.asked == [] and not (tmp_path / "ran").exists()
-    assert "root:" not in str(result), "nothing of a file of the host is shown"
+            assert result.error is not None and result.error.type.value == "DependencyError", text
+            assert evil.asked == [] and not (tmp_path / "ran").exists(), text
+            assert "root:" not in str(result), "nothing of a file of the host is shown"
 
 
 PACKAGE = [
@@ -499,39 +508,44 @@ PACKAGE = [
 
 
 @_needs_node
-@pytest.mark.parametrize("manifest", PACKAGE)
 async def test_a_poisoned_package_json_leads_nowhere(
-    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch, manifest: dict[str, Any]
+    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with index() as good, index() as evil, scripts_of(tmp_path) as scripts:
         monkeypatch.setenv("NPM_CONFIG_REGISTRY", good.registry)
         evil.add_npm("alpha", code="module.exports = 'from the evil registry'")
         address = f"http://127.0.0.1:{evil.port}"
-        text = json.dumps(manifest).replace("{evil}", address).replace("{folder}", str(tmp_path))
-        scripts.put("x/a.cjs", "console.log(JSON.stringify(require('alpha')))")
-        scripts.put("x/package.json", text)
+        for number, manifest in enumerate(PACKAGE):
+            text = json.dumps(manifest).replace("{evil}", address).replace("{folder}", str(tmp_path))
+            scripts.put(f"x{number}/a.cjs", "console.log(JSON.stringify(require('alpha')))")
+            scripts.put(f"x{number}/package.json", text)
 
-        result = await scripts.run(script_path="x/a.cjs")
+            result = await scripts.run(script_path=f"x{number}/a.cjs")
 
-    assert result.error is not None and result.error.type.value == "DependencyError", result
-    assert evil.asked == [] and not (tmp_path / "ran").exists()
+            assert result.error is not None and result.error.type.value == "DependencyError", manifest
+            assert evil.asked == [] and not (tmp_path / "ran").exists(), manifest
 
 
 @_needs_node
-@pytest.mark.parametrize("when", ["preinstall", "install", "postinstall", "prepare"])
 async def test_no_script_of_a_package_runs_when_it_is_installed(
-    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch, when: str
+    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with index() as good, scripts_of(tmp_path) as scripts:
+    ran = "require('fs').writeFileSync('ran.txt', 'ran')"
+    moments = ("preinstall", "install", "postinstall", "prepare")
+    code = "module.exports = require('fs').existsSync(__dirname + '/ran.txt')"
+    asks = "console.log(JSON.stringify(require('alpha')))"
+    manifest = '{"dependencies": {"alpha": "1.0.0"}}'
+    async with index() as good:
         monkeypatch.setenv("NPM_CONFIG_REGISTRY", good.registry)
-        ran = "require('fs').writeFileSync('ran.txt', 'ran')"
-        good.add_npm("alpha", code="module.exports = require('fs').existsSync(__dirname + '/ran.txt')", scripts={when: f'node -e "{ran}"'})
-        scripts.put("x/a.cjs", "console.log(JSON.stringify(require('alpha')))")
-        scripts.put("x/package.json", '{"dependencies": {"alpha": "1.0.0"}}')
+        good.add_npm("alpha", code=code, scripts=dict.fromkeys(moments, f'node -e "{ran}"'))
+        seen = []
+        for name, settings in (("allowed", {"buildScripts": True}), ("refused", {})):
+            async with scripts_of(tmp_path / name, **settings) as scripts:
+                scripts.put("x/a.cjs", asks)
+                scripts.put("x/package.json", manifest)
+                seen.append(await scripts.output(script_path="x/a.cjs"))
 
-        result = await scripts.run(script_path="x/a.cjs")
-
-    assert result.output_data is False, result
+    assert seen == [True, False], "they run only where the operator allows it"
 
 
 @_needs_uv
