@@ -17,6 +17,7 @@ FIRST_PARTY = {
     "tavern-nodes",
     "tavern-studio",
     "tavern-tam",
+    "tavern-scripts",
     "tavern-tools",
     "tavern-workflows",
 }

@@ -145,7 +145,7 @@ def test_broken_settings_in_the_environment_are_named(text: str, error: str) -> 
 def test_a_setting_that_no_plugin_declares_is_a_warning(project: Path) -> None:
     (project / "tavern.yaml").write_text("settings: {extensions.tavern-llm.modles: {}}\n")
 
-    ran = tavern("--project", project, "tools", "list", "--json")
+    ran = tavern("--project", project, "tools", "list", "--kind", "workflow", "--json")
 
     assert (ran.code, ran.json()) == (0, [])
     assert "Warning: the plugin tavern-llm: the project's settings have 'extensions.tavern-llm.modles'" in ran.err

@@ -179,7 +179,7 @@ def test_tools_are_listed_with_what_they_are() -> None:
 
 def test_tools_are_listed_by_what_they_are() -> None:
     named = tavern("tools", "list", "--namespace", "system", "--text", "time", "--json").json()
-    assert [tool["id"] for tool in named] == ["system:get_current_time"]
+    assert "system:get_current_time" in [tool["id"] for tool in named]
     assert tavern("tools", "list", "--kind", "nod").code == 2
 
 

@@ -78,7 +78,7 @@ async def test_a_tool_that_cannot_be_called_says_why(tmp_path: Path) -> None:
     tools.mkdir(parents=True)
     script = {"type": "script", "command": "true"}
     (tools / "x.tool.json").write_text(json.dumps({"id": "run:it", "implementation": script}))
-    async with Host(tmp_path / "inn") as host, served(host) as site:
+    async with Host(tmp_path / "inn", without=["tavern-scripts"]) as host, served(host) as site:
         page = await page_of(site)
 
     assert "run:it script needs service scriptExecution" in page.text

@@ -284,8 +284,12 @@ def _interpreter(user: int) -> str:
 
 
 def processes_of(observed: Observed, token: str) -> list[str]:
-    """Return what runs still of an attack: by the namespace of processes that it was in, and by its mark."""
+    """Return what runs still of an attack: by the namespace of processes that it was in, and by its mark.
+
+    The number of a namespace may be given to another one at once, so only what is older than the end counts.
+    """
     found = []
+    tick = os.sysconf("SC_CLK_TCK")
     ours = os.readlink("/proc/self/ns/pid")
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         namespace, command = "", ""
@@ -294,14 +298,16 @@ def processes_of(observed: Observed, token: str) -> list[str]:
         with contextlib.suppress(OSError):
             command = Path("/proc", pid, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         if (namespace == observed.namespace and namespace not in ("", ours)) or token in command:
-            found.append(f"{pid}: {command or _state(pid)}")
+            state = _state(pid)
+            if state and int(state.rpartition(")")[2].split()[19]) / tick < observed.ended_at:
+                found.append(f"{pid}: {command or state}")
     return found
 
 
 def _state(pid: str) -> str:
     with contextlib.suppress(OSError):
-        return Path("/proc", pid, "stat").read_text()[:40]
-    return "it has ended meanwhile"
+        return Path("/proc", pid, "stat").read_text()
+    return ""
 
 
 def wait_for_nothing(observed: Observed, token: str, seconds: float = 0.0) -> list[str]:

@@ -50,6 +50,7 @@ ATTACKS = [
             finally:
                 for pid in made:
                     os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
         """,
         nodejs="""
             const made = [];
@@ -161,6 +162,7 @@ ATTACKS = [
                 taken += len(os.read(reader, 1)) * target['megabytes']
             for child in children:
                 os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
             if taken < target['processes'] * target['megabytes']:
                 raise MemoryError
             return f'{taken} MB'
@@ -301,6 +303,7 @@ ATTACKS = [
             time.sleep(target['rest'])
             for child in children:
                 os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
             if taken < target['processes'] * target['megabytes'] << 20:
                 raise MemoryError(f'{taken >> 20} MB')
             return f'{taken >> 20} MB'

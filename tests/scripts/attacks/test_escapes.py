@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
 from typing import Any
 
@@ -128,8 +129,12 @@ def _show_that_it_works(host: HostProcess, attack: Attack, language: Language) -
 
 
 def _harm(host: HostProcess, ground: Playground) -> list[str]:
-    state = host.ask("state")
-    return ground.damage() + ([] if state["victim"] else ["the victim"])
+    for _ in range(100):
+        victim = [] if host.ask("state")["victim"] else ["the victim"]
+        if harm := [*ground.damage(), *victim]:
+            return harm
+        time.sleep(0.02)  # a signal takes its time
+    return []
 
 
 def _how_it_ended(observed: Observed) -> str:

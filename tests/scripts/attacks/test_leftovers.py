@@ -108,7 +108,7 @@ def test_runs_that_are_cut_off_leave_nothing_behind(host: HostProcess) -> None:
     before = host.ask("renew")
     temporary = _temporary()
 
-    seen = [host.end(host.start(CUT_OFF, "python", ground, inside=True)) for _ in range(10)]
+    seen = [host.end(host.start(CUT_OFF, "python", ground, inside=True, at_once=True)) for _ in range(10)]
 
     assert {observed.reason for observed in seen} == {"wall"}
     _nothing_is_left(host, before, seen, token_of(ground))
@@ -121,7 +121,9 @@ def test_runs_that_are_cut_off_at_every_moment_leave_nothing_behind(host: HostPr
     temporary = _temporary()
 
     numbers = [
-        host.start(Attack(CUT_OFF.name, python=CUT_OFF.python, wall=each * 0.002), "python", ground, inside=True)
+        host.start(
+            Attack(CUT_OFF.name, python=CUT_OFF.python, wall=each * 0.002), "python", ground, inside=True, at_once=True
+        )
         for each in range(40)
     ]
     seen = [host.end(number) for number in numbers]
