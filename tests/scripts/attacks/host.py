@@ -154,8 +154,13 @@ class Host:
             self._servers.append(server)
             loop.add_reader(server.fileno(), self._answer, kind, server)
         self._start_victim()
+        ports = {
+            kind: server.getsockname()[1]
+            for kind, server in opened.items()
+            if server and server.family != socket.AF_UNIX
+        }
         return {
-            **{kind: opened[kind].getsockname()[1] for kind in ("tcp", "tcp6", "udp") if opened[kind] is not None},
+            **ports,
             "unix": path,
             "datagrams": f"{path}.datagrams",
             "abstract": name,

@@ -103,14 +103,15 @@ ATTACKS = [
                 while started < target['count']:
                     threading.Thread(target=end.wait, daemon=True).start()
                     started += 1
+                time.sleep(target['rest'])
             finally:
                 end.set()
             return started
         """,
         refused=_NO_MORE,
         ends=("processes",),
-        target={"count": 200},
-        control={"count": 5},
+        target={"count": 200, "rest": 0.5},
+        control={"count": 5, "rest": 0},
     ),
     Attack(
         "takes memory in one process",

@@ -205,6 +205,45 @@ async def test_the_result_of_another_run_cannot_be_given(tmp_path: Path) -> None
     assert [result.output_data for result in results] == [0, 1, 2, 3, FORGED]
 
 
+# --- interpreters that wait ------------------------------------------------------------------------
+
+
+async def test_an_interpreter_that_waited_carries_nothing_from_one_script_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+import sys
+waited = "zipfile" in sys.modules
+import builtins, json, os, tempfile, threading, time
+found = [name for name in ("spoilt",) if hasattr(builtins, name) or hasattr(json, name) or name in os.environ]
+found += [name for folder in ("/tmp", "/dev/shm", "/output") for name in os.listdir(folder) if name.startswith("spoilt")]
+found += [pid for pid in os.listdir("/proc") if pid.isdecimal() and "sleep" in open(f"/proc/{pid}/cmdline").read()]
+secrets = [pid for pid in os.listdir("/proc") if pid.isdecimal() and os.access(f"/proc/{pid}/environ", os.R_OK)
+           and "OF-THE-HOST" in open(f"/proc/{pid}/environ").read()]
+builtins.spoilt = json.spoilt = os.environ["spoilt"] = "1"
+json.dumps, real = (lambda *_: "\\"forged\\""), json.dumps
+for folder in ("/tmp", "/dev/shm", "/output"):
+    open(folder + "/spoilt.txt", "w").close()
+os.symlink("/etc", "/output/spoilt")
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+if os.fork() == 0:
+    os.setsid()
+    os.execvp("sleep", ["sleep", "60"])
+print(real([waited, found, secrets]))
+"""
+    monkeypatch.setenv("TAVERN_TEST_SECRET", "OF-THE-HOST")
+    async with scripts_of(tmp_path, warmInterpreters=2) as scripts:
+        seen = []
+        for _ in range(40):
+            seen.append(await scripts.output(code=code, language="python"))
+            if sum(waited for waited, _, _ in seen) >= 4:
+                break
+            await asyncio.sleep(0.1)
+
+    assert sum(waited for waited, _, _ in seen) >= 4, "interpreters waited"
+    assert [(found, secrets) for _, found, secrets in seen] == [([], [])] * len(seen)
+
+
 # --- the network ------------------------------------------------------------------------------------
 
 
