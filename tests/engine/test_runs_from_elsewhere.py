@@ -315,6 +315,7 @@ async def test_many_runs_from_elsewhere_keep_none_from_here_from_being_taken_up(
     shutil.copytree(tmp_path / "theirs", tmp_path / "mine")
     async with opened(tmp_path / "mine") as store:
         await accepted(store, "own", worker="gone", lease=0.001)
+        await asyncio.sleep(0.02)
         odd = '{"outputs": {"a": NaN}, "error": null}'
         change(tmp_path / "mine", "UPDATE runs SET state = ? WHERE id = 'run_7'", odd)
         change(tmp_path / "mine", "UPDATE runs SET entry = CAST(entry AS TEXT) WHERE id = 'run_8'")
@@ -352,6 +353,7 @@ async def test_a_damaged_store_that_is_begun_anew_takes_its_own_runs_up(tmp_path
     (tmp_path / "runs" / "runs.sqlite3").write_bytes(b"not a database" * 1000)
     async with opened(tmp_path / "runs") as store:
         await accepted(store, "own", worker="gone", lease=0.001)
+        await asyncio.sleep(0.02)
         claimed = await store.claim("w", 30)
     assert claimed is not None
     assert claimed.id == "own"

@@ -138,12 +138,12 @@ async def test_what_a_card_holds_beside_the_usual_stays(hosted: HostedNodes) -> 
         ("../tavern.yaml", "'../tavern.yaml' leads out of the project's files/ folder; name a file by its path in "
             "there"),
         ("/etc/passwd", "'/etc/passwd' leads out of the project's files/ folder; name a file by its path in there"),
-        ("folder", "'folder' is not a file"),
+        ("folder", "'folder' cannot be used: it is a folder, not a file"),
         ("link.json", "'link.json' cannot be used: the way to it leads over a link or a file, and links are not "
             "followed"),
         ("away/passwd", "'away/passwd' cannot be used: the way to it leads over a link or a file, and links are not "
             "followed"),
-        ("pipe", "'pipe' is not a file"),
+        ("pipe", "'pipe' cannot be used: it is not a file; links and devices are not used"),
     ],
 )  # fmt: skip
 async def test_nothing_but_a_file_of_the_project_is_read(

@@ -66,6 +66,11 @@ class HostProcess:
         self._reader = self.link.makefile("rb")
 
     @property
+    def temporary(self) -> Path:
+        """Where it keeps temporary files."""
+        return self.folder / "temporary"
+
+    @property
     def is_degraded(self) -> bool:
         """Whether this backend enforces less, and is used only if the operator says so."""
         return self.name == "degraded"
@@ -204,6 +209,9 @@ def start(name: str) -> HostProcess:
     folder = Path(tempfile.mkdtemp(prefix="tavern-attacked-"))
     folder.chmod(0o755)
     os.chown(folder, user, user)
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    os.chown(temporary, user, user)
     (folder / "inherited.txt").write_text(secret)
     ours, theirs = socket.socketpair()
     terminal, slave = pty.openpty()
@@ -215,6 +223,7 @@ def start(name: str) -> HostProcess:
         "PYTHONPATH": os.pathsep.join([str(_ROOT), *(path for path in sys.path if path)]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": str(folder),
+        "TMPDIR": str(temporary),
         "TAVERN_SECRET": secret,
         "OPENAI_API_KEY": secret,
     }

@@ -92,13 +92,13 @@ def test_many_runs_leave_nothing_behind(host: HostProcess) -> None:
     ground = host.playground(BUSY, "python")
     host.attack(BUSY, "python", ground, inside=True)
     before = host.ask("renew")
-    temporary = _temporary()
+    temporary = _temporary(host)
 
     seen = [host.end(host.start(BUSY, "python", ground, inside=True)) for _ in range(RUNS)]
 
     assert [observed.loot for observed in seen] == ["done"] * RUNS, seen
     _nothing_is_left(host, before, seen, token_of(ground))
-    assert _temporary() == temporary
+    assert _temporary(host) == temporary
     assert sorted(path.name for path in ground.output.iterdir()) == ["result.txt"] or host.is_degraded
     assert ground.damage() == []
 
@@ -106,19 +106,19 @@ def test_many_runs_leave_nothing_behind(host: HostProcess) -> None:
 def test_runs_that_are_cut_off_leave_nothing_behind(host: HostProcess) -> None:
     ground = host.playground(CUT_OFF, "python")
     before = host.ask("renew")
-    temporary = _temporary()
+    temporary = _temporary(host)
 
     seen = [host.end(host.start(CUT_OFF, "python", ground, inside=True, at_once=True)) for _ in range(10)]
 
     assert {observed.reason for observed in seen} == {"wall"}
     _nothing_is_left(host, before, seen, token_of(ground))
-    assert _temporary() == temporary
+    assert _temporary(host) == temporary
 
 
 def test_runs_that_are_cut_off_at_every_moment_leave_nothing_behind(host: HostProcess) -> None:
     ground = host.playground(CUT_OFF, "python")
     before = host.ask("renew")
-    temporary = _temporary()
+    temporary = _temporary(host)
 
     numbers = [
         host.start(
@@ -130,7 +130,7 @@ def test_runs_that_are_cut_off_at_every_moment_leave_nothing_behind(host: HostPr
 
     assert "wall" in {observed.reason for observed in seen}
     _nothing_is_left(host, before, seen, token_of(ground))
-    assert _temporary() == temporary
+    assert _temporary(host) == temporary
 
 
 def test_runs_at_the_same_time_leave_nothing_behind(host: HostProcess) -> None:
@@ -189,8 +189,8 @@ def _nothing_is_left(host: HostProcess, before: dict[str, object], seen: list[Ob
         assert after[kind] == before[kind], f"the host has other {kind} than before"
 
 
-def _temporary() -> list[str]:
-    return sorted(path.name for path in Path("/tmp").iterdir() if path.name.startswith(("tavern-script", ".made")))
+def _temporary(host: HostProcess) -> list[str]:
+    return sorted(path.name for path in host.temporary.iterdir())
 
 
 def _wait_for(path: Path) -> None:
