@@ -162,11 +162,14 @@ def _copier(kind: type[BaseModel]) -> _Copier:
         lines += [
             f"value = own[{name!r}]",
             "if type(value) is list or type(value) is dict:",
-            "    if value:",
-            "        known = made.get(id(value))",
-            f"        own[{name!r}] = _shallow(value, waiting, made) if known is None else known",
-            "    else:",
+            "    if not value:",
             f"        own[{name!r}] = value.copy()",
+            "    elif (known := made.get(id(value))) is not None:",
+            f"        own[{name!r}] = known",
+            "    elif type(value) is dict and SHARED.issuperset(map(type, value.values())):",
+            f"        own[{name!r}] = made[id(value)] = value.copy()",
+            "    else:",
+            f"        own[{name!r}] = _shallow(value, waiting, made)",
             "elif type(value) not in SHARED:",
             f"    waiting.append((own, ({name!r},)))",
         ]

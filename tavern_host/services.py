@@ -43,6 +43,7 @@ from tavern_host.jsoncalls import JsonCall
 from tavern_host.lease import Lease
 from tavern_host.permissions import ALL_SERVICES
 from tavern_host.proxies import Complete, ViewHandle
+from tavern_host.timing import rest_of
 
 Allowed = Callable[[str, str], bool]
 """Whether a plugin (by name) holds a permission (by name) now."""
@@ -418,8 +419,13 @@ def _under_way(function: Callable[..., Any], lease: Lease, where: str) -> Callab
     use = lease.uses_for_calls(where)
 
     async def call(*args: Any, **kwargs: Any) -> Any:
+        running = function(*args, **kwargs)
+        try:
+            suspended_on = running.send(None)
+        except StopIteration as finished:  # nobody can have waited for it
+            return finished.value
         with use():
-            return await function(*args, **kwargs)
+            return await rest_of(running, suspended_on)
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         items = function(*args, **kwargs)
@@ -484,13 +490,18 @@ def _guarded(provider: Provider, method: str) -> Callable[..., Any]:
         return PluginFailure(f"{provider.plugin} failed in {where}: {describe(error)}", plugin=provider.plugin)
 
     async def call(*args: Any, **kwargs: Any) -> Any:
-        with use():
+        try:
+            running = function(*args, **kwargs)
             try:
-                return await function(*args, **kwargs)
-            except TavernError:
-                raise
-            except (Exception, SystemExit, KeyboardInterrupt) as error:
-                raise failure(error) from None
+                suspended_on = running.send(None)
+            except StopIteration as finished:  # nobody can have waited for it
+                return finished.value
+            with use():
+                return await rest_of(running, suspended_on)
+        except TavernError:
+            raise
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            raise failure(error) from None
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
         items: AsyncIterator[Any] | None = None

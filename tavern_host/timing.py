@@ -1,6 +1,7 @@
-"""Time limits for coroutines that mostly end at once: the timer is made when one suspends, in the same task.
+"""Coroutines that mostly end at once: what one needs only while it is suspended is made when it suspends.
 
-`asyncio.timeout` around every call would cost more than most calls do.
+Such a coroutine is stepped by hand, in the task that calls it. A time limit (`asyncio.timeout`) around every call, or
+an entry in a list of what is under way, would cost more than most calls do.
 """
 
 from __future__ import annotations
@@ -42,6 +43,22 @@ async def rest_within(
         if timer.expired():
             raise late() from None
         raise
+
+
+@types.coroutine
+def rest_of(coroutine: Coroutine[Any, Any, T], suspended_on: Any) -> Generator[Any, Any, T]:
+    """Go on with a coroutine that was stepped once by hand, as `await` would; it stays in the task that stepped it."""
+    try:
+        while True:
+            try:
+                sent = yield suspended_on
+            except BaseException as error:  # cancellation and errors go to the coroutine, as with `await`
+                suspended_on = coroutine.throw(error)
+            else:
+                suspended_on = coroutine.send(sent)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
 
 
 @types.coroutine

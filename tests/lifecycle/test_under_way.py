@@ -163,6 +163,13 @@ async def node(host: Host) -> Any:
     return (await run(host, "acme:Wait")).outputs["text"]
 
 
+async def withdrawn(host: Host, name: str) -> None:
+    """Wait until nothing of a plugin is offered any more."""
+    async with asyncio.timeout(lifecycle.DRAIN_DEADLINE / 2):
+        while host.plugin(name).state == "started":
+            await asyncio.sleep(0.01)
+
+
 def slow(host: Host) -> Any:
     return host.services.get(ServiceKey(Slow))
 
@@ -258,7 +265,7 @@ async def tavern_startup(context):
     async with Host(project, trust=["acme"]) as host:
         await STAGE.seen("saving").wait()
         going = asyncio.create_task(host.disable("acme"))
-        await asyncio.sleep(0.01)
+        await withdrawn(host, "acme")
         STAGE.cue("saving").set()
         await going
         assert STAGE.log == ["saved", "idle cancelled"]
@@ -554,7 +561,7 @@ def tavern_override_services():
         under_way = asyncio.ensure_future(manager.list_workflows())
         await STAGE.seen("override").wait()
         going = asyncio.create_task(host.disable("acme"))
-        await asyncio.sleep(0.01)
+        await withdrawn(host, "acme")
         assert await manager.list_workflows() == []
         assert not going.done()
         STAGE.cue("override").set()
@@ -650,7 +657,7 @@ async def tavern_after_execute(run, context):
         under_way = asyncio.ensure_future(node(host))
         await STAGE.seen("node").wait()
         going = asyncio.create_task(host.disable("tavern-engine"))
-        await asyncio.sleep(0.01)
+        await withdrawn(host, "tavern-engine")
         with pytest.raises(ServiceUnavailable):
             await engine.queue()
         STAGE.cue("node").set()
@@ -682,7 +689,7 @@ async def test_a_host_that_stops_while_a_plugin_is_waited_for_gives_it_up(projec
             under_way = await begin(host, "acme:Wait")
             await STAGE.seen("node").wait()
             going = asyncio.create_task(host.disable("acme"))
-            await asyncio.sleep(0.01)
+            await withdrawn(host, "acme")
         assert (await under_way).status is RunStatus.INTERRUPTED
         await going
         assert STAGE.log[-2:] == ["shut down", "provider closed"]

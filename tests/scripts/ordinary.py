@@ -1,8 +1,10 @@
-"""Runs the tests of sandboxes once more as an ordinary user, where they are run by root: the interpreter may be in a
-folder that is root's alone, so it is put where that user finds it, in a mount namespace of its own."""
+"""Runs the tests of sandboxes once more as an ordinary user, where they are run by root: the interpreter, its
+environment and the checkout may be in folders that are root's alone, so they are put where that user finds them, in a
+mount namespace of its own."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,18 +13,41 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-NOBODY = 65534
+from tests.scripts.readable import closed_at
 
-_AS_NOBODY = """
-set -e
-mount --make-rprivate /
-if [ -n "$CLOSED" ]; then
-    mount --bind "$BASE" "$SPARE"
-    mount -t tmpfs -o mode=0755 none "$CLOSED"
-    mkdir -p "$BASE"
-    mount --bind "$SPARE" "$BASE"
-fi
-exec setpriv --reuid=65534 --regid=65534 --clear-groups -- "$@"
+NOBODY = 65534
+ROOT = Path(__file__).resolve().parents[2]
+
+_OPENED = """
+import json, os, subprocess, sys
+from pathlib import Path
+
+def mount(*arguments):
+    subprocess.run(["mount", *map(str, arguments)], check=True)
+
+def bind(source, target):
+    if source.is_symlink():
+        target.symlink_to(os.readlink(source))
+    elif source.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+        mount("--rbind", source, target)
+    else:
+        target.touch()
+        mount("--bind", source, target)
+
+places, spare = json.loads(sys.argv[1]), Path(sys.argv[2])
+mount("--make-rprivate", "/")
+for number, place in enumerate(places):
+    bind(Path(place["path"]), spare / str(number))
+for closed in dict.fromkeys(place["closed"] for place in places):
+    mount("-t", "tmpfs", "-o", "mode=0755", "none", closed)
+for number, place in enumerate(places):
+    path, kept = Path(place["path"]), spare / str(number)
+    path.mkdir(parents=True, exist_ok=True)  # not bound itself: it may be closed, too
+    for part in kept.iterdir():
+        bind(part, path / part.name)
+os.chdir(sys.argv[3])  # anew: the folder may be another now
+os.execvp("setpriv", ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", *sys.argv[4:]])
 """
 
 
@@ -36,25 +61,27 @@ def why_not() -> str | None:
 
 def run_as_ordinary_user(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a command as the user nobody, with a home and a folder for temporary files of that user's own."""
-    base = Path(sys.base_prefix).resolve()
-    closed = next((str(each) for each in reversed(base.parents) if not each.stat().st_mode & 0o001), "")
+    needed = dict.fromkeys(Path(each).resolve() for each in (sys.base_prefix, sys.prefix, ROOT))
+    closed = [{"path": str(path), "closed": str(at)} for path in needed if (at := closed_at(path)) is not None]
     with tempfile.TemporaryDirectory(prefix="tavern-ordinary-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         spare, home = Path(folder, "spare"), Path(folder, "home")
         spare.mkdir()
         home.mkdir()
         os.chown(home, NOBODY, NOBODY)
-        environment = {
-            **os.environ,
-            "CLOSED": closed,
-            "BASE": str(base),
-            "SPARE": str(spare),
-            "HOME": str(home),
-            "TMPDIR": str(home),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
+        environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
         return subprocess.run(
-            ["unshare", "--mount", "sh", "-c", _AS_NOBODY, "sh", *command],
+            [
+                "unshare",
+                "--mount",
+                sys.executable,
+                "-I",
+                "-c",
+                _OPENED,
+                json.dumps(closed),
+                *map(str, (spare, ROOT)),
+                *command,
+            ],
             env=environment,
             capture_output=True,
             text=True,

@@ -234,7 +234,7 @@ class Caller:
             else:
                 async with turn:
                     given = await self._given(tool, request, scope, call, report)
-            result = done(request, given, coercions, max_bytes=self._max_bytes, duration_ms=_since(began))
+            result = done(request, *given, coercions, self._max_bytes, _since(began))
             if key is not None:  # before the hooks, which may look at who calls
                 self._cache.put(key, tool, result)
             if self._context.hooks.implemented(_AFTER):
@@ -285,9 +285,10 @@ class Caller:
                 is_slow = True
                 self._announce(call_id, request, call)
                 value = await read_on(tool, reading, suspended_on, call, self._timeout)
-            _check_output(tool, value)
+            if tool.output is not None:
+                _check_output(tool, value)
             duration = _since(began)
-            result = done(request, Given(value), coercions, max_bytes=self._max_bytes, duration_ms=duration)
+            result = done(request, value, (), coercions, self._max_bytes, duration)
             outcome = "done"
         except Exception as error:
             failure = self._failure(error)

@@ -35,18 +35,24 @@ _FEW, _SHORT = 16, 1000
 
 
 def done(
-    request: ToolCallRequest, given: Given, coercions: list[str], *, max_bytes: int, duration_ms: float = 0.0
+    request: ToolCallRequest,
+    structured: JsonValue,
+    parts: tuple[ContentPart, ...],
+    coercions: list[str],
+    max_bytes: int,
+    duration_ms: float,
 ) -> ToolResult:
-    """Return the result of a call that did what it does. Raises `ToolFailure` for one that is too large."""
-    structured, parts = given
+    """Return the result of a call that did what it does, see `Given`. Raises `ToolFailure` for one that is too
+    large."""
     if not _is_small(structured) and (size := len(to_json(structured))) > max_bytes:
         what = f"the result of {request.tool_id} is too large"
         message = f"{what}: {size / 1e6:.1f} MB, {max_bytes / 1e6:g} MB are allowed"
         raise ToolFailure(ToolErrorType.OUTPUT, message, bytes=size)
-    content = list(parts)
-    if not content:
+    if parts:
+        content = list(parts)
+    else:
         is_text = isinstance(structured, str)
-        content.append(_text_part("text", structured) if is_text else _data_part("data", structured))
+        content = [_text_part("text", structured) if is_text else _data_part("data", structured)]
     about = request.__dict__  # its fields, without four look-ups in the class
     return _result(
         *(about["tool_id"], about["index"], about["block"], about["request_id"]),

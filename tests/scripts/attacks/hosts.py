@@ -27,6 +27,7 @@ from typing import Any
 
 from tests.scripts.attacks.attack import MEGABYTE, Attack, Language, Observed
 from tests.scripts.attacks.playground import Playground
+from tests.scripts.readable import readable
 
 ORDINARY = 64321
 """The user that the ordinary host runs as where the tests are run by root: one that nobody has."""
@@ -209,9 +210,12 @@ def start(name: str) -> HostProcess:
     folder = Path(tempfile.mkdtemp(prefix="tavern-attacked-"))
     folder.chmod(0o755)
     os.chown(folder, user, user)
-    temporary = folder / "temporary"
-    temporary.mkdir()
-    os.chown(temporary, user, user)
+    for name_of in ("temporary", "copies"):
+        (folder / name_of).mkdir()
+        os.chown(folder / name_of, user, user)
+    modules = [str(_ROOT), *(path for path in sys.path if path)]
+    if user != os.geteuid():
+        modules = [readable(path, folder / "copies") for path in dict.fromkeys(modules)]
     (folder / "inherited.txt").write_text(secret)
     ours, theirs = socket.socketpair()
     terminal, slave = pty.openpty()
@@ -220,10 +224,10 @@ def start(name: str) -> HostProcess:
     os.set_inheritable(theirs.fileno(), True)
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
-        "PYTHONPATH": os.pathsep.join([str(_ROOT), *(path for path in sys.path if path)]),
+        "PYTHONPATH": os.pathsep.join(modules),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": str(folder),
-        "TMPDIR": str(temporary),
+        "TMPDIR": str(folder / "temporary"),
         "TAVERN_SECRET": secret,
         "OPENAI_API_KEY": secret,
     }
