@@ -71,6 +71,8 @@ def _absolute(path: str) -> Path:
 
 
 def _told(report: Report, *, because_wheel: bool) -> list[CommandOutput]:
+    from tavern_host.scriptreview import told_scripts
+
     title = " ".join(part for part in (report.name, report.version) if part)
     lines = [f"{title} in {report.path}"]
     for kind, names in report.provides.items():
@@ -83,6 +85,7 @@ def _told(report: Report, *, because_wheel: bool) -> list[CommandOutput]:
         rows = [[p.level, p.name, p.description, "" if p.level == "add" else "yes"] for p in report.permissions]
         columns = ["level", "permission", "what it lets it do", "the operator decides"]
         outputs.append(CommandOutput(kind="table", title=f"{report.name} asks for", columns=columns, rows=rows))
+    outputs += told_scripts(report.name, report.scripts)
     outputs += [CommandOutput(kind="text", text=f"problem: {problem}") for problem in report.problems]
     outputs += [CommandOutput(kind="text", text=f"warning: {warning}") for warning in report.warnings]
     if not report.problems:

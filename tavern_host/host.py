@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from tavern_host.audit import AuditLog, HostAudit
 from tavern_host.boundary import Boundary, InProcess, Observed, Observer
@@ -50,6 +50,9 @@ from tavern_host.settingsfile import SettingsFile
 from tavern_host.settingsservice import HostSettings
 from tavern_host.watchdog import Blocked, Watchdog
 from tavern_host.why import explain
+
+if TYPE_CHECKING:
+    from tavern_host.scriptreview import ScriptReview
 
 S = TypeVar("S", bound=ServiceInterface)
 
@@ -179,6 +182,13 @@ class Host:
     def plugin(self, name: str) -> PluginInfo:
         """Return one plugin. Raises `NotFound`."""
         return self._manager.info(self._manager.get(name))
+
+    def script_review(self, name: str) -> ScriptReview:
+        """Return what the script tools of a plugin run and ask for. Raises `NotFound`."""
+        from tavern_host.scriptreview import ScriptReview
+
+        record = self._manager.get(name)
+        return ScriptReview(record.root, record.manifest)
 
     async def grant(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
         """Grant a plugin exactly what it asks for now, and load it if the host runs."""
@@ -369,7 +379,9 @@ class HostPlugins(Plugins):
 
     async def assets(self, kind: str) -> list[PluginAsset]:
         """Return the folders of a kind that loaded plugins declare."""
-        return self._manager.assets(kind)
+        if kind != "plugin":
+            return self._manager.assets(kind)
+        return await asyncio.to_thread(self._manager.assets, kind)  # it looks at all files of these folders
 
     async def service_stack(self, service: str) -> list[ServiceLayer]:
         """Return the providers of a service."""

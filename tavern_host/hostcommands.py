@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tavern_host.auditcommands import COMMANDS as AUDIT_COMMANDS
 from tavern_host.authorcommands import COMMANDS as AUTHOR_COMMANDS
@@ -17,8 +17,12 @@ from tavern_host.host import Host
 from tavern_host.projects import PROJECT_FILE, make_project
 from tavern_host.settingscommands import COMMANDS as SETTINGS_COMMANDS
 
+if TYPE_CHECKING:
+    from tavern_host.scriptreview import ReviewedScript
+
 MakeHost = Callable[..., Host]
-"""Makes the host that the command's options ask for; `serving=True`, for one that goes on until it is stopped."""
+"""Makes the host that the command's options ask for; `serving=True`, for one that goes on until it is stopped,
+`third_party=False`, for one that loads first-party plugins alone."""
 Command = Callable[[MakeHost, dict[str, Any]], AsyncIterator[CommandOutput]]
 
 _IN_ORDER = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.STARTED, PluginState.DISABLED})
@@ -82,13 +86,34 @@ async def _show(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
         if line:
             yield CommandOutput(kind="text", text=f"  {line}")
     yield _review(plugin)
-    yield CommandOutput(kind="result", data=plugin.to_json())
+    scripts = await _scripts(host, make_host, plugin)
+    for output in _told_scripts(plugin, scripts):
+        yield output
+    told = {"scripts": [script.to_json() for script in scripts]} if scripts else {}
+    yield CommandOutput(kind="result", data={**plugin.to_json(), **told})
+
+
+async def _scripts(host: Host, make_host: MakeHost, plugin: PluginInfo) -> list[ReviewedScript]:
+    """Return the script tools of a plugin with what they would not get. No plugin but the first-party ones is loaded
+    to find it out."""
+    from tavern_host.scriptreview import judged
+
+    review = host.script_review(plugin.name)
+    return await judged(review, make_host(third_party=False)) if review.scripts else []
+
+
+def _told_scripts(plugin: PluginInfo, scripts: list[ReviewedScript]) -> list[CommandOutput]:
+    from tavern_host.scriptreview import told_scripts
+
+    return told_scripts(plugin.name, scripts)
 
 
 async def _grant(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     host = _linked(make_host)
     before = host.plugin(arguments["name"])
     yield _review(before)
+    for output in _told_scripts(before, await _scripts(host, make_host, before)):
+        yield output
     plugin = await host.grant(before.name)
     yield CommandOutput(kind="text", text=f"{plugin.name} is granted what it asks for; it is {plugin.state.value}.")
     yield CommandOutput(kind="result", data=plugin.to_json())

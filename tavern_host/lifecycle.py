@@ -142,7 +142,10 @@ class Lifecycle:
         return restore
 
     async def _open_providers(self, loaded: LoadedPlugin) -> None:
-        """Make what provides a plugin's services, on a thread with a deadline; nothing is offered yet."""
+        """Make what provides a plugin's services, on a thread with a deadline; nothing is offered yet.
+
+        What the host's own plugins provide is made when it is first called, so that a start need not import it all.
+        """
         declared = loaded.declarations
         for info in (*declared.services, *declared.overrides):
             await self._open_provider(loaded, info, is_override=info in declared.overrides)
@@ -152,15 +155,14 @@ class Lifecycle:
         provider = Provider(name, info.handler, info.service, info.version, override=is_override, lease=loaded.lease)
         original = {"original": loaded.views.original(provider)} if is_override else {}
         open_it = functools.partial(loaded.runtime.open, info.handler, **original)
-        if loaded.record.first_party:
-            provider.instance = open_it()
+        if loaded.record.first_party and not is_override:
+            provider.opening = open_it
         else:
-            provider.report = self._kernel.report
+            provider.report = None if loaded.record.first_party else self._kernel.report
             what = f"making {info.service} of {name}"
             provider.instance = await run_in_thread(open_it, deadline=OPEN_DEADLINE, what=what)
-        close = getattr(provider.instance, "close", None)
-        if close is not None:
-            loaded.ledger.add("instance", info.service, close)
+        if provider.instance is None or hasattr(provider.instance, "close"):
+            loaded.ledger.add("instance", info.service, provider.close)
         loaded.providers.append(provider)
 
     def put_in(self, loaded: LoadedPlugin) -> None:

@@ -231,9 +231,17 @@ class _Declared:
         """Return the arguments as the plugin gets them."""
         bound = self.signature.bind(*args, **kwargs)
         for name, value in bound.arguments.items():
-            if name != "context":
-                bound.arguments[name] = crossing.argument(name, value, self.hints[name])
+            hint = self.hints.get(name)
+            if typing.get_origin(hint) is AsyncIterator:
+                bound.arguments[name] = _taken(value, name, _item_of(hint), crossing)
+            elif name != "context":
+                bound.arguments[name] = crossing.argument(name, value, hint)
         return bound
+
+
+def _taken(items: AsyncIterator[Any], name: str, annotation: Any, crossing: _Crossing) -> _Stream:
+    """Return a stream that a caller hands over, on the plugin's side."""
+    return _Stream(items, lambda item: crossing.argument(name, item, annotation))
 
 
 def _declared(method: Method) -> Callable[[], _Declared]:
@@ -395,21 +403,23 @@ class _Instance:
 def _sent(inputs: dict[str, Any]) -> dict[str, Any]:
     """Return inputs as the plugin gets them: of a stream, every item when it is read."""
     return {
-        key: _Stream(value) if isinstance(value, AsyncIterator) else _loose_trip(value) for key, value in inputs.items()
+        key: _Stream(value, _loose_trip) if isinstance(value, AsyncIterator) else _loose_trip(value)
+        for key, value in inputs.items()
     }
 
 
 class _Stream:
-    """A stream that a node reads, on the plugin's side of the boundary."""
+    """A stream that a plugin reads, on its side of the boundary; `carry` takes each item across."""
 
-    def __init__(self, items: AsyncIterator[Any]) -> None:
+    def __init__(self, items: AsyncIterator[Any], carry: Callable[[Any], Any]) -> None:
         self._items = items
+        self._carry = carry
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self
 
     async def __anext__(self) -> Any:
-        return _loose_trip(await anext(self._items))
+        return self._carry(await anext(self._items))
 
     async def aclose(self) -> None:
         close = getattr(self._items, "aclose", None)

@@ -19,7 +19,7 @@ from tavern_host.contracts.errors import Conflict, NotFound, TavernError
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import AdmissionError, PluginAsset, PluginInfo, PluginState, Problem
 from tavern_host.decisions import Decisions
-from tavern_host.discovery import Record, discover, fingerprint, upgraded_since
+from tavern_host.discovery import Record, discover, file_hashes, fingerprint, upgraded_since
 from tavern_host.dispatch import Answer, Dispatcher
 from tavern_host.events import EventBus
 from tavern_host.facilities import Kernel
@@ -634,10 +634,11 @@ class Manager:
     def assets(self, kind: str) -> list[PluginAsset]:
         """Return the folders of a kind (`tools`, `workflows`) that loaded plugins declare, or their own: `plugin`."""
         assets = []
-        for name, loaded in self.active.items():
+        for name, loaded in [*self.active.items()]:
             root, entry = loaded.record.root, getattr(loaded.manifest, kind, None)
             if kind == "plugin" and root is not None:
-                assets.append(PluginAsset(plugin=name, kind=kind, path=str(root.resolve())))
+                changed = _differs_from_review(loaded.record)
+                assets.append(PluginAsset(plugin=name, kind=kind, path=str(root.resolve()), changed=changed))
             if root is None or not isinstance(entry, Entry):
                 continue
             folder = (root / entry.entry).resolve()
@@ -722,3 +723,13 @@ def _with_namespace(loaded: LoadedPlugin) -> list[Any]:
     manifest = loaded.manifest
     namespace = (manifest.nodes.namespace if manifest.nodes else None) or manifest.name
     return [n if n.namespace else n.model_copy(update={"namespace": namespace}) for n in loaded.runtime.nodes()]
+
+
+def _differs_from_review(record: Record) -> bool:
+    """Return whether a plugin's folder had to be reviewed and is another one by now. Blocking."""
+    if record.root is None or record.reviewed is None or fingerprint(record.root) == record.fingerprint:
+        return False
+    try:
+        return file_hashes(record.root) != record.reviewed
+    except OSError:
+        return True

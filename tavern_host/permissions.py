@@ -101,7 +101,7 @@ class _Asking:
         self._services()
         self._events()
         if code_hash is not None:
-            self._want(f"{CODE}{code_hash}", "intercept", "Run the Python code that is in its folder now.")
+            self._want(f"{CODE}{code_hash}", "intercept", "Run the code that is in its folder now.")
         return self._wanted, self._problems
 
     def _want(self, name: str, level: Level, description: str) -> None:

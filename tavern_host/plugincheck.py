@@ -30,6 +30,7 @@ from tavern_host.discovery import GROUP, Record, discover
 from tavern_host.host import Host
 from tavern_host.manifest import MANIFEST, Manifest, read_manifest
 from tavern_host.projects import Folders
+from tavern_host.scriptreview import ReviewedScript, ScriptReview
 from tavern_host.yamlfile import InvalidFile
 
 MAX_FILES = 20_000
@@ -49,6 +50,7 @@ class Report(Model):
     warnings: list[Problem] = Field(default_factory=list)
     permissions: list[PermissionInfo] = Field(default_factory=list)
     provides: dict[str, list[str]] = Field(default_factory=dict)
+    scripts: list[ReviewedScript] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -314,6 +316,7 @@ def _report(candidate: Candidate, info: PluginInfo) -> Report:
         problems=problems,
         warnings=_warnings(candidate, manifest),
         permissions=permissions,
+        scripts=ScriptReview(candidate.folder, manifest).scripts,
     )
 
 

@@ -168,8 +168,10 @@ def _parameters(
         value = name
         if is_acting and name == "call":
             value = "_complete(call)"
-        elif not is_deeply_immutable(hints.get(name, Any)):
-            held[f"_copy_{name}"] = _argument_copier(where, name)
+        elif not is_deeply_immutable(hint := hints.get(name, Any)):
+            copier = _argument_copier(where, name)
+            is_stream = typing.get_origin(hint) is AsyncIterator
+            held[f"_copy_{name}"] = _stream_taker(where, name, copier) if is_stream else copier
             value = f"_copy_{name}({name})"
             if parameter.default is None:
                 value = f"None if {name} is None else {value}"
@@ -224,6 +226,25 @@ def _argument_copier(where: str, name: str) -> Copier:
             raise InvalidInput(f"{where}: the argument {name} cannot be copied: {describe(error)}") from None
 
     return copied
+
+
+def _stream_taker(where: str, name: str, copied: Copier) -> Copier:
+    """Return what makes a stream of copies of the items of one that a caller gives; each is copied when it is read."""
+
+    async def copies(items: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        try:
+            async for item in items:
+                yield copied(item)
+        finally:
+            if isinstance(items, AsyncGenerator):  # the reader may leave before the end
+                await items.aclose()
+
+    def taken(value: Any) -> AsyncIterator[Any]:
+        if not isinstance(value, AsyncIterator):
+            raise InvalidInput(f"{where}: the argument {name} must be an async iterator, found {type(value).__name__}")
+        return copies(value)
+
+    return taken
 
 
 def _result_copier(where: str, annotation: Any) -> Copier | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -15,6 +16,7 @@ from tavern_host.grants import Grant
 from tavern_host.manifest import Manifest
 from tavern_host.permissions import CODE, Trust, asked, decide
 from tavern_host.projects import OperatorFile
+from tavern_host.toolsettings import script_tools
 
 Code = Mapping[str, bytes] | Problem | None
 """The hashes of a folder plugin's files, none where there is no code among them; why they cannot be read; or None
@@ -113,10 +115,17 @@ def _code(record: Record) -> Code:
     try:
         if record.module is not None or record.root is None:
             return None
-        return file_hashes(record.root) if record.has_code else {}
+        return file_hashes(record.root) if record.has_code or _has_scripts(record.root, record.manifest) else {}
     except OSError as error:
         message = f"{error.filename} cannot be read: {error.strerror}"
         return Problem(message=message, hint="all of a plugin's code is reviewed")
+
+
+def _has_scripts(root: Path, manifest: Manifest | None) -> bool:
+    """Return whether there is a tool that is a script, in whatever language: it is code, too."""
+    if manifest is None or manifest.tools is None:
+        return False
+    return next(script_tools(root / manifest.tools.entry), None) is not None
 
 
 def _namespace_problems(record: Record, manifest: Manifest) -> list[Problem]:

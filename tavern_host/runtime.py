@@ -74,20 +74,26 @@ class InProcessRuntime:
         self._package = record.module or reserve(record.name.replace("-", "_"))
         self._module: ModuleType | None = None
         self._modules: dict[str, ModuleType] = {}
-        self._nodes: list[NodeDefinition] = []
+        self._nodes: list[NodeDefinition] | None = None
 
     def load(self) -> None:
-        """Import the package and the modules under `nodes.entry`."""
+        """Import the package and the modules under `nodes.entry`; those of the host's own plugins when somebody asks
+        for nodes."""
         record = self._record
         if record.module is not None:
             self._module = importlib.import_module(record.module)
         else:
             assert record.root is not None
             self._module = import_folder(self._package, record.root, record.reviewed)
-        manifest = record.manifest
-        if manifest is not None and manifest.nodes is not None:
-            self._nodes = nodes_of(self._entry_module(manifest.nodes.entry))
+        if not record.first_party:
+            self._nodes = self._read_nodes()
         self._modules = {name: module for name, module in sys.modules.items() if self._is_inside(name)}
+
+    def _read_nodes(self) -> list[NodeDefinition]:
+        manifest = self._record.manifest
+        if manifest is None or manifest.nodes is None:
+            return []
+        return nodes_of(self._entry_module(manifest.nodes.entry))
 
     def _entry_module(self, entry: str) -> ModuleType:
         path = Path(entry)
@@ -124,7 +130,9 @@ class InProcessRuntime:
         return found, problems
 
     def nodes(self) -> list[NodeDefinition]:
-        """Return the node types found when the plugin was loaded."""
+        """Return the node types, as they were when the plugin was loaded."""
+        if self._nodes is None:
+            self._nodes = self._read_nodes()
         return list(self._nodes)
 
     def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
-from contextvars import ContextVar
+from contextlib import aclosing, nullcontext
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -59,7 +59,8 @@ class Provider:
 
     With `report`, what the provider raises that is no error of the host's is reported, and reaches callers
     as `plugin_error` (DESIGN §3, rule 7). With `lease`, calls count as what is under way in the plugin. `interface`
-    is that of the service when the provider was put on its stack.
+    is that of the service when the provider was put on its stack. With `opening`, the instance is made by it when the
+    first call comes.
     """
 
     plugin: str
@@ -73,6 +74,25 @@ class Provider:
     lease: Lease | None = None
     interface: type[ServiceInterface] = ServiceInterface
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
+    opening: Callable[[], Any] | None = None
+    on_opened: Callable[[], None] | None = None
+
+    def opened(self) -> Any:
+        """Return the instance, made if it has to be. Raises `ServiceUnavailable` after `close`."""
+        if self.instance is None:
+            if self.opening is None:
+                raise ServiceUnavailable(f"no plugin provides the service {self.service} any more")
+            self.instance = Context().run(self.opening)  # what it starts keeps nothing of whoever called first
+            if self.on_opened is not None:
+                self.on_opened()
+        return self.instance
+
+    async def close(self) -> None:
+        """Let the instance close itself, where there is one and it can; none is made any more."""
+        self.opening = None
+        close = getattr(self.instance, "close", None)
+        if close is not None:
+            await close()
 
 
 class Views:
@@ -202,6 +222,7 @@ class ServiceRegistry:
         It lives on until its `end`, for those that keep it.
         """
         provider.interface = self.catalogue.interfaces[provider.service]
+        provider.on_opened = lambda: self._rebind(provider.service)
         self._living[provider] = None
         if provider.override:
             self._overrides.setdefault(provider.service, []).append(provider)
@@ -401,13 +422,30 @@ def _implementation(provider: Provider, name: str, info: MethodInfo) -> Callable
     Those of third parties answer for what they raise; theirs, and whatever acts, keep the plugin from being taken out
     while they run.
     """
-    function = _guarded(provider, name) if provider.report else getattr(provider.instance, name)
+    if provider.instance is None:
+        function = _opened_first(provider, name)
+    else:
+        function = _guarded(provider, name) if provider.report else getattr(provider.instance, name)
     if provider.lease is None or not (provider.report or info.permission is not None):
         return function
     if provider.report and inspect.iscoroutinefunction(function):
         return function  # which sees to that itself: one coroutine less for each call
     call = _under_way(function, provider.lease, f"{provider.service}.{name}")
     return gives_new(call) if is_new(function) else call
+
+
+def _opened_first(provider: Provider, name: str) -> Callable[..., Any]:
+    """Return what has a provider's instance made, and calls its method; from then on views call that itself."""
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await getattr(provider.opened(), name)(*args, **kwargs)
+
+    async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        async with aclosing(getattr(provider.opened(), name)(*args, **kwargs)) as items:
+            async for item in items:
+                yield item
+
+    return call if inspect.iscoroutinefunction(getattr(provider.interface, name)) else stream
 
 
 def _under_way(function: Callable[..., Any], lease: Lease, where: str) -> Callable[..., Any]:

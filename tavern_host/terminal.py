@@ -127,14 +127,14 @@ def run(arguments: list[str]) -> int:
 
 
 async def _run(options: dict[str, Any], rest: list[str]) -> int:
-    def make_host(*, serving: bool = False) -> Host:
+    def make_host(*, serving: bool = False, third_party: bool = True) -> Host:
         dev = [Path(path) for path in options["dev"]]
         return Host(
             options["project"],
             create=False,
             dev=dev,
             without=options["no_plugin"],
-            third_party=not options["no_plugins"],
+            third_party=third_party and not options["no_plugins"],
             strict=options["strict"],
             serving=serving,
         )

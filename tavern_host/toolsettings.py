@@ -1,4 +1,5 @@
-"""The settings that a plugin's tool files declare (`configSchema`, `spec/000` §6.3), as settings of the plugin.
+"""What the kernel reads in a plugin's tool files: the settings that they declare (`configSchema`, `spec/000` §6.3), as
+settings of the plugin, and which tools are scripts.
 
 Looks at nothing else in a tool file: what a tool is, and whether it can be used, is not the kernel's business.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ MAX_FILE = 1 << 20
 """How many bytes a tool file has at most."""
 
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_SCRIPTS = ("script", "external-script")
 _HINT = "this setting is left out; the rest of the plugin works"
 
 
@@ -34,9 +37,9 @@ def tool_options(plugin: str, folder: Path, root: Path) -> tuple[list[SettingIte
     """
     found: dict[str, SettingItem] = {}
     problems: list[Problem] = []
-    for file in _files(folder):
+    for file, document in tool_documents(folder, holding=b'"configSchema"'):
         label = str(file.relative_to(root.parent))
-        for item in _declared(plugin, file, label, problems):
+        for item in _declared(plugin, document, label, problems):
             known = found.setdefault(item.key, item)
             if known != item:  # two versions of one tool share their settings
                 message = f"configSchema: {item.key!r} stands in two files, and not in the same words"
@@ -44,14 +47,32 @@ def tool_options(plugin: str, folder: Path, root: Path) -> tuple[list[SettingIte
     return list(found.values()), problems
 
 
+def script_tools(folder: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Yield the tools beneath a folder that are scripts: the id, what is said of the script, and the whole file."""
+    for _, document in tool_documents(folder, holding=b"script"):
+        tool_id = document.get("id") or document.get("toolId")
+        script = document.get("implementation") or document.get("handler")
+        if isinstance(tool_id, str) and isinstance(script, dict) and script.get("type") in _SCRIPTS:
+            yield tool_id, script, document
+
+
+def tool_documents(folder: Path, *, holding: bytes) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield the tool files beneath a folder that hold these bytes, with what stands in them. Those that cannot be read
+    are passed over, and so is a folder that is none."""
+    for file in _files(folder):
+        document = _document(file, holding)
+        if document:
+            yield file, document
+
+
 def _files(folder: Path) -> Iterator[Path]:
-    for inner, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(inner, name) for name in sorted(names) if name.endswith(SUFFIX))
+    with suppress(ValueError):  # a name that no folder can have
+        for inner, folders, names in os.walk(folder):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            yield from (Path(inner, name) for name in sorted(names) if name.endswith(SUFFIX))
 
 
-def _declared(plugin: str, file: Path, label: str, problems: list[Problem]) -> Iterator[SettingItem]:
-    document = _document(file)
+def _declared(plugin: str, document: dict[str, Any], label: str, problems: list[Problem]) -> Iterator[SettingItem]:
     tool_id = document.get("id") or document.get("toolId")
     schema = document.get("configSchema")
     if not isinstance(tool_id, str) or not isinstance(schema, list):
@@ -72,10 +93,10 @@ def _declared(plugin: str, file: Path, label: str, problems: list[Problem]) -> I
                 problems.append(Problem(message=message, hint=_HINT, file=label))
 
 
-def _document(file: Path) -> dict[str, Any]:
+def _document(file: Path, holding: bytes) -> dict[str, Any]:
     try:
         data = read_document_bytes(file)
-        if len(data) > MAX_FILE or b'"configSchema"' not in data:
+        if len(data) > MAX_FILE or holding not in data:
             return {}
         return read_document(data)
     except TavernError:

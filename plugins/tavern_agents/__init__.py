@@ -12,9 +12,7 @@ from tavern_host.contracts.agents import AGENT_RUNTIME
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the `agentRuntime` service."""
-    from tavern_agents.runtime import Runtime
-
-    return [service_info(AGENT_RUNTIME, Runtime)]
+    return [service_info(AGENT_RUNTIME, "tavern_agents.runtime:Runtime")]
 
 
 @hookimpl

@@ -4,6 +4,8 @@ platform that go with them, and the commands `tavern workflow run`, `tavern runs
 
 from __future__ import annotations
 
+import asyncio
+
 from tavern_host import (
     CommandInfo,
     CommandParameter,
@@ -18,26 +20,29 @@ from tavern_host.contracts.executions import EXECUTION_ENGINE
 from tavern_host.contracts.nodes import NODE_MANAGER
 from tavern_host.contracts.runs import RUN_STORE
 
+_LATER = 0.2
+"""Seconds after the start, in which the host can answer for the first time: the engine is imported and made then."""
+
 
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Offer `nodeManager`, `executionEngine` and `runStore`."""
-    from tavern_engine.engine import Engine
-    from tavern_engine.keeping.runstore.store import SqliteRuns
-    from tavern_engine.registry import Nodes
-
     return [
-        service_info(NODE_MANAGER, Nodes),
-        service_info(EXECUTION_ENGINE, Engine),
-        service_info(RUN_STORE, SqliteRuns),
+        service_info(NODE_MANAGER, "tavern_engine.registry:Nodes"),
+        service_info(EXECUTION_ENGINE, "tavern_engine.engine:Engine"),
+        service_info(RUN_STORE, "tavern_engine.keeping.runstore.store:SqliteRuns"),
     ]
 
 
 @hookimpl
 async def tavern_startup(context: PluginContext) -> None:
     """Let the engine begin to look after runs that are left over, where the host goes on until it is stopped."""
-    if not context.serving:
-        return
+    if context.serving:
+        context.tasks.spawn(_look_after_runs(context), name="begin to look after runs")
+
+
+async def _look_after_runs(context: PluginContext) -> None:
+    await asyncio.sleep(_LATER)
     await context.services.get(EXECUTION_ENGINE).queue()  # makes it, unless another plugin's has taken its place
     engine = context.state.get("engine")
     if engine is not None:

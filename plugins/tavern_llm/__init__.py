@@ -12,9 +12,7 @@ from tavern_host.contracts.llm import LLM, LlmAdapterInfo
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the `llm` service."""
-    from tavern_llm.service import LlmService
-
-    return [service_info(LLM, LlmService)]
+    return [service_info(LLM, "tavern_llm.service:LlmService")]
 
 
 @hookimpl

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tavern_host.authoring import hookimpl
-from tavern_host.contracts.commands import CommandInfo
+from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION
 from tavern_host.contracts.scripttools import SCRIPT_TOOLS
 from tavern_host.contracts.services import ServiceInfo, service_info
@@ -12,15 +12,40 @@ from tavern_host.contracts.services import ServiceInfo, service_info
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Return what runs scripts, and what runs them for agents."""
-    from tavern_scripts.agenttools import AgentTools
-    from tavern_scripts.service import Scripts
-
-    return [service_info(SCRIPT_EXECUTION, Scripts), service_info(SCRIPT_TOOLS, AgentTools)]
+    return [
+        service_info(SCRIPT_EXECUTION, "tavern_scripts.service:Scripts"),
+        service_info(SCRIPT_TOOLS, "tavern_scripts.agenttools:AgentTools"),
+    ]
 
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
     """Return `tavern scripts doctor` and `tavern scripts run`."""
-    from tavern_scripts.commands import script_commands
-
-    return script_commands()
+    return [
+        CommandInfo(
+            name="scripts doctor",
+            help="Say which sandbox scripts run in here, what was tried out of it, and what to install.",
+            handler="tavern_scripts.commands:doctor",
+        ),
+        CommandInfo(
+            name="scripts run",
+            help="Run a script file in the sandbox, as a tool would, and show its log and its result.",
+            handler="tavern_scripts.commands:run_script",
+            parameters=[
+                CommandParameter(name="file", type="path", required=True, help="The script."),
+                CommandParameter(name="--json-input", help="What it reads from stdin, as JSON; @FILE reads a file."),
+                CommandParameter(name="--entry-point", help="The function of it that is called with the input."),
+                CommandParameter(name="--language", help="python, nodejs or bun; else what its name says."),
+                CommandParameter(name="--timeout", type="number", help="How many seconds it may take."),
+                CommandParameter(
+                    name="--host", multiple=True, help="A host that it asks to reach, of those that the policy allows."
+                ),
+                CommandParameter(
+                    name="--write", multiple=True, help="A folder that it asks to keep, such as .cache/**."
+                ),
+                CommandParameter(
+                    name="--read", multiple=True, help="A file of the project's files folder that it may read."
+                ),
+            ],
+        ),
+    ]

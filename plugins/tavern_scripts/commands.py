@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import JsonValue, ValidationError
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import (
     SCRIPT_EXECUTION,
@@ -28,38 +28,6 @@ from tavern_scripts.languages import language_of
 from tavern_scripts.scriptfiles import Base
 
 _MARKS = {True: "holds", False: "does NOT hold"}
-
-
-def script_commands() -> list[CommandInfo]:
-    """Return the commands about scripts."""
-    return [
-        CommandInfo(
-            name="scripts doctor",
-            help="Say which sandbox scripts run in here, what was tried out of it, and what to install.",
-            handler="tavern_scripts.commands:doctor",
-        ),
-        CommandInfo(
-            name="scripts run",
-            help="Run a script file in the sandbox, as a tool would, and show its log and its result.",
-            handler="tavern_scripts.commands:run_script",
-            parameters=[
-                CommandParameter(name="file", type="path", required=True, help="The script."),
-                CommandParameter(name="--json-input", help="What it reads from stdin, as JSON; @FILE reads a file."),
-                CommandParameter(name="--entry-point", help="The function of it that is called with the input."),
-                CommandParameter(name="--language", help="python, nodejs or bun; else what its name says."),
-                CommandParameter(name="--timeout", type="number", help="How many seconds it may take."),
-                CommandParameter(
-                    name="--host", multiple=True, help="A host that it asks to reach, of those that the policy allows."
-                ),
-                CommandParameter(
-                    name="--write", multiple=True, help="A folder that it asks to keep, such as .cache/**."
-                ),
-                CommandParameter(
-                    name="--read", multiple=True, help="A file of the project's files folder that it may read."
-                ),
-            ],
-        ),
-    ]
 
 
 async def doctor(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -88,11 +56,13 @@ async def run_script(arguments: dict[str, JsonValue], context: PluginContext) ->
     request = await asyncio.to_thread(_request, path, arguments)
     result: ScriptResult | None = None
     scripts = Scripts(context, folders=[Base(path.parent, str(path.parent))])
+    shown: set[str] = set()
     try:
         async with aclosing(scripts.stream(request)) as events:
             async for event in events:
                 result = event.result or result
                 if event.kind != "result":
+                    shown.add(event.text)
                     yield CommandOutput(kind="progress", text=_line(event))
     finally:
         await scripts.close()
@@ -103,8 +73,8 @@ async def run_script(arguments: dict[str, JsonValue], context: PluginContext) ->
     if result.error is None:
         yield CommandOutput(kind="text", text=json.dumps(result.output_data, ensure_ascii=False, indent=2))
         return
-    details = f"\n{result.error.details}" if result.error.details else ""
-    text = f"{result.error.type}: {result.error.message}{details}"
+    details = [line for line in (result.error.details or "").splitlines() if line not in shown]
+    text = "\n".join([f"{result.error.type}: {result.error.message}", *details])
     yield CommandOutput(kind="failure", text=text, exit_code=1)
 
 
@@ -123,7 +93,7 @@ def _request(path: Path, arguments: dict[str, JsonValue]) -> ScriptRequest:
         "language": language,
         "entry_point": arguments.get("entry_point"),
         "input_data": _input(arguments.get("json_input")),
-        "timeout_ms": round(float(str(timeout)) * 1000) if timeout is not None else None,
+        "timeout_ms": _milliseconds(timeout),
         "files": _texts(arguments, "read"),
         "security_context": security,
     }
@@ -132,6 +102,15 @@ def _request(path: Path, arguments: dict[str, JsonValue]) -> ScriptRequest:
     except ValidationError as error:
         said = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise InvalidInput(f"no script can be run so: {said}") from None
+
+
+def _milliseconds(seconds: JsonValue) -> int | None:
+    if seconds is None:
+        return None
+    given = float(str(seconds))
+    if not 0.001 <= given < float("inf"):
+        raise InvalidInput(f"--timeout must be a number of seconds above 0, found {given:g}")
+    return round(given * 1000)
 
 
 def _input(given: JsonValue) -> JsonValue:

@@ -18,18 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.scripts import ScriptErrorType, ScriptLanguage
+from tavern_host.contracts.scripts import LANGUAGE_SUFFIXES, ScriptErrorType, ScriptLanguage
 from tavern_scripts.refusal import Refused
-
-SUFFIXES: Mapping[str, ScriptLanguage] = {
-    ".py": "python",
-    ".js": "nodejs",
-    ".mjs": "nodejs",
-    ".cjs": "nodejs",
-    ".ts": "bun",
-    ".mts": "bun",
-}
-"""The language of a script that does not say it, by the end of its name."""
 
 CODE_NAMES: Mapping[ScriptLanguage, str] = {"python": "main.py", "nodejs": "main.mjs", "bun": "main.ts"}
 """What a file is called that is made of code."""
@@ -87,10 +77,10 @@ class Interpreter:
 def language_of(path: str) -> ScriptLanguage:
     """Return the language of a script by the end of its name. Raises `InvalidInput`."""
     suffix = PurePosixPath(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        known = ", ".join(SUFFIXES)
+    if suffix not in LANGUAGE_SUFFIXES:
+        known = ", ".join(LANGUAGE_SUFFIXES)
         raise InvalidInput(f"the language of {path!r:.200} is not clear: say it, or end its name with one of {known}")
-    return SUFFIXES[suffix]
+    return LANGUAGE_SUFFIXES[suffix]
 
 
 def read_command(text: str) -> Command:

@@ -15,7 +15,13 @@ from pydantic import JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, Misconfigured, NotFound
 from tavern_host.contracts.plugins import PLUGINS
-from tavern_host.contracts.scripts import ScriptErrorType, ScriptLanguage, ScriptLimits, ScriptRequest
+from tavern_host.contracts.scripts import (
+    ScriptErrorType,
+    ScriptLanguage,
+    ScriptLimits,
+    ScriptRequest,
+    SecurityContext,
+)
 from tavern_scripts.languages import CODE_NAMES, Command, Interpreter, Interpreters, language_of, read_command
 from tavern_scripts.launches import Program
 from tavern_scripts.policy import LANGUAGES, Policies, Policy
@@ -75,6 +81,11 @@ class Planner:
         except Misconfigured as error:
             raise Refused(ScriptErrorType.SECURITY, error.message) from None
 
+    def granted(self, asked: SecurityContext, config: Mapping[str, JsonValue], *, has_folder: bool) -> Granted:
+        """Return what the policy grants of a request. Raises `InvalidInput`, `Refused`."""
+        policy = self.policy()
+        return decide(asked, hosts=policy.hosts, writes=policy.writes, config=config, has_folder=has_folder)
+
     async def plan(self, request: ScriptRequest, *, remaining: float | None = None) -> Plan:
         """Return what would be run; `remaining` is how many seconds the caller has.
 
@@ -91,13 +102,7 @@ class Planner:
             allowed = ", ".join(one for one in LANGUAGES if one in policy.languages) or "none"
             message = f"the operator does not allow scripts in {language}; allowed: {allowed}"
             raise Refused(ScriptErrorType.SECURITY, message)
-        granted = decide(
-            request.security_context,
-            hosts=policy.hosts,
-            writes=policy.writes,
-            config=request.config,
-            has_folder=script is not None,
-        )
+        granted = self.granted(request.security_context, request.config, has_folder=script is not None)
         approval = await asyncio.to_thread(_approved, policy, request, script)
         interpreter = await self._interpreters.find(language, policy.interpreters.get(language))
         program = Program(
@@ -119,6 +124,10 @@ class Planner:
         found = next((asset for asset in folders if asset.plugin == request.plugin), None)
         if found is None:
             raise NotFound(f"there is no plugin {request.plugin!r:.200} with a folder that is loaded now")
+        if found.changed:
+            hint = f"look at it with `tavern plugins show {request.plugin}`, then grant it again"
+            message = f"the plugin {request.plugin} was changed after it was reviewed, and none of its scripts is run"
+            raise Refused(ScriptErrorType.SECURITY, f"{message}; {hint}")
         return [Base(Path(found.path), f"the folder of the plugin {request.plugin}")]
 
 

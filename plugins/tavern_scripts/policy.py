@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tavern_host.context import Settings
-from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.errors import InvalidInput, Misconfigured
 from tavern_host.contracts.scripts import ScriptLanguage, ScriptLimits
+from tavern_scripts.network.allowlist import parse_pattern
+from tavern_scripts.review import inner_path
 
 LANGUAGES: tuple[ScriptLanguage, ...] = get_args(ScriptLanguage)
 
@@ -72,8 +74,8 @@ def read_policy(settings: Settings, root: Path) -> Policy:
     )
     return Policy(
         folders=tuple(_folder(text, root) for text in read.texts("folders", ["scripts"])),
-        hosts=tuple(read.texts("allowedHosts", [])),
-        writes=tuple(read.texts("writablePaths", [".cache/**"])),
+        hosts=tuple(read.hosts("allowedHosts")),
+        writes=tuple(read.writes("writablePaths", [".cache/**"])),
         languages=frozenset(read.languages("languages", list(LANGUAGES))),
         interpreters=read.interpreters("interpreters"),
         limits=limits,
@@ -125,6 +127,20 @@ class _Reader:
         value = self.value(key, default)
         if not isinstance(value, list) or len(value) > _MOST or not all(isinstance(t, str) and t for t in value):
             raise _wrong(key, "a list of texts", value)
+        return value
+
+    def hosts(self, key: str) -> list[str]:
+        value = self.texts(key, [])
+        try:
+            return [str(parse_pattern(text)) for text in value]
+        except InvalidInput as error:
+            raise Misconfigured(f"no script is run: the setting {_PREFIX}{key}: {error.message}") from None
+
+    def writes(self, key: str, default: list[str]) -> list[str]:
+        value = self.texts(key, default)
+        for text in value:
+            if inner_path(text) is None:
+                raise _wrong(key, "a list of paths in a script's own folder, such as .cache/**", text)
         return value
 
     def languages(self, key: str, default: list[ScriptLanguage]) -> list[ScriptLanguage]:

@@ -81,7 +81,7 @@ def _reads(asked: SecurityContext, denied: list[str]) -> Reads:
         return Reads(whole=True)
     whole, paths, patterns = False, list[str](), list[str]()
     for text in asked.file_access.allow_read:
-        inner = _inner(text)
+        inner = inner_path(text)
         if inner is None:
             denied.append(f"read {text!r:.200}: only what is in the script's own folder can be read")
         elif inner == "":
@@ -95,9 +95,9 @@ def _reads(asked: SecurityContext, denied: list[str]) -> Reads:
 
 def _writes(asked: list[str], allowed: list[str], has_folder: bool, denied: list[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
-    permitted = [inner for inner in map(_inner, allowed) if inner is not None]
+    permitted = [inner for inner in map(inner_path, allowed) if inner is not None]
     for text in asked:
-        inner = _inner(text)
+        inner = inner_path(text)
         if not has_folder:
             why = "code that was handed over has no folder of its own; write to the folder that TAVERN_OUTPUT names"
         elif inner is None:
@@ -115,7 +115,7 @@ def _writes(asked: list[str], allowed: list[str], has_folder: bool, denied: list
     return tuple(one for one in found if not any(one.startswith(f"{other}/") for other in found))
 
 
-def _inner(text: str) -> str | None:
+def inner_path(text: str) -> str | None:
     """Return the path in the script's folder that a pattern means: `""` for all of it, None for what is not in it.
 
     A folder's own wildcard at the end is left out: `.cache/**` is `.cache`.

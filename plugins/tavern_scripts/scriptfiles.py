@@ -11,8 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.scripts import ScriptErrorType
-from tavern_scripts.languages import SUFFIXES
+from tavern_host.contracts.scripts import LANGUAGE_SUFFIXES, ScriptErrorType
 from tavern_scripts.refusal import Refused
 
 MAX_PATH = 1000
@@ -102,7 +101,7 @@ def _scripts_in(bases: Sequence[Base]) -> list[str]:
         for folder, folders, names in os.walk(base.folder):
             folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
             inner = PurePosixPath(os.path.relpath(folder, base.folder))
-            found += [str(inner / name) for name in names if PurePosixPath(name).suffix in SUFFIXES]
+            found += [str(inner / name) for name in names if PurePosixPath(name).suffix in LANGUAGE_SUFFIXES]
             if len(found) > _MOST_NAMES:
                 return found[:_MOST_NAMES]
     return found

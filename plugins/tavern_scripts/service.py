@@ -36,6 +36,7 @@ from tavern_host.contracts.scripts import (
     ScriptRequest,
     ScriptResult,
     ScriptUsage,
+    SecurityContext,
 )
 from tavern_scripts import projectio
 from tavern_scripts.backends import Sandboxes
@@ -160,6 +161,13 @@ class Scripts(ScriptExecution):
         except Refused:
             return _enforced(plan, "none", [])
         return _enforced(plan, chosen.name, chosen.weaker)
+
+    async def denied(self, asked: SecurityContext, *, config: dict[str, JsonValue] | None = None) -> list[str]:
+        """Return what would not be granted; see the interface."""
+        try:
+            return [*self._planner.granted(asked, config or {}, has_folder=True).denied]
+        except Refused as refused:
+            return [refused.error.message, *(refused.error.details or "").splitlines()]
 
     async def backends(self) -> list[BackendReport]:
         """Return what was found out about sandboxes; see the interface."""

@@ -5,8 +5,9 @@ It does not know what the keys mean. What the documents leave open is decided so
 - A value is unclosed if, before its closing delimiter, a line begins another key with the same opening
   delimiter, or an end marker and then a request marker come, or the text ends. Inside an escaped value
   markers are content, and inside one with a nonce such lines are too.
-- An unclosed value ends at the next line that begins a key, or the next block marker; where neither comes,
-  the text was cut short, what the value would have been is not certain, and nothing in the block is called.
+- An unclosed value ends at the next line that begins a key, or the next block marker, or before a thought that the
+  next request marker stands in; where none comes, the text was cut short, what the value would have been is not
+  certain, and nothing in the block is called.
 - Values between »»» and ««« are trimmed, as the platform does; those between 「始」 and 「末」 are not.
 - Block markers count in comments too.
 """
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tavern_tam.keys import KEY_REACH, SEPARATORS, Key, key_before
-from tavern_tam.lexing import END_MARKER, Source, Token
+from tavern_tam.lexing import END_MARKER, Source, Token, open_thought
 
 _SHOWN = 60
 
@@ -134,7 +135,7 @@ class Block:
         """Handle a marker in an open value: most are content."""
         if value.doomed and token.kind in ("request", "end"):
             self._source.rewind(token.offset, [token.text])
-            self._repair(value)
+            self._repair(value, self._back_to_thought() if token.kind == "request" else 0)
             return
         if token.kind == "close" and token.form == value.form:
             self._pairs.append(Pair(value.key, self._finished(value, self._text()), value.offset))
@@ -199,6 +200,12 @@ class Block:
         self._begin_gap()
         if back:
             self._parts.append(text[split:])
+
+    def _back_to_thought(self) -> int:
+        """Return how far back in an unclosed value a thought begins that goes on: what it asks for is not asked for."""
+        text = self._text()
+        begin = open_thought(text)
+        return 0 if begin is None else len(text) - begin
 
     def _finished(self, value: _Value, text: str) -> str:
         """Return a value's text: as it stands between 「始」 and 「末」, trimmed between the others."""

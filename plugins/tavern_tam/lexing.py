@@ -58,6 +58,7 @@ OPENING = re.compile(f"<(?:(?P<request>{''.join(_REQUEST[1:])})|{''.join(_THINK[
 OPENING_CUT = re.compile(rf"(?:{REQUEST_CUT}|{_prefixes(_THINK)})\Z", re.ASCII)
 """What `OPENING` is about while it is still arriving."""
 
+_THINK_BEGIN = re.compile("".join(_THINK), re.ASCII)
 THINK_END = re.compile("".join(_THINK_END), re.ASCII)
 THINK_END_CUT = re.compile(rf"(?:{_prefixes(_THINK_END)})\Z", re.ASCII)
 
@@ -192,6 +193,17 @@ def block_marker(data: str, begin: int) -> tuple[int, int, bool] | None:
         return start, start + len(END_MARKER), True
     found = BLOCK_MARKER.search(data, max(begin, bar - _BEFORE_BAR))
     return None if found is None else (found.start(), found.end(), found.lastgroup == "end")
+
+
+def open_thought(text: str) -> int | None:
+    """Return where the thought begins that `text` ends in, or None."""
+    position = 0
+    while (begun := _THINK_BEGIN.search(text, position)) is not None:
+        ended = THINK_END.search(text, begun.end())
+        if ended is None:
+            return begun.start()
+        position = ended.end()
+    return None
 
 
 def cut(pattern: re.Pattern[str], data: str, begin: int) -> int:

@@ -25,6 +25,7 @@ from tavern_tam.lexing import (
     Source,
     block_marker,
     cut,
+    open_thought,
     opening,
 )
 from tavern_tam.regular import pairs_of, single_call
@@ -242,15 +243,22 @@ class TamParser:
         if problem is not None:
             warnings = [Warn(f"{problem.text}; nothing in the block is called", problem.offset)]
             self._release_fence()
-            self._release(outcome.source, outcome.offset)
+            self._release_refused(outcome.source, outcome.offset)
         self._line_is_blank = False
         self._flush_text()
         self._events += [ParseEvent(kind="warning", text=w.text, offset=w.offset) for w in warnings]
         if problem is None:
             self._events += [call_event(call, outcome.offset) for call in steps.calls]
-            if outcome.after:
+            if outcome.after:  # it is text like any other, and may hold a thought or the fence of the next block
                 self._release_fence()
-                self._release(outcome.after, outcome.offset + len(outcome.source) - len(outcome.after))
+                self._source.rewind(outcome.offset + len(outcome.source) - len(outcome.after), [outcome.after])
+
+    def _release_refused(self, text: str, offset: int) -> None:
+        """Return a block that calls nothing as text; a thought that begins in it goes on behind it."""
+        thought = open_thought(text)
+        if thought is not None:
+            self._source.rewind(offset + thought, [text[thought:]])
+        self._release(text[:thought], offset)
 
     def _read_thought(self) -> bool:
         """Release a thought's text up to its end; return whether it has ended."""

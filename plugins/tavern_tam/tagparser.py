@@ -16,6 +16,7 @@ from typing import ClassVar
 from tavern_host.contracts.protocols import ParseEvent, ParserOptions
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.fences import fence_at_end, toggles
+from tavern_tam.lexing import open_thought
 from tavern_tam.tagblock import Grammar, Outcome, TagBlock, Unclosed
 from tavern_tam.tags import Tag, Window, held_opening, tag_of
 
@@ -183,15 +184,20 @@ class TagParser:
         return True
 
     def _refuse(self, outcome: Outcome) -> None:
-        """Return what asks for nothing as text; a refused call apart from other text, and with its warning."""
+        """Return what asks for nothing as text; a refused call apart from other text, and with its warning. A thought
+        that begins in it goes on behind it."""
         problem = outcome.problem
         if problem is not None:
             self._flush_text()
-        self._release_at(outcome.source, outcome.offset)
+        thought = open_thought(outcome.source)
+        if thought is not None:
+            self._window.rewind(outcome.offset + thought, [outcome.source[thought:]])
+        source = outcome.source[:thought]
+        self._release_at(source, outcome.offset)
         if problem is not None:
             self._flush_text()
             self._line_is_blank = False
-            offset = min(problem.offset, outcome.offset + len(outcome.source) - 1)
+            offset = min(problem.offset, outcome.offset + len(source) - 1)
             self._events.append(ParseEvent(kind="warning", text=f"{problem.text}; nothing is called", offset=offset))
 
     def _call(self, outcome: Outcome, tool_id: str) -> None:

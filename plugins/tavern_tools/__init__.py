@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tavern_host.authoring import hookimpl
 from tavern_host.context import PluginContext
 from tavern_host.contracts.commands import CommandInfo
@@ -12,14 +14,18 @@ from tavern_host.contracts.services import ServiceInfo, service_info
 from tavern_host.contracts.systemtools import SYSTEM_TOOLS
 from tavern_host.contracts.tools import TOOL_MANAGER
 
+_LATER = 0.2
+"""Seconds after the start, in which the host can answer for the first time: the tool manager is imported and made
+then."""
+
 
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
-    from tavern_tools.manager import Tools
-    from tavern_tools.system.fileoperator import Files
-    from tavern_tools.system.systemtools import System
-
-    return [service_info(TOOL_MANAGER, Tools), service_info(SYSTEM_TOOLS, System), service_info(PROJECT_FILES, Files)]
+    return [
+        service_info(TOOL_MANAGER, "tavern_tools.manager:Tools"),
+        service_info(SYSTEM_TOOLS, "tavern_tools.system.systemtools:System"),
+        service_info(PROJECT_FILES, "tavern_tools.system.fileoperator:Files"),
+    ]
 
 
 @hookimpl
@@ -43,8 +49,7 @@ def tavern_register_routes() -> list[RouteInfo]:
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    from tavern_tools.showing.commands import tool_commands
-    from tavern_tools.showing.taskcommands import task_commands
+    from tavern_tools.showing.offered import task_commands, tool_commands
 
     return [*tool_commands(), *task_commands()]
 
@@ -52,8 +57,12 @@ def tavern_register_commands() -> list[CommandInfo]:
 @hookimpl
 async def tavern_startup(context: PluginContext) -> None:
     """Let the tool manager look after tasks that are left over, where the host goes on until it is stopped."""
-    if not context.serving:
-        return
+    if context.serving:
+        context.tasks.spawn(_take_up_tasks(context), name="begin to look after tasks")
+
+
+async def _take_up_tasks(context: PluginContext) -> None:
+    await asyncio.sleep(_LATER)
     await context.services.get(TOOL_MANAGER).protocols()  # makes it, unless another plugin's has taken its place
     manager = context.state.get("tools.manager")
     if manager is not None:

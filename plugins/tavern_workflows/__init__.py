@@ -10,9 +10,7 @@ from tavern_host.contracts.workflows import WORKFLOW_MANAGER
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Offer `workflowManager`."""
-    from tavern_workflows.manager import Workflows
-
-    return [service_info(WORKFLOW_MANAGER, Workflows)]
+    return [service_info(WORKFLOW_MANAGER, "tavern_workflows.manager:Workflows")]
 
 
 @hookimpl

@@ -95,11 +95,12 @@ class PluginInfo(Model):
 
 class PluginAsset(Model):
     """A folder of a loaded plugin: `kind` is `tools` or `workflows` for those that it declares, `plugin` for its own;
-    `path` is absolute."""
+    `path` is absolute. `changed`: what is in a plugin's own folder was reviewed, and is something else by now."""
 
     plugin: str
     kind: str
     path: str
+    changed: bool = False
 
 
 class HookImplInfo(Model):

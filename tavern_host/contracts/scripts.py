@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal, Protocol
 
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
@@ -14,6 +14,16 @@ from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, r
 from tavern_host.contracts.wire import Model, OpenModel
 
 ScriptLanguage = Literal["python", "nodejs", "bun"]
+
+LANGUAGE_SUFFIXES: Mapping[str, ScriptLanguage] = {
+    ".py": "python",
+    ".js": "nodejs",
+    ".mjs": "nodejs",
+    ".cjs": "nodejs",
+    ".ts": "bun",
+    ".mts": "bun",
+}
+"""The language of a script that does not say it, by the end of its name."""
 
 
 class FileAccess(Model):
@@ -100,8 +110,11 @@ class ScriptLimits(Model):
 
     wall: float
     cpu: float
+    """Of each process."""
     memory: int
+    """Of all processes together."""
     processes: int
+    """How many processes and threads there may be at once: the kernel counts threads, too."""
     files: int
     """How many files may be open at once."""
     file_size: int
@@ -223,8 +236,10 @@ class SandboxLaunch(Model):
 class SandboxOutput(Model):
     """What comes out of a sandbox, in order; the last one is `ended`.
 
-    `exit_code` is negative for a signal. `reason` says which limit ended it: `memory`, `cpu`, `processes`, `files`;
-    `broken` means that the sandbox itself could not be made (`data` says why) and the program never began.
+    Of `ended`, `exit_code` is negative where a signal ended the program (-9 for SIGKILL), and `data` says in words
+    which files were not copied out of staged folders, if any. `reason` says which limit ended it: `memory`, `cpu`,
+    `processes`, `files`; `broken` means that the sandbox itself could not be made (`data` says why) and the program
+    never began.
     """
 
     kind: Literal["stdout", "stderr", "channel", "ended"]
@@ -292,6 +307,11 @@ class ScriptExecution(ServiceInterface, name="scriptExecution"):
     async def review(self, request: ScriptRequest) -> ScriptEnforced:
         """Return what would be enforced and granted, without running anything. Raises `InvalidInput` for a script that
         cannot be run."""
+
+    @reads
+    async def denied(self, asked: SecurityContext, *, config: dict[str, JsonValue] | None = None) -> list[str]:
+        """Return what a script file that asks for this would not get by the operator's policy, each with the reason;
+        `config` are the settings of its tool. Raises `InvalidInput` for a request that means nothing."""
 
     @reads
     async def backends(self) -> list[BackendReport]:

@@ -122,12 +122,15 @@ class ServiceInfo(Model):
     version: int = 1
 
 
-def service_info(key: ServiceKey[Any], provider: type) -> ServiceInfo:
+def service_info(key: ServiceKey[Any], provider: type | str) -> ServiceInfo:
     """Return the descriptor of `provider` as a provider of `key`'s service.
 
     Its version is the highest one of the interface all of whose methods the class has: one that was written for an
-    older host stays of the version that it was written for.
+    older host stays of the version that it was written for. A class that is only named (`module:Class`) is of the
+    interface's version, and need not be imported to be offered.
     """
+    if isinstance(provider, str):
+        return ServiceInfo(service=key.name, handler=provider, version=key.version)
     methods = interface_methods(key.interface).items()
     first_missing = min((info.since for name, info in methods if not implements(provider, name)), default=None)
     return ServiceInfo(

@@ -60,7 +60,7 @@ def test_a_plugin_is_shown_with_what_it_asks_for(project: Path) -> None:
 
     assert ran.out.splitlines()[0] == "Ahoy (ahoy 1.0.0) — needs-review"
     assert "See every workflow run before it starts, change its inputs or refuse it." in ran.out
-    assert "Run the Python code that is in its folder now." in ran.out
+    assert "Run the code that is in its folder now." in ran.out
     shown = tavern("--project", project, "plugins", "show", "ahoy", "--json").json()
     assert {p["name"]: p["granted"] for p in shown["permissions"] if p["name"].startswith("hook:")} == {
         "hook:server:workflow:before-execute": False

@@ -46,6 +46,9 @@ class Scripts(ScriptExecution):
     async def review(self, request):
         raise NotImplementedError
 
+    async def denied(self, asked, *, config=None):
+        return []
+
     async def backends(self):
         return []
 

@@ -320,6 +320,46 @@ RULES: list[tuple[str, str, str]] = [
         "003 §2.2.2: each type says what it needs",
     ),
     (
+        "tools/test_tool_parameters.py",
+        "test_a_missing_parameter_takes_its_default",
+        "003 §2.2.2: a parameter's default",
+    ),
+    (
+        "tools/test_tool_calls.py",
+        "test_a_field_that_a_service_leaves_null_is_not_there_where_the_output_knows_no_null",
+        "003 §2.2.2: what output does not require may be absent",
+    ),
+    (
+        "tools/test_reading_tool_files.py",
+        "test_what_a_key_may_not_say_is_told",
+        "003 §2.2.2: the form of each field, securityContext among them",
+    ),
+    (
+        "tools/test_tool_documentation.py",
+        "test_examples_are_told_with_their_arguments",
+        "003 §2.2.2: examples show how a tool is called",
+    ),
+    (
+        "tools/test_reading_tool_files.py",
+        "test_the_time_limit_of_the_implementation_is_that_of_the_tool_whose_own_comes_first",
+        "000 §6.3: the time limit of an implementation",
+    ),
+    (
+        "tools/test_rules_of_the_documents.py",
+        "test_json_within_text_is_checked_by_the_schema_of_its_parameter",
+        "003 §3.2: JSON text is read and then checked by its own schema",
+    ),
+    (
+        "tools/test_rules_of_the_documents.py",
+        "test_a_call_in_text_is_written_alike_for_every_kind_of_tool",
+        "003 §4.2: tool_id may name a node, a workflow or a service",
+    ),
+    (
+        "tools/test_tool_calls.py",
+        "test_arguments_that_the_service_refuses_are_a_validation_error_and_not_tried_again",
+        "003 §4.2: what a service itself says of its parameters",
+    ),
+    (
         "tools/test_reading_tool_files.py",
         "test_examples_that_the_tool_does_not_allow_are_warnings",
         "003 §2.2.2: examples fit the parameters",

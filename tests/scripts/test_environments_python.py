@@ -296,3 +296,18 @@ async def test_what_cannot_be_found_or_takes_too_much_is_a_dependency_error_that
 
     assert {missing.value.error.type, large.value.error.type} == {ScriptErrorType.DEPENDENCY}
     assert not shop.left()
+
+
+async def test_a_version_that_only_a_later_index_has_is_found_where_the_operator_says_so(tmp_path: Path) -> None:
+    async with index() as first, index() as later:
+        first.add_wheel("alpha", "1.0")
+        later.add_wheel("alpha", "2.0", code="value = 2")
+        machine = {"HOME": str(tmp_path), "UV_INDEX": first.simple, "UV_DEFAULT_INDEX": later.simple}
+        shop = Workshop(tmp_path, first, machine=machine)
+        shop.write("requirements.txt", "alpha==2.0\n")
+        with pytest.raises(Refused, match=r"only with UV_INDEX_STRATEGY=unsafe-best-match") as refused:
+            await shop.ready()
+        willing = Workshop(tmp_path, first, machine={**machine, "UV_INDEX_STRATEGY": "unsafe-best-match"})
+
+        assert "--index-strategy" not in refused.value.error.message, "nobody can give that option"
+        assert await willing.say(await willing.ready(), "-c", "import alpha; print(alpha.value)") == (0, "2\n", "")

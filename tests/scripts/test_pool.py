@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -17,11 +18,24 @@ import pytest
 
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxOutput, ScriptBackend
 from tavern_scripts.pool import WarmPool
+from tavern_scripts.sandbox import landlock as kernel
 from tavern_scripts.sandbox.canary import prove
 from tavern_scripts.sandbox.canaryprogram import CHECKS
 from tavern_scripts.sandbox.watch import tree
 from tavern_scripts.warm import shape_of
-from tests.scripts.sandboxes import PYTHON, Came, bubblewrap, given, launch, limits, read, run, staged
+from tests.scripts.sandboxes import (
+    IS_ROOT,
+    PYTHON,
+    Came,
+    bubblewrap,
+    given,
+    landlock,
+    launch,
+    limits,
+    read,
+    run,
+    staged,
+)
 
 SHOWS_ITSELF = """
 import inspect, json, os, sys
@@ -417,6 +431,36 @@ async def test_a_backend_that_breaks_costs_warmth_and_nothing_else(
         ) == 1
     finally:
         await rooms.pool.close()
+
+
+async def test_interpreters_wait_in_the_weaker_sandbox_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if IS_ROOT or kernel.version() < kernel.NEEDED:
+        pytest.skip("the sandbox of Landlock is for an ordinary user, and for a kernel that has it")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    rooms = Rooms(tmp_path, landlock())
+    code = (
+        "import os, sys, tempfile\nopen('left.txt', 'w').write(sys.stdin.read())\n"
+        "with tempfile.NamedTemporaryFile() as file: print('zipfile' in sys.modules, os.path.dirname(file.name))\n"
+        "try: open(%r)\nexcept PermissionError: print('kept out')"
+    )
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    try:
+        for number in range(3):
+            what = rooms.launch(code % str(secret), environment={"PATH": "/usr/bin:/bin", "TMPDIR": "/tmp"})
+
+            came = await rooms.warm(what, b"%d" % number)
+
+            first, second = came.stdout.decode().splitlines()
+            assert first.startswith(f"True {temporary}/tavern-script-") and second == "kept out"
+            assert output(what) == {"left.txt": str(number)}
+        assert rooms.pool.used == 3
+    finally:
+        await rooms.pool.close()
+
+    assert list(temporary.iterdir()) == [] and not processes_with("/tavern/zygote.py")
 
 
 async def test_closing_the_pool_leaves_nothing(tmp_path: Path) -> None:

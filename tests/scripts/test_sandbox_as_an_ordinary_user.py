@@ -1,4 +1,4 @@
-"""All tests of the sandbox hold for an ordinary user as well as for root."""
+"""All tests of the sandbox, and of interpreters that wait in one, hold for an ordinary user as well as for root."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.timeout(300)
-def test_what_holds_for_root_holds_for_an_ordinary_user() -> None:
+@pytest.mark.parametrize("pattern", ["test_sandbox_*.py", "test_pool.py", "test_sessions.py"])
+def test_what_holds_for_root_holds_for_an_ordinary_user(pattern: str) -> None:
     reason = why_not()
     if reason:
         pytest.skip(reason)
-    files = [str(path) for path in sorted(HERE.glob("test_sandbox_*.py")) if path != Path(__file__)]
+    files = [str(path) for path in sorted(HERE.glob(pattern)) if path != Path(__file__)]
     options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(HERE.parents[1])]
 
     done = run_as_ordinary_user([sys.executable, "-m", "pytest", *options, *files])

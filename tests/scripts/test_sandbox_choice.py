@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -51,6 +52,17 @@ async def test_bubblewrap_is_in_force_on_this_machine() -> None:
     assert [report.name for report in in_force] == [chosen.name]
     assert len(in_force[0].checks) > 15
     assert all(check.holds for check in in_force[0].checks)
+
+
+async def test_a_long_path_of_temporary_files_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir(mode=0o755)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+    chosen, reports = await choose(of_the_host())
+
+    assert chosen is not None, reports
+    assert list(folder.iterdir()) == []
 
 
 async def test_one_of_a_plugin_goes_before_those_of_the_host() -> None:

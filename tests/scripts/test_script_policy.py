@@ -176,6 +176,12 @@ async def test_a_project_cannot_widen_its_own_rights(tmp_path: Path) -> None:
         ("languages", ["cobol"], "must be one of python, nodejs, bun, found 'cobol'"),
         ("interpreters", {"python": "python3"}, "must be an object with absolute paths of programs by language"),
         ("approvedScripts", {}, "must be a list of texts"),
+        ("allowedHosts", ["https://api.example.com"], "allowedHosts: 'https://api.example.com' is no host that can be"),
+        (
+            "writablePaths",
+            ["/etc"],
+            "must be a list of paths in a script's own folder, such as .cache/**, found '/etc'",
+        ),
         (
             "memoryMegabytes",
             "much",

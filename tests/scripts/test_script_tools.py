@@ -155,6 +155,21 @@ async def test_a_script_tool_that_fails_shows_no_secret(tmp_path: Path) -> None:
         assert "SESSDATA" not in str(result.error.details)
 
 
+@pytest.mark.usefixtures("needs_sandbox")
+async def test_the_end_of_a_scripts_name_says_its_language(tmp_path: Path) -> None:
+    script = {"type": "script", "scriptPath": "scripts/show.py"}
+    async with host_with(tmp_path, {**TOOL, "implementation": script}) as host:
+        assert (await call(host, "Acme:show", n=3)).structured["in"] == {"n": 3}
+
+
+async def test_a_script_whose_language_is_not_clear_is_no_tool(tmp_path: Path) -> None:
+    script = {"type": "script", "scriptPath": "scripts/show"}
+    async with host_with(tmp_path, {**TOOL, "implementation": script}) as host:
+        assert (await call(host, "Acme:show")).error.type is ToolErrorType.TOOL_NOT_FOUND
+        said = " ".join(str(problem) for problem in host.plugin("acme").problems)
+        assert 'needs "language" beside its "scriptPath", or a name that ends with one of .py, .js' in said
+
+
 # --- the tools for agents -------------------------------------------------------------------------
 
 
@@ -197,6 +212,16 @@ async def test_an_agent_runs_code_with_files(scripts: Scripts) -> None:
     assert result.structured["outputData"] == 5
     path = result.structured["files"][0]["path"]
     assert (scripts.host.project.files / path).read_text() == "HELLO"
+
+
+async def test_files_and_images_that_code_leaves_are_parts_of_the_answer(scripts: Scripts) -> None:
+    code = "for name in ('chart.png', 'data.csv'): open(name, 'w').write('12')"
+    result = await call(scripts.host, "CodeInterpreter:execute", language="python", code=code)
+    whole, image, file = result.content
+    assert whole.data == result.structured
+    assert (image.type, image.name, image.mime_type, image.size) == ("image", "chart.png", "image/png", 2)
+    assert (file.type, file.name, file.mime_type) == ("file", "data.csv", "text/csv")
+    assert [part.uri for part in (image, file)] == [file["path"] for file in result.structured["files"]]
 
 
 @pytest.mark.parametrize(
@@ -250,6 +275,9 @@ def test_an_author_runs_a_script_that_lies_anywhere(project: str, tmp_path: Path
     assert (json.loads(done.out)["outputData"], done.err) == ({"n": 2}, "")
 
 
+_NO_TIMES = ("-1", "0", "0.0001", "nan", "inf")
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -259,7 +287,7 @@ def test_an_author_runs_a_script_that_lies_anywhere(project: str, tmp_path: Path
         (["fail.py", "--json-input", "{"], 2, "--json-input is no JSON"),
         (["fail.py", "--json-input", "@/nowhere"], 2, "/nowhere cannot be read"),
         (["fail.py", "--language", "cobol"], 2, "no script can be run so: language"),
-        (["fail.py", "--timeout", "-1"], 2, "no script can be run so: timeout"),
+        *((["fail.py", "--timeout", s], 2, "--timeout must be a number of seconds above 0") for s in _NO_TIMES),
         (["fail.txt"], 2, "the language of 'fail.txt' is not clear"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tam_reading import END, REQUEST, block, events_of, read
 
 
@@ -22,6 +23,33 @@ def test_a_missing_end_marker_before_the_next_block_is_repaired() -> None:
     reading = read(f"{REQUEST}\ncommand:「始」a「末」\n" + block("command:「始」b「末」"))
     assert reading.steps == [(1, "a", {}), (1, "b", {})]
     assert reading.warnings == ["the block has no <|[END_TOOL]|>; it ends behind its last value"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "steps"),
+    [
+        ("", []),
+        ("\nnote:「始」1「末」", []),
+        ("\ncommand:「始」t", [(1, "t", {})]),
+        ("\ncommand:「始」t「末」", [(1, "t", {})]),
+        ("\ncommand:「始」t「末」\nx:「始」1", [(1, "t", {"x": "1"})]),
+        ("\ncommand:「始」t「末」\nx:「始ESCAPE:n」1", [(1, "t", {"x": "1"})]),
+    ],
+)
+@pytest.mark.parametrize("before", ["\n<think>\n", " < THINK >"])
+def test_a_thought_behind_a_block_that_is_not_closed_is_not_searched(
+    broken: str, steps: list[tuple[int, str, dict[str, str]]], before: str
+) -> None:
+    thought = before + block("command:「始」absurd「末」") + "</think>"
+    reading = read(f"{REQUEST}{broken}{thought} so: {block('command:「始」b「末」')}")
+    assert reading.steps == [*steps, (1, "b", {})]
+    assert reading.text.endswith(f"{thought.strip()} so: ")
+
+
+def test_a_fence_behind_a_block_that_is_not_closed_is_that_of_the_next() -> None:
+    reading = read(f"{REQUEST}\ncommand:「始」a「末」\nAnd:\n```\n{block('command:「始」b「末」')}\n```\n")
+    assert reading.steps == [(1, "a", {}), (1, "b", {})]
+    assert reading.text == "\nAnd:\n\n"
 
 
 def test_an_unclosed_value_ends_before_the_next_key() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult
 from tavern_tools.calling.chains import carry_out
 from tavern_tools.calling.references import Names
-from tavern_tools.calling.results import Given, done, failed
+from tavern_tools.calling.results import done, failed
 from tavern_tools.defining.failures import ToolFailure
 
 
@@ -18,7 +18,7 @@ def step(index: int, *, block: int = 0, **more: Any) -> ToolCallRequest:
 
 
 def result_of(request: ToolCallRequest, structured: Any) -> ToolResult:
-    return done(request, Given(structured), [], max_bytes=10**6)
+    return done(request, structured, (), [], max_bytes=10**6, duration_ms=0.0)
 
 
 class Calls:

@@ -115,6 +115,24 @@ def test_thoughts_are_not_searched_by_any_protocol() -> None:
     assert text_of(events) == thought
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "<|[REQUEST_TOOL]|>\n",
+        "<|[REQUEST_TOOL]|>\ncommand:「始」a「末」\n",
+        "<|[REQUEST_TOOL]|>\ncommand:「始」a「末」\nv:「始」1",
+        "<ACTION><tool_id>a</tool_id><inputs>",
+        "<ACTION><tool_id>a</tool_id><inputs><input name='v'>1</input>",
+        "<tool_call name='a'><param name='v'>1</param>",
+    ],
+)
+@pytest.mark.parametrize("written", [tam, action, tool_call])
+def test_a_thought_behind_a_call_that_is_not_closed_is_not_searched(broken: str, written: Written) -> None:
+    events = parse(f"{broken}<think>\n{written('absurd')}</think>")
+    assert "absurd" not in [tool for _, tool, _ in called(events)]
+    assert text_of(events).endswith("</think>")
+
+
 def test_a_thought_within_a_value_is_part_of_it() -> None:
     events = parse(f"{action('a', '<think>')}{tam('b')}")
     assert called(events) == [("action", "a", 0), ("tam", "b", 1)]

@@ -34,10 +34,8 @@ async def test_a_service_tool_without_parameters_takes_none(open_host: OpenHost)
         bench.write_tool("write", WRITE)
         bare, given = await bench.call("write"), await bench.call("write", filePath="a.txt", content="x")
         files = list(bench.host.project.files.glob("*"))
-    assert [result.error.type for result in (bare, given)] == [
-        ToolErrorType.EXECUTION,
-        ToolErrorType.PARAMETER_VALIDATION,
-    ]
+    assert [result.error.type for result in (bare, given)] == [ToolErrorType.PARAMETER_VALIDATION] * 2
+    assert bare.error.message.startswith("projectFiles.write_file: the argument 'content' is missing")
     assert given.error.message.startswith(
         "the arguments of write are not right: filePath: is no parameter of this tool"
     )
@@ -62,7 +60,7 @@ async def test_what_a_tool_asks_for_is_shown_and_gives_it_nothing(
         result = await bench.call("write", filePath="../outside.txt", content="x")
         assert not (bench.root / "outside.txt").exists()
     assert tool.security_context == declared
-    assert result.error.type == ToolErrorType.EXECUTION
+    assert result.error.type == ToolErrorType.PARAMETER_VALIDATION
 
 
 @pytest.mark.parametrize(
@@ -102,3 +100,44 @@ async def test_a_method_takes_its_parameters_in_either_spelling(open_host: OpenH
         result = await bench.call("write", **{path: "a.txt", "content": "x", overwrite: False})
         written = (bench.host.project.files / "a.txt").read_text("utf-8")
     assert (result.status, written) == ("done", "x")
+
+
+TAM = "<|[REQUEST_TOOL]|>\ncommand:「始」{tool}「末」\n{name}:「始」{value}「末」\n<|[END_TOOL]|>"
+ACTION = '<ACTION><tool_id>{tool}</tool_id><inputs><input name="{name}">{value}</input></inputs></ACTION>'
+TOOL_CALL = '<tool_call name="{tool}"><param name="{name}">{value}</param></tool_call>'
+
+
+@pytest.mark.parametrize("written", [TAM, ACTION, TOOL_CALL])
+async def test_a_call_in_text_is_written_alike_for_every_kind_of_tool(open_host: OpenHost, written: str) -> None:
+    async with open_host() as bench:
+        bench.write_workflow(
+            "same",
+            nodes=[{"id": "in", "type": "core:GroupInput"}, {"id": "out", "type": "core:GroupOutput"}],
+            edges=[{"id": "e", "source": "in", "sourceHandle": "v", "target": "out", "targetHandle": "v"}],
+            interfaceInputs={"v": {"dataFlowType": "STRING"}},
+            interfaceOutputs={"v": {"dataFlowType": "STRING"}},
+        )
+        (bench.host.project.files).mkdir(exist_ok=True)
+        (bench.host.project.files / "a.txt").write_text("x", "utf-8")
+        calls = [
+            ("workflow:same", "v", "hi"),
+            ("node:core:UpperCase", "text", "hi"),
+            ("FileOperator.ReadFile", "filePath", "a.txt"),
+        ]
+        text = "\n".join(written.format(tool=tool, name=name, value=value) for tool, name, value in calls)
+        results = (await bench.tools.call_text(text)).results
+    assert [result.tool_id for result in results] == [tool for tool, _, _ in calls]
+    assert [result.structured for result in results[:2]] == ["hi", "HI"]
+    assert results[2].structured["content"] == "x"
+
+
+async def test_json_within_text_is_checked_by_the_schema_of_its_parameter(open_host: OpenHost) -> None:
+    async with open_host() as bench:
+        data = {"type": "object", "properties": {"threshold": {"type": "number"}}, "required": ["threshold"]}
+        bench.write_info("info", parameters={"type": "object", "properties": {"data": data}, "required": ["data"]})
+        text = ACTION.format(tool="info", name="data", value='{"threshold": "high"}')
+        [result] = (await bench.tools.call_text(text)).results
+    assert result.error.type == ToolErrorType.PARAMETER_VALIDATION
+    assert result.error.message == (
+        'the arguments of info are not right: data.threshold: "high" is not of type "number"'
+    )

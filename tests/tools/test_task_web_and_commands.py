@@ -21,7 +21,7 @@ from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolTask
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_tools.showing import taskcommands, taskweb
-from tavern_tools.showing.taskcommands import task_commands
+from tavern_tools.showing.offered import task_commands
 from tavern_tools.showing.taskweb import task_routes
 
 

@@ -94,6 +94,47 @@ async def test_a_result_that_is_not_what_the_tool_declares_is_an_output_error(op
         )
 
 
+async def test_a_field_that_a_service_leaves_null_is_not_there_where_the_output_knows_no_null(
+    open_host: OpenHost,
+) -> None:
+    async with open_host() as bench:
+        known = {"name": {"type": "string"}, "frontend": {"type": "object"}}
+        bench.write_info("plain")
+        bench.write_info("info", output={"type": "object", "properties": known, "required": ["name"]})
+        bench.write_info("front", output={"type": "object", "properties": known, "required": ["frontend"]})
+        plain, info, front = [await bench.call(tool, name="tavern-tools") for tool in ("plain", "info", "front")]
+    assert plain.structured["frontend"] is None
+    assert info.structured == {key: value for key, value in plain.structured.items() if key != "frontend"}
+    assert error_of(front) == (
+        ToolErrorType.OUTPUT,
+        'the result of front is not what the tool declares: frontend: null is not of type "object"',
+    )
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"filePath": "a.txt", "limit": "many"}, "projectFiles.read_file: limit: Input should be a valid integer"),
+        ({"filePath": "a.txt", "depth": 1}, "projectFiles.read_file: unknown argument 'depth'"),
+        ({"filePath": "a.txt", "limit": 0}, "limit must be "),
+        ({"filePath": "../a.txt"}, '"../a.txt" leads upwards'),
+    ],
+)
+async def test_arguments_that_the_service_refuses_are_a_validation_error_and_not_tried_again(
+    open_host: OpenHost, arguments: dict[str, Any], said: str, read_only: bool
+) -> None:
+    async with open_host() as bench:
+        method = {"type": "service", "service": "projectFiles", "method": "read_file"}
+        bench.write_tool("read", method, parameters={"additionalProperties": True}, readOnly=read_only)
+        result = await bench.tools.call(ToolCallRequest(tool_id="read", arguments=arguments, retry=3))
+    kind, message = error_of(result)
+    assert (kind, result.attempts) == (ToolErrorType.PARAMETER_VALIDATION, 1)
+    assert message.startswith(said)
+    assert result.error is not None
+    assert result.error.details["code"] == "invalid_input"
+
+
 async def test_what_is_the_operators_alone_no_tool_can_do(open_host: OpenHost) -> None:
     async with open_host("acme_tools") as bench:
         bench.write_info("harmless", implementation={"type": "service", "service": "plugins", "method": "revoke"})
@@ -295,3 +336,37 @@ async def test_a_workflow_tool_runs_the_workflow_with_the_arguments(open_host: O
         )
         result = await bench.call("workflow:twice", text="ab")
         assert (result.status, result.structured, result.content[0].text) == ("done", "abab", "abab")
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    ("method", "arguments", "said"),
+    [
+        ("bare", {}, "expected a number that JSON can write, got inf"),
+        ("number", {}, "counts[2].share: expected a number that JSON can write, got nan"),
+        ("number", {"filler": "NaN " * 1000}, "counts[2].share: expected a number that JSON can write, got nan"),
+    ],
+)
+async def test_a_number_that_json_cannot_write_is_an_output_error(
+    open_host: OpenHost, method: str, arguments: dict[str, Any], said: str, read_only: bool
+) -> None:
+    async with open_host("acme_odd") as bench:
+        desk = {"type": "service", "service": "acme-odd.desk", "method": method}
+        parameters = {"type": "object", "properties": {"filler": {"type": "string"}}}
+        bench.write_tool("odd", desk, parameters=parameters, readOnly=read_only)
+        result = await bench.call("odd", **arguments)
+    assert error_of(result) == (ToolErrorType.OUTPUT, f"the result of odd is no JSON: {said}")
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_a_tool_that_is_cancelled_from_within_is_a_result_that_failed(
+    open_host: OpenHost, read_only: bool
+) -> None:
+    async with open_host("acme_odd") as bench:
+        desk = {"type": "service", "service": "acme-odd.desk", "method": "give_up"}
+        bench.write_tool("odd", desk, readOnly=read_only)
+        result = await bench.call("odd")
+    assert error_of(result) == (
+        ToolErrorType.EXECUTION,
+        "odd was cancelled from within; nobody had asked for that",
+    )

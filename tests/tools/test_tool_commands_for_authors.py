@@ -43,16 +43,21 @@ async def test_a_warning_alone_is_no_failure(open_host: OpenHost) -> None:
     assert (verdict, exit_code(outputs)) == ("Nothing is wrong.", 0)
 
 
-async def test_nodes_and_workflows_that_are_not_there_are_told(open_host: OpenHost) -> None:
+async def test_nodes_workflows_services_and_methods_that_are_not_there_are_told(open_host: OpenHost) -> None:
     async with open_host() as bench:
         bench.write_tool("a", {"type": "node", "nodeType": "core:UperCase"})
         bench.write_tool("b", {"type": "workflow", "workflowId": "absent"})
         bench.write_tool("c", {"type": "node", "nodeType": "core:UpperCase"})
+        bench.write_tool("d", {"type": "service", "service": "plugin", "method": "get"})
+        bench.write_tool("e", {"type": "service", "service": "plugins", "method": "gte"})
+        bench.write_tool("f", INFO)
         outputs = await run(bench, "tools check")
-    [node, workflow, verdict] = said(outputs)
+    [node, workflow, service, method, verdict] = said(outputs)
     assert "there is no node core:UperCase (did you mean core:UpperCase" in node
     assert workflow.endswith("there is no workflow absent")
-    assert (verdict, exit_code(outputs)) == ("2 problems found", 1)
+    assert "there is no service 'plugin'" in service
+    assert method.endswith("there is no method of plugins 'gte'; did you mean get?")
+    assert (verdict, exit_code(outputs)) == ("4 problems found", 1)
 
 
 async def test_what_is_typed_is_called_by_the_operator(open_host: OpenHost) -> None:

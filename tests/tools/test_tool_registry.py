@@ -385,6 +385,7 @@ async def test_a_call_sees_the_tools_of_the_last_second_without_a_look_at_the_fi
     monkeypatch.setattr("tavern_tools.defining.registry.Registry", Watched)
     monkeypatch.setattr("tavern_tools.defining.registry.time", SimpleNamespace(monotonic=lambda: clock))
     async with open_host() as bench:
+        await bench.tools.protocols()  # makes the tool manager, where nobody has asked it anything so far
         [registry] = registries
         assert registry.current() is None
         seen = await registry.catalogue()

@@ -80,7 +80,8 @@ def subtitles(given, base, cookie):
         raise Failure(f"{bvid} has {len(pages)} parts; there is no part {part}")
     progress(0.4, "looking for subtitles")
     player = ask(base, "/x/player/wbi/v2", cookie, bvid=bvid, cid=pages[part - 1]["cid"])
-    found = {track["lan"]: track["subtitle_url"] for track in player.get("subtitle", {}).get("subtitles", [])}
+    tracks = (player.get("subtitle") or {}).get("subtitles") or []
+    found = {track["lan"]: track["subtitle_url"] for track in tracks if track.get("subtitle_url")}
     if not found:
         hint = "" if cookie else "; many are shown only with the cookie of a login (setting bilibiliCookie)"
         raise Failure(f"{bvid} has no subtitles that can be seen{hint}")
@@ -88,8 +89,10 @@ def subtitles(given, base, cookie):
     if language not in found:
         raise Failure(f"{bvid} has no subtitles in {language}; there is {', '.join(found)}")
     progress(0.7, f"getting the subtitles in {language}")
-    body = fetch(urljoin(base, found[language])).get("body", [])
-    lines = [{"from": line["from"], "to": line["to"], "content": line["content"]} for line in body]
+    answer = fetch(urljoin(base, found[language]))
+    if not isinstance(answer, dict) or not isinstance(answer.get("body"), list):
+        raise Failure(f"the subtitles of {bvid} in {language} are in a form that is not known")
+    lines = [{"from": line["from"], "to": line["to"], "content": line["content"]} for line in answer["body"]]
     return {
         "bvid": bvid,
         "title": video.get("title", ""),

@@ -22,13 +22,15 @@ PLUGIN = Path(__file__).parents[1]
 GET, FORMAT = "BilibiliFetch:getSubtitle", "BilibiliFetch:formatSubtitle"
 SETTING = f"extensions.bilibili-fetcher.tools.{GET}."
 VIDEO = "BV1xx411c7mD"
+SILENT, ODD = "BV1xx411c7mE", "BV1xx411c7mF"
 COOKIE = "SESSDATA=d0n0tsh0w"
 
 pytestmark = pytest.mark.tavern(plugins=[PLUGIN])
 
 
 class Bilibili:
-    """A server with one video of two parts; the second one has subtitles for those only who are logged in."""
+    """A server with one video of two parts, of which the second one has subtitles for those only who are logged in, one
+    without subtitles, and one whose subtitles are odd."""
 
     def __init__(self) -> None:
         self.cookies: dict[str, list[str]] = {}
@@ -50,6 +52,9 @@ class Bilibili:
 
     async def view(self, request: web.Request) -> web.Response:
         self.saw(request)
+        if request.query["bvid"] in (SILENT, ODD):
+            cid = {SILENT: 21, ODD: 22}[request.query["bvid"]]
+            return web.json_response({"code": 0, "data": {"title": "", "cid": cid, "pages": None}})
         if request.query["bvid"] != VIDEO:
             return web.json_response({"code": -404, "message": "啥都木有", "data": None})
         pages = [{"cid": 11, "page": 1}, {"cid": 12, "page": 2}]
@@ -58,12 +63,18 @@ class Bilibili:
     async def player(self, request: web.Request) -> web.Response:
         self.saw(request)
         tracks = [{"lan": "zh-CN", "subtitle_url": "/subtitle/zh"}, {"lan": "en", "subtitle_url": "/subtitle/en"}]
+        if request.query["cid"] == "21":
+            return web.json_response({"code": 0, "data": {"subtitle": None}})
+        if request.query["cid"] == "22":
+            tracks = [{"lan": "ja", "subtitle_url": ""}, {"lan": "en", "subtitle_url": "/subtitle/odd"}]
         if request.query["cid"] == "12" and "SESSDATA=" not in request.headers.get("Cookie", ""):
             tracks = []
         return web.json_response({"code": 0, "data": {"subtitle": {"subtitles": tracks}}})
 
     async def subtitle(self, request: web.Request) -> web.Response:
         self.saw(request)
+        if request.match_info["name"] == "odd":
+            return web.json_response(["no", "body"])
         texts = {"zh": ["大家好", "今天…"], "en": ["Hello", "Today…"]}[request.match_info["name"]]
         body = [{"from": n + 0.5, "to": n + 1.25, "content": text, "sid": n} for n, text in enumerate(texts)]
         return web.json_response({"body": body, "lang": request.match_info["name"]})
@@ -140,6 +151,8 @@ async def test_the_cookie_opens_more_and_goes_to_the_api_alone(
         ("https://example.com/", "is neither the address nor the BV number of a Bilibili video"),
         ("BV0000000000", "Bilibili refused: 啥都木有"),
         (f"{VIDEO}?p=9", f"{VIDEO} has 2 parts; there is no part 9"),
+        (SILENT, f"{SILENT} has no subtitles that can be seen"),
+        (ODD, f"the subtitles of {ODD} in en are in a form that is not known"),
     ],
 )
 async def test_what_is_wrong_is_told(make_host: MakeHost, settings: Any, url: str, said: str) -> None:

@@ -27,7 +27,7 @@ MAX_DELAY = 60.0
 MAX_BINARY = 64 << 20
 """How many bytes of binary items a list collects."""
 
-_WORD = re.compile(
+_WORD = (
     r"[\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]\s*+"
     r"|[^\s\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]++\s*+|\s++"
 )
@@ -115,7 +115,7 @@ def _characters(text: str, size: int) -> Iterator[str]:
 
 
 def _words(text: str, size: int) -> Iterator[str]:
-    return _together((match[0] for match in _WORD.finditer(text)), size)
+    return _together((match[0] for match in re.finditer(_WORD, text)), size)
 
 
 def _lines(text: str, size: int) -> Iterator[str]:

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from tavern_host import Config, InvalidInput, NodeContext, Slot, node
 from tavern_host.contracts.llm import LLM, ChatMessage, LlmRequest
-from tavern_nodes.summaries import summarize
 from tavern_nodes.values import MAX_TEXT, bounded, choose_from
 
 PROMPT = (
@@ -49,6 +48,8 @@ async def text_summarizer(
         raise InvalidInput(f"TextSummarizer: length must be at least 1, it is {length}")
     if len(text.strip()) <= length:
         return {"summary": text.strip(), "method": "none"}
+    from tavern_nodes.summaries import summarize
+
     if method == "model" or (method == "model if there is one" and await _has_model(context)):
         answer = await _ask(context, text, length, instructions, model)
         if answer:

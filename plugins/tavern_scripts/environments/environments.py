@@ -64,6 +64,10 @@ _LONGEST_WHY = 400
 _WHY = ("×", "error:", "npm error code")
 """How the first line of an installer's complaint begins."""
 
+_STRATEGY = "--index-strategy"
+_ALL_INDEXES = "UV_INDEX_STRATEGY=unsafe-best-match in the environment of the host, or index-strategy in its uv.toml"
+"""What uv calls an option, and how it is set here."""
+
 _NEVER = ("169.254.", "fe80:")
 """Addresses that no name of a package index leads to: services of the cloud that a host runs in."""
 
@@ -367,8 +371,11 @@ def _failed(source: str, ended: SandboxOutput | None, log: _Log, *, build_script
         )
     lines = log.lines()
     at = next((number for number, line in enumerate(lines) if line.lstrip().startswith(_WHY)), max(0, len(lines) - 1))
-    why = " ".join(_plain(line) for line in lines[at:])[:_LONGEST_WHY].strip() or "it did not say why"
+    said = [line for line in lines[at:] if _STRATEGY not in line]
+    why = " ".join(_plain(line) for line in said)[:_LONGEST_WHY].strip(" .") or "it did not say why"
     hint = ""
+    if len(said) < len(lines[at:]):
+        hint = f"; another index than the first that has the package is asked only with {_ALL_INDEXES}"
     if not build_scripts and any("no wheels" in line or "no-build" in line or "only-binary" in line for line in lines):
         hint = "; packages that have to be built need the operator's extensions.tavern-scripts.buildScripts"
     message = f"what {source} asks for could not be installed: {why}{hint}"

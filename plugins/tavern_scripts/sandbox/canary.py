@@ -41,6 +41,9 @@ _LIMITS = ScriptLimits(
     log=_MB,
 )
 _SECONDS = 20.0
+_LONGEST_SOCKET = 107
+"""How many bytes the path of a Unix socket has at most."""
+
 _NAMESPACES = ("pid", "net", "ipc", "uts", "cgroup", "mnt")
 _PROGRAM = Path(__file__).with_name("canaryprogram.py")
 
@@ -163,7 +166,10 @@ async def _given(data: bytes) -> AsyncIterator[bytes]:
 def _baits() -> Iterator[tuple[Path, dict[str, Any]]]:
     """Lay out what a program must not reach, and yield the folder with what it may have, and the facts."""
     token = f"canary-{secrets.token_hex(8)}"
-    with tempfile.TemporaryDirectory(prefix="tavern-canary-") as name, contextlib.ExitStack() as open_things:
+    place = tempfile.gettempdir()
+    if len(os.fsencode(place)) > _LONGEST_SOCKET - len("/tavern-canary-12345678/secret/socket"):
+        place = "/tmp"
+    with tempfile.TemporaryDirectory(prefix="tavern-canary-", dir=place) as name, contextlib.ExitStack() as open_things:
         folder = Path(name)
         folder.chmod(0o755)
         for inner in ("read", "staged", "secret"):

@@ -12,7 +12,6 @@ import resource
 import signal
 import sys
 import time
-from types import FrameType
 from typing import Any, NoReturn
 
 _ARGUMENTS, _GATE, _INFO = 4, 5, 6
@@ -26,7 +25,7 @@ def main() -> NoReturn:
     library = ctypes.CDLL(None, use_errno=True)
     library.prctl(_SUBREAPER, 1, 0, 0, 0)
     library.prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, lambda *_: _stop(told["scratch"]))
     with open(_INFO, "w", encoding="utf-8") as file:
         json.dump({"child-pid": os.getpid()}, file)
     with open(_GATE, "rb") as file:
@@ -80,8 +79,11 @@ def _filter(rules: bytes, library: ctypes.CDLL) -> None:
         raise OSError(ctypes.get_errno(), "the filter of system calls could not be set")
 
 
-def _stop(_signal: int, _frame: FrameType | None) -> None:
+def _stop(scratch: str) -> NoReturn:
+    """End all processes, and take away what they wrote: the host may be gone, and nothing of it is kept."""
     _end_all()
+    os.chdir("/")
+    importlib.import_module("shutil").rmtree(scratch, ignore_errors=True)
     os._exit(128 + signal.SIGTERM)
 
 

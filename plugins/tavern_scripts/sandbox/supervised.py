@@ -143,6 +143,7 @@ class Supervised:
             "folder": _translated(launch.folder, places),
             "limits": {str(kind): values for kind, values in limits.items()},
             "rights": rights if self._is_limited else None,
+            "scratch": str(scratch),
         }
 
         def open_place(mount: SandboxMount, _root: str, limit: int) -> Stage:

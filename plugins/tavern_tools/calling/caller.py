@@ -32,6 +32,7 @@ from tavern_tools.calling.runners import Runners, no_report, read_on
 from tavern_tools.calling.trail import Trail
 from tavern_tools.defining.catalogue import Catalogue, Tool
 from tavern_tools.defining.failures import ToolFailure, failure_of, value_failure
+from tavern_tools.defining.nulls import leave_out_nulls
 from tavern_tools.defining.parameters import Bound
 from tavern_tools.defining.registry import Registry
 from tavern_tools.tasks.taskprogress import Report
@@ -240,8 +241,8 @@ class Caller:
             if self._context.hooks.implemented(_AFTER):
                 result = await self._asked_after(result, request, call)
             outcome = result.status if result.error is None else result.error.type.value
-        except Exception as error:
-            failure = self._failure(error)
+        except (Exception, asyncio.CancelledError) as error:
+            failure = self._failure(error, tool)
             if not has_begun:
                 await self._refused(call_id, tool, request, call, failure)
                 return failed(request, failure, coercions)
@@ -290,8 +291,8 @@ class Caller:
             duration = _since(began)
             result = done(request, value, (), coercions, self._max_bytes, duration)
             outcome = "done"
-        except Exception as error:
-            failure = self._failure(error)
+        except (Exception, asyncio.CancelledError) as error:
+            failure = self._failure(error, tool)
             duration = _since(began)
             result = failed(request, failure, coercions, duration_ms=duration)
             outcome = failure.type.value
@@ -318,12 +319,25 @@ class Caller:
         about = {"tool_id": result.tool_id, "index": result.index, "block": result.block}
         return answer.model_copy(update={**about, "request_id": result.request_id})
 
-    def _failure(self, error: Exception) -> ToolFailure:
+    def _failure(self, error: BaseException, carried_out: Tool | None = None) -> ToolFailure:
+        """Return the failure that an error is, of a tool that was being carried out or of a call before that.
+
+        Raises the error where it means that the call itself is cancelled.
+        """
         if isinstance(error, ToolFailure):
             return error
+        if isinstance(error, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if carried_out is None or task is None or task.cancelling():
+                raise error
+            what = f"{carried_out.definition.id} was cancelled from within; nobody had asked for that"
+            return ToolFailure(ToolErrorType.EXECUTION, what)
         if not isinstance(error, TavernError):
             self._context.log.error("a tool call failed: %s", describe(error), exc_info=error)
-        return failure_of(error_info(error))
+        failure = failure_of(error_info(error))
+        if isinstance(error, InvalidInput) and (carried_out is None or carried_out.definition.kind == "service"):
+            failure.type = ToolErrorType.PARAMETER_VALIDATION  # a method is given the arguments as they are
+        return failure
 
     # --- what the world is told -----------------------------------------------------------------------
 
@@ -381,10 +395,14 @@ def _bind(tool: Tool, arguments: dict[str, JsonValue], *, text: bool = False) ->
 
 
 def _check_output(tool: Tool, value: JsonValue) -> None:
+    """Raise `ToolFailure` for a result that is not what its tool declares; see `leave_out_nulls` for a service's."""
     output = tool.output
-    if output is not None and not output.allows(value):
-        what = f"the result of {tool.definition.id} is not what the tool declares"
-        raise value_failure(ToolErrorType.OUTPUT, what, output.problems(value))
+    if output is None or output.allows(value):
+        return
+    if tool.definition.kind == "service" and leave_out_nulls(output, value):
+        return
+    what = f"the result of {tool.definition.id} is not what the tool declares"
+    raise value_failure(ToolErrorType.OUTPUT, what, output.problems(value))
 
 
 def _too_often(tool: Tool, wait: float) -> ToolFailure:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
+from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.toolcalls import (
     ContentPart,
     TaskStatus,
@@ -16,7 +18,8 @@ from tavern_host.contracts.toolcalls import (
     ToolResult,
     ToolTask,
 )
-from tavern_tools.defining.failures import ToolFailure
+from tavern_tools.defining.failures import ToolFailure, value_failure
+from tavern_tools.defining.schemas import Location, ValueProblem
 
 
 class Given(NamedTuple):
@@ -32,6 +35,7 @@ _result = ToolResult.maker(
     *("tool_id", "index", "block", "request_id", "status", "content", "structured", "coercions", "duration_ms")
 )
 _FEW, _SHORT = 16, 1000
+_SIMPLE = frozenset((int, bool, type(None)))
 
 
 def done(
@@ -43,11 +47,9 @@ def done(
     duration_ms: float,
 ) -> ToolResult:
     """Return the result of a call that did what it does, see `Given`. Raises `ToolFailure` for one that is too
-    large."""
-    if not _is_small(structured) and (size := len(to_json(structured))) > max_bytes:
-        what = f"the result of {request.tool_id} is too large"
-        message = f"{what}: {size / 1e6:.1f} MB, {max_bytes / 1e6:g} MB are allowed"
-        raise ToolFailure(ToolErrorType.OUTPUT, message, bytes=size)
+    large, or that JSON cannot write."""
+    if not _is_small(structured):
+        _measure(request.tool_id, structured, max_bytes)
     if parts:
         content = list(parts)
     else:
@@ -103,13 +105,45 @@ def failed(
     )
 
 
+def _measure(tool_id: str, structured: JsonValue, max_bytes: int) -> None:
+    """Raise `ToolFailure` for a result that is too large, or that JSON cannot write."""
+    written = to_json(structured)
+    if (size := len(written)) > max_bytes:
+        message = f"the result of {tool_id} is too large: {size / 1e6:.1f} MB, {max_bytes / 1e6:g} MB are allowed"
+        raise ToolFailure(ToolErrorType.OUTPUT, message, bytes=size)
+    if (b"NaN" in written or b"Infinity" in written) and (found := _no_json_number(structured, ())) is not None:
+        place, number = found
+        problem = ValueProblem(path=json_path(*place), message=f"expected a number that JSON can write, got {number}")
+        raise value_failure(ToolErrorType.OUTPUT, f"the result of {tool_id} is no JSON", [problem])
+
+
+def _no_json_number(value: JsonValue, place: Location) -> tuple[Location, float] | None:
+    """Return the first number in a value that is none in JSON, and where it is; or None."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else (place, value)
+    if isinstance(value, dict | list):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in parts:
+            if (found := _no_json_number(part, (*place, key))) is not None:
+                return found
+    return None
+
+
 def _is_small(value: JsonValue) -> bool:
-    """Return whether a value is so small that its size need not be measured."""
-    if isinstance(value, str):
-        return len(value) <= _SHORT
-    if not isinstance(value, dict | list):
-        return True
-    parts = value.values() if isinstance(value, dict) else value
-    return len(value) <= _FEW and all(
-        not isinstance(part, dict | list) and (not isinstance(part, str) or len(part) <= _SHORT) for part in parts
-    )
+    """Return whether a value is so small and simple that it need not be looked through."""
+    kind = value.__class__
+    if kind is str:
+        return len(value) <= _SHORT  # type: ignore[arg-type]
+    if kind is not dict and kind is not list:
+        return kind in _SIMPLE
+    parts = value.values() if kind is dict else value  # type: ignore[union-attr]
+    if len(parts) > _FEW:  # type: ignore[arg-type]
+        return False
+    for part in parts:  # type: ignore[union-attr]
+        kind = part.__class__
+        if kind is str:
+            if len(part) > _SHORT:  # type: ignore[arg-type]
+                return False
+        elif kind not in _SIMPLE:
+            return False
+    return True

@@ -18,7 +18,7 @@ from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType, ToolScop
 from tavern_host.contracts.workflows import GROUP_OUTPUT, InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
 from tavern_host.timing import rest_within, within
 from tavern_tools.calling.results import Given
-from tavern_tools.calling.scripttools import run_script
+from tavern_tools.calling.scripttools import parts_of_outcome, run_script
 from tavern_tools.calling.streams import Streams
 from tavern_tools.calling.workflowstream import workflow_stream
 from tavern_tools.defining.failures import ToolFailure, failure_of
@@ -72,9 +72,8 @@ class Runners:
         kind = tool.definition.implementation.kind
         if kind == "service":
             method = self._method(tool)
-            return Given(
-                await method(arguments, call.child(timeout=seconds + _LATER) if method.info.permission else call)
-            )
+            given = await method(arguments, call.child(timeout=seconds + _LATER) if method.info.permission else call)
+            return Given(given, parts_of_outcome(tool.definition, given))
         child = call.child(timeout=seconds + _LATER)
         if kind == "script":
             return await run_script(self._context, tool.definition, arguments, child, report)

@@ -18,6 +18,7 @@ from tavern_host.contracts.scripts import (
     ScriptResult,
     SecurityContext,
 )
+from tavern_host.contracts.scripttools import SCRIPT_TOOLS
 from tavern_host.contracts.settings import SETTINGS
 from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType
 from tavern_host.contracts.tools import ToolDefinition
@@ -96,6 +97,16 @@ async def run_script(
         raise ToolFailure(_TYPES[error.type], error.message, **details, logs=result.logs[-20:])
     parts = [_file_part(file) for file in result.files]
     return Given(result.output_data, _with_output(result.output_data, parts) if parts else ())
+
+
+def parts_of_outcome(tool: ToolDefinition, outcome: JsonValue) -> tuple[ContentPart, ...]:
+    """Return the parts of what a tool of the service `scriptTools` gives: the files that a script left are parts of
+    their own, images among them. Nothing for other tools, and where there are no files."""
+    if tool.implementation.service != SCRIPT_TOOLS.name or not isinstance(outcome, dict):
+        return ()
+    files = outcome.get("files")
+    parts = [_file_part(ScriptFile.model_validate(file)) for file in files] if isinstance(files, list) else []
+    return _with_output(outcome, parts) if parts else ()
 
 
 def _with_output(output: JsonValue, parts: list[ContentPart]) -> tuple[ContentPart, ...]:

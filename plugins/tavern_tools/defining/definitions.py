@@ -7,12 +7,17 @@ is looked up here: whether a workflow, node or service exists is the registry's 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
+
+from pydantic import ValidationError
 
 from tavern_host.contracts.documents import json_path, json_type
 from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.scripts import LANGUAGE_SUFFIXES
+from tavern_host.contracts.settings import SettingItem
 from tavern_host.contracts.tools import ToolCaching, ToolDefinition, ToolImplementation, ToolKind, ToolRate
 from tavern_tools.defining.naming import quoted
 from tavern_tools.defining.parameters import Parameters
@@ -46,6 +51,8 @@ _SPELLINGS = {
     "language": ("language",),
 }
 _FURTHER = ("entryPoint", "protocol")
+_PROTOCOLS = ("stdio", "channel")
+_ACCESS = {"fileAccess": ("allowRead", "allowWrite"), "networkAccess": ("allowHosts",)}
 _KNOWN = (
     *("id", "toolId", "displayName", "description", "version", "implementation", "handler", "parameters"),
     *("output", "configSchema", "securityContext", "examples", "tags", "async", "readOnly", "idempotent", "cache"),
@@ -87,7 +94,7 @@ def read_definition(
         "parameters": reader.schema("parameters"),
         "output": reader.schema("output"),
         "config_schema": reader.items("configSchema", dict),
-        "security_context": reader.value("securityContext", dict),
+        "security_context": reader.security(),
         "examples": reader.items("examples", dict),
         "tags": reader.items("tags", str),
         "is_async": reader.value("async", bool),
@@ -102,6 +109,8 @@ def read_definition(
         "dependencies": reader.items("dependencies", str),
     }
     reader.look_at_dependencies(values["dependencies"] or ())
+    if plugin is None:  # those of a plugin are the kernel's, who says what is wrong with them
+        reader.look_at_settings(values["config_schema"] or ())
     reader.look_for_misspelled_keys()
     if any(not finding.warning for finding in reader.findings):
         return None, reader.findings
@@ -126,6 +135,7 @@ def content_findings(definition: ToolDefinition) -> list[Finding]:
             "requiresApproval": definition.requires_approval,
             "timeout": definition.timeout,
             "concurrency": definition.concurrency,
+            "securityContext": definition.security_context,
         }
     )
     for name in _missing(definition.implementation):
@@ -135,8 +145,9 @@ def content_findings(definition: ToolDefinition) -> list[Finding]:
     reader.approval()
     reader.timeout(None)
     reader.whole_number("concurrency")
+    reader.security()
     reader.look_at_dependencies(definition.dependencies)
-    return reader.findings
+    return [finding for finding in reader.findings if not finding.warning]
 
 
 def dependency(text: str) -> tuple[str, str]:
@@ -156,8 +167,10 @@ def _missing(implementation: ToolImplementation) -> list[str]:
     if implementation.command:
         return []
     if implementation.script_path:
-        return [] if implementation.language else ['"language" beside its "scriptPath"']
-    return ['"command", or "scriptPath" and "language"']
+        is_clear = implementation.language or PurePosixPath(implementation.script_path).suffix in LANGUAGE_SUFFIXES
+        known = ", ".join(LANGUAGE_SUFFIXES)
+        return [] if is_clear else [f'"language" beside its "scriptPath", or a name that ends with one of {known}']
+    return ['"command", or "scriptPath"']
 
 
 def _example_findings(definition: ToolDefinition) -> list[Finding]:
@@ -202,11 +215,13 @@ class _Reader:
             return None
         return value
 
-    def items(self, key: str, kind: type) -> list[Any] | None:
-        items: list[Any] | None = self.value(key, list)
+    def items(
+        self, key: str, kind: type, parent: Mapping[str, Any] | None = None, at: Location = ()
+    ) -> list[Any] | None:
+        items: list[Any] | None = self.value(key, list, parent, at)
         for index, item in enumerate(items or ()):
             if not isinstance(item, kind):
-                self.fail((key, index), f"expected {_article(kind)}, got {json_type(item)}")
+                self.fail((*at, key, index), f"expected {_article(kind)}, got {json_type(item)}")
         return items
 
     def one_of(self, first: str, second: str, kind: type) -> tuple[str, Any]:
@@ -274,6 +289,10 @@ class _Reader:
             values[name] = next((value for value in spelled if value is not None), None)
         for spelling in _FURTHER:
             self.value(spelling, str, given, (key,))
+        protocol = given.get("protocol")
+        if isinstance(protocol, str) and protocol not in _PROTOCOLS:
+            known = ", ".join(quoted(name) for name in _PROTOCOLS)
+            self.fail((key, "protocol"), f"expected one of {known}, got {quoted(protocol)}")
         values["timeout"] = self.above_0("timeout", "milliseconds", given, (key,))
         if values["language"] is not None and values["language"] not in _LANGUAGES:
             known = ", ".join(quoted(name) for name in _LANGUAGES)
@@ -352,6 +371,33 @@ class _Reader:
             return None
         return self.schema("requiresApproval")
 
+    def security(self) -> dict[str, Any] | None:
+        """Return what a tool asks for, as it stands there."""
+        given: dict[str, Any] | None = self.value("securityContext", dict)
+        if given is None:
+            return None
+        at: Location = ("securityContext",)
+        self._known_keys(given, (*_ACCESS, "requiredCapabilities"), at, only_near=True)
+        self.items("requiredCapabilities", str, given, at)
+        for key, lists in _ACCESS.items():
+            access = self.value(key, dict, given, at) or {}
+            for name in access:
+                if name not in lists:
+                    self.fail((*at, key, name), f"is not a key of {key}{did_you_mean(name, lists)}")
+            for name in lists:
+                self.items(name, str, access, (*at, key))
+        return given
+
+    def look_at_settings(self, options: Sequence[Any]) -> None:
+        for index, option in enumerate(options):
+            if not isinstance(option, dict):
+                continue  # that was told
+            try:
+                SettingItem.model_validate(option)
+            except ValidationError as error:
+                for mistake in error.errors(include_url=False, include_input=False):
+                    self.warn(("configSchema", index, *mistake["loc"]), f"{mistake['msg']}; this setting is left out")
+
     def look_at_dependencies(self, dependencies: Any) -> None:
         for index, text in enumerate(dependencies):
             if isinstance(text, str) and not dependency(text)[1].strip():
@@ -361,10 +407,12 @@ class _Reader:
     def look_for_misspelled_keys(self) -> None:
         self._known_keys(self.document, _KNOWN, ())
 
-    def _known_keys(self, given: Mapping[str, Any], known: tuple[str, ...], at: Location) -> None:
+    def _known_keys(
+        self, given: Mapping[str, Any], known: tuple[str, ...], at: Location, *, only_near: bool = False
+    ) -> None:
         for key in given:
             hint = did_you_mean(key, known) if key not in known else ""
-            if hint or (at and key not in known):
+            if hint or (at and key not in known and not only_near):
                 what = at[-1] if at else "a tool"
                 self.warn((*at, key), f"is not a key of {what} and is left unread{hint}")
 

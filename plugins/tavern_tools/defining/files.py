@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -131,11 +131,15 @@ def read_file(path: Path, plugin: str | None) -> tuple[ToolDefinition | None, li
     return definition, about.problems(findings)
 
 
-def check(paths: Iterable[Path], surroundings: Surroundings | None = None) -> list[ToolProblem]:
+def check(
+    paths: Iterable[Path],
+    surroundings: Surroundings | None = None,
+    unserved: Callable[[ToolDefinition], str | None] = lambda definition: None,
+) -> list[ToolProblem]:
     """Return everything that is wrong with these tool files, and those in these folders, without a host.
 
     Two files with one id and version are a problem of both. With `surroundings`, so are node types and workflows
-    that are not there.
+    that are not there; `unserved` says why nothing carries a service tool out.
     """
     problems: list[ToolProblem] = []
     by_name: dict[tuple[str, str], list[ToolDefinition]] = {}
@@ -145,6 +149,8 @@ def check(paths: Iterable[Path], surroundings: Surroundings | None = None) -> li
         if definition is not None:
             by_name.setdefault((definition.id, definition.version), []).append(definition)
             problems += [_of(definition, lack) for lack in _lacking(definition, surroundings)]
+            lack = unserved(definition) if definition.kind == "service" else None
+            problems += [] if lack is None else [_of(definition, lack)]
     for same in by_name.values():
         for definition in same if len(same) > 1 else ():
             others = " and ".join(other.source for other in same if other is not definition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
@@ -21,6 +22,7 @@ from tavern_tools.calling.scripttools import granted_to_script
 from tavern_tools.defining.documentation import describe_tool
 from tavern_tools.defining.files import check, stamps
 from tavern_tools.defining.registry import registry_of
+from tavern_tools.defining.rights import service_and_method
 from tavern_tools.showing.asked import arguments_of, tool_filter, typed_call
 
 _USER_MISTAKES = (ToolErrorType.TOOL_NOT_FOUND, ToolErrorType.PARAMETER_VALIDATION)
@@ -29,71 +31,6 @@ _LOOK_AGAIN = 1.0
 """Seconds after which a task is looked at again, to tell how far it is."""
 
 _FILTERS = ("tag", "namespace", "kind", "text", "plugin")
-
-
-def tool_commands() -> list[CommandInfo]:
-    """Return the commands about tools and action text."""
-    tool = CommandParameter(name="id", help="The tool's id, or ID@RANGE (kb:Query@^1.2).", required=True)
-    protocol = CommandParameter(name="--protocol", help="Only this action protocol.", multiple=True)
-    return [
-        CommandInfo(
-            name="tools list",
-            help="List the tools.",
-            handler="tavern_tools.showing.commands:list_tools",
-            parameters=[
-                CommandParameter(name="--tag", help="Only those with this tag."),
-                CommandParameter(name="--namespace", help="Only those whose ids begin with this word."),
-                CommandParameter(name="--kind", help="Only those of this kind: workflow, node, service or script."),
-                CommandParameter(name="--plugin", help="Only those of this plugin."),
-                CommandParameter(name="--text", help="Only those with this text in id, name or description."),
-            ],
-        ),
-        CommandInfo(
-            name="tools show",
-            help="Show one tool: what it does, its parameters, and where it comes from.",
-            handler="tavern_tools.showing.commands:show_tool",
-            parameters=[tool],
-        ),
-        CommandInfo(
-            name="tools call",
-            help="Call a tool, and wait for it.",
-            handler="tavern_tools.showing.commands:call_tool",
-            parameters=[
-                tool,
-                CommandParameter(
-                    name="--arg",
-                    help="An argument as NAME=VALUE; the value is converted to the parameter's type.",
-                    multiple=True,
-                ),
-                CommandParameter(name="--arguments", help="All arguments as a JSON object; --arg comes on top."),
-            ],
-        ),
-        CommandInfo(
-            name="tools docs",
-            help="Show what a language model is told about tools, and how it asks for calls.",
-            handler="tavern_tools.showing.commands:document_tools",
-            parameters=[
-                CommandParameter(name="--tool", help="Only this tool; may be repeated.", multiple=True),
-                CommandParameter(name="--native", type="flag", help="As an LLM's native function calling has them."),
-                protocol,
-            ],
-        ),
-        CommandInfo(
-            name="tools check",
-            help="Check tool files: by default those of the project.",
-            handler="tavern_tools.showing.commands:check_tools",
-            parameters=[CommandParameter(name="--path", type="path", help="A file or folder.", multiple=True)],
-        ),
-        CommandInfo(
-            name="parse",
-            help="Show the tool calls that action text asks for, without making them.",
-            handler="tavern_tools.showing.commands:parse",
-            parameters=[
-                CommandParameter(name="file", help="The file, or - for stdin.", type="path", required=True),
-                protocol,
-            ],
-        ),
-    ]
 
 
 async def list_tools(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -168,7 +105,7 @@ async def check_tools(arguments: dict[str, JsonValue], context: PluginContext) -
     if not paths:
         paths = [context.project.tools] if stamps(str(context.project.tools)) else []
     catalogue = await registry_of(context).catalogue()
-    problems = await asyncio.to_thread(check, paths, catalogue)
+    problems = await asyncio.to_thread(check, paths, catalogue, functools.partial(_unserved, context))
     for problem in problems:
         yield CommandOutput(kind="text", text=f"warning: {problem}" if problem.warning else str(problem))
     yield CommandOutput(kind="result", data=[problem.to_json() for problem in problems])
@@ -277,6 +214,15 @@ def _facts(tool: ToolDefinition) -> list[str]:
     if tool.security_context is not None:
         facts.append(f"Asks for: {json.dumps(tool.security_context, ensure_ascii=False)}")
     return [f"  - {fact}" for fact in facts]
+
+
+def _unserved(context: PluginContext, definition: ToolDefinition) -> str | None:
+    """Return why there is nothing that carries a service tool out."""
+    try:
+        context.services.method(*service_and_method(definition.implementation))
+    except TavernError as error:
+        return error.message
+    return None
 
 
 def _texts(arguments: dict[str, JsonValue], name: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER
@@ -24,69 +24,6 @@ _PAGE = 1000
 _SHOWN = 5
 _SHORT_ID = len(_PREFIX) + 8
 _LONG = 2000
-
-
-def task_commands() -> list[CommandInfo]:
-    """Return the commands of tasks and approvals."""
-    handlers = "tavern_tools.showing.taskcommands"
-    task = CommandParameter(name="task", required=True, help="The id of a task, or the beginning of it.")
-    comment = CommandParameter(name="--comment", help="What to say about the decision.")
-    limit = CommandParameter(name="--limit", type="integer", default=20, help="At most so many.")
-    tool = CommandParameter(name="--tool", help="Those of this tool; * and ? stand for any characters.")
-    return [
-        CommandInfo(
-            name="tasks list",
-            help="List tasks of tools, newest first.",
-            handler=f"{handlers}:list_tasks",
-            parameters=[
-                CommandParameter(
-                    name="--status",
-                    multiple=True,
-                    help=f"Those of this status: {', '.join(status.value for status in TaskStatus)}.",
-                ),
-                tool,
-                CommandParameter(name="--principal", help="Those of this caller, such as agent:writer."),
-                limit,
-            ],
-        ),
-        CommandInfo(
-            name="tasks show",
-            help="Show a task: what was asked for, how it stands, and what it gave.",
-            handler=f"{handlers}:show_task",
-            parameters=[
-                task,
-                CommandParameter(name="--wait", type="number", default=0, help="Wait so many seconds for its end."),
-            ],
-        ),
-        CommandInfo(name="tasks cancel", help="Cancel a task.", handler=f"{handlers}:cancel_task", parameters=[task]),
-        CommandInfo(
-            name="approvals list",
-            help="List the calls that wait for a decision, newest first.",
-            handler=f"{handlers}:list_approvals",
-            parameters=[tool, limit],
-        ),
-        CommandInfo(
-            name="approvals approve",
-            help="Let a call be made that waits for a decision, as it is or with other arguments.",
-            handler=f"{handlers}:approve",
-            parameters=[
-                task,
-                CommandParameter(
-                    name="--arg",
-                    multiple=True,
-                    help="Another value for an argument as NAME=VALUE; it is converted to the parameter's type.",
-                ),
-                CommandParameter(name="--arguments", help="All arguments in place of its own, as a JSON object."),
-                comment,
-            ],
-        ),
-        CommandInfo(
-            name="approvals refuse",
-            help="Refuse a call that waits for a decision.",
-            handler=f"{handlers}:refuse",
-            parameters=[task, comment],
-        ),
-    ]
 
 
 async def list_tasks(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:

@@ -12,6 +12,9 @@ Language = Literal["python", "nodejs"]
 
 MEGABYTE = 1 << 20
 
+SHARED = "it is root among the mounts of the host"
+"""The loot of an attack on namespaces that has got that far without doing anything: it would do harm there."""
+
 _PYTHON = """\
 import ctypes, errno, json, os, signal, socket, subprocess, sys, time
 target = json.loads(sys.stdin.readline())
@@ -26,7 +29,8 @@ def attack(target):
 
 loot = error = None
 try:
-    loot = attack(target)
+    unsafe = target["guarded"] and os.geteuid() == 0 and os.readlink("/proc/self/ns/mnt") == target["mounts"]
+    loot = "SHARED" if unsafe else attack(target)
     error = None if loot else "nothing"
 except OSError as problem:
     error = errno.errorcode.get(problem.errno, repr(problem))
@@ -53,7 +57,8 @@ BODY
 
 let loot = null, error = null;
 try {
-  loot = (await attack(target)) ?? null;
+  const unsafe = target.guarded && process.geteuid() === 0 && fs.readlinkSync("/proc/self/ns/mnt") === target.mounts;
+  loot = unsafe ? "SHARED" : ((await attack(target)) ?? null);
   if (!loot || loot.length === 0) error = "nothing";
 } catch (problem) {
   error = problem.code ?? String(problem);
@@ -100,8 +105,8 @@ class Attack:
         """Return the program that does it."""
         if language == "python":
             body = textwrap.indent(textwrap.dedent(self.python).strip("\n"), "    ")
-            return _PYTHON.format(body=body)
-        return _NODEJS.replace("BODY", textwrap.dedent(self.nodejs).strip("\n"))
+            return _PYTHON.replace("SHARED", SHARED).format(body=body)
+        return _NODEJS.replace("SHARED", SHARED).replace("BODY", textwrap.dedent(self.nodejs).strip("\n"))
 
     def languages(self) -> Iterator[Language]:
         """Yield the languages that it is written in."""
@@ -124,8 +129,8 @@ class Observed:
     milliseconds: float = 0
     peak_of_host: int = 0
     """By how many bytes the host's own memory grew meanwhile."""
-    ended_at: float = float("inf")
-    """When the host was done with it, in seconds since this machine was started."""
+    spoke_at: float = float("inf")
+    """When something last came of it, in seconds since this machine was started: it lived then."""
     survivors: int = 0
     """How many processes lived on, of an attack without a sandbox."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from tests.scripts.attacks.hosts import HOSTS, HostProcess, Unavailable, start
+from tests.scripts.attacks.attack import Observed
+from tests.scripts.attacks.hosts import HOSTS, HostProcess, Unavailable, mark_of, start, wait_for_nothing
 
 
 class Started:
@@ -30,13 +32,19 @@ class Started:
         """Return what does the work on one host, one piece after the other."""
         return self._workers.setdefault(name, ThreadPoolExecutor(1, thread_name_prefix=name))
 
-    def close(self) -> None:
-        """End them."""
+    def close(self) -> list[str]:
+        """End them, and return what is left of all attacks."""
         for worker in self._workers.values():
             worker.shutdown(cancel_futures=True)
+        left = []
         for host in self._hosts.values():
             if isinstance(host, HostProcess):
                 host.close()
+                left += wait_for_nothing(Observed("", "", None, None), mark_of(host.secret), seconds=5)
+                left += [
+                    line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(host.folder) in line
+                ]
+        return left
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +52,7 @@ def started() -> Iterator[Started]:
     """The hosts that were started."""
     hosts = Started()
     yield hosts
-    hosts.close()
+    assert hosts.close() == [], "after all attacks there is something left of them"
 
 
 @pytest.fixture(params=list(HOSTS))

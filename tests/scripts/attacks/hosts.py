@@ -130,6 +130,8 @@ class HostProcess:
             "output": "/output" if inside else str(ground.output),
             "cache": "/script/.cache" if inside else str(ground.kept / ".cache"),
             "uid": self.user,
+            "guarded": attack.outside == "namespaced",
+            "mounts": os.readlink("/proc/self/ns/mnt"),
             **attack.target,
             **({} if inside else attack.control),
         }
@@ -186,7 +188,12 @@ class HostProcess:
 
 def token_of(ground: Playground) -> str:
     """Return the word that marks everything of one attack."""
-    return f"tavern-attack-{ground.secret[-8:]}-{ground.root.name}"
+    return f"{mark_of(ground.secret)}{ground.root.name}"
+
+
+def mark_of(secret: str) -> str:
+    """Return the beginning of such a word, which all attacks on one host share."""
+    return f"tavern-attack-{secret[-8:]}-"
 
 
 @contextmanager
@@ -258,7 +265,11 @@ def start(name: str) -> HostProcess:
         if not read:
             break
         first += read
-    assert first, f"the host {name} ended at once, with {process.wait()}"
+    if not first:
+        ours.close()
+        os.close(terminal)
+        shutil.rmtree(folder, ignore_errors=True)
+        raise AssertionError(f"the host {name} ended at once, with {process.wait()}")
     said = json.loads(first)
     host = HostProcess(name, user, folder, secret, process, said.pop("opened", {}), said, ours, terminal)
     if said["missing"]:
@@ -299,7 +310,8 @@ def _interpreter(user: int) -> str:
 def processes_of(observed: Observed, token: str) -> list[str]:
     """Return what runs still of an attack: by the namespace of processes that it was in, and by its mark.
 
-    The number of a namespace may be given to another one at once, so only what is older than the end counts.
+    The number of a namespace is given to another one as soon as this one is gone, so only what is older than the last
+    word of the attack counts; and a process that is dead counts for whoever is to take note of it, not for the attack.
     """
     found = []
     tick = os.sysconf("SC_CLK_TCK")
@@ -312,7 +324,8 @@ def processes_of(observed: Observed, token: str) -> list[str]:
             command = Path("/proc", pid, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         if (namespace == observed.namespace and namespace not in ("", ours)) or token in command:
             state = _state(pid)
-            if state and int(state.rpartition(")")[2].split()[19]) / tick < observed.ended_at:
+            words = state.rpartition(")")[2].split()
+            if words and words[0] not in ("Z", "X") and int(words[19]) / tick < observed.spoke_at:
                 found.append(f"{pid}: {command or state}")
     return found
 

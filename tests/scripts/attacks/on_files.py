@@ -52,6 +52,21 @@ ATTACKS = [
         refused=("ENOENT", "EXDEV", "EPERM", "EACCES"),
     ),
     Attack(
+        "makes a hard link to a file of the host and writes through it",
+        python="""
+            os.link(target['outside'] + '/writable.txt', target['output'] + '/hard')
+            open(target['output'] + '/hard', 'w').write('spoilt')
+            return 'written'
+        """,
+        nodejs="""
+            fs.linkSync(target.outside + '/writable.txt', target.output + '/hard');
+            fs.writeFileSync(target.output + '/hard', 'spoilt');
+            return 'written';
+        """,
+        refused=("ENOENT", "EXDEV", "EPERM", "EACCES"),
+        damages=True,
+    ),
+    Attack(
         "makes a hard link to its own script and writes through it",
         python="""
             os.link(target['script'] + '/' + target['name'], target['output'] + '/hard')
@@ -213,6 +228,15 @@ ATTACKS = [
                 os.rename(inner, folder + '/moved')
                 os.symlink(target['outside'], inner)
             return 'planted'
+        """,
+        nodejs="""
+            for (const folder of [target.output, target.cache]) {
+              fs.mkdirSync(folder + '/inner');
+              fs.writeFileSync(folder + '/inner/writable.txt', 'spoilt');
+              fs.renameSync(folder + '/inner', folder + '/moved');
+              fs.symlinkSync(target.outside, folder + '/inner');
+            }
+            return 'planted';
         """,
         keeps_its_loot=True,
         damages=True,
@@ -392,6 +416,14 @@ ATTACKS = [
                     answers.append(errno.errorcode[problem.errno])
             there = [answer for answer in answers if answer not in ('ENOENT', path)]
             return there
+        """,
+        nodejs="""
+            const path = target.outside + '/secret.txt';
+            const asks = [fs.statSync, fs.readlinkSync, fs.realpathSync, fs.realpathSync.native, fs.accessSync, fs.statfsSync,
+              process.chdir, (name) => fs.openSync(name, 'wx')];
+            return asks.flatMap((ask) => {
+              try { ask(path); return ['there']; } catch (problem) { return problem.code === 'ENOENT' ? [] : [problem.code]; }
+            });
         """,
         refused=("nothing",),
         degraded=_SEEN,

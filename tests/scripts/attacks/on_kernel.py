@@ -93,6 +93,13 @@ ATTACKS = [
                 raise OSError(code, 'unshare')
             return made
         """,
+        nodejs="""
+            const kinds = ['--mount', '--uts', '--ipc', '--pid', '--net', '--cgroup'];
+            const found = kinds.map((kind) => spawnSync('unshare', [kind, 'true']));
+            const made = kinds.filter((_, at) => found[at].status === 0);
+            if (!made.length) throw new Error(found[0].stderr.toString().trim());
+            return made;
+        """,
         refused=_REFUSED,
         outside="namespaced",
     ),
@@ -134,7 +141,8 @@ ATTACKS = [
     Attack(
         "mounts the processes of the host",
         python=_mount("b'proc'", "b'/tmp'", "b'proc'", 0),
-        refused=_REFUSED,
+        nodejs=_tool("['mount', '-t', 'proc', 'proc', '/tmp']"),
+        refused=(*_REFUSED, "superuser", "failed"),
         outside="namespaced",
     ),
     Attack(
@@ -185,7 +193,15 @@ ATTACKS = [
             os.unlink(path)
             return 'made'
         """,
-        refused=("EPERM",),
+        nodejs="""
+            const path = `/tmp/device-${target.token}`;
+            const kind = target.kind === 0o020000 ? ['c', '1', '1'] : ['p'];
+            const found = spawnSync('mknod', ['--mode=600', path, ...kind]);
+            if (found.status) throw new Error(found.stderr.toString().trim());
+            fs.rmSync(path);
+            return 'made';
+        """,
+        refused=("EPERM", "not permitted"),
         target={"kind": 0o020000},
         control={"kind": 0o010000},
     ),
@@ -235,6 +251,15 @@ ATTACKS = [
             if '0' in status['Uid'].split() + status['Gid'].split() + status['Groups'].split():
                 left.append('is root')
             return left
+        """,
+        nodejs="""
+            const lines = fs.readFileSync(target.status, 'utf8').split('\\n').map((line) => line.split(':\\t'));
+            const status = Object.fromEntries(lines);
+            const left = ['CapInh', 'CapPrm', 'CapEff', 'CapAmb', 'CapBnd'].filter((name) => BigInt('0x' + status[name]) !== 0n);
+            if (status.NoNewPrivs.trim() !== '1') left.push('may get new ones');
+            if (status.Seccomp.trim() !== '2') left.push('no filter');
+            if (`${status.Uid} ${status.Gid} ${status.Groups}`.split(/\\s+/).includes('0')) left.push('is root');
+            return left;
         """,
         refused=("nothing",),
         target={"status": "/proc/self/status"},
@@ -429,6 +454,14 @@ ATTACKS = [
                     pass
             return found
         """,
+        nodejs="""
+            return target.paths.filter((path) => {
+              try {
+                const held = Buffer.alloc(4096);
+                return fs.readSync(fs.openSync(path, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK), held) && held.some((each) => each);
+              } catch { return false; }
+            });
+        """,
         refused=("nothing",),
         target={
             "paths": [
@@ -473,6 +506,7 @@ ATTACKS = [
                 file.write(target['score'])
             return 'protected'
         """,
+        nodejs="fs.writeFileSync('/proc/self/oom_score_adj', target.score); return 'protected';",
         refused=("EACCES", "EPERM", "EROFS"),
         target={"score": "-1000"},
         control={"score": "1000"},

@@ -72,6 +72,16 @@ ATTACKS = [
                     problems.append(problem)
             raise problems[0]
         """,
+        nodejs="""
+            const addresses = target.addresses.length ? target.addresses : [['127.0.0.1', target.tcp]];
+            const tried = addresses.map(([host, port]) => new Promise((go, fail) => {
+              const connection = net.connect({ host, port });
+              connection.on('connect', () => go(`${host}:${port}`));
+              connection.on('error', fail);
+              connection.setTimeout(3000, () => fail(new Error('no answer')));
+            }));
+            return await Promise.any(tried).catch((all) => { throw all.errors[0]; });
+        """,
         refused=_NOWHERE,
         target={
             "addresses": [
@@ -111,6 +121,16 @@ ATTACKS = [
                 sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
                 sender.sendto(b'x', (target['everybody'], 9))
                 return 'sent'
+        """,
+        nodejs="""
+            return await new Promise((go, fail) => {
+              const sender = dgram.createSocket('udp4');
+              sender.on('error', fail);
+              sender.bind(0, () => {
+                sender.setBroadcast(true);
+                sender.send('x', 9, target.everybody, (problem) => problem ? fail(problem) : go('sent'));
+              });
+            });
         """,
         refused=_NOWHERE,
         target={"everybody": "255.255.255.255"},
@@ -173,6 +193,14 @@ ATTACKS = [
         refused=_NO_FAMILY,
     ),
     Attack(
+        "lists the networks of the host",
+        python="return [name for _, name in socket.if_nameindex() if name != target['known']]",
+        nodejs="return Object.keys(os.networkInterfaces()).filter((name) => name !== target.known);",
+        refused=("nothing", "EPERM", "EACCES", "EAFNOSUPPORT", "ERR_SYSTEM_ERROR", "ENODEV"),
+        target={"known": "lo"},
+        control={"known": ""},
+    ),
+    Attack(
         "opens a socket to the machine that this one runs on",
         python="""
             socket.socket(40, socket.SOCK_STREAM).close()
@@ -205,6 +233,14 @@ ATTACKS = [
             with socket.socket() as server:
                 server.bind((target['host_address'], 0))
                 return 'listens'
+        """,
+        nodejs="""
+            if (target.host_address.startsWith('127.')) throw new Error('this machine has only its own loop');
+            return await new Promise((go, fail) => {
+              const server = net.createServer();
+              server.on('error', fail);
+              server.listen(0, target.host_address, () => server.close(() => go('listens')));
+            });
         """,
         refused=("EADDRNOTAVAIL", "EAFNOSUPPORT"),
         may_lack="only its own loop",

@@ -104,13 +104,22 @@ ATTACKS = [
         damages=True,
     ),
     Attack(
-        "ends all processes that it can",
+        "sends a signal to all processes that there are",
         python="""
-            child = subprocess.Popen(['sleep', '100'])
-            time.sleep(0.05)
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            os.kill(-1, signal.SIGKILL)
-            return child.wait(5) == -9
+            child = os.fork()
+            if child == 0:
+                signal.signal(signal.SIGURG, lambda *_: os._exit(9))
+                print('waits', flush=True)
+                time.sleep(60)
+            time.sleep(0.2)
+            os.kill(-1, signal.SIGURG)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        """,
+        nodejs="""
+            const child = spawn('sh', ['-c', 'trap "exit 9" URG; echo waits; while :; do sleep 0.05; done']);
+            await new Promise((go) => child.stdout.once('data', go));
+            process.kill(-1, 'SIGURG');
+            return await new Promise((go) => child.once('exit', (code) => go(code === 9)));
         """,
         outside="namespaced",
         keeps_its_loot=True,
@@ -396,6 +405,11 @@ ATTACKS = [
             print('ended {"loot": "it stops"}', flush=True)
             while target['goes_on']:
                 os.kill(0, signal.SIGSTOP)
+        """,
+        nodejs="""
+            fs.writeSync(1, 'ended {"loot": "it stops"}\\n');
+            while (target.goes_on) process.kill(0, 'SIGSTOP');
+            process.exit(0);
         """,
         ends=("wall",),
         keeps_its_loot=True,

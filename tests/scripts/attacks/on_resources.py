@@ -83,7 +83,11 @@ ATTACKS = [
                 except OSError:
                     time.sleep(0.01)
             time.sleep(target['rest'])
-            os._exit(0)
+            try:
+                while os.wait():
+                    pass
+            except ChildProcessError:
+                os._exit(0)
         """,
         ends=("wall", "processes"),
         keeps_its_loot=True,
@@ -482,7 +486,13 @@ ATTACKS = [
             if target['crashes']:
                 os.kill(os.getpid(), signal.SIGABRT)
         """,
-        ends=("signal 6",),
+        nodejs="""
+            process.chdir(target.output);
+            fs.writeSync(1, 'ended {"loot": "it crashes"}\\n');
+            if (target.crashes) process.abort();
+            process.exit(0);
+        """,
+        ends=("signal 6", "exit 134"),
         keeps_its_loot=True,
         target={"crashes": True},
         control={"crashes": False},

@@ -16,7 +16,8 @@ To add an attack, append an `Attack` to the list of its kind, `on_files`, `on_pr
    for too much of it, `signal 9`, `exit 134`.
 5. The same code must work without a sandbox, as the same user, and return loot; with `damages=True` it must also leave
    traces in the playground or at the host's servers. Where that could do harm, `control` replaces parts of the target by
-   something that is permitted or small, or `outside="namespaced"` runs it in namespaces of its own, as their root.
+   something that is permitted or small, or `outside="namespaced"` runs it in namespaces of its own, as their root;
+   inside, such an attack does nothing, and counts as having got out, where it is root among the mounts of the host.
    Nothing may be able to harm the machine that runs the tests, not even through a hole: aim at what the tests have made,
    and let bombs end at a bound.
 6. After each run the test looks at everything that could have been harmed, whatever the attack was: the secret must not

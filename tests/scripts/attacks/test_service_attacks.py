@@ -4,10 +4,13 @@ through the whole service, by root and, where the tests are run by root, once mo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import json
+import os
 import shutil
 import sys
+import tempfile
 import urllib.request
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
@@ -18,8 +21,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from pydantic import ValidationError
 
 from tavern_host.contracts.errors import TavernError
+from tavern_scripts.sandbox.cgroups import find_groups
+from tavern_scripts.sandbox.watch import tree
 from tests.scripts.ordinary import run_as_ordinary_user, why_not
 from tests.scripts.packagehouse import index
 from tests.scripts.scripthost import Scripts, scripts_of
@@ -104,6 +110,12 @@ def _requests(hostile: str) -> list[dict[str, Any]]:
         {"script_path": "echo.py", "security_context": {"file_access": {"allow_read": [hostile]}}},
         {"script_path": "echo.py", "security_context": {"file_access": {"allow_write": [hostile]}}},
         {"script_path": "echo.py", "security_context": {"network_access": {"allow_hosts": [hostile]}}},
+        {"script_path": "echo.py", "security_context": {"required_capabilities": [hostile]}},
+        {"script_path": "echo.py", "secrets": [hostile]},
+        {"code": hostile, "language": "python"},
+        {"code": hostile, "language": "nodejs"},
+        {"code": "print(1)", "language": hostile},
+        {"code": "print(1)", "language": "python", "protocol": hostile},
         {"code": "import json; print(json.dumps('ran'))", "language": "python", "tool_id": hostile},
         {"code": "console.log(JSON.stringify('ran'))", "language": "nodejs", "tool_id": hostile},
     ]
@@ -124,7 +136,7 @@ async def _given(scripts: Scripts, **request: Any) -> Any:
     """Return what a script gave; None where it was refused, or failed."""
     try:
         result = await scripts.run(**request)
-    except TavernError:
+    except (TavernError, ValidationError):
         return None
     return result.output_data
 
@@ -340,8 +352,30 @@ for name, text in json.load(sys.stdin).items():
 print(json.dumps(answers))
 """
 
+SPEAK_IN_NODEJS = """
+import fs from "node:fs"; import net from "node:net";
+const proxy = new URL(process.env.HTTP_PROXY), answers = {};
+for (const [name, text] of Object.entries(JSON.parse(fs.readFileSync(0, "utf8")))) {
+  answers[name] = await new Promise((go) => {
+    let data = "";
+    const connection = net.connect(Number(proxy.port), proxy.hostname, () => connection.write(text, "latin1"));
+    connection.setTimeout(2000, () => connection.destroy());
+    connection.on("data", (piece) => {
+      data += piece.toString("latin1");
+      if (data.startsWith("HTTP/1.1 200") && text.startsWith("CONNECT")) {
+        connection.write("GET /tunnelled HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n");
+      }
+    });
+    connection.on("error", () => {});
+    connection.on("close", () => go(data));
+  });
+}
+console.log(JSON.stringify(answers));
+"""
 
-async def test_the_proxy_leads_nowhere_else(tmp_path: Path, servers: Servers) -> None:
+
+@pytest.mark.parametrize("language", ["python", "nodejs"])
+async def test_the_proxy_leads_nowhere_else(tmp_path: Path, servers: Servers, language: str) -> None:
     ports = {"allowed": servers.allowed, "forbidden": servers.forbidden}
     asked = {name: text.format(**ports) for name, text in PROXY_ABUSE.items()}
     asked["control"] = f"GET http://127.0.0.1:{servers.allowed}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -350,7 +384,11 @@ async def test_the_proxy_leads_nowhere_else(tmp_path: Path, servers: Servers) ->
 
     async with scripts_of(tmp_path, allowedHosts=[f"127.0.0.1:{servers.allowed}"]) as scripts:
         answers = await scripts.output(
-            code=SPEAK, language="python", input_data=asked, security_context=_may_reach(servers.allowed)
+            code=SPEAK if language == "python" else SPEAK_IN_NODEJS,
+            language=language,
+            input_data=asked,
+            security_context=_may_reach(servers.allowed),
+            timeout_ms=60_000,
         )
 
     assert answers.pop("control").endswith("allowed"), "the proxy works"
@@ -361,7 +399,16 @@ async def test_the_proxy_leads_nowhere_else(tmp_path: Path, servers: Servers) ->
     assert [name for name, said in answers.items() if said.startswith("HTTP/1.1 200") and name not in innocent] == []
 
 
-async def test_a_redirect_leads_to_no_other_place(tmp_path: Path, servers: Servers) -> None:
+@pytest.mark.parametrize("language", ["python", "nodejs"])
+async def test_a_redirect_leads_to_no_other_place(tmp_path: Path, servers: Servers, language: str) -> None:
+    in_nodejs = f"""
+import http from "node:http";
+const get = (address) => new Promise((go) => http.get(address, (answer) => {{
+  answer.resume();
+  go(answer.headers.location ? get(answer.headers.location) : String(answer.statusCode));
+}}).on("error", (problem) => go(String(problem))));
+console.log(JSON.stringify(await get("http://127.0.0.1:{servers.allowed}/away")));
+"""
     code = f"""
 import json, urllib.request
 try:
@@ -373,7 +420,10 @@ except Exception as error:
     servers.came.clear()
     async with scripts_of(tmp_path, allowedHosts=[f"127.0.0.1:{servers.allowed}"]) as scripts:
         said = await scripts.output(
-            code=code, language="python", security_context=_may_reach(servers.allowed), timeout_ms=20_000
+            code=code if language == "python" else in_nodejs,
+            language=language,
+            security_context=_may_reach(servers.allowed),
+            timeout_ms=20_000,
         )
 
     assert "403" in said and servers.came == []
@@ -531,6 +581,74 @@ async def test_a_poisoned_list_of_requirements_leads_nowhere(
             assert "root:" not in str(result), "nothing of a file of the host is shown"
 
 
+PROJECTS = [
+    'dependencies = ["alpha @ {evil}/files/alpha-1.0-py3-none-any.whl"]',
+    'dependencies = ["alpha @ file://{folder}/alpha-1.0-py3-none-any.whl"]',
+    'dependencies = ["alpha"]\n[[tool.uv.index]]\nurl = "{evil}/simple"',
+    'dependencies = ["alpha"]\n[tool.uv]\nindex-url = "{evil}/simple"',
+    'dependencies = ["alpha"]\n[tool.uv]\nextra-index-url = ["{evil}/simple"]',
+    'dependencies = ["alpha"]\n[tool.uv]\nfind-links = ["{evil}/files"]',
+    'dependencies = ["alpha"]\n[tool.uv.sources]\nalpha = {{url = "{evil}/files/alpha-1.0-py3-none-any.whl"}}',
+    'dependencies = ["alpha"]\n[tool.uv.sources]\nalpha = {{path = "{folder}"}}',
+    'dependencies = ["alpha"]\n[tool.uv]\noverride-dependencies = ["alpha @ {evil}/files/alpha-1.0-py3-none-any.whl"]',
+]
+
+
+@_needs_uv
+@pytest.mark.parametrize("place", ["pyproject.toml", "a block"])
+async def test_a_poisoned_project_or_block_leads_nowhere(
+    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    async with index() as good, index() as evil, scripts_of(tmp_path) as scripts:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", good.simple)
+        evil.add_wheel("alpha", code="print('\"from the evil index\"')")
+        for number, text in enumerate(PROJECTS):
+            asked = text.format(evil=f"http://127.0.0.1:{evil.port}", folder=tmp_path)
+            block = "".join(f"# {line}\n" for line in asked.splitlines()) if place == "a block" else ""
+            scripts.put(f"x{number}/a.py", f"# /// script\n{block}# ///\nimport alpha" if block else "import alpha")
+            if not block:
+                project = f'[project]\nname = "x"\nversion = "1"\n{asked}'
+                scripts.put(f"x{number}/pyproject.toml", project)
+
+            result = await scripts.run(script_path=f"x{number}/a.py")
+
+            assert result.error is not None and result.error.type.value == "DependencyError", text
+            assert evil.asked == [], text
+
+
+@_needs_uv
+async def test_the_settings_of_installers_that_a_project_brings_count_for_nothing(
+    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with index() as good, index() as evil, scripts_of(tmp_path) as scripts:
+        for variable, value in (("UV_DEFAULT_INDEX", good.simple), ("NPM_CONFIG_REGISTRY", good.registry)):
+            monkeypatch.setenv(variable, value)
+        for house, said in ((good, "good"), (evil, "evil")):
+            house.add_wheel("alpha", code=f"value = '{said}'")
+            house.add_npm("alpha", code=f"module.exports = '{said}'")
+        settings = {
+            "uv.toml": f'index-url = "{evil.simple}"',
+            "pip.conf": f"[global]\nindex-url = {evil.simple}",
+            ".env": f"UV_DEFAULT_INDEX={evil.simple}\nNPM_CONFIG_REGISTRY={evil.registry}",
+            ".npmrc": f"registry={evil.registry}\nignore-scripts=false",
+            "bunfig.toml": f'[install]\nregistry = "{evil.registry}"',
+            ".python-version": "2.7",
+        }
+        for name, text in settings.items():
+            scripts.put(f"x/{name}", text)
+            scripts.put(name, text)
+        scripts.put("x/requirements.txt", "alpha")
+        scripts.put("x/a.py", "import alpha, json; print(json.dumps(alpha.value))")
+        scripts.put("x/package.json", '{"dependencies": {"alpha": "1.0.0"}}')
+        scripts.put("x/a.cjs", "console.log(JSON.stringify(require('alpha')))")
+
+        given = [await scripts.output(script_path="x/a.py")]
+        if shutil.which("npm") is not None:
+            given.append(await scripts.output(script_path="x/a.cjs"))
+
+    assert set(given) == {"good"} and evil.asked == []
+
+
 PACKAGE = [
     {"dependencies": {"alpha": "{evil}/files/alpha-1.0.0.tgz"}},
     {"dependencies": {"alpha": "file:{folder}"}},
@@ -626,3 +744,105 @@ print(json.dumps([alpha.value, done]))
 
     assert spoilt == ["as it was", []]
     assert after == ["as it was", False]
+
+
+@_needs_node
+async def test_a_script_cannot_spoil_the_modules_of_the_next_one(
+    tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attack = """
+const fs = require("node:fs"), alpha = require("alpha"), file = require.resolve("alpha");
+const folder = require("node:path").dirname(file), done = [];
+for (const what of [
+  () => fs.appendFileSync(file, "module.exports = 'spoilt'"),
+  () => fs.writeFileSync(folder + "/package.json", "{}"),
+  () => fs.mkdirSync(folder + "/../beta"),
+  () => fs.chmodSync(file, 0o666),
+  () => fs.unlinkSync(file),
+  () => fs.renameSync(folder, folder + "-gone"),
+  () => fs.symlinkSync("/tmp", folder + "/node_modules"),
+  () => fs.utimesSync(file, 1, 1),
+  () => fs.linkSync(file, "/output/alpha.js"),
+]) {
+  try { what(); done.push(1); } catch {}
+}
+console.log(JSON.stringify([alpha, done]));
+"""
+    async with index() as good, scripts_of(tmp_path) as scripts:
+        monkeypatch.setenv("NPM_CONFIG_REGISTRY", good.registry)
+        good.add_npm("alpha", code="module.exports = 'as it was'")
+        scripts.put("x/attack.cjs", attack)
+        scripts.put("x/honest.cjs", "console.log(JSON.stringify(require('alpha')))")
+        scripts.put("x/package.json", '{"dependencies": {"alpha": "1.0.0"}}')
+
+        spoilt = await scripts.output(script_path="x/attack.cjs")
+        after = await scripts.output(script_path="x/honest.cjs")
+
+    assert spoilt == ["as it was", []]
+    assert after == "as it was"
+
+
+# --- what is left -----------------------------------------------------------------------------------
+
+
+async def test_nothing_is_left_of_many_scripts_however_they_end(
+    tmp_path: Path, servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir(mode=0o755)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    fetch = f"""
+import json, subprocess, urllib.request
+subprocess.Popen(["sleep", "100"], start_new_session=True)
+print(json.dumps(urllib.request.urlopen("http://127.0.0.1:{servers.allowed}/", timeout=10).read().decode()))
+"""
+    slow = "import time; print('began', flush=True); time.sleep(60)"
+    async with scripts_of(tmp_path, allowedHosts=[f"127.0.0.1:{servers.allowed}"]) as scripts:
+
+        async def some() -> list[str]:
+            """Run one of each kind; return what became of those that were not given up."""
+            given_up = asyncio.create_task(scripts.python(slow))
+            results = await asyncio.gather(
+                scripts.python(fetch, security_context=_may_reach(servers.allowed)),
+                scripts.run(code="console.log(1)", language="nodejs"),
+                scripts.python("open('left.txt', 'w'); raise SystemExit(3)"),
+                scripts.python(slow, timeout_ms=300),
+                scripts.python("x = 1", session="one"),
+                scripts.python("import os; os._exit(1)", session="two"),
+            )
+            given_up.cancel()
+            await asyncio.wait({given_up})
+            return [result.error.type.value if result.error is not None else "" for result in results]
+
+        async def there_is() -> dict[str, Any]:
+            groups = find_groups()
+            return {
+                "descriptors": _descriptors(),
+                "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
+                "processes": len(tree(os.getpid())),
+                "groups": len(list(groups.folder.glob(f"tavern-{os.getpid()}-*"))) if groups is not None else 0,
+                "folders": sorted(path.name for path in temporary.iterdir()),
+                "runs": len(list(scripts.host.project.private.glob("plugins/*/runs/*/*"))),
+                "tasks": len(asyncio.all_tasks()),
+            }
+
+        expected = ["", "", "ScriptError", "TimeoutError", "", "ScriptError"]
+        assert await some() == expected
+        before = await there_is()
+        for _ in range(8):
+            assert await some() == expected
+
+        until = asyncio.get_running_loop().time() + 20
+        while (after := await there_is()) != before and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.05)
+
+    assert after == before
+
+
+def _descriptors() -> list[str]:
+    """Return what this process has open, by kind."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(f"/proc/self/fd/{number}").partition(":[")[0])
+    return sorted(found)

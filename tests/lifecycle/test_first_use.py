@@ -1,0 +1,97 @@
+"""What the host's own plugins provide is imported and made when it is first used, so that a start is short."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tavern_host import Host
+from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable
+from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_host.contracts.tools import TOOL_MANAGER
+
+LATER = (
+    "tavern_engine.engine",
+    "tavern_tools.manager",
+    "tavern_scripts.service",
+    "tavern_workflows.manager",
+    "tavern_nodes.nodes",
+)
+LOOK = """
+import asyncio, json, sys
+from tavern_host import Host
+from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_host.contracts.tools import TOOL_MANAGER
+
+later = json.loads(sys.argv[2])
+
+async def main():
+    async with Host(sys.argv[1]) as host:
+        before = [name for name in later if name in sys.modules]
+        result = await host.services.get(TOOL_MANAGER).call(ToolCallRequest(tool_id="system:get_current_time"))
+        after = [name for name in later if name in sys.modules]
+    print(json.dumps([before, result.status, after]))
+
+asyncio.run(main())
+"""
+
+
+def looked(project: Path) -> Any:
+    argv = [sys.executable, "-c", LOOK, str(project), json.dumps(LATER)]
+    return json.loads(subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout)
+
+
+def test_a_start_imports_nothing_that_is_not_used_yet(project: Path) -> None:
+    before, status, after = looked(project)
+
+    assert before == []
+    assert status == "done"
+    assert "tavern_tools.manager" in after
+    assert "tavern_scripts.service" not in after
+
+
+async def test_a_service_that_nobody_used_is_not_made_when_its_plugin_goes(project: Path) -> None:
+    async with Host(project) as host:
+        manager = host.services.get(TOOL_MANAGER)
+
+        await host.disable("tavern-tools")
+
+        with pytest.raises(ServiceUnavailable, match="no plugin provides the service toolManager any more"):
+            await manager.call(ToolCallRequest(tool_id="system:get_current_time"))
+        assert host.owned("tavern-tools") == {}
+
+
+async def test_a_service_that_is_used_again_after_its_plugin_came_back_is_made_anew(project: Path) -> None:
+    async with Host(project) as host:
+        manager = host.services.get(TOOL_MANAGER)
+        assert (await manager.call(ToolCallRequest(tool_id="system:get_current_time"))).status == "done"
+
+        await host.disable("tavern-tools")
+        await host.enable("tavern-tools")
+
+        assert (await manager.call(ToolCallRequest(tool_id="system:get_current_time"))).status == "done"
+
+
+async def test_a_stream_is_opened_with_its_service(project: Path) -> None:
+    async def chunks() -> AsyncIterator[str]:
+        for character in "Good evening.":
+            yield character
+
+    async with Host(project) as host:
+        events = [event async for event in host.services.get(TOOL_MANAGER).parse_stream(chunks())]
+
+    assert "".join(event.text for event in events) == "Good evening."
+    assert len(events) > 1
+
+
+async def test_a_stream_that_a_caller_gives_must_be_one(project: Path) -> None:
+    async with Host(project) as host:
+        with pytest.raises(InvalidInput, match="the argument chunks must be an async iterator, found list"):
+            async for _ in host.services.get(TOOL_MANAGER).parse_stream(["a"]):  # type: ignore[arg-type]
+                pass

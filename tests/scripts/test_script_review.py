@@ -1,0 +1,168 @@
+"""Who reviews a plugin sees its script tools, what they ask for, and what of it the policy does not allow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.command_line import tavern
+
+from tavern_host import Host
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest, SecurityContext
+from tavern_host.projects import make_project
+from tavern_host.toolsettings import script_tools, tool_options
+
+ASKS = {
+    "fileAccess": {"allowRead": ["self"], "allowWrite": [".cache/**", "/etc"]},
+    "networkAccess": {"allowHosts": ["{base}", "cdn.example.com"]},
+}
+TOOL = {
+    "id": "Acme:fetch",
+    "description": "Fetches something.",
+    "implementation": {"type": "script", "command": "node scripts/fetch.mjs"},
+    "parameters": {"type": "object"},
+    "configSchema": [{"key": "base", "type": "string", "label": "Base", "defaultValue": "https://api.example.com"}],
+    "securityContext": ASKS,
+}
+OTHER_FORM = {
+    "toolId": "Acme:plain",
+    "displayName": "Plain",
+    "description": "Asks for nothing.",
+    "version": "1.0.0",
+    "handler": {"type": "external-script", "scriptPath": "scripts/fetch.mjs", "language": "nodejs"},
+}
+
+
+def project_with(tmp_path: Path, *tools: Any) -> Path:
+    """Return a project with the plugin `acme`, which nobody has granted anything."""
+    root = tmp_path / "project"
+    make_project(root)
+    plugin = root / "plugins" / "acme"
+    (plugin / "tools").mkdir(parents=True)
+    (plugin / "scripts").mkdir()
+    (plugin / "plugin.yaml").write_text("name: acme\ndisplayName: Acme\nversion: 1.0.0\ntools: {entry: ./tools}\n")
+    (plugin / "scripts" / "fetch.mjs").write_text("console.log(1)")
+    for number, tool in enumerate(tools):
+        (plugin / "tools" / f"{number}.tool.json").write_text(json.dumps(tool))
+    return root
+
+
+def allow(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
+    """Let scripts reach these hosts, as the operator."""
+    monkeypatch.setenv("TAVERN_SETTINGS", json.dumps({"extensions.tavern-scripts.allowedHosts": hosts}))
+
+
+@pytest.mark.parametrize("command", ["show", "grant"])
+def test_a_review_shows_what_a_script_asks_for_and_does_not_get(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    allow(monkeypatch, "cdn.example.com")
+    done = tavern("--project", str(project_with(tmp_path, TOOL, OTHER_FORM)), "plugins", command, "acme")
+    assert done.code == 0
+    for said in ("acme has script tools", "node scripts/fetch.mjs", "reach {base}, cdn.example.com"):
+        assert said in done.out
+    (line,) = [line for line in done.out.splitlines() if "asks for more than it gets" in line]
+    assert line.startswith("Acme:fetch asks for more than it gets: ")
+    assert "write '/etc': only folders in the script's own folder" in line
+    assert "host '{base} (api.example.com)': the operator does not allow it" in line
+    assert "cdn.example.com" not in line
+
+
+def test_a_review_says_nothing_of_a_script_that_gets_what_it_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow(monkeypatch, "*.example.com")
+    asks = {"networkAccess": ASKS["networkAccess"]}
+    root = project_with(tmp_path, {**TOOL, "securityContext": asks}, OTHER_FORM)
+    done = tavern("--project", str(root), "plugins", "show", "acme", "--json")
+    assert json.loads(done.out)["scripts"] == [
+        {
+            "tool": "Acme:fetch",
+            "runs": "node scripts/fetch.mjs",
+            "asks": ["reach {base}, cdn.example.com"],
+            "denied": [],
+        },
+        {"tool": "Acme:plain", "runs": "scripts/fetch.mjs", "asks": [], "denied": []},
+    ]
+
+
+def test_what_nobody_can_read_is_said_to_be_so(tmp_path: Path) -> None:
+    tool = {**TOOL, "securityContext": {"networkAccess": {"allowHosts": 7}}}
+    done = tavern("--project", str(project_with(tmp_path, tool)), "plugins", "show", "acme")
+    assert (done.code, "what cannot be read" in done.out) == (0, True)
+
+
+def test_an_author_sees_it_with_plugins_check(tmp_path: Path) -> None:
+    plugin = project_with(tmp_path, TOOL) / "plugins" / "acme"
+    assert "keep .cache/**, /etc" in tavern("plugins", "check", str(plugin), "--no-import").out
+
+
+def test_a_plugin_without_script_tools_has_no_such_review(tmp_path: Path) -> None:
+    service = {**TOOL, "implementation": {"type": "service", "service": "scriptTools", "method": "execute_code"}}
+    done = tavern("--project", str(project_with(tmp_path, service)), "plugins", "show", "acme", "--json")
+    assert "scripts" not in json.loads(done.out)
+
+
+async def test_a_script_in_any_language_is_code_that_is_reviewed(tmp_path: Path) -> None:
+    root = project_with(tmp_path, TOOL)
+    host = Host(root)
+    host.link()
+    assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
+    await host.grant("acme")
+    assert host.plugin("acme").state is PluginState.DISCOVERED
+    (root / "plugins" / "acme" / "scripts" / "fetch.mjs").write_text("console.log(2)")
+    again = Host(root)
+    again.link()
+    info = again.plugin("acme")
+    assert info.state is PluginState.NEEDS_REVIEW
+    assert "its code has changed since it was reviewed" in info.problems[0].message
+
+
+async def test_a_script_that_was_changed_after_the_review_is_not_run(tmp_path: Path) -> None:
+    root = project_with(tmp_path, {**TOOL, "implementation": {"type": "script", "command": "python scripts/a.py"}})
+    script = root / "plugins" / "acme" / "scripts" / "a.py"
+    script.write_text("print(1)")
+    host = Host(root)
+    host.link()
+    await host.grant("acme")
+    async with Host(root) as host:
+        request = ScriptRequest(plugin="acme", script_path="scripts/a.py")
+        scripts = host.services.get(SCRIPT_EXECUTION)
+        script.touch()
+        assert (await scripts.review(request)).denied == []
+        script.write_text("print(2)")
+        result = await scripts.run(request)
+        assert result.error is not None
+        assert result.error.type is ScriptErrorType.SECURITY
+        assert "the plugin acme was changed after it was reviewed" in result.error.message
+        script.write_text("print(1)")
+        assert (await scripts.review(request)).denied == []
+    async with Host(root, dev=[root / "plugins" / "acme"]) as host:
+        script.write_text("print(3)")
+        assert (await host.services.get(SCRIPT_EXECUTION).review(request)).denied == []
+
+
+async def test_the_service_says_what_would_not_be_granted(tmp_path: Path) -> None:
+    make_project(tmp_path / "project")
+    settings = {"extensions.tavern-scripts.allowedHosts": ["api.example.com"]}
+    async with Host(tmp_path / "project", settings=settings) as host:
+        scripts = host.services.get(SCRIPT_EXECUTION)
+        asked = SecurityContext.model_validate({"networkAccess": {"allowHosts": ["{base}"]}})
+        assert await scripts.denied(asked, config={"base": "https://api.example.com/x"}) == []
+        (line,) = await scripts.denied(asked, config={"base": "https://other.example.com"})
+        assert "other.example.com" in line
+        unknown = SecurityContext(required_capabilities=["gpu"])
+        assert "the capability 'gpu', which this host does not know" in (await scripts.denied(unknown))[0]
+        many = {"networkAccess": {"allowHosts": [f"{number}.example.com" for number in range(201)]}}
+        with pytest.raises(InvalidInput, match="allowHosts has 201 entries"):
+            await scripts.denied(SecurityContext.model_validate(many))
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 5_000, "nowhere"])
+def test_a_folder_that_cannot_be_has_no_tools(tmp_path: Path, name: str) -> None:
+    assert tool_options("acme", tmp_path / name, tmp_path) == ([], [])
+    assert [*script_tools(tmp_path / name)] == []

@@ -1,0 +1,26 @@
+"""The interface of a service whose methods do what no method should."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, reads
+
+
+class Desk(ServiceInterface, name="acme-odd.desk"):
+    """Gives odd results."""
+
+    @reads
+    async def number(self, filler: str = "") -> JsonValue:
+        """Return numbers of which one is none in JSON."""
+
+    @reads
+    async def bare(self) -> float:
+        """Return a number that is none in JSON."""
+
+    @reads
+    async def give_up(self) -> str:
+        """Be cancelled though nobody cancels the call."""
+
+
+DESK = ServiceKey(Desk)
