@@ -14,7 +14,7 @@ from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandPa
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
 
 if TYPE_CHECKING:
-    from tavern_host.hostcommands import Command, MakeHost
+    from tavern_host.owncommands import Command, MakeHost
 
 LOOK_AGAIN = 0.5
 """Seconds after which `--follow` looks whether there is more."""

@@ -4,26 +4,24 @@ Each takes a function that makes the host, since `init` is there before any proj
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tavern_host.auditcommands import COMMANDS as AUDIT_COMMANDS
 from tavern_host.authorcommands import COMMANDS as AUTHOR_COMMANDS
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.plugins import PluginInfo, PluginState
+from tavern_host.contracts.scripts import SCRIPT_EXECUTION
+from tavern_host.contracts.settings import SETTINGS
 from tavern_host.host import Host
+from tavern_host.owncommands import Command, MakeHost
 from tavern_host.projects import PROJECT_FILE, make_project
 from tavern_host.settingscommands import COMMANDS as SETTINGS_COMMANDS
 
 if TYPE_CHECKING:
     from tavern_host.scriptreview import ReviewedScript
-
-MakeHost = Callable[..., Host]
-"""Makes the host that the command's options ask for; `serving=True`, for one that goes on until it is stopped,
-`third_party=False`, for one that loads first-party plugins alone."""
-Command = Callable[[MakeHost, dict[str, Any]], AsyncIterator[CommandOutput]]
 
 _IN_ORDER = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.STARTED, PluginState.DISABLED})
 _NAME = CommandParameter(name="name", help="The plugin's name.", required=True)
@@ -95,11 +93,18 @@ async def _show(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
 
 async def _scripts(host: Host, make_host: MakeHost, plugin: PluginInfo) -> list[ReviewedScript]:
     """Return the script tools of a plugin with what they would not get. No plugin but the first-party ones is loaded
-    to find it out."""
-    from tavern_host.scriptreview import judged
-
+    to find it out; without a judgement where nobody can be asked."""
     review = host.script_review(plugin.name)
-    return await judged(review, make_host(third_party=False)) if review.scripts else []
+    if not review.scripts:
+        return []
+    judge = make_host(third_party=False)
+    try:
+        await judge.load()
+        return await review.by(judge.services.get(SCRIPT_EXECUTION), judge.services.get(SETTINGS))
+    except TavernError:
+        return review.scripts
+    finally:
+        await judge.stop()
 
 
 def _told_scripts(plugin: PluginInfo, scripts: list[ReviewedScript]) -> list[CommandOutput]:

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
 
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.commands import CommandOutput
-from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptExecution, SecurityContext
-from tavern_host.contracts.settings import SETTINGS, Settings
+from tavern_host.contracts.scripts import ScriptExecution, SecurityContext
+from tavern_host.contracts.settings import Settings
 from tavern_host.contracts.wire import Model
 from tavern_host.manifest import Manifest
 from tavern_host.toolsettings import script_tools
-
-if TYPE_CHECKING:
-    from tavern_host.host import Host
 
 
 class ReviewedScript(Model):
@@ -61,18 +56,6 @@ class ScriptReview:
         values = await settings.of_tool(self._plugin, script.tool, call=system_call())
         config = {value.key.rpartition(".")[2]: value.value for value in values}
         return script.model_copy(update={"denied": await scripts.denied(context, config=config)})
-
-
-async def judged(review: ScriptReview, host: Host) -> list[ReviewedScript]:
-    """Return the scripts of a review as the policy of a host judges them, without a judgement where it cannot. The host
-    is loaded for it, and stopped again."""
-    try:
-        await host.load()
-        return await review.by(host.services.get(SCRIPT_EXECUTION), host.services.get(SETTINGS))
-    except TavernError:
-        return review.scripts
-    finally:
-        await host.stop()
 
 
 def told_scripts(plugin: str, scripts: list[ReviewedScript]) -> list[CommandOutput]:

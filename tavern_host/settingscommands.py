@@ -23,7 +23,7 @@ from tavern_host.settingsservice import HOOK, MAX_VALUE
 
 if TYPE_CHECKING:
     from tavern_host.host import Host
-    from tavern_host.hostcommands import Command, MakeHost
+    from tavern_host.owncommands import Command, MakeHost
 
 _KEY = CommandParameter(name="key", help="The setting, such as extensions.acme.colour; or acme.colour.", required=True)
 
