@@ -12,9 +12,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.errors import InvalidInput, PluginFailure, describe
 from tavern_host.contracts.services import MethodInfo, ServiceInterface
 
 _AS_THEY_ARE = frozenset((str, int, bool))
@@ -77,7 +78,7 @@ _signatures = WeakKeyDictionary()  # an interface that a plugin publishes goes w
 class JsonCall:
     """Calls `function`, the method of an interface in some view of it, with JSON; see `context.ServiceMethod`."""
 
-    __slots__ = ("_acts", "_function", "_gives", "_read", "_write", "info")
+    __slots__ = ("_acts", "_function", "_gives", "_read", "_what", "_write", "info")
 
     def __init__(
         self, interface: type[ServiceInterface], method: str, function: Callable[..., Awaitable[Any]], info: MethodInfo
@@ -89,6 +90,7 @@ class JsonCall:
         self.info = info
         self._acts = info.permission is not None
         self._function = function
+        self._what = signature.what
         self._read, self._gives, self._write = signature.read, signature.gives, signature.writer.dump_python
 
     async def __call__(self, arguments: Mapping[str, Any], call: CallContext) -> Any:
@@ -98,7 +100,10 @@ class JsonCall:
         result = await self._function(**given)
         if result.__class__ is self._gives:
             return result
-        return self._write(result, mode="json", by_alias=True)
+        try:
+            return self._write(result, mode="json", by_alias=True)
+        except (PydanticSerializationError, UnicodeError) as error:
+            raise PluginFailure(f"{self._what} gave what JSON cannot have: {describe(error)}") from None
 
 
 def _camel(name: str) -> str:

@@ -370,3 +370,12 @@ async def test_a_tool_that_is_cancelled_from_within_is_a_result_that_failed(
         ToolErrorType.EXECUTION,
         "odd was cancelled from within; nobody had asked for that",
     )
+
+
+async def test_a_result_that_json_cannot_have_is_told_with_the_method_that_gave_it(open_host: OpenHost) -> None:
+    async with open_host("acme_odd") as bench:
+        bench.write_tool("odd", {"type": "service", "service": "acme-odd.desk", "method": "bytes_of_no_text"})
+        result = await bench.call("odd")
+    kind, message = error_of(result)
+    assert kind == ToolErrorType.EXECUTION
+    assert message.startswith("acme-odd.desk.bytes_of_no_text gave what JSON cannot have: ")

@@ -29,6 +29,9 @@ class OddDesk(Desk):
     async def bare(self) -> float:
         return float("inf")
 
+    async def bytes_of_no_text(self) -> bytes:
+        return b"\xff"
+
     async def give_up(self) -> str:
         lost = asyncio.ensure_future(asyncio.sleep(60))
         lost.cancel()

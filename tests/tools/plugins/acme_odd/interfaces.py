@@ -19,6 +19,10 @@ class Desk(ServiceInterface, name="acme-odd.desk"):
         """Return a number that is none in JSON."""
 
     @reads
+    async def bytes_of_no_text(self) -> bytes:
+        """Return bytes that are no UTF-8."""
+
+    @reads
     async def give_up(self) -> str:
         """Be cancelled though nobody cancels the call."""
 
