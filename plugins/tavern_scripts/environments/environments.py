@@ -371,10 +371,10 @@ def _failed(source: str, ended: SandboxOutput | None, log: _Log, *, build_script
         )
     lines = log.lines()
     at = next((number for number, line in enumerate(lines) if line.lstrip().startswith(_WHY)), max(0, len(lines) - 1))
-    said = [line for line in lines[at:] if _STRATEGY not in line]
-    why = " ".join(_plain(line) for line in said)[:_LONGEST_WHY].strip(" .") or "it did not say why"
+    complaint = [line for line in lines[at:] if _STRATEGY not in line]
+    why = " ".join(_plain(line) for line in complaint)[:_LONGEST_WHY].strip(" .") or "it did not say why"
     hint = ""
-    if len(said) < len(lines[at:]):
+    if len(complaint) < len(lines[at:]):
         hint = f"; another index than the first that has the package is asked only with {_ALL_INDEXES}"
     if not build_scripts and any("no wheels" in line or "no-build" in line or "only-binary" in line for line in lines):
         hint = "; packages that have to be built need the operator's extensions.tavern-scripts.buildScripts"
