@@ -11,6 +11,23 @@ import pytest
 pytest_plugins = ["pytester"]
 
 
+LONG = (
+    "attacks",
+    "install",
+    "broken",
+    "test_sandbox_as_an_ordinary_user",
+    "test_many_cycles",
+    "test_docs",
+    "test_faults",
+)
+"""What takes longest: folders of tests, and files."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that several workers end at about the same time."""
+    items.sort(key=lambda item: item.path.stem not in LONG and item.path.parent.name not in LONG)
+
+
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
     """Name what has an address in its text by its type: with several workers all must find the same tests."""
     try:

@@ -58,6 +58,7 @@ async def test_a_coroutine_leads_to_the_provider(tmp_path: Path) -> None:
 async def test_an_async_generator_leads_to_the_provider(tmp_path: Path) -> None:
     """The frame of a stream (`ag_frame`) holds what it reads from."""
     async with scene(tmp_path, use=["llm:complete"]) as on:
+        await on.context.services.get(LLM).models()  # it is made when it is first called
         stream = on.context.services.get(LLM).stream(LlmRequest(messages=[ChatMessage(role="user", content="hi")]))
         found = reach(stream, frames, closures, wanted=lambda o: type(o).__module__.startswith("tavern_llm"))
         assert hasattr(found, "_context")
