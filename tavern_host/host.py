@@ -175,9 +175,10 @@ class Host:
             self._manager.link()
 
     def plugins(self) -> list[PluginInfo]:
-        """Return every plugin with its state, in load order; refused namesakes come last."""
+        """Return every plugin with its state, in load order; refused namesakes come last. Their node types are with
+        `plugin` only."""
         records = [*self._manager.records.values(), *self._manager.duplicates]
-        return [self._manager.info(record) for record in records]
+        return [self._manager.info(record, nodes=False) for record in records]
 
     def plugin(self, name: str) -> PluginInfo:
         """Return one plugin. Raises `NotFound`."""

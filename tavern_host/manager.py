@@ -563,8 +563,9 @@ class Manager:
 
     # --- what is known ------------------------------------------------------------------------------------
 
-    def info(self, record: Record) -> PluginInfo:
-        """Return a record as data."""
+    def info(self, record: Record, *, nodes: bool = True) -> PluginInfo:
+        """Return a record as data, with or without the names of node types, for which modules may have to be
+        imported."""
         manifest = record.manifest
         frontend = manifest.frontend.info(record.name) if manifest and manifest.frontend else None
         options = [o.model_dump(mode="json", exclude_unset=True) for o in manifest.config_options] if manifest else []
@@ -584,7 +585,7 @@ class Manager:
             problems=[*record.problems, *settings, *self._conflicts(record.name)],
             permissions=list(record.permissions),
             timings={stage: round(ms, 2) for stage, ms in record.timings.items()},
-            contributions=self.contributions(record.name),
+            contributions=self.contributions(record.name, nodes=nodes),
         )
 
     def manifests(self) -> dict[str, Manifest]:
@@ -614,14 +615,14 @@ class Manager:
         details = {"seconds": round(blocked.seconds, 1), "where": f"{blocked.file}:{blocked.line}"}
         self._audit("plugin.blocked", actor="system:host", subject=record.name, details=details)
 
-    def contributions(self, name: str) -> dict[str, list[str]]:
-        """Return the names of what a plugin has registered, by kind."""
+    def contributions(self, name: str, *, nodes: bool = True) -> dict[str, list[str]]:
+        """Return the names of what a plugin has registered, by kind, with or without its node types."""
         loaded = self.active.get(name)
         if loaded is None:
             return {}
         owned = {**loaded.ledger.owned(), "hook": [i.info.hook for i in loaded.implementations]}
-        nodes = [n.full_type for n in _with_namespace(loaded)]
-        return {**owned, "node": nodes} if nodes else owned
+        types = [n.full_type for n in _with_namespace(loaded)] if nodes else []
+        return {**owned, "node": types} if types else owned
 
     def owned(self, name: str) -> dict[str, list[str]]:
         """Return everything in the ledgers of a plugin, that of loads on their way out included."""

@@ -6,7 +6,7 @@ Runs nothing, and decides all that is refused beforehand.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,7 +103,9 @@ class Planner:
             message = f"the operator does not allow scripts in {language}; allowed: {allowed}"
             raise Refused(ScriptErrorType.SECURITY, message)
         granted = self.granted(request.security_context, request.config, has_folder=script is not None)
-        approval = await asyncio.to_thread(_approved, policy, request, script)
+        approval = None
+        if policy.approved is not None:
+            approval = await asyncio.to_thread(_approved, policy.approved, request, script)
         interpreter = await self._interpreters.find(language, policy.interpreters.get(language))
         program = Program(
             name=script.name if script is not None else CODE_NAMES[language],
@@ -169,12 +171,10 @@ def _wall(request: ScriptRequest, policy: Policy, remaining: float | None) -> fl
     return wall if remaining is None else max(0.0, min(wall, remaining))
 
 
-def _approved(policy: Policy, request: ScriptRequest, script: Script | None) -> str | None:
-    """Return the hash of what is to be run, where the operator approves scripts one by one. Raises `Refused`."""
-    if policy.approved is None:
-        return None
+def _approved(approved: Collection[str], request: ScriptRequest, script: Script | None) -> str:
+    """Return the hash of what is to be run, which has to be one of those that were approved. Raises `Refused`."""
     digest = code_hash(request.code or "") if script is None else folder_hash(script.folder, script.name)
-    if digest not in policy.approved:
+    if digest not in approved:
         hint = f"look at it, then add {digest!r} to extensions.tavern-scripts.approvedScripts"
         raise Refused(ScriptErrorType.SECURITY, f"only scripts that the operator approved are run; {hint}")
     return digest
