@@ -62,4 +62,6 @@ async def subject() -> AsyncIterator[Subject]:
                 raise RuntimeError(f"the benchmark's plugin is {state}: {host.plugin('tool-desk').problems}")
             tools = host.services.get(TOOL_MANAGER)
             call = CallContext(principal=Principal(kind="user", id="operator"), project=host.project.id)
-            yield Subject(host, tools, ToolCallRequest(tool_id=TOOL, arguments=ARGUMENTS), call)
+            made = Subject(host, tools, ToolCallRequest(tool_id=TOOL, arguments=ARGUMENTS), call)
+            await made.run()  # the first call imports and makes what it needs
+            yield made
