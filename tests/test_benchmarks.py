@@ -135,7 +135,7 @@ async def test_the_distributions_of_the_benchmark_are_found_and_their_plugins_ru
         for plugin in found.values():
             assert (plugin.state, plugin.problems) == (PluginState.STARTED, [])
             assert plugin.contributions["hook"]
-            assert plugin.contributions["node"]
+            assert host.plugin(plugin.name).contributions["node"]
             assert plugin.config_options
     assert len(list(site.glob("*.dist-info/METADATA"))) == 12
 

@@ -302,7 +302,8 @@ async def test_a_dead_interpreter_is_replaced_and_the_script_runs_nevertheless(t
     async with rooms_of(tmp_path) as rooms:
         await rooms.warmed()
         for pid in processes_with("/tavern/zygote.py"):
-            os.kill(pid, 9)
+            with contextlib.suppress(ProcessLookupError):  # those within go with the one around them
+                os.kill(pid, 9)
 
         came = await rooms.run("print('ran')")
         await rooms.warmed()
