@@ -244,8 +244,8 @@ def lock(place: str = "node_modules/a", **entry: Any) -> str:
         (lock(resolved="git+ssh://git@evil.example/x.git#1"), "configured registry only"),
         (lock(resolved="file:../x.tgz"), "configured registry only"),
         (lock(resolved="https://evil.example/a.tgz"), "line 7 .*configured registry only"),
-        (lock(resolved="https://registry.example@evil.example/a.tgz"), "configured registry only"),
-        (lock(resolved=["https://registry.example/a.tgz"]), "configured registry only"),
+        (lock(resolved="https://packages.example@evil.example/a.tgz"), "configured registry only"),
+        (lock(resolved=["https://packages.example/a.tgz"]), "configured registry only"),
         (lock(link=True, resolved="../x"), "links and bundled"),
         (lock(inBundle=True), "links and bundled"),
         (lock(integrity=None), "no integrity"),
@@ -262,14 +262,14 @@ def lock(place: str = "node_modules/a", **entry: Any) -> str:
 )
 def test_a_poisoned_lock_is_refused(text: str, problem: str) -> None:
     with pytest.raises(Refused, match=problem):
-        read_lock(text, "package-lock.json", {"registry.example"})
+        read_lock(text, "package-lock.json", {"packages.example"})
 
 
 def test_a_lock_is_written_anew_without_what_was_not_checked() -> None:
-    text = lock(resolved="https://registry.example/a.tgz", hasInstallScript=True, bin={"a": "../../x"}, unknown=1)
-    written = json.loads(read_lock(text, "package-lock.json", {"registry.example"}))["packages"]["node_modules/a"]
+    text = lock(resolved="https://packages.example/a.tgz", hasInstallScript=True, bin={"a": "../../x"}, unknown=1)
+    written = json.loads(read_lock(text, "package-lock.json", {"packages.example"}))["packages"]["node_modules/a"]
 
-    assert written == {**LOCKED, "resolved": "https://registry.example/a.tgz"}
+    assert written == {**LOCKED, "resolved": "https://packages.example/a.tgz"}
 
 
 def uv_lock(source: str) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from pip._internal.models.index import PyPI
 
 from tavern_scripts.environments.addresses import Reached, redact, without_credentials
 from tavern_scripts.environments.noderegistries import node_registries
+from tavern_scripts.environments.publicindexes import node_registry
 from tavern_scripts.environments.pythonindexes import python_indexes
 
 
@@ -27,9 +31,17 @@ def write(path: Path, text: str) -> Path:
 def test_without_settings_packages_come_from_the_public_index(home: Path) -> None:
     indexes = python_indexes({"HOME": str(home)})
 
-    assert indexes.variables()["UV_DEFAULT_INDEX"] == "https://pypi.org/simple"
-    assert list(indexes.reached().hosts) == ["pypi.org:443", "files.pythonhosted.org:443"]
+    assert indexes.variables()["UV_DEFAULT_INDEX"] == PyPI.simple_url
+    assert list(indexes.reached().hosts) == [f"{PyPI.netloc}:443", f"{PyPI.file_storage_domain}:443"]
     assert indexes.variables()["UV_NO_CONFIG"] == "1"
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+def test_without_settings_packages_come_from_the_public_registry(home: Path) -> None:
+    (registry,) = node_registries({"HOME": str(home)}).registries
+
+    assert registry.startswith("https://")
+    assert node_registries({"HOME": str(home)}).hosts() == {urlsplit(registry).netloc}
 
 
 def test_pips_settings_are_mapped_for_uv(home: Path) -> None:
@@ -103,7 +115,8 @@ def test_npms_settings_are_read_and_nothing_else_of_its_files(home: Path) -> Non
     assert set(found.reached().hosts) == {"npm.example:443", "mine.example:443"}
     assert "hunter2" in found.reached().secrets and "hunter2" not in str(found.identity())
     assert found.certificates == "/certs.pem"
-    assert found.hosts() == {"npm.example", "mine.example", "registry.npmjs.org"}
+    public = node_registry()
+    assert found.hosts() == {"npm.example", "mine.example", *([urlsplit(public).netloc] if public else [])}
 
 
 def test_the_environment_counts_before_the_files_of_npm(home: Path) -> None:

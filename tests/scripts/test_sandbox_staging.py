@@ -167,13 +167,13 @@ async def test_a_place_can_be_in_a_folder_that_is_read_only(tmp_path: Path) -> N
     (tmp_path / "script.py").write_text("x")
     tmp_path.chmod(0o755)
     code = """
-open('/work/.cache/x', 'w').write('x')
+open('/desk/.cache/x', 'w').write('x')
 try:
-    open('/work/y', 'w')
+    open('/desk/y', 'w')
 except OSError as error:
     print(error.errno)
 """
-    mounts = [read("/work", tmp_path), staged("/work/.cache", tmp_path / ".cache")]
+    mounts = [read("/desk", tmp_path), staged("/desk/.cache", tmp_path / ".cache")]
 
     came = await run(bubblewrap(), code, mounts=mounts)
 
@@ -187,9 +187,9 @@ async def test_a_link_in_a_folder_that_is_read_leads_no_place_out_of_the_sandbox
     (tmp_path / "victim").mkdir()
     (tmp_path / "read" / "link").symlink_to(tmp_path)
     (tmp_path / "read").chmod(0o755)
-    mounts = [read("/work", tmp_path / "read"), staged("/work/link/victim", tmp_path / "out")]
+    mounts = [read("/desk", tmp_path / "read"), staged("/desk/link/victim", tmp_path / "out")]
 
-    came = await run(bubblewrap(), "open('/work/link/victim/x', 'w').write('x')", mounts=mounts)
+    came = await run(bubblewrap(), "open('/desk/link/victim/x', 'w').write('x')", mounts=mounts)
 
     assert came.ended.exit_code != 0 or came.ended.reason == "broken"
     assert list((tmp_path / "victim").iterdir()) == []
@@ -200,6 +200,6 @@ async def test_what_only_root_may_read_is_not_given_to_a_script_of_root(tmp_path
         pytest.skip("the program is this user itself")
     tmp_path.chmod(0o700)
 
-    came = await run(bubblewrap(), "print(1)", mounts=[read("/work", tmp_path)])
+    came = await run(bubblewrap(), "print(1)", mounts=[read("/desk", tmp_path)])
 
     assert came.said == f"{tmp_path} is closed to the user that scripts of root run as: open it with chmod o+rX"

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from tavern_scripts.environments.publicindexes import file_host
+
 _LINK = re.compile(r"""href\s*=\s*["']([^"'#?]+)""", re.IGNORECASE)
 _PAGES = 50
 _PAGE_SIZE = 1 << 20
@@ -33,8 +35,8 @@ class Reached:
             except ValueError:
                 return
             self.hosts[f"{host}:{port}"] = None
-            if parts.hostname == "pypi.org":
-                self.hosts["files.pythonhosted.org:443"] = None
+            if files := file_host(parts.hostname):
+                self.hosts[f"{files}:443"] = None
             if parts.password or parts.username:
                 self.secrets[unquote(parts.password or parts.username or "")] = None
                 self.secrets[parts.password or parts.username or ""] = None

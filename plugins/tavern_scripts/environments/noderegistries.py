@@ -12,8 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tavern_scripts.environments.addresses import Reached, without_credentials
-
-DEFAULT_REGISTRY = "https://registry.npmjs.org/"
+from tavern_scripts.environments.publicindexes import node_registry
 
 SYSTEM_FILES = (Path("/usr/etc/npmrc"), Path("/etc/npmrc"), Path("/usr/local/etc/npmrc"))
 """npm's files for everybody, by how it was installed."""
@@ -34,13 +33,14 @@ class NodeRegistries:
     def registries(self) -> list[str]:
         """The registries, the default one first."""
         scoped = [value for name, value in self.settings.items() if name.endswith(":registry")]
-        return [self.settings.get("registry", DEFAULT_REGISTRY), *scoped]
+        default = self.settings.get("registry") or node_registry()
+        return [default, *scoped] if default else scoped
 
     def hosts(self) -> set[str]:
         """Return the hosts at which a lock may say that packages lie."""
-        return {urlsplit(address).netloc.rpartition("@")[2].lower() for address in self.registries} | {
-            urlsplit(DEFAULT_REGISTRY).netloc
-        }
+        public = node_registry()  # npm asks the configured one for what lies there
+        addresses = [*self.registries, *([public] if public else [])]
+        return {urlsplit(address).netloc.rpartition("@")[2].lower() for address in addresses}
 
     def reached(self) -> Reached:
         """Return what has to be reached."""

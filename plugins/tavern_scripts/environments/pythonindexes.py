@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tavern_scripts.environments.addresses import Reached, folder_of, without_credentials, words
-
-DEFAULT_INDEX = "https://pypi.org/simple"
+from tavern_scripts.environments.publicindexes import python_index
 
 SYSTEM_FILES = (Path("/etc/xdg/pip/pip.conf"), Path("/etc/pip.conf"), Path(sys.prefix) / "pip.conf")
 """pip's files for everybody, the weakest first."""
@@ -47,7 +46,7 @@ class PythonIndexes:
         """Return what has to be reached."""
         reached = Reached()
         if not self.no_index:
-            for address in (self.default or DEFAULT_INDEX, *self.more):
+            for address in filter(None, (self.default or python_index()[0], *self.more)):
                 reached.add(_NAMED.sub("", address))
         for address in self.find_links:
             reached.add(address, is_index=False)
@@ -59,7 +58,8 @@ class PythonIndexes:
         if self.no_index:
             result["UV_NO_INDEX"] = "1"
         else:
-            result["UV_DEFAULT_INDEX"] = self.default or DEFAULT_INDEX
+            if index := self.default or python_index()[0]:
+                result["UV_DEFAULT_INDEX"] = index
             if self.more:
                 result["UV_INDEX"] = " ".join(self.more)
         if self.find_links:
@@ -72,7 +72,7 @@ class PythonIndexes:
 
     def identity(self) -> list[str]:
         """Return what tells these settings from others, without secrets."""
-        entries = [self.default or DEFAULT_INDEX, *self.more, "", *self.find_links]
+        entries = [self.default or python_index()[0] or "", *self.more, "", *self.find_links]
         return [*map(without_credentials, entries), str(self.no_index), self.strategy or ""]
 
 
