@@ -230,19 +230,12 @@ def _argument_copier(where: str, name: str) -> Copier:
 
 def _stream_taker(where: str, name: str, copied: Copier) -> Copier:
     """Return what makes a stream of copies of the items of one that a caller gives; each is copied when it is read."""
-
-    async def copies(items: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        try:
-            async for item in items:
-                yield copied(item)
-        finally:
-            if isinstance(items, AsyncGenerator):  # the reader may leave before the end
-                await items.aclose()
+    copies = _stream_of(copied)
 
     def taken(value: Any) -> AsyncIterator[Any]:
         if not isinstance(value, AsyncIterator):
             raise InvalidInput(f"{where}: the argument {name} must be an async iterator, found {type(value).__name__}")
-        return copies(value)
+        return copies(lambda: value)
 
     return taken
 

@@ -435,47 +435,29 @@ ATTACKS = [
         limits={"cpu": 1},
         wall=20,
     ),
-    Attack(
-        "writes without end to stdout",
-        python="""
-            print('ended {"loot": "it writes"}', flush=True)
-            for _ in range(target['megabytes']):
-                os.write(1, b'x' * (1 << 20))
-        """,
-        nodejs="""
-            fs.writeSync(1, 'ended {"loot": "it writes"}\\n');
-            const piece = Buffer.alloc(1 << 20, 120);
-            for (let count = 0; count < target.megabytes; count++) {
-              for (let at = 0; at < piece.length;) {
-                try { at += fs.writeSync(1, piece, at); } catch (problem) { if (problem.code !== 'EAGAIN') throw problem; await sleep(1); }
-              }
-            }
-        """,
-        ends=("output",),
-        keeps_its_loot=True,
-        target={"megabytes": 400},
-        control={"megabytes": 0},
-    ),
-    Attack(
-        "writes without end to stderr",
-        python="""
-            print('ended {"loot": "it writes"}', flush=True)
-            for _ in range(target['megabytes']):
-                os.write(2, b'x' * (1 << 20))
-        """,
-        nodejs="""
-            fs.writeSync(1, 'ended {"loot": "it writes"}\\n');
-            const piece = Buffer.alloc(1 << 20, 120);
-            for (let count = 0; count < target.megabytes; count++) {
-              for (let at = 0; at < piece.length;) {
-                try { at += fs.writeSync(2, piece, at); } catch (problem) { if (problem.code !== 'EAGAIN') throw problem; await sleep(1); }
-              }
-            }
-        """,
-        ends=("output",),
-        keeps_its_loot=True,
-        target={"megabytes": 400},
-        control={"megabytes": 0},
+    *(
+        Attack(
+            f"writes without end to {name}",
+            python="""
+                print('ended {"loot": "it writes"}', flush=True)
+                for _ in range(target['megabytes']):
+                    os.write(target['number'], b'x' * (1 << 20))
+            """,
+            nodejs="""
+                fs.writeSync(1, 'ended {"loot": "it writes"}\\n');
+                const piece = Buffer.alloc(1 << 20, 120);
+                for (let count = 0; count < target.megabytes; count++) {
+                  for (let at = 0; at < piece.length;) {
+                    try { at += fs.writeSync(target.number, piece, at); } catch (problem) { if (problem.code !== 'EAGAIN') throw problem; await sleep(1); }
+                  }
+                }
+            """,
+            ends=("output",),
+            keeps_its_loot=True,
+            target={"number": number, "megabytes": 400},
+            control={"number": number, "megabytes": 0},
+        )
+        for number, name in ((1, "stdout"), (2, "stderr"))
     ),
     Attack(
         "leaves the memory of a crash behind",
