@@ -18,27 +18,27 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.enginenodes import NODES
-from tavern_engine.caching.cache import OutputCache
-from tavern_engine.keeping.journal import Journal, RunJournal, read_rows
-from tavern_engine.keeping.keys import ProjectKey
-from tavern_engine.keeping.runstore.store import SqliteRunStore
-from tavern_engine.planning.bound import Bound
-from tavern_engine.planning.compiler import compile_plan
+from tavern_engine.cache.cache import OutputCache
+from tavern_engine.compile.bound import Bound
+from tavern_engine.compile.compiler import compile_plan
+from tavern_engine.journal.journal import Journal, RunJournal, read_rows
+from tavern_engine.journal.keys import ProjectKey
+from tavern_engine.journal.run_store.store import SqliteRunStore
 from tavern_engine.registry import NodeType
-from tavern_engine.running.account import Account, State
-from tavern_engine.running.activity import Activity
-from tavern_engine.running.feed import Feed
-from tavern_engine.running.scope import Scope
-from tavern_engine.running.yields import Message
-from tavern_host.authoring import NodeCode
+from tavern_engine.run.account import Account, State
+from tavern_engine.run.activity import Activity
+from tavern_engine.run.feed import Feed
+from tavern_engine.run.scope import Scope
+from tavern_engine.run.yields import Message
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
 from tavern_host.contracts.runs import RunEnd, RunEntry
 from tavern_host.contracts.workflows import Workflow, WorkflowNode
-from tavern_host.events import EventBus
-from tavern_host.noderunner import InProcessNodeRunner
+from tavern_host.events.bus import EventBus
+from tavern_host.sdk.decorator import NodeCode
+from tavern_host.sdk.node_runner import InProcessNodeRunner
 
 _PLUGIN = "benchmark"
 _END = "EXECUTION_STATUS_UPDATE"

@@ -14,15 +14,15 @@ import tavern_host
 from benchmarks.harness import Result, compare, compare_awaited, compare_to_sync
 from benchmarks.startup import ready, version
 from tavern_host import hookspecs
-from tavern_host.boundary import InProcess
-from tavern_host.catalogue import Catalogue, Published
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import PermissionDenied
 from tavern_host.contracts.plugins import HookImplInfo
 from tavern_host.contracts.services import ServiceInterface, reads
-from tavern_host.dispatch import Dispatcher, Implementation
-from tavern_host.lease import Lease
-from tavern_host.services import Provider, ServiceRegistry
+from tavern_host.hooks.catalogue import Catalogue, Published
+from tavern_host.hooks.dispatch import Dispatcher, Implementation
+from tavern_host.runtime.boundary import InProcess
+from tavern_host.runtime.in_flight import Lease
+from tavern_host.services.registry import Provider, ServiceRegistry
 
 HOOK = "tavern_before_execute"
 

@@ -117,7 +117,7 @@ async def _launch(service: ScriptExecution, root: Path, python: str) -> SandboxL
     """Return what the service starts for a script of nothing."""
     from tavern_scripts.languages import Interpreters
     from tavern_scripts.launches import Extra, Places, Program, launch_of
-    from tavern_scripts.review import Granted, Reads
+    from tavern_scripts.policy.review import Granted, Reads
 
     script, output = root / "script", root / "output"
     script.mkdir(mode=0o755)

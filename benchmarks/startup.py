@@ -63,12 +63,12 @@ before, marks = set(sys.modules), [("", time.perf_counter())]
 def mark(name):
     marks.append((name, time.perf_counter()))
 
-from tavern_host.garbage import put_off
+from tavern_host.cli.garbage import put_off
 put_off()
 
 import asyncio, json
 from contextlib import aclosing
-import tavern_host.terminal
+import tavern_host.cli.terminal
 from tavern_host.host import Host
 mark("importing the host")
 
@@ -83,7 +83,7 @@ async def main():
         mark("starting plugins")
         import aiohttp.web
         mark("importing aiohttp")
-        from tavern_host.serve import serve
+        from tavern_host.server.serve import serve
         async with aclosing(serve(host, port=0)) as outputs:
             async for output in outputs:
                 if output.kind == "result":

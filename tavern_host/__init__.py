@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tavern_host.authoring import Config, Slot, hookimpl, node, nodes_of
     from tavern_host.context import NodeContext, PluginContext
     from tavern_host.contracts.agents import AGENT_RUNTIME
     from tavern_host.contracts.audit import AUDIT
@@ -31,9 +30,10 @@ if TYPE_CHECKING:
     from tavern_host.contracts.ui import UiDeclaration
     from tavern_host.contracts.workflows import WORKFLOW_MANAGER
     from tavern_host.host import Host
+    from tavern_host.sdk.decorator import Config, Slot, hookimpl, node, nodes_of
 
 _HOMES = {
-    "authoring": ("Config", "Slot", "hookimpl", "node", "nodes_of"),
+    "sdk.decorator": ("Config", "Slot", "hookimpl", "node", "nodes_of"),
     "context": ("NodeContext", "PluginContext"),
     "contracts.agents": ("AGENT_RUNTIME",),
     "contracts.audit": ("AUDIT",),

@@ -14,9 +14,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from tavern_host.audit import AuditLog, HostAudit
-from tavern_host.boundary import Boundary, InProcess, Observed, Observer
-from tavern_host.catalogue import Catalogue
+from tavern_host.audit.log import AuditLog, HostAudit
 from tavern_host.context import Project
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
@@ -35,24 +33,26 @@ from tavern_host.contracts.plugins import (
 )
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
 from tavern_host.contracts.settings import SETTINGS
-from tavern_host.events import EventBus
-from tavern_host.grants import GrantStore, SwitchStore
-from tavern_host.manager import OPERATOR as OPERATOR_NAME
-from tavern_host.manager import Manager, Sources
-from tavern_host.permissions import all_permissions
+from tavern_host.events.bus import EventBus
+from tavern_host.hooks.catalogue import Catalogue
+from tavern_host.plugins.grants import GrantStore, SwitchStore
+from tavern_host.plugins.manager import OPERATOR as OPERATOR_NAME
+from tavern_host.plugins.manager import Manager, Sources
+from tavern_host.plugins.permissions import all_permissions
+from tavern_host.plugins.registrations import Registrations
+from tavern_host.plugins.review import Review
+from tavern_host.plugins.why import explain
 from tavern_host.projects import Folders, environment_settings, find_project, make_project, read_project_file
-from tavern_host.review import Review
-from tavern_host.routes import Registrations
-from tavern_host.secrets import SecretBox
-from tavern_host.services import Provider
-from tavern_host.settings import SettingsStore
-from tavern_host.settingsfile import SettingsFile
-from tavern_host.settingsservice import HostSettings
-from tavern_host.watchdog import Blocked, Watchdog
-from tavern_host.why import explain
+from tavern_host.runtime.boundary import Boundary, InProcess, Observed, Observer
+from tavern_host.runtime.watchdog import Blocked, Watchdog
+from tavern_host.services.registry import Provider
+from tavern_host.settings.file import SettingsFile
+from tavern_host.settings.secrets import SecretBox
+from tavern_host.settings.service import HostSettings
+from tavern_host.settings.store import SettingsStore
 
 if TYPE_CHECKING:
-    from tavern_host.scriptreview import ScriptReview
+    from tavern_host.plugins.script_review import ScriptReview
 
 S = TypeVar("S", bound=ServiceInterface)
 
@@ -186,7 +186,7 @@ class Host:
 
     def script_review(self, name: str) -> ScriptReview:
         """Return what the script tools of a plugin run and ask for. Raises `NotFound`."""
-        from tavern_host.scriptreview import ScriptReview
+        from tavern_host.plugins.script_review import ScriptReview
 
         record = self._manager.get(name)
         return ScriptReview(record.root, record.manifest)
@@ -355,7 +355,7 @@ def _boundary(placement: str | None, catalogue: Catalogue, observer: Observer | 
     placement = placement or os.environ.get("TAVERN_PLACEMENT") or "in-process"
     boundary: Boundary = InProcess()
     if placement == "loopback":
-        from tavern_host.loopback import Loopback
+        from tavern_host.runtime.loopback import Loopback
 
         boundary = Loopback(catalogue)
     elif placement != "in-process":

@@ -22,8 +22,8 @@ from tavern_host.context import Project
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.wire import Model
-from tavern_host.files import write_atomic
-from tavern_host.yamlfile import InvalidFile, read_yaml
+from tavern_host.storage.files import write_atomic
+from tavern_host.storage.yaml_file import InvalidFile, read_yaml
 
 PROJECT_FILE = "tavern.yaml"
 _APP = "tavern-host"

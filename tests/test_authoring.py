@@ -12,8 +12,8 @@ import pytest
 import typing_extensions
 
 from tavern_host import Config, NodeContext, NodeDefinition, PluginContext, Slot, hookimpl, node, nodes_of
-from tavern_host.authoring import NodeCode
 from tavern_host.contracts.nodes import DataFlowType, NodeTraits, SlotDefinition
+from tavern_host.sdk.decorator import NodeCode
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -49,9 +49,9 @@ from tavern_host.contracts.scripts import ScriptBackendInfo
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import ControlType, SettingItem, SettingsChange
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
-from tavern_host.manifest import Manifest
-from tavern_host.permissions import all_permissions, asked
-from tavern_host.server import make_app
+from tavern_host.plugins.manifest import Manifest
+from tavern_host.plugins.permissions import all_permissions, asked
+from tavern_host.server.app import make_app
 
 PARTS = [(path, name) for path, parts in references().items() for name in parts]
 WRITE = "`python -m tests.documentation` writes the reference parts anew"

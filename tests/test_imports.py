@@ -32,15 +32,11 @@ HEAVY = [
     "rich",
     "yaml",
 ]
-FOR_AUTHORS = {"tavern_host", "tavern_host.authoring", "tavern_host.context", "tavern_host.contracts"}
+FOR_AUTHORS = {f"tavern_host.{room}" for room in ("context", "contracts", "sdk", "storage")}
 EXCEPTIONS = {
     ("tavern_demo", "tavern_host.projects"),  # `tavern demo` runs a second host in folders of its own
-    ("tavern_engine", "tavern_host.codec"),  # there is one codec layer, for journal, cache, processes and wire
-    *(("tavern_engine", f"tavern_host.{name}") for name in ("files", "lanes", "liveness", "tables")),  # databases, once
-    ("tavern_nodes", "tavern_host.beneath"),  # what keeps file access in a folder is there once, for nodes and tools
-    ("tavern_tools", "tavern_host.beneath"),  # as for nodes
-    *(("tavern_tools", f"tavern_host.{name}") for name in ("lanes", "liveness", "tables")),  # as for the engine
-    ("tavern_tools", "tavern_host.timing"),  # a time limit that costs nothing where a call ends at once
+    ("tavern_engine", "tavern_host.runtime.codec"),  # one codec layer, for journal, cache, processes and wire
+    ("tavern_tools", "tavern_host.runtime.timing"),  # a time limit that costs nothing where a call ends at once
 }
 """What a first-party plugin imports of the kernel besides what every author may, each with the reason."""
 
@@ -133,7 +129,7 @@ def test_a_host_that_links_imports_no_plugin(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["list", "show tavern-engine"])
 def test_listing_and_showing_plugins_imports_none(tmp_path: Path, command: str) -> None:
-    code = f"from tavern_host.terminal import run\nassert run(['plugins', *{command.split()!r}]) == 0"
+    code = f"from tavern_host.cli.terminal import run\nassert run(['plugins', *{command.split()!r}]) == 0"
     loaded = modules_after(code, cwd=tmp_path)
     assert tops(loaded) & set(FIRST_PARTY) == set()
     assert "aiohttp" not in loaded
@@ -234,8 +230,8 @@ def test_a_first_party_plugin_imports_itself_the_contracts_and_what_authors_use(
         for name in imports_of(file, package):
             top = name.partition(".")[0]
             assert top == plugin or top not in FIRST_PARTY, f"{file}: {name}"
-            allowed = name in FOR_AUTHORS or name.startswith("tavern_host.contracts.")
-            if top == "tavern_host" and not allowed:
+            allowed = any(name == room or name.startswith(f"{room}.") for room in FOR_AUTHORS)
+            if top == "tavern_host" and name != top and not allowed:
                 used.add((plugin, name))
     assert used == {e for e in EXCEPTIONS if e[0] == plugin}
 

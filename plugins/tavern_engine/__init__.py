@@ -30,7 +30,7 @@ def tavern_register_services() -> list[ServiceInfo]:
     return [
         service_info(NODE_MANAGER, "tavern_engine.registry:Nodes"),
         service_info(EXECUTION_ENGINE, "tavern_engine.engine:Engine"),
-        service_info(RUN_STORE, "tavern_engine.keeping.runstore.store:SqliteRuns"),
+        service_info(RUN_STORE, "tavern_engine.journal.run_store.store:SqliteRuns"),
     ]
 
 
@@ -52,7 +52,7 @@ async def _look_after_runs(context: PluginContext) -> None:
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo | MessageInfo]:
     """Offer the platform's routes and messages for nodes and runs."""
-    web = "tavern_engine.showing.web"
+    web = "tavern_engine.web.platform_routes"
     return [
         RouteInfo(method="GET", path="/api/nodes", handler=f"{web}:list_nodes", summary="All node types."),
         RouteInfo(
@@ -79,7 +79,7 @@ def tavern_register_commands() -> list[CommandInfo]:
         CommandInfo(
             name="workflow run",
             help="Run a workflow and show its outputs.",
-            handler="tavern_engine.showing.commands:run",
+            handler="tavern_engine.cli.commands:run",
             parameters=[
                 CommandParameter(
                     name="workflow", type="path", required=True, help="A workflow file, or the id of a stored one."
@@ -106,22 +106,20 @@ def tavern_register_commands() -> list[CommandInfo]:
         CommandInfo(
             name="cache show",
             help="Show how many outputs of nodes are kept for later runs, and where.",
-            handler="tavern_engine.showing.cachecommands:show",
+            handler="tavern_engine.cli.cache_commands:show",
         ),
         CommandInfo(
             name="cache clear",
             help="Forget the outputs of nodes that are kept, so that every node runs anew.",
-            handler="tavern_engine.showing.cachecommands:clear",
+            handler="tavern_engine.cli.cache_commands:clear",
         ),
-        CommandInfo(
-            name="nodes list", help="List all node types.", handler="tavern_engine.showing.commands:list_nodes"
-        ),
+        CommandInfo(name="nodes list", help="List all node types.", handler="tavern_engine.cli.commands:list_nodes"),
     ]
 
 
 def _run_routes() -> list[RouteInfo]:
     """Return the routes of the run history."""
-    web = "tavern_engine.showing.runweb"
+    web = "tavern_engine.web.run_routes"
     return [
         RouteInfo(method="GET", path="/api/runs", handler=f"{web}:list_runs", summary="Runs, newest first."),
         RouteInfo(method="GET", path="/api/runs/{runId}", handler=f"{web}:show", summary="A run with its nodes."),
@@ -143,7 +141,7 @@ def _run_routes() -> list[RouteInfo]:
 
 def _run_commands() -> list[CommandInfo]:
     """Return the commands of the run history."""
-    handlers = "tavern_engine.showing.runcommands"
+    handlers = "tavern_engine.cli.run_commands"
     run = CommandParameter(name="run", required=True, help="The id of a run, or the beginning of it.")
     return [
         CommandInfo(

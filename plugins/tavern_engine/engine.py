@@ -12,24 +12,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tavern_engine.acting import check_principal
-from tavern_engine.caching.cache import DEFAULT_LIMIT as CACHE_LIMIT
-from tavern_engine.caching.cache import OutputCache
-from tavern_engine.caching.diskcache.recall import Recall
-from tavern_engine.caching.diskcache.store import DiskCache
-from tavern_engine.keeping.keeper import Keeper, Kept
-from tavern_engine.keeping.keys import ProjectKey
-from tavern_engine.planning.bound import Bound
-from tavern_engine.planning.planner import Planner
+from tavern_engine.cache.cache import DEFAULT_LIMIT as CACHE_LIMIT
+from tavern_engine.cache.cache import OutputCache
+from tavern_engine.cache.disk.recall import Recall
+from tavern_engine.cache.disk.store import DiskCache
+from tavern_engine.compile.bound import Bound
+from tavern_engine.compile.planner import Planner
+from tavern_engine.journal.keeper import Keeper, Kept
+from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.registry import NodeRegistry
-from tavern_engine.running.activity import Activity, Results, check_targets
-from tavern_engine.running.execution import GRACE
-from tavern_engine.running.feed import Feed
-from tavern_engine.running.loopdiary import LoopState
-from tavern_engine.running.record import RunRecord, remembered
-from tavern_engine.running.scope import Scope
-from tavern_engine.running.turns import Turn, Turns
-from tavern_engine.running.wireform import error_form
-from tavern_engine.running.yields import Message
+from tavern_engine.run.activity import Activity, Results, check_targets
+from tavern_engine.run.execution import GRACE
+from tavern_engine.run.feed import Feed
+from tavern_engine.run.loopdiary import LoopState
+from tavern_engine.run.record import RunRecord, remembered
+from tavern_engine.run.scope import Scope
+from tavern_engine.run.turns import Turn, Turns
+from tavern_engine.run.wireform import error_form
+from tavern_engine.run.yields import Message
 from tavern_host import TOOL_MANAGER, WORKFLOW_MANAGER, CallContext, PluginContext
 from tavern_host.contracts.calls import new_id, system_call
 from tavern_host.contracts.errors import (

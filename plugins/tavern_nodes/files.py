@@ -1,7 +1,7 @@
 """Reads, writes and lists the project's files for nodes, by paths that are checked here.
 
-How no link leads out of the folder is in `tavern_host.beneath`. What a file holds is not looked at. All functions here
-wait for the disk.
+How no link leads out of the folder is in `tavern_host.storage.confined_fs`.
+What a file holds is not looked at. All functions here wait for the disk.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tavern_host import InvalidInput, NotFound
-from tavern_host.beneath import (
+from tavern_host.storage.confined_fs import (
     StillLocked,
     TooLarge,
     folder_beneath,

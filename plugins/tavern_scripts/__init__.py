@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tavern_host.authoring import hookimpl
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION
 from tavern_host.contracts.scripttools import SCRIPT_TOOLS
 from tavern_host.contracts.services import ServiceInfo, service_info
+from tavern_host.sdk.decorator import hookimpl
 
 
 @hookimpl

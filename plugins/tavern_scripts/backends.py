@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from tavern_host.context import Contribution, PluginContext
 from tavern_host.contracts.scripts import BackendReport, ScriptBackend, ScriptBackendInfo, ScriptErrorType
-from tavern_scripts.policy import Policy
-from tavern_scripts.refusal import Refused
+from tavern_scripts.policy.policy import Policy
+from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.choose import Candidate, Chosen, choose, host_candidates, refusal
 
 HOOK = "tavern_register_script_backends"

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import LANGUAGE_SUFFIXES, ScriptErrorType, ScriptLanguage
-from tavern_scripts.refusal import Refused
+from tavern_scripts.results.refusal import Refused
 
 CODE_NAMES: Mapping[ScriptLanguage, str] = {"python": "main.py", "nodejs": "main.mjs", "bun": "main.ts"}
 """What a file is called that is made of code."""

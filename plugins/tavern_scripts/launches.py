@@ -14,8 +14,8 @@ from pydantic import JsonValue
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, ScriptErrorType, ScriptGrants, ScriptLimits
 from tavern_scripts.languages import Interpreter
-from tavern_scripts.refusal import Refused
-from tavern_scripts.review import Granted, Reads
+from tavern_scripts.policy.review import Granted, Reads
+from tavern_scripts.results.refusal import Refused
 
 SCRIPT = "/script"
 """Where a script's own folder is seen."""

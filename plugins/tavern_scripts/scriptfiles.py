@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.scripts import LANGUAGE_SUFFIXES, ScriptErrorType
-from tavern_scripts.refusal import Refused
+from tavern_scripts.results.refusal import Refused
 
 MAX_PATH = 1000
 """How many characters the path of a script has at most."""

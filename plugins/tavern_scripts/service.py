@@ -38,21 +38,21 @@ from tavern_host.contracts.scripts import (
     ScriptUsage,
     SecurityContext,
 )
-from tavern_scripts import projectio
 from tavern_scripts.backends import Sandboxes
-from tavern_scripts.extras import Extras
 from tavern_scripts.languages import Interpreters
 from tavern_scripts.launches import Extra, Places, grants_of, input_of, launch_of, pieces
-from tavern_scripts.outcome import Heard, Outcome
-from tavern_scripts.plans import Plan, Planner
-from tavern_scripts.policy import PolicyReader
-from tavern_scripts.pool import WarmPool
-from tavern_scripts.refusal import Refused
+from tavern_scripts.policy.extras import Extras
+from tavern_scripts.policy.plans import Plan, Planner
+from tavern_scripts.policy.policy import PolicyReader
+from tavern_scripts.results import project_files as projectio
+from tavern_scripts.results.outcome import Heard, Outcome
+from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.choose import Chosen
 from tavern_scripts.sandbox.processes import to_the_end
 from tavern_scripts.scratch import Scratch, remove
 from tavern_scripts.scriptfiles import Base, approved_copy, is_open, open_copy
-from tavern_scripts.sessions import SessionLimits, Sessions
+from tavern_scripts.workers.pool import WarmPool
+from tavern_scripts.workers.sessions import SessionLimits, Sessions
 
 _RAN = "script.ran"
 

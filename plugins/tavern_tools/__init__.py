@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from tavern_host.authoring import hookimpl
 from tavern_host.context import PluginContext
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.http import RouteInfo
@@ -13,6 +12,7 @@ from tavern_host.contracts.projectfiles import PROJECT_FILES
 from tavern_host.contracts.services import ServiceInfo, service_info
 from tavern_host.contracts.systemtools import SYSTEM_TOOLS
 from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_host.sdk.decorator import hookimpl
 
 _LATER = 0.2
 """Seconds after the start, in which the host can answer for the first time: the tool manager is imported and made
@@ -23,8 +23,8 @@ then."""
 def tavern_register_services() -> list[ServiceInfo]:
     return [
         service_info(TOOL_MANAGER, "tavern_tools.manager:Tools"),
-        service_info(SYSTEM_TOOLS, "tavern_tools.system.systemtools:System"),
-        service_info(PROJECT_FILES, "tavern_tools.system.fileoperator:Files"),
+        service_info(SYSTEM_TOOLS, "tavern_tools.builtin.systemtools:System"),
+        service_info(PROJECT_FILES, "tavern_tools.builtin.fileoperator:Files"),
     ]
 
 
@@ -33,7 +33,7 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
     return [
         PromptMacroInfo(
             name="system:available_tools",
-            handler="tavern_tools.reading.macros:available_tools",
+            handler="tavern_tools.protocols.macros:available_tools",
             description="The tools that the agent may call, and how it asks for a call.",
         )
     ]
@@ -41,15 +41,15 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    from tavern_tools.showing.taskweb import task_routes
-    from tavern_tools.showing.web import tool_routes
+    from tavern_tools.web.task_routes import task_routes
+    from tavern_tools.web.tool_routes import tool_routes
 
     return [*tool_routes(), *task_routes()]
 
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    from tavern_tools.showing.offered import task_commands, tool_commands
+    from tavern_tools.cli.offered import task_commands, tool_commands
 
     return [*tool_commands(), *task_commands()]
 

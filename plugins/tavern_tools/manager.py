@@ -23,17 +23,17 @@ from tavern_host.contracts.toolcalls import (
     ToolTask,
 )
 from tavern_host.contracts.tools import ExpandedPrompt, ToolDefinition, ToolFilter, ToolManager
-from tavern_tools.calling import chains
-from tavern_tools.calling.caller import Caller
-from tavern_tools.calling.runners import Runners
-from tavern_tools.calling.streams import Streams
-from tavern_tools.defining.documentation import describe_tool, describe_unknown, tool_schema
-from tavern_tools.defining.registry import registry_of
-from tavern_tools.reading.feedback import feedback
-from tavern_tools.reading.native import aliases, native_schemas
-from tavern_tools.reading.outputs import DEFAULT_LIMIT, LIMIT, act_on
-from tavern_tools.reading.promptmacros import PromptMacros
-from tavern_tools.reading.protocols import protocols_of
+from tavern_tools.calls import chains
+from tavern_tools.calls.caller import Caller
+from tavern_tools.calls.runners import Runners
+from tavern_tools.calls.streams import Streams
+from tavern_tools.catalog.documentation import describe_tool, describe_unknown, tool_schema
+from tavern_tools.catalog.registry import registry_of
+from tavern_tools.protocols.feedback import feedback
+from tavern_tools.protocols.native import aliases, native_schemas
+from tavern_tools.protocols.outputs import DEFAULT_LIMIT, LIMIT, act_on
+from tavern_tools.protocols.promptmacros import PromptMacros
+from tavern_tools.protocols.protocols import protocols_of
 
 MAX_WAIT = 60.0
 """How many seconds a read of a stream waits at most."""

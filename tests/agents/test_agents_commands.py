@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from helpers.tavern_project import Tavern, action
 
-from tavern_host.terminal import run
+from tavern_host.cli.terminal import run
 
 
 @pytest.fixture(autouse=True)

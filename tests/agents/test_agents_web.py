@@ -13,7 +13,7 @@ from aiohttp import web
 from helpers.tavern_project import Tavern, action
 
 from tavern_host import Host
-from tavern_host.server import make_app
+from tavern_host.server.app import make_app
 
 TOKEN = "test-token"
 

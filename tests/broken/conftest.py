@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from inn import Inn
 
-from tavern_host import dispatch, lifecycle, timing
+from tavern_host.hooks import dispatch
+from tavern_host.plugins import lifecycle
+from tavern_host.runtime.in_process import timing
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 from helpers.command_line import COMMAND, minds_ctrl_c, tavern
 
 from tavern_host import Host
-from tavern_host.audit import AuditLog
+from tavern_host.audit.log import AuditLog
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from helpers.command_line import Ran, tavern
 from helpers.folder_plugins import write_plugin
 
 from tavern_host import InvalidInput
+from tavern_host.cli.scaffold import Scaffold, api_range, near_name, scaffold, write
+from tavern_host.cli.terminal import run
 from tavern_host.contracts.errors import Conflict
-from tavern_host.scaffold import Scaffold, api_range, near_name, scaffold, write
-from tavern_host.terminal import run
 
 LONG = "a-name-as-long-as-the-name-of-a-plugin-may-ever-be"
 

@@ -61,7 +61,9 @@ def test_help_names_every_group_of_commands(arguments: list[str]) -> None:
 
 
 def test_every_command_explains_itself() -> None:
-    script = f"from tavern_host.terminal import run\nfor c in {COMMANDS}: print('exit', run([*c.split(), '--help']))"
+    script = (
+        f"from tavern_host.cli.terminal import run\nfor c in {COMMANDS}: print('exit', run([*c.split(), '--help']))"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
 
     pages = done.stdout.split("exit 0\n")

@@ -18,8 +18,8 @@ from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.scripts import ScriptErrorType, ScriptExecution, ScriptLanguage, ScriptRequest, ScriptResult
 from tavern_host.contracts.services import interface_methods
 from tavern_host.contracts.toolcalls import ToolErrorType, ToolResult
-from tavern_tools.defining.definitions import read_definition
-from tavern_tools.defining.files import read_file
+from tavern_tools.catalog.definitions import read_definition
+from tavern_tools.catalog.files import read_file
 
 TOOL = "core:execute-python-script"
 ANALYZER = """

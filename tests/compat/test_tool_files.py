@@ -14,7 +14,7 @@ from platform_documents import block, blocks, data_file, plain_json
 from script_plugin import write_script_plugin
 
 from tavern_host.contracts.toolcalls import ToolErrorType
-from tavern_tools.defining.files import read_file
+from tavern_tools.catalog.files import read_file
 
 SUBTITLES = "import json, sys\nprint(json.dumps({'subtitle': 'of ' + json.load(sys.stdin)['url']}))\n"
 BILIBILI = {

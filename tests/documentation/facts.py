@@ -26,7 +26,9 @@ from pydantic import BaseModel, JsonValue
 from pydantic_core import PydanticUndefined
 
 import tavern_host
-from tavern_host import Host, hookspecs, manifest, permissions, terminal, testing, ui
+from tavern_host import Host, hookspecs, testing
+from tavern_host.cli import terminal
+from tavern_host.cli.host_commands import HOST_COMMANDS
 from tavern_host.contracts import settings
 from tavern_host.contracts.catalogue import interfaces, service_permissions
 from tavern_host.contracts.commands import CommandInfo
@@ -34,7 +36,7 @@ from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, interface_methods
-from tavern_host.hostcommands import HOST_COMMANDS
+from tavern_host.plugins import manifest, permissions, ui
 from tavern_host.projects import Folders
 
 from .pages import ROOT

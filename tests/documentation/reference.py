@@ -12,8 +12,8 @@ from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.services import ServiceInterface
-from tavern_host.manifest import Manifest
-from tavern_host.permissions import ALIASES, CLIENT_HOOKS
+from tavern_host.plugins.manifest import Manifest
+from tavern_host.plugins.permissions import ALIASES, CLIENT_HOOKS
 
 from . import facts
 from .pages import Page, table

@@ -40,10 +40,10 @@ import yaml
 
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginState
-from tavern_host.manifest import MANIFEST, read_manifest
-from tavern_host.permissions import asked
+from tavern_host.plugins.manifest import MANIFEST, read_manifest
+from tavern_host.plugins.permissions import asked
 from tavern_host.projects import OperatorFile, make_project, read_project_file
-from tavern_host.yamlfile import InvalidFile, read_yaml
+from tavern_host.storage.yaml_file import InvalidFile, read_yaml
 
 from .pages import ROOT, Page, Snippet
 

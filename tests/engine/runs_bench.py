@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tavern_engine.keeping.keys import ProjectKey
-from tavern_engine.keeping.runstore.store import SqliteRunStore
+from tavern_engine.journal.keys import ProjectKey
+from tavern_engine.journal.run_store.store import SqliteRunStore
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.runs import RunEnd, RunEntry

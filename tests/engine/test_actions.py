@@ -12,9 +12,10 @@ from aiohttp import ClientWebSocketResponse
 from aiohttp.test_utils import TestClient, TestServer, unused_port
 from engine_bench import Bench, OpenHost, workflow
 
-from tavern_host import WORKFLOW_MANAGER, lifecycle
+from tavern_host import WORKFLOW_MANAGER
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure
-from tavern_host.server import make_app
+from tavern_host.plugins import lifecycle
+from tavern_host.server.app import make_app
 
 DICE = "acme-buttons:Dice"
 

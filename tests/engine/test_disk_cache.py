@@ -23,11 +23,11 @@ from engine_bench import PLUGINS, Bench, output, workflow
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tavern_engine.caching.diskcache.entries import decode_entry, encode_entry
+from tavern_engine.cache.disk.entries import decode_entry, encode_entry
 from tavern_host import Host
+from tavern_host.cli.terminal import run as tavern
 from tavern_host.contracts.executions import Run, RunRequest
 from tavern_host.contracts.workflows import Workflow
-from tavern_host.terminal import run as tavern
 
 HERE = Path(__file__).parent
 

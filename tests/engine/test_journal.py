@@ -15,9 +15,9 @@ import pytest
 from runs_bench import LOG, Child, accepted, opened
 
 from tavern_engine.documents import documents_of, pack, unpack
-from tavern_engine.keeping.journal import Journal, read_results, read_rows
-from tavern_engine.keeping.leases import Leases
-from tavern_engine.keeping.runstore.store import SqliteRunStore
+from tavern_engine.journal.journal import Journal, read_results, read_rows
+from tavern_engine.journal.leases import Leases
+from tavern_engine.journal.run_store.store import SqliteRunStore
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput, TavernError
 from tavern_host.contracts.executions import RunStatus
 from tavern_host.contracts.runs import RunEnd
@@ -211,7 +211,7 @@ async def test_a_full_disk_does_not_stop_the_run_and_later_results_are_written(t
         tmp_path,
         """
 import resource, signal
-from tavern_engine.keeping.journal import Journal
+from tavern_engine.journal.journal import Journal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 await accepted(store, "run_1")
 journal = Journal(store, "w", LOG)
@@ -253,8 +253,8 @@ async def test_a_run_that_another_worker_has_by_now_is_told_of_and_not_written_t
 async def test_a_run_is_asked_to_wait_while_the_store_is_far_behind(
     store: SqliteRunStore, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tavern_engine.keeping.journal.MAX_WAITING", 100)
-    monkeypatch.setattr("tavern_engine.keeping.journal.DELAY", 0)
+    monkeypatch.setattr("tavern_engine.journal.journal.MAX_WAITING", 100)
+    monkeypatch.setattr("tavern_engine.journal.journal.DELAY", 0)
     await accepted(store, "run_1")
     run = journal.begin("run_1")
     waited = 0
@@ -327,7 +327,7 @@ async def test_what_was_drained_survives_that_the_process_is_killed_and_nothing_
     child = Child(
         tmp_path,
         """
-from tavern_engine.keeping.journal import Journal
+from tavern_engine.journal.journal import Journal
 await accepted(store, "run_1", worker="dead")
 journal = Journal(store, "dead", LOG)
 run = journal.begin("run_1")

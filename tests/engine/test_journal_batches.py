@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tavern_engine.keeping.batches import LARGE, NodeRow, Note, Rows, Stored, decode_rows, encode_rows, fetched
+from tavern_engine.journal.batches import LARGE, NodeRow, Note, Rows, Stored, decode_rows, encode_rows, fetched
 from tavern_host.contracts.errors import ErrorInfo, NotFound, TavernError
 
 SIGNATURE = bytes(range(16))

@@ -18,7 +18,7 @@ import pytest
 from engine_bench import PLUGINS, Bench, OpenHost, give, output, state, workflow
 from loops_bench import flow, inside, loop, notes, policy
 
-from tavern_engine.keeping.journal import read_rows
+from tavern_engine.journal.journal import read_rows
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict, NotFound
 from tavern_host.contracts.executions import Run, RunFilter, RunRequest, RunStatus

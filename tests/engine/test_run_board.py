@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
-from tavern_engine.showing.board import FEW, LINES, Board
-from tavern_engine.showing.streamtext import StreamTexts
+from tavern_engine.cli.board import FEW, LINES, Board
+from tavern_engine.cli.stream_text import StreamTexts
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tavern_host.terminal import run as tavern
+from tavern_host.cli.terminal import run as tavern
 
 GREET = {
     "name": "Greet",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from runs_bench import DOCUMENT, accepted, entry, finished, opened
 
-from tavern_engine.keeping.runstore.store import SqliteRunStore
+from tavern_engine.journal.run_store.store import SqliteRunStore
 from tavern_host import Host, service_info
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import Conflict, ErrorInfo, InvalidInput, NotFound, ServiceUnavailable
@@ -402,10 +402,10 @@ async def test_a_run_that_is_gone_on_with_is_not_deleted(store: SqliteRunStore) 
 
 
 async def test_it_is_the_provider_of_the_service_and_keeps_runs_in_the_project(tmp_path: Path) -> None:
-    from tavern_engine.keeping.runstore.store import SqliteRuns
+    from tavern_engine.journal.run_store.store import SqliteRuns
     from tavern_host.contracts.runs import RUN_STORE
 
-    assert service_info(RUN_STORE, SqliteRuns).handler == "tavern_engine.keeping.runstore.store:SqliteRuns"
+    assert service_info(RUN_STORE, SqliteRuns).handler == "tavern_engine.journal.run_store.store:SqliteRuns"
     async with Host(tmp_path / "project") as host:
         store = host.services.get(RUN_STORE)
         await store.accept(entry("run_1", await store.put(DOCUMENT)), worker="w", lease=30)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from runs_bench import accepted, entry, finished, opened
 
-from tavern_engine.keeping.runstore import store as store_module
+from tavern_engine.journal.run_store import store as store_module
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.executions import RunFilter, RunStatus
 from tavern_host.contracts.runs import RunEnd, RunStore

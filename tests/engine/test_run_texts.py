@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tavern_engine.showing.runquery import run_filter
-from tavern_engine.showing.runtext import ROWS, duration, point_in_time, shortened, tally, timeline
+from tavern_engine.cli.run_text import ROWS, duration, point_in_time, shortened, tally, timeline
+from tavern_engine.run_query import run_filter
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
 

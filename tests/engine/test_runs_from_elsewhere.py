@@ -20,7 +20,7 @@ from engine_bench import PLUGINS, Bench, output, workflow
 from loops_bench import flow, notes
 from runs_bench import accepted, finished, opened
 
-from tavern_engine.keeping.keys import ProjectKey
+from tavern_engine.journal.keys import ProjectKey
 from tavern_host import Host
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import PermissionDenied

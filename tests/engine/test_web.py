@@ -12,7 +12,7 @@ from engine_bench import Bench, workflow
 
 from tavern_host import WORKFLOW_MANAGER
 from tavern_host.contracts.executions import RunActions
-from tavern_host.server import make_app
+from tavern_host.server.app import make_app
 
 PROMPT = {
     "nodes": [

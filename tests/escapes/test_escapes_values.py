@@ -19,7 +19,7 @@ from tavern_host.contracts.errors import InvalidInput, PluginFailure
 from tavern_host.contracts.services import ServiceInterface, interface_methods, reads
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import Workflow, WorkflowNode
-from tavern_host.proxies import ViewHandle
+from tavern_host.services.views import ViewHandle
 
 SAVE = ["workflowManager:save"]
 

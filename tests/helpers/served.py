@@ -11,7 +11,7 @@ from aiohttp import ClientResponse, ClientWebSocketResponse
 from aiohttp.test_utils import TestClient, TestServer, unused_port
 
 from tavern_host import Host
-from tavern_host.server import make_app
+from tavern_host.server.app import make_app
 
 TOKEN = "let-me-in"
 

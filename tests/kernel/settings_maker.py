@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tavern_host.manifest import Manifest
-from tavern_host.secrets import SecretBox
-from tavern_host.settings import SettingsStore
-from tavern_host.settingsfile import SettingsFile
+from tavern_host.plugins.manifest import Manifest
+from tavern_host.settings.file import SettingsFile
+from tavern_host.settings.secrets import SecretBox
+from tavern_host.settings.store import SettingsStore
 
 
 def manifest_with(*options: Mapping[str, Any], name: str = "acme") -> Manifest:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tavern_host.auditdetails import encoded
+from tavern_host.audit.details import encoded
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.settings import MASK
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tavern_host.audit import AuditLog
-from tavern_host.auditfile import tail, verify
-from tavern_host.auditforms import PluginAudit
+from tavern_host.audit.file import tail, verify
+from tavern_host.audit.forms import PluginAudit
+from tavern_host.audit.log import AuditLog
 from tavern_host.contracts.audit import AuditCheck, AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import Forbidden, InvalidInput, PermissionDenied
 from tavern_host.contracts.settings import MASK
-from tavern_host.lease import Lease
+from tavern_host.runtime.in_flight import Lease
 
 WRITER = Principal(kind="agent", id="writer")
 

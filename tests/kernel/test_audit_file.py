@@ -16,14 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tavern_host import auditfile
-from tavern_host.auditfile import AuditFile, Entry, entry_body, read_anchor, read_on, tail, verify
+from tavern_host.audit.file import AuditFile, Entry, entry_body, read_anchor, read_on, tail, verify
+from tavern_host.audit.log import file as auditfile
 from tavern_host.contracts.audit import AuditCheck
 
 MANY_WRITERS = """
 import sys
 from pathlib import Path
-from tavern_host.auditfile import AuditFile, entry_body
+from tavern_host.audit.file import AuditFile, entry_body
 
 path, anchor, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 file = AuditFile(path, anchor)

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tavern_host import audit
-from tavern_host.audit import AuditLog, HostAudit
-from tavern_host.auditfile import tail, verify
+from tavern_host.audit.file import tail, verify
+from tavern_host.audit.log import AuditLog, HostAudit
+from tavern_host.audit.log import log as audit
 from tavern_host.contracts.audit import AuditCheck, AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
@@ -24,7 +24,7 @@ from tavern_host.contracts.errors import InvalidInput, Misconfigured
 ENDS_AT_ONCE = """
 import sys
 from pathlib import Path
-from tavern_host.audit import AuditLog
+from tavern_host.audit.log import AuditLog
 
 log = AuditLog(Path(sys.argv[1]))
 log.record("plugin.granted", actor="user:operator", subject="acme")

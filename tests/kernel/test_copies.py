@@ -24,8 +24,8 @@ from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.services import ServiceInterface, gives_new, reads
 from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolResult
 from tavern_host.contracts.wire import SCALARS, Model, OpenModel
-from tavern_host.copying import duplicate
-from tavern_host.proxies import ViewHandle
+from tavern_host.runtime.copying import duplicate
+from tavern_host.services.views import ViewHandle
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 SAMPLES: dict[Any, Any] = {str: "text", int: 3, float: 0.5, bool: True, bytes: b"x", datetime: MOMENT, type(None): None}

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, problems_of
 
-from tavern_host import Host, dispatch, timing
+from tavern_host import Host
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import Forbidden, Vetoed
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.nodes import NodeDefinition
-from tavern_host.dispatch import Dispatcher
+from tavern_host.hooks import dispatch
+from tavern_host.hooks.dispatch import Dispatcher
+from tavern_host.runtime.in_process import timing
 
 BEFORE = "tavern_before_execute"
 NODE = "tavern_before_register_node"

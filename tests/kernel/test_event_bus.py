@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from plugin_maker import context_of, contextual, host_with
 from pydantic import ValidationError
 
-from tavern_host import events
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
 from tavern_host.contracts.events import Event, Gap
-from tavern_host.events import BusSubscription, EventBus, covers, is_own
+from tavern_host.events.bus import BusSubscription, EventBus, covers, is_own
+from tavern_host.events.bus import bus as events
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, write
 
-from tavern_host import PLUGINS, Host, lifecycle
+from tavern_host import PLUGINS, Host
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.plugins import AdmissionError, PluginState
-from tavern_host.ledger import Ledger
+from tavern_host.plugins import lifecycle
+from tavern_host.runtime.ledger import Ledger
 
 
 def others() -> set[asyncio.Task[Any]]:

@@ -11,9 +11,9 @@ from plugin_maker import host_with, make_plugin, problems_of
 
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginState
-from tavern_host.discovery import Record
-from tavern_host.manifest import Manifest, Requires
-from tavern_host.ordering import dependency_problems, load_order
+from tavern_host.plugins.discovery import Record
+from tavern_host.plugins.manifest import Manifest, Requires
+from tavern_host.plugins.ordering import dependency_problems, load_order
 
 
 def requiring(parent: Path, name: str, *others: str, **manifest: object) -> Path:
@@ -115,7 +115,7 @@ def test_plugins_that_require_each_other_are_not_loaded_and_the_rest_is(tmp_path
 
 
 def test_a_preview_of_a_version_counts_as_within_its_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tavern_host.review.__version__", "0.1.1.dev3")
+    monkeypatch.setattr("tavern_host.plugins.review.__version__", "0.1.1.dev3")
     folders = [requiring(tmp_path, "acme", "omega=>=1,<3"), requiring(tmp_path, "omega", version="2.0.0rc1")]
     host = host_with(tmp_path / "p", *folders)
     host.link()

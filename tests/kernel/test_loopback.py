@@ -32,7 +32,7 @@ from tavern_host.contracts.http import SocketMessage
 from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.workflows import Workflow
-from tavern_host.recording import CallRecorder
+from tavern_host.testing.recorder import CallRecorder
 
 OVERRIDE = {"permissions": {"services": {"override": ["workflowManager"]}}}
 OVERRIDING = """

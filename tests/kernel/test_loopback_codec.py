@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, JsonValue
 
-from tavern_host.codec import MAX_VALUES, WireError, decode, decode_loose, encode, encode_loose
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.catalogue import INTERFACES
 from tavern_host.contracts.errors import ErrorInfo
@@ -29,6 +28,7 @@ from tavern_host.contracts.services import interface_methods
 from tavern_host.contracts.settings import SettingItem
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import InterfaceSlot, Workflow
+from tavern_host.runtime.codec import MAX_VALUES, WireError, decode, decode_loose, encode, encode_loose
 
 Answer = RunRequest | Veto | None
 NOW = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)

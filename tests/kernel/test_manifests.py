@@ -14,8 +14,8 @@ from plugin_maker import host_with, make_plugin, problems_of, write
 
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginState, Problem
-from tavern_host.manifest import Manifest, read_manifest
-from tavern_host.yamlfile import MAX_BYTES, InvalidFile
+from tavern_host.plugins.manifest import Manifest, read_manifest
+from tavern_host.storage.yaml_file import MAX_BYTES, InvalidFile
 
 MINIMAL = "name: acme\ndisplayName: Acme\nversion: 1.0.0\n"
 OPTION = "configOptions:\n  - key: extensions.acme.size\n    label: Size\n    type: number\n"

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from plugin_maker import context_of, contextual, host_with, make_plugin, messages_of, module_of, problems_of, write
 
-from tavern_host import LLM, PLUGINS, Host, dispatch, lifecycle
+from tavern_host import LLM, PLUGINS, Host
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import AdmissionError, PluginState
+from tavern_host.hooks import dispatch
+from tavern_host.plugins import lifecycle
 
 LIFE = ["tavern_startup", "tavern_shutdown"]
 HEAD = "from tavern_host import hookimpl\nimport asyncio, sys, threading\n"

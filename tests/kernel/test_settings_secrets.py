@@ -17,8 +17,8 @@ from settings_maker import file_in, full, manifest_with, store_with
 
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.settings import MASK, SettingItem
-from tavern_host.masks import MaskedValue, masked, unmasked
-from tavern_host.secrets import SecretBox
+from tavern_host.settings.redaction import MaskedValue, masked, unmasked
+from tavern_host.settings.secrets import SecretBox
 
 TOKEN = "extensions.acme.token"
 ACME = manifest_with({"key": "token", "type": "password"}, {"key": "models", "type": "json", "secretKeys": ["api_key"]})
@@ -75,7 +75,7 @@ async def test_all_projects_share_the_key(tmp_path: Path) -> None:
 
 def test_of_several_that_make_the_key_at_once_all_use_the_same(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from tavern_host.secrets import SecretBox\n"
+        "import sys; from pathlib import Path; from tavern_host.settings.secrets import SecretBox\n"
         "sys.stdin.readline(); print(SecretBox(Path(sys.argv[1])).encrypt('x', sys.argv[2]))"
     )
     makers = [

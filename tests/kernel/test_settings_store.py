@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from settings_maker import file_in, full, manifest_with, store_with
 
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured
-from tavern_host.settings import LAYERS, SettingsChanges
-from tavern_host.settingsfile import SavedSettings
-from tavern_host.yamlfile import InvalidFile
+from tavern_host.settings.file import SavedSettings
+from tavern_host.settings.store import LAYERS, SettingsChanges
+from tavern_host.storage.yaml_file import InvalidFile
 
 SIZE, COLOUR = "extensions.acme.size", "extensions.acme.colour"
 ACME = manifest_with(

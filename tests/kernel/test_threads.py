@@ -10,7 +10,7 @@ from contextvars import ContextVar
 import pytest
 
 from tavern_host.contracts.errors import DeadlineExceeded, PluginFailure
-from tavern_host.threads import run_in_thread
+from tavern_host.runtime.threads import run_in_thread
 
 
 async def test_calls_one_after_another_share_few_threads() -> None:

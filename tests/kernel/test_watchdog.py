@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tavern_host.watchdog import Blocked, Watchdog
+from tavern_host.runtime.watchdog import Blocked, Watchdog
 
 LIMIT = 0.1
 
@@ -54,7 +54,7 @@ def never_lets_go(until):
 
 STOPPED = """
 import asyncio, sys, time
-from tavern_host.watchdog import Watchdog
+from tavern_host.runtime.watchdog import Watchdog
 
 async def main():
     watchdog = Watchdog(lambda file: None, print, 0.3)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tavern_host.yamlnodes import compose
+from tavern_host.storage.yaml_nodes import compose
 
 PLUGINS = Path(__file__).parent.parent.parent / "plugins"
 

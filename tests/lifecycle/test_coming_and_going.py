@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from tavern_host import EXECUTION_ENGINE, Host, lifecycle
+from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.errors import Conflict, PluginFailure, TavernError
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.http import HttpRequest, HttpResponse
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.workflows import Workflow
+from tavern_host.plugins import lifecycle
 
 NODE = """
 import asyncio

@@ -25,13 +25,13 @@ from lifecycle_maker import begin, get, installed, plugin
 from tavern_host import LLM, Host, PluginContext
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import Run, RunStatus
-from tavern_host.lease import Lease, Use
-from tavern_host.ledger import Ledger
-from tavern_host.loaded import LoadedPlugin
-from tavern_host.proxies import ViewHandle
-from tavern_host.runtime import InProcessRuntime
-from tavern_host.services import Provider, Views
-from tavern_host.settings import PluginSettings
+from tavern_host.plugins.loaded import LoadedPlugin
+from tavern_host.runtime.in_flight import Lease, Use
+from tavern_host.runtime.in_process import InProcessRuntime
+from tavern_host.runtime.ledger import Ledger
+from tavern_host.services.registry import Provider, Views
+from tavern_host.services.views import ViewHandle
+from tavern_host.settings.store import PluginSettings
 
 CYCLES = 200
 FIRST_LOOK = 50

@@ -14,10 +14,11 @@ import pytest
 from lifecycle_maker import begin, get, installed, nodes, plugin, problems, run, states, write
 from lifecycle_stage import STAGE
 
-from tavern_host import WORKFLOW_MANAGER, Host, lifecycle
+from tavern_host import WORKFLOW_MANAGER, Host
 from tavern_host.contracts.errors import Conflict, NotFound
 from tavern_host.contracts.executions import RunStatus
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
+from tavern_host.plugins import lifecycle
 
 HEAD = "import asyncio\nfrom lifecycle_stage import STAGE\nfrom tavern_host import *\n"
 

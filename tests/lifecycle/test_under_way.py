@@ -11,7 +11,7 @@ import pytest
 from lifecycle_maker import begin, get, nodes, plugin, problems, run, states, write
 from lifecycle_stage import STAGE
 
-from tavern_host import EXECUTION_ENGINE, WORKFLOW_MANAGER, Host, lifecycle
+from tavern_host import EXECUTION_ENGINE, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.errors import (
     DeadlineExceeded,
     InvalidInput,
@@ -22,6 +22,7 @@ from tavern_host.contracts.errors import (
 )
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
+from tavern_host.plugins import lifecycle
 
 HEAD = "import asyncio\nfrom lifecycle_stage import STAGE\nfrom tavern_host import *\n"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tavern_host.authoring import NodeCode
 from tavern_host.contracts.nodes import NodeRunner
-from tavern_host.loopback import carried_runner
-from tavern_host.noderunner import InProcessNodeRunner
+from tavern_host.runtime.loopback import carried_runner
+from tavern_host.sdk.decorator import NodeCode
+from tavern_host.sdk.node_runner import InProcessNodeRunner
 
 RunnerOf = Callable[[Any], NodeRunner]
 

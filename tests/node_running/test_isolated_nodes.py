@@ -16,9 +16,9 @@ import isolated_nodes
 import pytest
 from node_runners import RunnerOf, direct
 
-from tavern_host import nodeprocess
 from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError
-from tavern_host.nodeprocess import FolderSource, run_in_process
+from tavern_host.sdk import node_process as nodeprocess
+from tavern_host.sdk.node_process import FolderSource, run_in_process
 
 HERE = Path(__file__).parent
 
@@ -165,7 +165,7 @@ def children() -> list[str]:
     listed = subprocess.run(
         ["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True, check=False
     )
-    return [line for line in listed.stdout.splitlines() if "nodechild" in line]
+    return [line for line in listed.stdout.splitlines() if "node_child" in line]
 
 
 async def test_many_at_once_do_not_mix() -> None:
@@ -177,7 +177,7 @@ HOST = f"""
 import asyncio, sys
 sys.path.insert(0, {str(HERE)!r})
 import isolated_nodes
-from tavern_host.noderunner import InProcessNodeRunner
+from tavern_host.sdk.node_runner import InProcessNodeRunner
 
 instance = InProcessNodeRunner(isolated_nodes.hang.__tavern_node__, None).open({{}})
 asyncio.run(instance.run({{"note": sys.argv[1]}}, None))

@@ -14,10 +14,10 @@ import pytest
 from node_runners import RunnerOf, direct
 
 from tavern_host import Config, NodeContext, NodeDefinition, Slot, node
-from tavern_host.codec import decode, encode
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import PluginFailure
 from tavern_host.contracts.nodes import NodeCall, NodeTraits, SlotDefinition
+from tavern_host.runtime.codec import decode, encode
 
 
 class Ends(TypedDict):

@@ -12,11 +12,11 @@ from typing import Any
 
 import tavern_nodes.nodes
 from tavern_host import Host, nodes_of
-from tavern_host.authoring import NodeCode
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.nodes import NodeCall, NodeInstance, NodeRunner
-from tavern_host.loopback import carried_runner
-from tavern_host.noderunner import InProcessNodeRunner
+from tavern_host.runtime.loopback import carried_runner
+from tavern_host.sdk.decorator import NodeCode
+from tavern_host.sdk.node_runner import InProcessNodeRunner
 
 DEFINITIONS = {definition.type: definition for definition in nodes_of(tavern_nodes.nodes)}
 

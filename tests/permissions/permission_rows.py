@@ -35,7 +35,7 @@ from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.hookspecs import hooks
-from tavern_host.permissions import all_permissions
+from tavern_host.plugins.permissions import all_permissions
 
 Tries = Callable[[Stage], Awaitable[bool]]
 """Lets the plugin do what the permission is for, or has it called for that; returns whether it came to pass."""

@@ -14,10 +14,10 @@ from permission_stage import Stage
 
 from tavern_host.contracts.catalogue import service_permissions
 from tavern_host.contracts.errors import Conflict
-from tavern_host.hooknames import CLIENT_HOOKS
+from tavern_host.hooks.names import CLIENT_HOOKS
 from tavern_host.hookspecs import hooks
-from tavern_host.permissions import all_permissions
-from tavern_host.ui import COMPONENTS, OUTLETS
+from tavern_host.plugins.permissions import all_permissions
+from tavern_host.plugins.ui import COMPONENTS, OUTLETS
 
 ROWS = rows()
 each_permission = pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])

@@ -15,7 +15,7 @@ from tavern_host.contracts.scripts import ScriptErrorType, ScriptLanguage
 from tavern_scripts.environments.manifests import Manifests, NodeManifest, PythonManifest
 from tavern_scripts.environments.packages import read_lock, read_package
 from tavern_scripts.environments.requirements import read_block, read_pyproject, read_requirements
-from tavern_scripts.refusal import Refused
+from tavern_scripts.results.refusal import Refused
 
 SHA = "sha256:" + "a" * 64
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tavern_scripts.environments.environments import Environment
-from tavern_scripts.refusal import Refused
+from tavern_scripts.results.refusal import Refused
 from tests.scripts.packagehouse import Index, Workshop, index
 
 pytestmark = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")

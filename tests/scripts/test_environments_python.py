@@ -12,7 +12,7 @@ import pytest
 
 from tavern_host.contracts.scripts import ScriptErrorType
 from tavern_scripts.environments.environments import BuildLimits
-from tavern_scripts.refusal import Refused
+from tavern_scripts.results.refusal import Refused
 from tests.scripts.packagehouse import Workshop, index, wheel
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="needs uv")

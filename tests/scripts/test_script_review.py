@@ -13,8 +13,8 @@ from tavern_host import Host
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest, SecurityContext
+from tavern_host.plugins.tool_settings import script_tools, tool_options
 from tavern_host.projects import make_project
-from tavern_host.toolsettings import script_tools, tool_options
 
 ASKS = {
     "fileAccess": {"allowRead": ["self"], "allowWrite": [".cache/**", "/etc"]},

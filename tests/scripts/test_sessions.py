@@ -15,9 +15,9 @@ import pytest
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, ScriptErrorType, ScriptRequest
-from tavern_scripts.refusal import Refused
+from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.watch import tree
-from tavern_scripts.sessions import Account, BadAccount, SessionLimits, Sessions
+from tavern_scripts.workers.sessions import Account, BadAccount, SessionLimits, Sessions
 from tests.scripts.sandboxes import PYTHON, Came, bubblewrap, given, launch, limits, read, staged
 from tests.scripts.scripthost import scripts_of
 

@@ -8,7 +8,7 @@ from importlib import import_module
 import tavern_tam
 from tavern_host.contracts.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
 from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_tools.reading.pipeline import Pipeline, Stage
+from tavern_tools.protocols.pipeline import Pipeline, Stage
 
 
 class Bangs:

@@ -16,8 +16,8 @@ from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_host.contracts.toolcalls import ToolRule, ToolScope
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
-from tavern_tools.calling.authority import ALLOW, Authority, Verdict
-from tavern_tools.defining.catalogue import Tool
+from tavern_tools.calls.authority import ALLOW, Authority, Verdict
+from tavern_tools.catalog.catalogue import Tool
 
 KEY = "extensions.tavern-tools.access"
 PATH_IS_SAFE = {"properties": {"path": {"pattern": "^safe/"}}, "required": ["path"]}

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult
-from tavern_tools.calling.chains import carry_out
-from tavern_tools.calling.references import Names
-from tavern_tools.calling.results import done, failed
-from tavern_tools.defining.failures import ToolFailure
+from tavern_tools.calls.chains import carry_out
+from tavern_tools.calls.references import Names
+from tavern_tools.calls.results import done, failed
+from tavern_tools.catalog.failures import ToolFailure
 
 
 def step(index: int, *, block: int = 0, **more: Any) -> ToolCallRequest:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
-from tavern_tools.reading.native import aliases, native_schemas
+from tavern_tools.protocols.native import aliases, native_schemas
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

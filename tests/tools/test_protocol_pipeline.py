@@ -20,7 +20,7 @@ from protocol_bench import (
 )
 
 from tavern_host.contracts.protocols import ParseEvent
-from tavern_tools.reading.pipeline import Pipeline
+from tavern_tools.protocols.pipeline import Pipeline
 
 Written = Callable[[str, str], str]
 

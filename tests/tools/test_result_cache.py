@@ -9,8 +9,8 @@ import pytest
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.toolcalls import ContentPart, ToolError, ToolErrorType, ToolResult
 from tavern_host.contracts.tools import ToolCaching, ToolDefinition, ToolImplementation
-from tavern_tools.calling.resultcache import ResultCache
-from tavern_tools.defining.catalogue import Tool
+from tavern_tools.calls.resultcache import ResultCache
+from tavern_tools.catalog.catalogue import Tool
 
 WRITER, READER = Principal(kind="agent", id="writer"), Principal(kind="agent", id="reader")
 

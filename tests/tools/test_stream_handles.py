@@ -15,8 +15,8 @@ from tavern_host import Host, PluginContext
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.toolcalls import StreamItems
-from tavern_tools.calling.streams import CAPACITY, COLLECTED_ITEMS, MOST_STREAMS, Streams
-from tavern_tools.defining.failures import ToolFailure
+from tavern_tools.calls.streams import CAPACITY, COLLECTED_ITEMS, MOST_STREAMS, Streams
+from tavern_tools.catalog.failures import ToolFailure
 
 LIN, MEI = Principal(kind="agent", id="lin"), Principal(kind="agent", id="mei")
 

@@ -103,7 +103,7 @@ async def test_a_misspelt_zone_is_told_with_near_names(open_host: OpenHost) -> N
 def test_without_data_about_zones_utc_and_offsets_work_and_a_name_says_what_to_do() -> None:
     code = (
         "import sys, zoneinfo\nsys.modules['tzdata'] = None\nzoneinfo.reset_tzpath([])\n"
-        "from tavern_tools.system.timezones import timezone_of\n"
+        "from tavern_tools.builtin.timezones import timezone_of\n"
         "print(timezone_of('UTC')[1], timezone_of('+08:00')[1])\n"
         "try:\n    timezone_of('Asia/Tokyo')\nexcept Exception as error:\n    print(error)\n"
     )

@@ -189,7 +189,7 @@ async def test_a_decision_is_in_the_audit_log_although_its_process_was_killed_be
             f"""
 import logging
 from tavern_tools.tasks.approvals import decided
-from tavern_tools.tasks.taskstore import TaskStore
+from tavern_tools.tasks.store import TaskStore
 store = TaskStore(tasks_folder(bench.host.project.root), "host_child", logging.getLogger())
 choose = lambda row: decided(row.approval, "refuse", caller("user:child").principal, "", edited=False)
 await store.decide("{task.id}", choose, None)

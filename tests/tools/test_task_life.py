@@ -12,7 +12,7 @@ from task_bench import TOOL, caller, opened, tasks_folder
 
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolErrorType
-from tavern_tools.defining.failures import ToolFailure
+from tavern_tools.catalog.failures import ToolFailure
 
 
 async def test_a_task_is_accepted_at_once_and_its_result_can_be_waited_for(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from task_bench import caller, opened, tasks_folder, tool
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_tools.tasks.tasksecrets import masked, secret_parameters, unmasked
+from tavern_tools.tasks.secrets import masked, secret_parameters, unmasked
 
 
 async def test_a_secret_reaches_the_call_and_is_shown_masked(tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ from tavern_host.contracts.services import ServiceKey
 from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolTask
 from tavern_host.contracts.tools import ToolDefinition
-from tavern_tools.showing import taskcommands, taskweb
-from tavern_tools.showing.offered import task_commands
-from tavern_tools.showing.taskweb import task_routes
+from tavern_tools.cli import task_commands as taskcommands
+from tavern_tools.cli.offered import task_commands
+from tavern_tools.web import task_routes as taskweb
+from tavern_tools.web.task_routes import task_routes
 
 
 async def asked(
@@ -282,7 +283,5 @@ async def test_arguments_that_cannot_be_are_told_by_the_command(
 def test_every_command_and_route_has_its_handler(info: CommandInfo | RouteInfo) -> None:
     module, _, name = info.handler.partition(":")
     assert callable(
-        getattr(
-            {"tavern_tools.showing.taskweb": taskweb, "tavern_tools.showing.taskcommands": taskcommands}[module], name
-        )
+        getattr({"tavern_tools.web.task_routes": taskweb, "tavern_tools.cli.task_commands": taskcommands}[module], name)
     )

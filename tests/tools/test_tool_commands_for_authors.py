@@ -8,7 +8,7 @@ from typing import Any
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
-from tavern_tools.defining.documentation import describe_tool
+from tavern_tools.catalog.documentation import describe_tool
 
 OpenHost = Callable[..., Any]
 

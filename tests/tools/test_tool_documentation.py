@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
-from tavern_tools.defining.documentation import describe_tool, describe_unknown, tool_schema
+from tavern_tools.catalog.documentation import describe_tool, describe_unknown, tool_schema
 
 
 def tool(parameters: dict[str, Any] | None = None, **values: Any) -> ToolDefinition:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from tavern_tools.defining.parameters import Bound, Parameters
-from tavern_tools.defining.schemas import Schema, schema_problems
+from tavern_tools.catalog.parameters import Bound, Parameters
+from tavern_tools.catalog.schemas import Schema, schema_problems
 
 
 def bind(properties: dict[str, Any], arguments: dict[str, Any], *, text: bool = True, **schema: Any) -> Bound:

@@ -16,9 +16,9 @@ from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.tools import ToolDefinition, ToolFilter, ToolImplementation, ToolKind
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER, Workflow
-from tavern_tools.defining.catalogue import Catalogue, NodeTools, Tool
-from tavern_tools.defining.naming import fits
-from tavern_tools.defining.registry import Registry
+from tavern_tools.catalog.catalogue import Catalogue, NodeTools, Tool
+from tavern_tools.catalog.naming import fits
+from tavern_tools.catalog.registry import Registry
 
 OpenHost = Callable[..., Any]
 
@@ -382,8 +382,8 @@ async def test_a_call_sees_the_tools_of_the_last_second_without_a_look_at_the_fi
             super().__init__(context)
             registries.append(self)
 
-    monkeypatch.setattr("tavern_tools.defining.registry.Registry", Watched)
-    monkeypatch.setattr("tavern_tools.defining.registry.time", SimpleNamespace(monotonic=lambda: clock))
+    monkeypatch.setattr("tavern_tools.catalog.registry.Registry", Watched)
+    monkeypatch.setattr("tavern_tools.catalog.registry.time", SimpleNamespace(monotonic=lambda: clock))
     async with open_host() as bench:
         await bench.tools.protocols()  # makes the tool manager, where nobody has asked it anything so far
         [registry] = registries

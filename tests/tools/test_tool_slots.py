@@ -8,7 +8,7 @@ import pytest
 
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import InterfaceSlot
-from tavern_tools.defining.slots import file_parameters, interface_parameters, node_parameters
+from tavern_tools.catalog.slots import file_parameters, interface_parameters, node_parameters
 
 
 def interface(**slots: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tavern_tools.defining.versions import newest_first, read_range, read_version
+from tavern_tools.catalog.versions import newest_first, read_range, read_version
 
 
 def fitting(wanted: str, versions: str) -> str:

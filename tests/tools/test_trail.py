@@ -12,14 +12,14 @@ import pytest
 from known_methods import known_method
 
 from tavern_host import Host
-from tavern_host.auditfile import tail, verify
+from tavern_host.audit.file import tail, verify
 from tavern_host.contracts.audit import AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
-from tavern_tools.calling.trail import Trail
-from tavern_tools.defining.catalogue import Tool
+from tavern_tools.calls.trail import Trail
+from tavern_tools.catalog.catalogue import Tool
 
 CALL = CallContext(principal=Principal(kind="agent", id="writer"))
 PARAMETERS = {"path": {"type": "string"}, "code": {"type": "string", "writeOnly": True}, "token": {"type": "string"}}

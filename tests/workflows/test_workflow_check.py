@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from workflows_bench import Bench, edge
 
-from tavern_host.terminal import run as tavern
+from tavern_host.cli.terminal import run as tavern
 
 TEXT = {"id": "text", "type": "core:Text", "inputValues": {"text": "x"}}
 MERGE = {"id": "merge", "type": "core:TextMerge"}

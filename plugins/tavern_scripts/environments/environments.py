@@ -46,7 +46,7 @@ from tavern_scripts.languages import Interpreter
 from tavern_scripts.network.allowlist import is_special
 from tavern_scripts.network.inside import way_out
 from tavern_scripts.network.proxy import Connection, ConnectionBudget, Proxy, ProxyLimits
-from tavern_scripts.refusal import Refused
+from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.processes import to_the_end
 
 PYTHON_PACKAGES = "/packages"

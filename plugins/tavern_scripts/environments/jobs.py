@@ -19,7 +19,7 @@ from tavern_scripts.environments.pythonindexes import PythonIndexes, python_inde
 from tavern_scripts.environments.requirements import OWN_SOURCES
 from tavern_scripts.environments.tools import find_node_installer, find_uv
 from tavern_scripts.languages import Interpreter
-from tavern_scripts.refusal import Refused
+from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.layout import installation
 
 BUILT = "/tmp/environment"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tavern_host.contracts.scripts import ScriptErrorType
-from tavern_scripts.refusal import Refused
+from tavern_scripts.results.refusal import Refused
 
 
 def refuse(source: str, problem: str, *, line: int | None = None, text: str = "") -> Refused:

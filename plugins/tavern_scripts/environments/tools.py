@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tavern_host.contracts.scripts import SandboxMount, ScriptErrorType
 from tavern_scripts.languages import Interpreter
-from tavern_scripts.refusal import Refused
+from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.layout import installation
 
 _PLACE = "/tavern/installer"

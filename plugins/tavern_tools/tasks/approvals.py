@@ -14,8 +14,8 @@ from pydantic import JsonValue
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolErrorType, ToolResult
-from tavern_tools.tasks.taskrows import TaskRow, failed
-from tavern_tools.tasks.tasksecrets import masked, unmasked
+from tavern_tools.tasks.rows import TaskRow, failed
+from tavern_tools.tasks.secrets import masked, unmasked
 
 CheckArguments = Callable[[str, dict[str, JsonValue]], Awaitable[None]]
 """Raises `InvalidInput` for arguments that a tool, given by its id, does not allow."""

@@ -30,8 +30,8 @@ from tavern_host.contracts.toolcalls import (
     ToolScope,
     ToolTask,
 )
-from tavern_tools.defining.catalogue import Tool
-from tavern_tools.defining.failures import ToolFailure
+from tavern_tools.catalog.catalogue import Tool
+from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.tasks.approvals import (
     CheckArguments,
     audit_details,
@@ -41,11 +41,11 @@ from tavern_tools.tasks.approvals import (
     why_not,
 )
 from tavern_tools.tasks.callbacks import Callbacks
-from tavern_tools.tasks.tasknews import Teller, approval_payload, update_payload
-from tavern_tools.tasks.taskprogress import Progress, Report
-from tavern_tools.tasks.taskrows import TaskEntry, TaskRow, blob, failed, now
-from tavern_tools.tasks.tasksecrets import secret_parameters
-from tavern_tools.tasks.taskstore import NewTask, TaskStore
+from tavern_tools.tasks.news import Teller, approval_payload, update_payload
+from tavern_tools.tasks.progress import Progress, Report
+from tavern_tools.tasks.rows import TaskEntry, TaskRow, blob, failed, now
+from tavern_tools.tasks.secrets import secret_parameters
+from tavern_tools.tasks.store import NewTask, TaskStore
 
 CarryOut = Callable[[ToolCallRequest, CallContext, ToolScope | None, Report], Awaitable[ToolResult]]
 """Makes a call that was authorised already."""

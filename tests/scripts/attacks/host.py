@@ -27,7 +27,7 @@ from typing import Any
 from tavern_host.contracts.scripts import ScriptBackend, ScriptLimits
 from tavern_scripts.languages import Interpreter, Interpreters
 from tavern_scripts.launches import Extra, Places, Program, launch_of
-from tavern_scripts.review import Granted, Reads
+from tavern_scripts.policy.review import Granted, Reads
 
 _VICTIM = """
 import ctypes, os, signal, sys, time

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from tavern_host.authoring import hookimpl
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.services import ServiceInfo, interface_methods, service_info
@@ -21,6 +20,7 @@ from tavern_host.contracts.toolcalls import (
     ToolTask,
 )
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
+from tavern_host.sdk.decorator import hookimpl
 
 BEGUN = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

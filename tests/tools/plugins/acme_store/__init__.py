@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tavern_host.authoring import hookimpl
 from tavern_host.context import PluginContext
 from tavern_host.contracts.services import ServiceInfo, service_info
 from tavern_host.contracts.workflows import (
@@ -15,6 +14,7 @@ from tavern_host.contracts.workflows import (
     WorkflowProblem,
     WorkflowSummary,
 )
+from tavern_host.sdk.decorator import hookimpl
 
 
 @hookimpl

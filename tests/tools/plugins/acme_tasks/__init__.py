@@ -11,7 +11,7 @@ from tavern_host import PluginContext, hookimpl
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
-from tavern_tools.tasks.taskprogress import Report
+from tavern_tools.tasks.progress import Report
 from tavern_tools.tasks.tasks import Tasks
 
 TASKS: list[Tasks] = []

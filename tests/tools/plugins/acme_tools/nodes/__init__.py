@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, TypedDict
 
-from tavern_host.authoring import Slot, node
+from tavern_host.sdk.decorator import Slot, node
 
 
 @node(category="test")

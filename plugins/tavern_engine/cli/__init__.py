@@ -1,0 +1,1 @@
+"""The engine's commands and what they print. Routes are in `web`."""

@@ -1,0 +1,126 @@
+"""`tavern workflow run` and `tavern nodes list`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import JsonValue, ValidationError
+
+from tavern_engine.cli.following import Documents, follow, typed
+from tavern_host import (
+    EXECUTION_ENGINE,
+    NODE_MANAGER,
+    WORKFLOW_MANAGER,
+    CommandOutput,
+    InvalidInput,
+    NotFound,
+    PluginContext,
+)
+from tavern_host.contracts.documents import MAX_DOCUMENT, canonical, read_document, read_document_file
+from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.nodes import DataFlowType, NodeDefinition
+from tavern_host.contracts.workflows import Workflow
+
+
+async def list_nodes(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """List all node types."""
+    nodes = await context.services.get(NODE_MANAGER).list_nodes()
+    yield CommandOutput(
+        kind="table", columns=["type", "name", "category", "inputs", "outputs"], rows=[_row(node) for node in nodes]
+    )
+    yield CommandOutput(kind="result", data=[node.to_wire() for node in nodes])
+
+
+def _row(node: NodeDefinition) -> list[str]:
+    inputs, outputs = (", ".join(f"{k}: {slot.data_flow_type}" for k, slot in slots.items()) for slots in node.slots())
+    return [node.full_type, node.display_name, node.category, inputs, outputs]
+
+
+async def run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Run a workflow, show what its nodes do while they do it, then its outputs."""
+    workflow_id, workflow = await _find(str(arguments["workflow"]), context)
+    request = _request(
+        workflow_id=workflow_id,
+        workflow=workflow,
+        inputs=await _inputs(arguments, workflow),
+        targets=arguments.get("target") or [],
+        priority=arguments.get("priority") or 0,
+        use_cache=not arguments.get("no_cache"),
+    )
+    groups = await context.services.get(WORKFLOW_MANAGER).closure(workflow)
+    documents = Documents(workflow, {key: stored.workflow for key, stored in groups.items()})
+    engine = context.services.get(EXECUTION_ENGINE)
+    async for output in follow(lambda: engine.submit(request, call=typed(context)), documents, context):
+        yield output
+
+
+def _request(**values: Any) -> RunRequest:
+    try:
+        return RunRequest(**values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        raise InvalidInput(f"--{first['loc'][0]}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+
+
+async def _find(name: str, context: PluginContext) -> tuple[str | None, Workflow]:
+    """Return the workflow in the file `name`, or the stored one of that id."""
+    manager = context.services.get(WORKFLOW_MANAGER)
+    document = await asyncio.to_thread(_document_in, Path(name))
+    if document is not None:
+        workflow = await manager.parse(document)
+        return workflow.id or Path(name).stem, workflow
+    try:
+        stored = await manager.get(name)
+    except NotFound as error:
+        raise NotFound(f"there is no file {name}, and {error.message}") from None
+    return stored.id, stored.workflow
+
+
+def _document_in(path: Path) -> dict[str, Any] | None:
+    return read_document_file(path) if path.is_file() else None
+
+
+async def _inputs(arguments: dict[str, JsonValue], workflow: Workflow) -> dict[str, JsonValue]:
+    """Return the values of `--inputs`, and of `--input` above them. Raises `InvalidInput`."""
+    values: dict[str, JsonValue] = {}
+    file = arguments.get("inputs")
+    if file is not None:
+        values = await asyncio.to_thread(_values_in, str(file))
+    given = arguments.get("input")
+    for item in given if isinstance(given, list) else []:
+        key, found, text = str(item).partition("=")
+        if not found or not key:
+            raise InvalidInput(f"--input {item}: write KEY=VALUE")
+        slot = workflow.interface_inputs.get(key)
+        is_text = slot is not None and slot.data_flow_type is DataFlowType.STRING and not slot.multi
+        values[key] = text if is_text else _json_or_text(text)
+    return values
+
+
+def _values_in(file: str) -> dict[str, JsonValue]:
+    """Return the JSON object in a file, or in standard input where it is `-`."""
+    if file == "-":
+        name, document = "standard input", read_document(sys.stdin.buffer.read(MAX_DOCUMENT + 1), name="standard input")
+    else:
+        name, document = file, read_document_file(Path(file))
+    try:
+        canonical(document)
+    except ValueError as error:
+        raise InvalidInput(f"{name} is not JSON: {error}") from None
+    return document
+
+
+def _json_or_text(text: str) -> JsonValue:
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(constant)
+
+    try:
+        value: JsonValue = json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return text
+    return value

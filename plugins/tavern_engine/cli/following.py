@@ -1,0 +1,217 @@
+"""Follows a run for somebody at the command line, from its beginning to what it gave. What a moment looks like is the
+business of `board.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from tavern_engine.cli.board import Board, text_chunk
+from tavern_engine.cli.run_text import value_text
+from tavern_engine.cli.stream_text import StreamTexts
+from tavern_host import EXECUTION_ENGINE, CallContext, CommandOutput, InvalidInput, PluginContext
+from tavern_host.contracts.calls import Principal
+from tavern_host.contracts.dataflow import GROUP_REFERENCE
+from tavern_host.contracts.events import Event, Gap
+from tavern_host.contracts.executions import Run, RunStatus
+from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.contracts.workflows import Workflow
+
+PICTURE = 0.1
+"""Every how many seconds a person is shown how a run stands."""
+
+SUMMARY = 2.0
+"""Every how many seconds a line says how far a large run is, where there is no terminal."""
+
+_ASK_AGAIN = 1.0
+_BACKLOG = 50_000
+_END_WITHIN = 10.0
+_WATCHED = ("NODE_*", "EXECUTION_STATUS_UPDATE", "WORKFLOW_INTERFACE_YIELD")
+
+
+@dataclass
+class Documents:
+    """The workflow of a run and those of its groups, as far as they are known: what nodes and outputs are called."""
+
+    workflow: Workflow = field(default_factory=Workflow)
+    groups: Mapping[str, Workflow] = field(default_factory=dict)
+    _nodes: dict[int, dict[str, tuple[str, str | None]]] = field(default_factory=dict)
+
+    def label(self, node_id: str) -> str:
+        """Return what a node is called: its id, and its name or type. One in a group is `instance/node`."""
+        workflow: Workflow | None = self.workflow
+        rest = node_id
+        while workflow is not None:
+            known = self._known(workflow)
+            if rest in known:
+                return f"{node_id} ({known[rest][0]})"
+            instance, found, rest = rest.partition("/")
+            group = known[instance][1] if found and instance in known else None
+            workflow = self.groups.get(group) if group is not None else None
+        return node_id
+
+    def title(self, key: str) -> str:
+        """Return what an output of the workflow is called."""
+        slot = self.workflow.interface_outputs.get(key)
+        title = (slot.display_name if slot is not None else None) or key
+        return key if title == "*" else title
+
+    def _known(self, workflow: Workflow) -> dict[str, tuple[str, str | None]]:
+        found = self._nodes.get(id(workflow))
+        if found is None:
+            found = self._nodes[id(workflow)] = {}
+            for node in workflow.nodes:
+                group = node.config_values.get(GROUP_REFERENCE)
+                found[node.id] = (node.display_name or node.type, group if isinstance(group, str) else None)
+        return found
+
+
+def typed(context: PluginContext) -> CallContext:
+    """Return the context of what somebody does at the command line: the operator's."""
+    return CallContext(principal=Principal(kind="user", id="operator"), project=context.project.id)
+
+
+async def follow(
+    begin: Callable[[], Awaitable[str]], documents: Documents, context: PluginContext
+) -> AsyncIterator[CommandOutput]:
+    """Begin a run and show it: what its nodes do, its texts as they come, and in the end what it gave.
+
+    `begin` returns the run's id. A run that somebody stops watching is interrupted.
+    """
+    engine = context.services.get(EXECUTION_ENGINE)
+    watching = context.events.subscribe(*_WATCHED, limit=_BACKLOG)
+    try:
+        try:
+            run_id = await begin()
+        except InvalidInput as error:
+            for output in _refusal(error):
+                yield output
+            return
+        texts = StreamTexts(documents.title)
+        board = Board(await engine.get(run_id), documents.label, time.monotonic)
+        try:
+            async for output in _watch(run_id, aiter(watching), board, texts, context):
+                yield output
+            finished = await engine.wait(run_id)
+        except asyncio.CancelledError:
+            for output in await _interrupted(run_id, board, context):
+                yield output
+            raise
+        finally:
+            await engine.interrupt(run_id)  # does nothing to a run that has finished
+    finally:
+        await watching.close()
+    for output in _ending(finished, board, texts, documents, context):
+        yield output
+
+
+async def _watch(
+    run_id: str, events: AsyncIterator[Event | Gap], board: Board, texts: StreamTexts, context: PluginContext
+) -> AsyncIterator[CommandOutput]:
+    """Show what happens until the run has ended."""
+    engine = context.services.get(EXECUTION_ENGINE)
+    has_missed = False
+    picture_at = ask_at = 0.0
+    summary_at = time.monotonic() + SUMMARY
+    while True:
+        try:
+            event = await _next(events)
+        except StopAsyncIteration:  # the plugin is being taken out
+            return
+        if isinstance(event, Gap):
+            has_missed = True
+        elif event is not None and event.payload.get("promptId") == run_id:
+            for line in _seen(event, board, texts):
+                yield CommandOutput(kind="progress", text=line)
+            if event.type == "EXECUTION_STATUS_UPDATE" and RunStatus(str(event.payload["status"])).is_final:
+                return
+        now = time.monotonic()
+        if now < picture_at:
+            continue
+        picture_at = now + PICTURE
+        if has_missed and now >= ask_at:
+            ask_at, has_missed = now + _ASK_AGAIN, False
+            run = await engine.get(run_id)
+            board.sync(run)
+            if run.status.is_final:
+                return
+        text = texts.take()
+        if text:
+            yield CommandOutput(kind="chunk", text=text)
+        yield board.picture()
+        if not board.is_small and now >= summary_at:
+            summary_at = now + SUMMARY
+            yield CommandOutput(kind="progress", text=board.summary_line())
+        await asyncio.sleep(0)  # waiting events are read without a pause: let the run have its turn
+
+
+async def _next(events: AsyncIterator[Event | Gap]) -> Event | Gap | None:
+    """Return the next event, or None where none comes in time for the next picture."""
+    try:
+        async with asyncio.timeout(PICTURE):
+            return await anext(events)
+    except TimeoutError:
+        return None
+
+
+def _seen(event: Event, board: Board, texts: StreamTexts) -> list[str]:
+    """Take in an event; return the lines that it is worth."""
+    if event.type != "WORKFLOW_INTERFACE_YIELD":
+        return board.see(event.type, event.payload)
+    is_last = event.payload.get("isLastChunk") is True
+    texts.add(str(event.payload.get("interfaceOutputKey")), text_chunk(event.payload), is_last=is_last)
+    return []
+
+
+async def _interrupted(run_id: str, board: Board, context: PluginContext) -> list[CommandOutput]:
+    """Interrupt a run that nobody watches any more; return what is said of it."""
+    engine = context.services.get(EXECUTION_ENGINE)
+    await engine.interrupt(run_id)
+    try:
+        async with asyncio.timeout(_END_WITHIN):
+            finished = await engine.wait(run_id)
+    except TimeoutError:
+        return []
+    result = CommandOutput(kind="result", data=finished.to_json())
+    return [board.last_picture(finished), result, *_how_to_go_on(finished, context)]
+
+
+def _refusal(error: InvalidInput) -> list[CommandOutput]:
+    """Return every problem of a run that was not begun, one a line."""
+    problems = error.info.details.get("problems")
+    items = [p for p in problems if isinstance(p, dict)] if isinstance(problems, list) else []
+    lines = [f"{p.get('path')}: {p.get('message')}" for p in items] or [error.message]
+    return [CommandOutput(kind="failure", text=line, exit_code=2) for line in lines]
+
+
+def _ending(
+    finished: Run, board: Board, texts: StreamTexts, documents: Documents, context: PluginContext
+) -> list[CommandOutput]:
+    """Return what is said of a finished run. Outputs that were shown as they came are not shown again."""
+    rest = texts.take(all_ended=True)
+    said = [CommandOutput(kind="chunk", text=rest)] if rest else []
+    said.append(board.last_picture(finished))
+    if not board.is_small:
+        said.append(CommandOutput(kind="progress", text=board.tally(finished)))
+    for key, value in finished.outputs.items():
+        if texts.text(key) != value:
+            said.append(CommandOutput(kind="text", text=f"{documents.title(key)}: {value_text(value)}"))
+    said.append(CommandOutput(kind="result", data=finished.to_json()))
+    if finished.status is not RunStatus.COMPLETE:
+        said += _how_to_go_on(finished, context)
+        reason = finished.error.message if finished.error else f"the run ended as {finished.status}"
+        said.append(CommandOutput(kind="failure", text=reason, exit_code=1))
+    return said
+
+
+def _how_to_go_on(finished: Run, context: PluginContext) -> list[CommandOutput]:
+    """Return how a run that did not come to its end can go on, where runs are kept."""
+    if not context.services.has(RUN_STORE):
+        return []
+    if finished.not_resumable is not None:
+        text = f"The run {finished.id} cannot go on: {finished.not_resumable}"
+    else:
+        text = f"`tavern runs resume {finished.id}` goes on from here."
+    return [CommandOutput(kind="progress", text=text)]

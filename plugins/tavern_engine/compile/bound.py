@@ -1,0 +1,98 @@
+"""A plan with the values of one run laid over it, and the signatures that follow from both.
+
+A node's signature is a hash over its type, version, configuration, written values and the signatures of all that
+comes before it. It is known before anything runs; equal signatures mean equal outputs. A changed value costs the
+signatures of what comes after it and nothing else.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterable, Mapping
+from hashlib import blake2s
+from typing import Any
+
+from tavern_engine.compile.kinds import TOKEN_SIZE
+from tavern_engine.compile.plan import VALUE, Cone, Level, Plan
+
+
+class Bound:
+    """A plan and values. `written[i]` are the values of node `i` of the top level; `signatures[i]` is None where its
+    outputs are never used again. `cone` is what was changed last, and what comes after it. Nothing is changed here once
+    it was made."""
+
+    __slots__ = ("cone", "plan", "signatures", "written")
+
+    def __init__(
+        self,
+        plan: Plan,
+        written: list[dict[str, Any]],
+        signatures: list[bytes | None],
+        cone: Cone | None = None,
+    ) -> None:
+        self.plan = plan
+        self.cone = cone
+        self.written = written
+        self.signatures = signatures
+
+    @classmethod
+    def of(cls, plan: Plan) -> Bound:
+        """Return a plan with the values that its workflow has."""
+        level = plan.level
+        signatures: list[bytes | None] = [None] * len(level.written)
+        _sign(level, level.written, signatures, level.order, {})
+        return cls(plan, level.written, signatures)
+
+    def patched(self, values: Mapping[int, dict[str, Any]], changes: Mapping[int, bytes] | None = None) -> Bound:
+        """Return the plan with other values at some nodes of the top level.
+
+        `changes` are what nodes say that must be asked whether they changed; it goes into their signatures.
+        """
+        different = [index for index, written in values.items() if self.written[index] != written]
+        touched = (*different, *(changes or ()))
+        if not touched:
+            return self
+        written = self.written.copy()
+        for index in different:
+            written[index] = values[index]
+        signatures = self.signatures.copy()
+        cone = self.plan.level.after(touched)
+        _sign(self.plan.level, written, signatures, cone.order, changes or {})
+        return Bound(self.plan, written, signatures, cone)
+
+    def with_interface(self, values: Mapping[str, Any], changes: Mapping[int, bytes] | None = None) -> Bound:
+        """Return the plan with these values at its workflow's interface inputs; the others have none."""
+        patches = {index: {VALUE: values[key]} if key in values else {} for key, index in self.plan.interface.items()}
+        return self.patched(patches, changes)
+
+
+def _sign(
+    level: Level,
+    written: list[dict[str, Any]],
+    signatures: list[bytes | None],
+    order: Iterable[int],
+    changes: Mapping[int, bytes],
+) -> None:
+    """Set the signatures of the nodes in `order`."""
+    tokens, sources, asking, dumps = level.tokens, level.sources, frozenset(level.asking), marshal.dumps
+    fresh = blake2s(digest_size=TOKEN_SIZE).copy  # of what is so short, it makes a hash sooner than blake2b
+    for index in order:
+        token = tokens[index]
+        if token is None:
+            signatures[index] = None
+            continue
+        values = written[index]
+        try:
+            if values:
+                token += dumps(values, 2)
+            if asking and index in asking:
+                token += changes[index]
+            for source in sources[index]:
+                token += signatures[source]  # type: ignore[operator]  # None is what the TypeError is for
+        except (KeyError, TypeError, ValueError):
+            # It has no answer of its own, or something before it is never used again, or a value is no plain data.
+            signatures[index] = None
+            continue
+        whole = fresh()
+        whole.update(token)
+        signatures[index] = whole.digest()

@@ -1,0 +1,184 @@
+"""Keeps the plans of workflows that were run: the structure of a workflow is checked and compiled once, and later
+runs only lay their values over the plan."""
+
+from __future__ import annotations
+
+import asyncio
+import marshal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_engine.compile.bound import Bound
+from tavern_engine.compile.compiler import compile_plan
+from tavern_engine.compile.plan import Plan
+from tavern_engine.compile.values import interface_values
+from tavern_engine.registry import NodeRegistry
+from tavern_host import WORKFLOW_MANAGER, PluginContext
+from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP, Workflow, WorkflowNode, WorkflowProblem
+
+KEPT_NODES = 200_000
+"""How many nodes the plans that are kept may have altogether."""
+
+ASKING = 10.0
+"""Seconds that a node has to say whether it changed."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """A plan, the values that were laid over it last, and the written values that these were made of."""
+
+    bound: Bound
+    written: list[dict[str, JsonValue]]
+
+
+class Planner:
+    """Makes a `Bound` of a workflow and its inputs."""
+
+    def __init__(self, context: PluginContext, registry: NodeRegistry) -> None:
+        self._context = context
+        self._registry = registry
+        self._plans: dict[bytes, _Known] = {}
+        self._revision: int | None = None
+
+    async def groups(self, workflow: Workflow) -> dict[str, Workflow]:
+        """Return the workflows that the groups of a workflow stand for, by id."""
+        if not any(node.type == NODE_GROUP for node in workflow.nodes):
+            return {}
+        found = await self._context.services.get(WORKFLOW_MANAGER).closure(workflow)
+        return {name: stored.workflow for name, stored in found.items()}
+
+    async def bind(
+        self, workflow: Workflow, groups: Mapping[str, Workflow], inputs: Mapping[str, JsonValue], name: str
+    ) -> Bound:
+        """Return the plan of a workflow with its values and these at its interface.
+
+        When this returns, the code of its nodes is in use by the host: whoever says at once that a run uses it keeps
+        it. Raises `InvalidInput` with everything that is wrong with the workflow and the inputs.
+        """
+        while True:
+            await self._registry.types()
+            revision = self._registry.revision
+            try:
+                bound = await self._bind(workflow, groups, inputs, name)
+            except TavernError:
+                if revision == self._context.hooks.revision:
+                    raise
+            else:
+                if revision == self._context.hooks.revision:
+                    return bound
+
+    async def _bind(
+        self, workflow: Workflow, groups: Mapping[str, Workflow], inputs: Mapping[str, JsonValue], name: str
+    ) -> Bound:
+        types = await self._registry.types()
+        revision = self._registry.revision
+        if self._revision != revision:
+            self._plans.clear()
+            self._revision = revision
+        values, wrong = interface_values(workflow, inputs)
+        key = structure_of(workflow, groups)
+        known = self._plans.pop(key, None) if key is not None else None
+        if known is None:
+            problems = await self._problems(workflow)
+            if problems or wrong:
+                raise _refusal(name, [*problems, *wrong])
+            plan = compile_plan(workflow, types, groups)
+            known = _Known(Bound.of(plan), [node.input_values for node in workflow.nodes])
+        elif wrong:
+            self._keep(key, known)
+            raise _refusal(name, wrong)
+        else:
+            _patch(known, workflow)
+        if revision == self._revision:
+            self._keep(key, known)
+        bound = known.bound  # another run may lay other values over the plan meanwhile
+        return bound.with_interface(values, await self._changes(bound))
+
+    def _keep(self, key: bytes | None, known: _Known) -> None:
+        """Keep a plan as the one used last; those used longest ago make room."""
+        if key is None or len(known.written) > KEPT_NODES:
+            return
+        self._plans[key] = known
+        count = sum(len(each.written) for each in self._plans.values())
+        while count > KEPT_NODES:
+            count -= len(self._plans.pop(next(iter(self._plans))).written)
+
+    async def _problems(self, workflow: Workflow) -> list[WorkflowProblem]:
+        document: dict[str, JsonValue] = workflow.model_dump(mode="json", exclude_unset=True)
+        found = await self._context.services.get(WORKFLOW_MANAGER).check(document)
+        return [problem for problem in found if problem.severity == "error"]
+
+    async def _changes(self, bound: Bound) -> dict[int, bytes]:
+        """Ask the nodes that want to be asked whether they changed; one that fails is run anew."""
+        found: dict[int, bytes] = {}
+        for index in bound.plan.level.asking:
+            node = bound.plan.level.nodes[index]
+            assert node.kind is not None
+            fed = {item.key for item in node.inputs if item.feeds}  # what an edge brings is not known before the run
+            known = {key: value for key, value in bound.written[index].items() if key not in fed}
+            try:
+                async with asyncio.timeout(ASKING):
+                    answer = await node.kind.runner.change(known, dict(node.config))
+                found[index] = marshal.dumps(answer, 2)
+            except Exception as error:  # it is the node's own code
+                self._context.log.warning("node %s (%s) cannot say whether it changed: %s", node.id, node.type, error)
+        return found
+
+
+def _patch(known: _Known, workflow: Workflow) -> None:
+    """Lay the written values of a workflow of the same structure over its plan."""
+    patches: dict[int, dict[str, Any]] = {}
+    plan: Plan = known.bound.plan
+    for place, node in enumerate(workflow.nodes):
+        index = plan.by_place[place]
+        if index >= 0 and node.input_values != known.written[place]:
+            kind = plan.level.nodes[index].kind
+            assert kind is not None
+            patches[index] = kind.values(node)
+            known.written[place] = node.input_values
+    known.bound = known.bound.patched(patches)
+
+
+def structure_of(workflow: Workflow, groups: Mapping[str, Workflow]) -> bytes | None:
+    """Return a hash of all that a plan is made of: everything of a workflow and its groups but written values.
+
+    None where it has no such hash, since it holds something that is not plain data.
+    """
+    parts = [_structure(workflow, values=False)]
+    parts += [(name, _structure(group, values=True)) for name, group in sorted(groups.items())]
+    try:
+        return blake2b(marshal.dumps(parts, 2), digest_size=20).digest()
+    except (TypeError, ValueError):
+        return None
+
+
+def _structure(workflow: Workflow, *, values: bool) -> Any:
+    return (
+        workflow.name,
+        [_node(node, values=values) for node in workflow.nodes],
+        [(e.id, e.source, e.source_handle, e.target, e.target_handle) for e in workflow.edges],
+        [(key, slot.model_dump_json()) for key, slot in workflow.interface_inputs.items()],
+        [(key, slot.model_dump_json()) for key, slot in workflow.interface_outputs.items()],
+    )
+
+
+def _node(node: WorkflowNode, *, values: bool) -> Any:
+    """Return what of a node is structure: of its written values only which there are, and which hold others."""
+    written: Any = node.input_values
+    if not (values or node.bypassed or node.parent_node or node.type in (NODE_GROUP, LOOP_ZONE)):
+        written = [(key, isinstance(value, list | dict)) for key, value in written.items() if value is not None]
+    policy = node.policy.model_dump_json() if node.policy is not None else None
+    orders = node.input_connection_orders
+    about = (node.id, node.type, node.parent_node, node.display_name, node.bypassed, node.config_values)
+    return (*about, written, policy, orders)
+
+
+def _refusal(name: str, problems: list[WorkflowProblem]) -> InvalidInput:
+    shown = "; ".join(str(problem) for problem in problems[:5])
+    more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+    return InvalidInput(f"{name} cannot be run: {shown}{more}", problems=[problem.to_json() for problem in problems])

@@ -1,0 +1,282 @@
+"""Writes what nodes of running workflows gave into the run store, in batches and off the event loop; and reads it.
+
+Which runs there are, and what becomes of one that cannot go on, is the engine's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tavern_engine.journal.batches import Batch, NodeRow, Note, Rows, decode_rows, encode_rows, fetched
+from tavern_host.contracts.errors import Conflict, ErrorInfo, TavernError, describe
+from tavern_host.contracts.runs import RunStore
+
+DELAY = 0.025
+"""Seconds that results wait for others, to be written in one batch; writing them takes its time too."""
+
+MAX_WAITING = 50_000
+"""How many results of one run may wait while others are written."""
+
+MAX_BEHIND = 1.0
+"""How many seconds the store may be busy with a batch before the run should wait for it."""
+
+CLOSE_SECONDS = 10.0
+"""How long closing waits for what is not written yet."""
+
+
+class Journal:
+    """Writes the results of one worker's runs. Made on the event loop, and closed by its owner."""
+
+    def __init__(self, store: RunStore, worker: str, log: logging.Logger) -> None:
+        self.store = store
+        self.worker = worker
+        self.log = log
+        self._runs: dict[str, RunJournal] = {}
+        self._thread: ThreadPoolExecutor | None = None
+        self._is_told = False
+
+    def begin(
+        self,
+        run_id: str,
+        *,
+        not_resumable: Callable[[str], object] = lambda reason: None,
+        lost: Callable[[], object] = lambda: None,
+    ) -> RunJournal:
+        """Return what takes the results of a run that the worker has claimed.
+
+        `not_resumable` is called at most once, with the reason why the run cannot go on after the end of the process;
+        `lost` when the run is another worker's by now. Both are called on the event loop.
+        """
+        run = self._runs[run_id] = RunJournal(self, run_id, not_resumable, lost)
+        return run
+
+    async def drain(self, run_id: str) -> None:
+        """Return when everything that was added to a run before is written, or could not be."""
+        run = self._runs.get(run_id)
+        if run is not None:
+            await run.drain()
+
+    async def end(self, run_id: str) -> None:
+        """Write what is left of a run, and forget it."""
+        await self.drain(run_id)
+        self._runs.pop(run_id, None)
+
+    async def close(self) -> None:
+        """Write what is left of all runs, for some seconds at most."""
+        runs = [asyncio.ensure_future(run.drain()) for run in self._runs.values()]
+        if runs:
+            _, late = await asyncio.wait(runs, timeout=CLOSE_SECONDS)
+            for run in late:
+                run.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        for journal in self._runs.values():
+            journal.stop()
+        self._runs.clear()
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def encode(self, rows: Rows, first: int) -> Batch:
+        """Return rows from `first` on as a batch, made on a thread."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, encode_rows, rows, first)
+
+    def tell(self, run_id: str, error: Exception) -> str:
+        """Say in the log that the store fails, once until it works again; return the reason."""
+        reason = error.message if isinstance(error, TavernError) else describe(error)
+        if not self._is_told:
+            self.log.error("the results of the run %s could not be written; it goes on: %s", run_id, reason)
+        self._is_told = True
+        return reason
+
+    def works(self) -> None:
+        """The store works: its next failure is worth a line."""
+        self._is_told = False
+
+
+class RunJournal:
+    """Takes the results of one run. On the event loop; made by `Journal.begin`."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        run_id: str,
+        not_resumable: Callable[[str], object],
+        lost: Callable[[], object],
+    ) -> None:
+        self._journal = journal
+        self._run_id = run_id
+        self._not_resumable = not_resumable
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._rows = Rows()
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._writing_since = 0.0
+        self._kept: set[str] = set()
+        self._is_told = self._is_lost = False
+
+    def add(
+        self,
+        node_id: str,
+        signature: bytes | None,
+        status: str,
+        started: float,
+        finished: float,
+        outputs: dict[str, Any] | None,
+        error: ErrorInfo | None = None,
+        attempts: int = 1,
+        iteration: int | None = None,
+    ) -> None:
+        """Take what became of a node; it is written soon. Times are seconds since the run began.
+
+        The values of `outputs` must not be changed any more.
+        """
+        note = Note(status, error, attempts, iteration)
+        self._rows.add((node_id,), (signature,), (started,), (finished,), (outputs,), note)
+        self._wait()
+
+    def add_complete(
+        self,
+        node_ids: Sequence[str],
+        signatures: Sequence[bytes | None],
+        started: Sequence[float],
+        finished: Sequence[float],
+        outputs: Sequence[dict[str, Any] | None],
+    ) -> None:
+        """Take what several nodes gave that were run once, by column."""
+        self._rows.add(node_ids, signatures, started, finished, outputs)
+        self._wait()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the store is too far behind: then the run should `await room()` before it goes on.
+
+        To be asked now and then, such as once in a time slice.
+        """
+        if self._writing is None:
+            return False
+        return len(self._rows) >= MAX_WAITING or self._loop.time() - self._writing_since > MAX_BEHIND
+
+    async def room(self) -> None:
+        """Return when the store has caught up."""
+        await self.drain()
+
+    async def drain(self) -> None:
+        """Return when everything that was added before is written, or could not be."""
+        for _ in range(2):  # what is being written, then what waits behind it
+            if self._writing is None and self._rows:
+                self._begin()
+            if self._writing is not None:
+                await asyncio.wait([self._writing])
+
+    def stop(self) -> None:
+        """Write nothing any more."""
+        self._is_lost = True
+        self._rows = Rows()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._writing is not None:
+            self._writing.cancel()
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Let what there is wait for more, and be written then."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(DELAY, self._begin)
+
+    def _begin(self) -> None:
+        """Write what there is now, unless that goes on already; `_timer` stays set until it is done."""
+        if self._writing is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._writing_since = self._loop.time()
+        self._writing = self._loop.create_task(self._write(), name=f"journal of {self._run_id}")
+        self._writing.add_done_callback(self._written)
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        self._writing = None
+        self._timer = self._loop.call_later(DELAY, self._begin) if self._rows else None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(error if isinstance(error, Exception) else RuntimeError(describe(error)))
+
+    async def _write(self) -> None:
+        rows, self._rows = self._rows, Rows()
+        done = 0
+        while done < len(rows) and not self._is_lost:
+            batch = await self._journal.encode(rows, done)
+            for reason in batch.lacking[:1]:
+                self._tell(reason)
+            try:
+                await self._keep(batch)
+                self._journal.works()
+            except Exception as error:  # whatever the store does, the run goes on
+                if isinstance(error, TavernError) and error.info.code == Conflict.code:
+                    self._is_lost = True
+                    self._journal.log.error("%s", error.message)
+                    self._lost()
+                else:
+                    self._failed(error)
+            done += batch.rows
+
+    async def _keep(self, batch: Batch) -> None:
+        store = self._journal.store
+        for name, content in batch.large.items():
+            if name not in self._kept:
+                await store.put(content)
+        await store.append(self._journal.worker, self._run_id, batch.content, contents=tuple(batch.large))
+        self._kept.update(batch.large)
+
+    def _failed(self, error: Exception) -> None:
+        reason = self._journal.tell(self._run_id, error)
+        self._tell(f"its results could not be written: {reason}")
+
+    def _tell(self, reason: str) -> None:
+        if not self._is_told:
+            self._is_told = True
+            self._not_resumable(reason)
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+Key = tuple[str, int | None]
+"""A node, and in a loop which of its iterations."""
+
+
+async def read_rows(batches: list[bytes], log: logging.Logger) -> list[NodeRow]:
+    """Return the rows of a run, in order, off the event loop; large values of theirs are `Stored`.
+
+    What cannot be read is left out, which the log says.
+    """
+    return await asyncio.to_thread(decode_rows, batches, lambda problem: log.warning("%s", problem))
+
+
+async def read_results(
+    batches: list[bytes], content: Callable[[str], Awaitable[bytes]], log: logging.Logger
+) -> dict[Key, NodeRow]:
+    """Return by node and iteration the last result of each node that has outputs, for going on with a run.
+
+    Large values are read with `content` (`RunStore.content`); a node of which one is gone counts as not run. Whether
+    a result may be used says its signature.
+    """
+    results: dict[Key, NodeRow] = {}
+    for row in await read_rows(batches, log):
+        key = row.node_id, row.iteration
+        results.pop(key, None)
+        if row.outputs is not None:
+            results[key] = row
+    for key, row in list(results.items()):
+        try:
+            outputs = await fetched(row, content)
+        except TavernError as error:
+            log.warning("%s: the node %s counts as not run", error.message, row.node_id)
+            del results[key]
+        else:
+            results[key] = row.with_outputs(outputs)
+    return results

@@ -1,0 +1,296 @@
+"""Keeps the runs of one engine in the run store, and gives them back: for the history, and to go on with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_engine.documents import documents_of, pack
+from tavern_engine.journal.batches import NodeRow, fetched
+from tavern_engine.journal.journal import Journal, RunJournal, read_results, read_rows
+from tavern_engine.journal.leases import LEASE, Leases
+from tavern_engine.run.feed import STATUS_NAMES, shown
+from tavern_engine.run.loopdiary import LoopState
+from tavern_engine.run.record import RunRecord
+from tavern_host import PluginContext
+from tavern_host.contracts.calls import new_id
+from tavern_host.contracts.errors import NotFound, TavernError
+from tavern_host.contracts.executions import NodeState, Run, RunStatus
+from tavern_host.contracts.loops import ITERATIONS
+from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry, RunStore
+from tavern_host.contracts.workflows import Workflow
+
+PATIENCE = 5.0
+"""Seconds that the end of a run may wait for the store before it is told all the same."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A run of the store that can go on. `results` are the outputs of nodes that finished, `loops` what loops had come
+    to, both by node id and with their signatures."""
+
+    entry: RunEntry
+    workflow: Workflow
+    groups: dict[str, Workflow]
+    results: dict[str, tuple[bytes | None, dict[str, Any]]] = field(default_factory=dict)
+    loops: dict[str, tuple[bytes | None, LoopState]] = field(default_factory=dict)
+
+
+class Keeper:
+    """The engine's side of the run store. Without such a service, or where it fails, runs go on and are not kept."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+        self._worker = new_id("worker")
+        self._journal: Journal | None = None
+        self._leases: Leases | None = None
+        self._hashes: dict[int, tuple[Workflow, str]] = {}
+        self._kept: set[str] = set()
+
+    @property
+    def _store(self) -> RunStore | None:
+        services = self._context.services
+        return services.get(RUN_STORE) if services.has(RUN_STORE) else None
+
+    # --- a run's life -----------------------------------------------------------------------------
+
+    async def accept(self, record: RunRecord) -> None:
+        """Keep a run that begins; when this returns, the end of the process does not lose it."""
+        store = self._store
+        if store is None:
+            return
+        try:
+            for attempt in range(2):
+                entry = await self._entry(record, store)
+                try:
+                    await store.accept(entry, worker=self._worker, lease=LEASE)
+                    break
+                except NotFound:  # a document that no run needed any more was forgotten meanwhile
+                    self._hashes.clear()
+                    if attempt:
+                        raise
+        except Exception as error:  # the disk may be full: that is no reason to run nothing
+            record.not_resumable = self._unkept(record, error)
+            return
+        self._kept.add(record.id)
+
+    def begin(self, record: RunRecord, interrupt: Callable[[str], object]) -> RunJournal | None:
+        """Return what takes the results of a run that is kept."""
+        store = self._store
+        if record.id not in self._kept or store is None:
+            return None
+        log = self._context.log
+        if self._journal is None or self._leases is None:
+            self._journal = Journal(store, self._worker, log)
+            self._leases = Leases(store, self._worker, log)
+
+        def lost() -> None:
+            interrupt("the run was interrupted: another worker has claimed it")
+
+        def not_resumable(reason: str) -> None:
+            record.not_resumable = record.not_resumable or reason
+
+        self._leases.hold(record.id, lost)
+        return self._journal.begin(record.id, not_resumable=not_resumable, lost=lost)
+
+    async def started(self, record: RunRecord) -> None:
+        """Keep that a run's turn has come."""
+        await self._update(record, RunStatus.RUNNING, {})
+
+    async def end(self, record: RunRecord, run: Run) -> None:
+        """Write what is left of a run, and how it ended."""
+        if record.id not in self._kept or self._journal is None or self._leases is None:
+            return
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._journal.end(record.id)
+                await self._update(record, run.status, run.outputs, run)
+        except TimeoutError:
+            self._context.log.error("run %s: its end could not be written within %g s", record.id, PATIENCE)
+        finally:
+            self._leases.release(record.id)
+            self._kept.discard(record.id)
+
+    async def close(self) -> None:
+        """Write what is left, and let go."""
+        if self._journal is not None:
+            await self._journal.close()
+        if self._leases is not None:
+            await self._leases.close()
+
+    # --- what is kept -----------------------------------------------------------------------------
+
+    async def claim(self, run_id: str | None = None) -> RunEntry | None:
+        """Claim a run that nobody works on; see `RunStore.claim`."""
+        store = self._store
+        return await store.claim(self._worker, LEASE, run_id=run_id) if store is not None else None
+
+    async def give_back(self, entry: RunEntry, status: RunStatus, reason: str | None = None) -> None:
+        """Give a claimed run back as it is, or as interrupted for a reason."""
+        store = self._store
+        if store is None:
+            return
+        error = TavernError(reason).info.model_copy(update={"code": "interrupted"}) if reason else entry.error
+        end = RunEnd(
+            status=status,
+            finished_at=entry.finished_at,
+            outputs=entry.outputs,
+            error=error,
+            attempt=entry.attempt,
+            not_resumable=entry.not_resumable,
+        )
+        await store.update(self._worker, entry.id, end)
+
+    async def kept(self, entry: RunEntry, *, results: bool = True) -> Kept:
+        """Return what a run needs to go on. Raises `NotFound` where a document is gone, `TavernError`."""
+        store = self._the_store()
+        workflow, groups = await documents_of(entry, store.content)
+        if not results:
+            return Kept(entry, workflow, groups)
+        found = await read_results(await store.batches(entry.id), store.content, self._context.log)
+        finished: dict[str, tuple[bytes | None, dict[str, Any]]] = {}
+        loops: dict[str, tuple[bytes | None, LoopState]] = {}
+        for (node_id, iteration), row in found.items():
+            if row.outputs is None:
+                continue
+            if iteration is not None:
+                if node_id not in loops or loops[node_id][0] != row.signature:
+                    loops[node_id] = (row.signature, LoopState())
+                loops[node_id][1].go_on(iteration, row.outputs)
+            elif row.status == "complete":
+                finished[node_id] = (row.signature, row.outputs)
+        return Kept(entry, workflow, groups, finished, loops)
+
+    def taken_over(self, record: RunRecord) -> None:
+        """A claimed run goes on here."""
+        self._kept.add(record.id)
+
+    async def entry(self, run_id: str) -> RunEntry:
+        """Return a run as it is kept. Raises `NotFound`."""
+        return await self._the_store().get(run_id)
+
+    async def run(self, run_id: str) -> Run:
+        """Return a run as it is kept, with what its nodes gave. Raises `NotFound`."""
+        store = self._the_store()
+        entry = await store.get(run_id)
+        rows = await read_rows(await store.batches(run_id), self._context.log)
+        nodes: dict[str, NodeState] = {}
+        for row in rows:
+            state = await self._node_state(row, store)
+            before = nodes.get(row.node_id)
+            if state is not None and before is not None and before.iterations is not None:
+                count = (state.output or {}).get(ITERATIONS)
+                count = count if isinstance(count, int) else before.iterations
+                nodes[row.node_id] = state.model_copy(update={"iterations": count})
+            elif state is not None:
+                nodes[row.node_id] = state
+            elif row.iteration is not None:
+                going = RunStatus.INTERRUPTED if entry.status.is_final else entry.status
+                nodes[row.node_id] = NodeState(status=going, iterations=row.iteration)
+        request = entry.request
+        return Run(
+            id=entry.id,
+            status=entry.status,
+            workflow_id=entry.workflow_id,
+            workflow_name=entry.workflow_name,
+            submitted_at=entry.submitted_at,
+            started_at=entry.started_at,
+            finished_at=entry.finished_at,
+            inputs=request.inputs,
+            outputs=entry.outputs,
+            nodes=nodes,
+            error=entry.error,
+            metadata=request.metadata,
+            targets=request.targets,
+            priority=request.priority,
+            actions=request.actions,
+            principal=entry.call.principal,
+            attempt=entry.attempt,
+            not_resumable=entry.not_resumable,
+        )
+
+    async def prune(self, *, max_age: float, max_bytes: int) -> int:
+        """Forget old runs; see `RunStore.prune`."""
+        store = self._store
+        return await store.prune(max_age=max_age, max_bytes=max_bytes) if store is not None else 0
+
+    # --- small parts ------------------------------------------------------------------------------
+
+    def _the_store(self) -> RunStore:
+        store = self._store
+        if store is None:
+            raise NotFound("runs are not kept here: no plugin provides runStore")
+        return store
+
+    async def _entry(self, record: RunRecord, store: RunStore) -> RunEntry:
+        groups = {name: await self._document(group, store) for name, group in record.groups.items()}
+        return RunEntry(
+            id=record.id,
+            request=record.request.model_copy(update={"workflow": None}),
+            workflow=await self._document(record.workflow, store),
+            groups=groups,
+            call=record.call,
+            workflow_id=record.workflow_id,
+            workflow_name=record.name,
+            submitted_at=record.submitted_at,
+            attempt=record.attempt,
+        )
+
+    async def _document(self, workflow: Workflow, store: RunStore) -> str:
+        """Return the hash of a document in the store; of one that was put just now without doing it again."""
+        known = self._hashes.get(id(workflow))
+        if known is not None and known[0] is workflow:
+            return known[1]
+        content = await asyncio.to_thread(pack, workflow) if len(workflow.nodes) > 50 else pack(workflow)
+        name = await store.put(content)
+        while len(self._hashes) >= 64:
+            del self._hashes[next(iter(self._hashes))]
+        self._hashes[id(workflow)] = (workflow, name)
+        return name
+
+    async def _update(
+        self, record: RunRecord, status: RunStatus, outputs: dict[str, JsonValue], run: Run | None = None
+    ) -> None:
+        store = self._store
+        if record.id not in self._kept or store is None:
+            return
+        end = RunEnd(
+            status=status,
+            started_at=record.started_at,
+            finished_at=run.finished_at if run is not None else None,
+            outputs=outputs,
+            error=run.error if run is not None else None,
+            attempt=record.attempt,
+            not_resumable=record.not_resumable,
+        )
+        try:
+            await store.update(self._worker, record.id, end)
+        except Exception as error:
+            self._unkept(record, error)
+
+    def _unkept(self, record: RunRecord, error: Exception) -> str:
+        reason = error.message if isinstance(error, TavernError) else f"{type(error).__name__}: {error}"
+        self._context.log.error("run %s could not be kept and goes on all the same: %s", record.id, reason)
+        return f"it could not be kept: {reason}"
+
+    async def _node_state(self, row: NodeRow, store: RunStore) -> NodeState | None:
+        status = STATUS_NAMES.get(row.status)
+        if status is None:
+            return None
+        try:
+            outputs = await fetched(row, store.content)
+        except TavernError:
+            outputs = None
+        return NodeState(
+            status=status,
+            output=shown(outputs) if outputs is not None else None,
+            error=row.error,
+            started=round(row.started, 6),
+            finished=round(row.finished, 6),
+            bypassed=row.status == "bypassed",
+            attempts=row.attempts,
+        )

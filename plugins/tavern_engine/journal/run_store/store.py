@@ -1,0 +1,554 @@
+"""The service `runStore` over SQLite: who may claim and write what, and what is forgotten when.
+
+Every method is one transaction; several processes may have one store open. A store may come from anybody: only runs
+that were accepted here, or that somebody asked to resume here, are taken up by themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tavern_engine.journal.keys import ProjectKey
+from tavern_engine.journal.run_store.schema import RUNS
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import Conflict, Interrupted, InvalidInput, NotFound, TavernError
+from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
+from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
+from tavern_host.storage.worker_threads import ReadingLane, WritingLane
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from tavern_engine.journal.run_store.files import Files
+    from tavern_engine.journal.run_store.rows import Standing
+    from tavern_host.storage.process_locks import Living
+
+KEPT_SECONDS = 3600
+"""How long a content that no run refers to is kept: whoever put it may be about to refer to it."""
+
+AT_ONCE = 50
+"""How many runs or contents one transaction forgets: others wait for it."""
+
+SHRINK_PAGES = 1000
+"""How many pages one transaction takes off the end of the database: others wait for it."""
+
+
+class SqliteRunStore(RunStore):
+    """Keeps runs in a folder, sealed with the key of whose runs they are. Nothing is opened before it is used."""
+
+    def __init__(self, folder: Path, log: logging.Logger, key: ProjectKey) -> None:
+        self._folder = folder
+        self._log = log
+        self._key = key
+        self._is_told_of_key = False
+        self._writer = WritingLane(folder, RUNS, log, "run store: writing")
+        self._reader = ReadingLane(folder, RUNS, log, "run store: reading")
+        self._held: Living | None = None
+
+    async def close(self) -> None:
+        """Finish what was begun, and let go of the workers' names and the files."""
+        await self._writer.close()
+        await self._reader.close()
+        if self._held is not None:
+            self._held.close()
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    async def accept(self, entry: RunEntry, *, worker: str, lease: float, call: CallContext | None = None) -> None:
+        """Keep a new run, claimed by `worker`. Raises `Conflict`, `NotFound`, `InvalidInput`."""
+        from tavern_engine.journal.run_store import rows
+
+        run_id, worker = rows.checked(entry.id, "the id of a run"), rows.checked(worker, "the name of a worker")
+        documents = {entry.workflow, *entry.groups.values()}
+
+        def work(connection: sqlite3.Connection) -> None:
+            now = _now()
+            stands, kept = rows.standing(entry, run_id, now), rows.entry_blob(entry)
+            until = rows.lease_end(now, lease)
+            if connection.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone():
+                raise Conflict(f"there is a run {run_id!r} already")
+            _check_contents(connection, documents, f"the run {run_id}")
+            self._workers.hold(worker)
+            values: dict[str, Any] = {
+                **stands._asdict(),
+                "id": run_id,
+                "priority": entry.request.priority,
+                "submitted": rows.micros(entry.submitted_at),
+                "owner": None if stands.is_final else worker,
+                "lease_until": None if stands.is_final else until,
+                "size": len(kept) + len(stands.state),
+                "workflow_id": None if entry.workflow_id is None else rows.text(entry.workflow_id),
+                "workflow_name": None if entry.workflow_name is None else rows.text(entry.workflow_name),
+                "label": rows.label(entry),
+                "entry": kept,
+                "seal": None if stands.is_final else self._seal(run_id, kept),
+            }
+            added = connection.execute(
+                f"INSERT INTO runs ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", [*values.values()]
+            )
+            connection.executemany(
+                "INSERT INTO uses (run, hash) VALUES (?, ?)", [(added.lastrowid, d) for d in documents]
+            )
+
+        await self._writer.do(work)
+
+    async def claim(
+        self, worker: str, lease: float, *, run_id: str | None = None, call: CallContext | None = None
+    ) -> RunEntry | None:
+        """Claim a run that is nobody's, or `run_id`; None where there is none such, or another worker has it."""
+        from tavern_engine.journal.run_store import rows
+
+        worker = rows.checked(worker, "the name of a worker")
+        if not await self._reader.do(lambda connection: run_id is not None or _has_open(connection), absent=False):
+            return None
+
+        def work(connection: sqlite3.Connection) -> tuple[Any, int]:
+            return self._claim(connection, worker, lease, run_id)
+
+        if run_id is None and not await self._reader.do_beside(self._has_key):
+            return None
+        claimed, foreign, more = None, 0, AT_ONCE
+        while claimed is None and more == AT_ONCE:
+            claimed, more = await self._writer.do(work)
+            foreign += more
+        if foreign:
+            self._log.warning(
+                "%s: %d not taken up: begun elsewhere, or before the project was moved; `tavern runs list` shows them,"
+                " and `tavern runs resume ID` goes on with one",
+                self._folder,
+                foreign,
+            )
+        return None if claimed is None else rows.read_entry(claimed)
+
+    async def renew(
+        self, worker: str, run_ids: list[str], lease: float, *, call: CallContext | None = None
+    ) -> list[str]:
+        """Prolong the claims of a worker; return those of the runs that are still its own."""
+        from tavern_engine.journal.run_store import rows
+
+        wanted = [run_id for run_id in run_ids if rows.text(run_id) == run_id]
+
+        def work(connection: sqlite3.Connection) -> list[str]:
+            until = rows.lease_end(_now(), lease)
+            renewed = "UPDATE runs SET lease_until = ? WHERE id = ? AND owner = ?"
+            return [r for r in wanted if connection.execute(renewed, (until, r, rows.text(worker))).rowcount]
+
+        return await self._writer.do(work)
+
+    async def append(
+        self,
+        worker: str,
+        run_id: str,
+        batch: bytes,
+        *,
+        contents: tuple[str, ...] = (),
+        call: CallContext | None = None,
+    ) -> None:
+        """Add a batch of node results. Raises `Conflict` where the run is another's, `NotFound` for a value."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            seq = _owned(connection, worker, run_id)
+            if contents:
+                _check_contents(connection, set(contents), f"a batch of the run {run_id}")
+            connection.execute("UPDATE runs SET size = size + ? WHERE seq = ?", (len(batch), seq))
+            connection.execute("INSERT INTO batches (run, content) VALUES (?, ?)", (seq, batch))
+            used = "INSERT INTO uses (run, hash) VALUES (?, ?) ON CONFLICT DO NOTHING"
+            connection.executemany(used, [(seq, name) for name in contents])
+
+        await self._writer.do(work)
+
+    async def update(self, worker: str, run_id: str, end: RunEnd, *, call: CallContext | None = None) -> None:
+        """Write how a run stands; a final status gives it back. Raises `Conflict` where it is another's by now."""
+        from tavern_engine.journal.run_store import rows
+
+        def work(connection: sqlite3.Connection) -> None:
+            stands = rows.standing(end, run_id, _now())
+            seq = _owned(connection, worker, run_id)
+            _write(connection, seq, stands)
+
+        await self._writer.do(work)
+
+    async def get(self, run_id: str) -> RunEntry:
+        """Return a run. Raises `NotFound`."""
+        from tavern_engine.journal.run_store import rows
+
+        wanted = f"SELECT {rows.ENTRY_COLUMNS} FROM runs WHERE id = ?"
+
+        def work(connection: sqlite3.Connection) -> RunEntry | None:
+            found = connection.execute(wanted, (rows.text(run_id),)).fetchone()
+            return None if found is None else rows.read_entry(found)
+
+        entry = await self._reader.do(work, absent=None)
+        if entry is None:
+            raise _unknown(run_id)
+        return entry
+
+    async def batches(self, run_id: str) -> list[bytes]:
+        """Return the batches of a run, oldest first. Raises `NotFound`."""
+        from tavern_engine.journal.run_store import rows
+
+        def work(connection: sqlite3.Connection) -> list[bytes] | None:
+            found = connection.execute("SELECT seq FROM runs WHERE id = ?", (rows.text(run_id),)).fetchone()
+            if found is None:
+                return None
+            listed = connection.execute("SELECT content FROM batches WHERE run = ? ORDER BY seq", found)
+            return [content for (content,) in listed if isinstance(content, bytes)]
+
+        batches = await self._reader.do(work, absent=None)
+        if batches is None:
+            raise _unknown(run_id)
+        return batches
+
+    async def list_runs(self, filter: RunFilter) -> list[RunSummary]:
+        """Return runs, newest first."""
+        from tavern_engine.journal.run_store import rows
+
+        statement, values = rows.query(filter)
+
+        def work(connection: sqlite3.Connection) -> list[RunSummary]:
+            return [s for row in connection.execute(statement, values) if (s := self._summary(row)) is not None]
+
+        return await self._reader.do(work, absent=[])
+
+    # --- contents ---------------------------------------------------------------------------------
+
+    async def put(self, content: bytes, *, call: CallContext | None = None) -> str:
+        """Keep a large value or a document apart; return its hash."""
+        from tavern_engine.journal.run_store.files import hash_of
+
+        def prepare() -> tuple[str, Path | None]:
+            name = hash_of(content)
+            return name, None if self._files.read(name) == content else self._files.write(content)
+
+        name, temporary = await self._reader.do_beside(prepare)
+
+        def work(connection: sqlite3.Connection) -> bool:
+            # The file gets its place while the database is locked: nobody prunes at this moment.
+            if temporary is not None:
+                self._files.keep(temporary, name)
+            elif not self._files.has(name):
+                return False
+            connection.execute(
+                "INSERT INTO contents (hash, size, kept) VALUES (?, ?, ?)"
+                " ON CONFLICT (hash) DO UPDATE SET size = excluded.size, kept = excluded.kept",
+                (name, len(content), _now()),
+            )
+            return True
+
+        try:
+            if await self._writer.do(work):
+                return name
+        finally:
+            if temporary is not None:
+                temporary.unlink(missing_ok=True)
+        return await self.put(content, call=call)  # it was pruned between the two steps
+
+    async def content(self, hash: str) -> bytes:
+        """Return what was put. Raises `NotFound`."""
+        found = await self._reader.do_beside(lambda: self._files.read(hash))
+        if found is None:
+            raise NotFound(f"the value {hash!r:.80} is not kept, or its file is damaged")
+        return found
+
+    # --- forgetting -------------------------------------------------------------------------------
+
+    async def delete(self, run_id: str, *, call: CallContext | None = None) -> bool:
+        """Forget a finished run; False where there is none. Raises `Conflict` for one that is not finished."""
+        from tavern_engine.journal.run_store import rows
+
+        def work(connection: sqlite3.Connection) -> bool:
+            wanted = "SELECT seq, is_final, owner, lease_until FROM runs WHERE id = ?"
+            found = connection.execute(wanted, (rows.text(run_id),)).fetchone()
+            if found is None:
+                return False
+            seq, is_final, owner, until = found
+            if not is_final:
+                raise Conflict(f"the run {run_id!r} is not finished: interrupt it first")
+            if self._is_claimed(owner, until, _now()):
+                raise Conflict(f"the run {run_id!r} is being gone on with: interrupt it first")
+            connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
+            return True
+
+        return await self._writer.do(work) if await self._exists() else False
+
+    async def prune(self, *, max_age: float, max_bytes: int, call: CallContext | None = None) -> int:
+        """Forget finished runs by age and size, and contents that no run needs; return how many runs."""
+        if math.isnan(max_age) or max_age < 0 or max_bytes < 0:
+            raise InvalidInput(f"max_age and max_bytes must not be below 0, found {max_age} and {max_bytes}")
+        if not await self._exists():
+            return 0
+        before = _now() - int(min(max_age, 1e9) * 1_000_000)
+        forgotten = 0
+        while count := await self._writer.do(lambda connection: self._forget_old(connection, before)):
+            forgotten += count
+        while count := await self._writer.do(lambda connection: self._forget_beyond(connection, max_bytes)):
+            forgotten += count
+        while await self._writer.do(self._forget_contents):
+            pass
+        await self._forget_strays()
+        while await self._writer.do(_shrink):
+            pass
+        return forgotten
+
+    def _forget_old(self, connection: sqlite3.Connection, before: int) -> int:
+        """Forget some of the runs that ended before a moment; return how many."""
+        return self._forget(connection, "finished < ?", (before,), AT_ONCE)
+
+    def _forget_beyond(self, connection: sqlite3.Connection, max_bytes: int) -> int:
+        """Forget some of the oldest runs as long as too much is kept; return how many."""
+        (kept,) = connection.execute("SELECT total(size) FROM runs").fetchone()
+        used = "SELECT total(size) FROM contents WHERE EXISTS (SELECT 1 FROM uses WHERE uses.hash = contents.hash)"
+        kept += connection.execute(used).fetchone()[0]
+        return self._forget(connection, "1", (), AT_ONCE, surplus=kept - max_bytes)
+
+    def _forget(
+        self,
+        connection: sqlite3.Connection,
+        condition: str,
+        values: tuple[Any, ...],
+        limit: int,
+        surplus: float = math.inf,
+    ) -> int:
+        """Forget finished runs that nobody has claimed, first those that ended first, until `surplus` bytes are."""
+        if surplus <= 0:
+            return 0
+        now, forgotten, passed = _now(), 0, 0
+        sought = (
+            "SELECT seq, size, owner, lease_until FROM runs INDEXED BY runs_ended"
+            f" WHERE is_final = 1 AND {condition} ORDER BY finished, seq LIMIT ? OFFSET ?"
+        )
+        while forgotten < limit and surplus > 0:
+            found = connection.execute(sought, (*values, limit, passed)).fetchall()
+            if not found:
+                break
+            for seq, size, owner, until in found:
+                if self._is_claimed(owner, until, now):
+                    passed += 1
+                    continue
+                freed = connection.execute(
+                    "SELECT total(size) FROM contents WHERE hash IN (SELECT hash FROM uses WHERE run = ?1) AND NOT"
+                    " EXISTS (SELECT 1 FROM uses WHERE uses.hash = contents.hash AND uses.run <> ?1)",
+                    (seq,),
+                ).fetchone()[0]
+                connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
+                forgotten += 1
+                surplus -= size + freed
+                if surplus <= 0 or forgotten >= limit:
+                    break
+        return forgotten
+
+    def _forget_contents(self, connection: sqlite3.Connection) -> int:
+        """Remove some of the contents that no run refers to; return how many.
+
+        The files go while the database is locked: who puts one of them again at this moment comes before or after.
+        """
+        unused = (
+            "SELECT hash FROM contents WHERE kept < ? AND"
+            " NOT EXISTS (SELECT 1 FROM uses WHERE uses.hash = contents.hash) LIMIT ?"
+        )
+        names = [name for (name,) in connection.execute(unused, (_now() - KEPT_SECONDS * 1_000_000, AT_ONCE))]
+        for name in names:
+            self._files.remove(name)
+            connection.execute("DELETE FROM contents WHERE hash = ?", (name,))
+        return len(names)
+
+    async def _forget_strays(self) -> None:
+        """Remove files that the database does not know: their process ended before it was told."""
+        for names in await self._reader.do_beside(lambda: list(self._files.names())):
+
+            def work(connection: sqlite3.Connection, names: list[str] = names) -> None:
+                for name in names:
+                    if not connection.execute("SELECT 1 FROM contents WHERE hash = ?", (name,)).fetchone():
+                        self._files.remove(name)
+
+            await self._writer.do(work)
+
+    # --- small parts ------------------------------------------------------------------------------
+
+    @property
+    def _files(self) -> Files:
+        from tavern_engine.journal.run_store.files import Files
+
+        return Files(self._folder / "values")
+
+    @property
+    def _workers(self) -> Living:
+        from tavern_host.storage.process_locks import Living
+
+        if self._held is None:
+            self._held = Living(self._folder / "workers")
+        return self._held
+
+    async def _exists(self) -> bool:
+        """Return whether there is a database."""
+        return await self._reader.do(lambda _: True, absent=False)
+
+    def _summary(self, row: tuple[Any, ...]) -> RunSummary | None:
+        """Return what a list shows of a run, or None for a row that nobody can read."""
+        from tavern_engine.journal.run_store.rows import read_summary
+
+        try:
+            return read_summary(row)
+        except TavernError as damage:
+            self._log.warning("%s", damage.message)
+            return None
+
+    def _claim(
+        self, connection: sqlite3.Connection, worker: str, lease: float, run_id: str | None
+    ) -> tuple[tuple[Any, ...] | None, int]:
+        """Claim a run, if there is one. Return its row, and how many ended since they are not from here, at most
+        `AT_ONCE`."""
+        from tavern_engine.journal.run_store import rows
+
+        columns = rows.ENTRY_COLUMNS
+        now, foreign = _now(), 0
+        until = rows.lease_end(now, lease)
+        while foreign < AT_ONCE and (seq := self._claimable(connection, worker, run_id, now)) is not None:
+            row = connection.execute(f"SELECT {columns}, entry, seal FROM runs WHERE seq = ?", (seq,)).fetchone()
+            *found, kept, seal = row
+            try:
+                entry = rows.read_entry(tuple(found))
+                if run_id is not None:  # somebody asks for it: from now on it is one from here
+                    seal = self._seal(entry.id, kept)
+                elif not self._key.has_sealed(entry.id, kept, seal):
+                    _write(connection, seq, rows.standing(_begun_elsewhere(entry), entry.id, now))
+                    foreign += 1
+                    continue
+            except TavernError as damage:
+                if run_id is not None:
+                    raise
+                _give_up(connection, seq, damage, now)  # the others are not to wait behind it for ever
+                continue
+            self._workers.hold(worker)
+            changed = "UPDATE runs SET owner = ?, lease_until = ?, seal = ? WHERE seq = ?"
+            connection.execute(changed, (worker, until, seal, seq))
+            return connection.execute(f"SELECT {columns} FROM runs WHERE seq = ?", (seq,)).fetchone(), foreign
+        return None, foreign
+
+    def _claimable(self, connection: sqlite3.Connection, worker: str, run_id: str | None, now: int) -> int | None:
+        """Return the row of the run that a worker may claim."""
+        if run_id is not None:
+            sought = "SELECT seq, owner, lease_until FROM runs WHERE id = ?"
+            found = connection.execute(sought, (run_id,)).fetchone()
+            if found is None or (found[1] != worker and self._is_claimed(found[1], found[2], now)):
+                return None
+            return int(found[0])
+        others = "SELECT DISTINCT owner FROM runs WHERE is_final = 0 AND lease_until >= ? AND owner <> ?"
+        gone = [owner for (owner,) in connection.execute(others, (now, worker)) if self._workers.is_gone(owner)]
+        free = " OR ".join(["owner IS NULL", "lease_until < ? AND owner <> ?", *["owner = ?"] * len(gone)])
+        line = f"SELECT seq FROM runs WHERE is_final = 0 AND ({free}) ORDER BY priority DESC, submitted, seq LIMIT 1"
+        found = connection.execute(line, (now, worker, *gone)).fetchone()
+        return None if found is None else int(found[0])
+
+    def _seal(self, run_id: str, kept: Any) -> bytes | None:
+        """Return what shows that a run is from here; None where the operator's folder does not allow for a key."""
+        return self._key.seal(run_id, kept) if isinstance(kept, bytes) and self._has_key() else None
+
+    def _has_key(self) -> bool:
+        """Return whether there is a key; where there can be none, the log says so once."""
+        try:
+            self._key.prepare()
+        except OSError as error:
+            if not self._is_told_of_key:
+                self._log.error(
+                    "%s: %s; so it cannot be told which runs were begun here, and none that was cut off is taken up",
+                    error.filename,
+                    error.strerror,
+                )
+            self._is_told_of_key = True
+            return False
+        self._is_told_of_key = False
+        return True
+
+    def _is_claimed(self, owner: str | None, until: int | None, now: int) -> bool:
+        return owner is not None and until is not None and until >= now and not self._workers.is_gone(owner)
+
+
+class SqliteRuns(SqliteRunStore):
+    """Keeps the runs of a project in its `.tavern/runs`."""
+
+    def __init__(self, context: PluginContext) -> None:
+        super().__init__(context.project.private / "runs", context.log, ProjectKey(context.operator_dir))
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
+def _has_open(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM runs WHERE is_final = 0 LIMIT 1").fetchone() is not None
+
+
+def _owned(connection: sqlite3.Connection, worker: str, run_id: str) -> int:
+    """Return the row of a worker's run. Raises `Conflict` where it is another's, nobody's or gone."""
+    from tavern_engine.journal.run_store.rows import text
+
+    found = connection.execute("SELECT seq, owner FROM runs WHERE id = ?", (text(run_id),)).fetchone()
+    if found is None:
+        raise Conflict(f"the run {run_id!r} is not kept any more, so {worker} cannot write to it")
+    if found[1] != worker:
+        holder = f"{found[1]}'s" if found[1] else "nobody's"
+        raise Conflict(f"the run {run_id!r} is {holder} by now, so {worker} cannot write to it")
+    return int(found[0])
+
+
+def _write(connection: sqlite3.Connection, seq: int, stands: Standing) -> None:
+    """Write how a run stands. A finished one has no seal: set back by somebody else, it is not taken up again."""
+    values = stands._asdict()
+    if stands.started is None:
+        del values["started"]
+    if stands.is_final:
+        values |= {"owner": None, "lease_until": None, "seal": None}
+    changes = ", ".join(f"{column} = :{column}" for column in values)
+    connection.execute(
+        f"UPDATE runs SET size = size - length(state) + length(:state), {changes} WHERE seq = :seq",
+        {**values, "seq": seq},
+    )
+
+
+def _begun_elsewhere(entry: RunEntry) -> RunEnd:
+    """Return how a run ends that is not taken up here."""
+    advice = f"`tavern runs resume {entry.id}` goes on with it"
+    if entry.not_resumable is not None:
+        advice = f"it cannot go on: {entry.not_resumable}"
+    message = f"it was begun elsewhere, or before the project was moved, and was not taken up here; {advice}"
+    return RunEnd(
+        status=RunStatus.INTERRUPTED,
+        outputs=entry.outputs,
+        error=Interrupted(message).info,
+        attempt=entry.attempt,
+        not_resumable=entry.not_resumable,
+    )
+
+
+def _check_contents(connection: sqlite3.Connection, names: set[str], who: str) -> None:
+    """Raise `NotFound` unless all contents are kept."""
+    for name in sorted(names):
+        if not connection.execute("SELECT 1 FROM contents WHERE hash = ?", (name,)).fetchone():
+            raise NotFound(f"{who} refers to {name!r:.80}, which is not kept; put it first")
+
+
+def _give_up(connection: sqlite3.Connection, seq: int, damage: TavernError, now: int) -> None:
+    """Let a run end whose record cannot be read."""
+    connection.execute(
+        "UPDATE runs SET status = ?, is_final = 1, finished = ?, error = ?, fault = ?, not_resumable = ?,"
+        " owner = NULL, lease_until = NULL, seal = NULL WHERE seq = ?",
+        (RunStatus.ERROR.value, now, damage.message, damage.message.casefold(), damage.message, seq),
+    )
+
+
+def _shrink(connection: sqlite3.Connection) -> int:
+    """Give some of the room that is free in the database back to the disk; return how many pages."""
+    pages = min(int(connection.execute("PRAGMA freelist_count").fetchone()[0]), SHRINK_PAGES)
+    for _ in range(pages):
+        connection.execute("PRAGMA incremental_vacuum(1)")  # one step of it is one page, and Python takes one step
+    return pages
+
+
+def _unknown(run_id: str) -> NotFound:
+    return NotFound(f"there is no run {run_id!r:.200}")

@@ -1,0 +1,151 @@
+"""What is known of the nodes of one run, by number: status, times, outputs, errors. Decides and tells nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+
+from pydantic import JsonValue
+
+from tavern_engine.run.wireform import fits
+from tavern_host.contracts.errors import ErrorInfo
+from tavern_host.contracts.executions import NodeState, RunStatus
+
+
+class State(IntEnum):
+    """What has become of a node."""
+
+    WAITING = 0
+    RUNNING = 1
+    DONE = 2
+    CACHED = 3
+    BYPASSED = 4
+    FAILED = 5
+    SKIPPED = 6
+    INTERRUPTED = 7
+
+
+_STATUSES = {
+    State.WAITING: RunStatus.QUEUED,
+    State.RUNNING: RunStatus.RUNNING,
+    State.DONE: RunStatus.COMPLETE,
+    State.CACHED: RunStatus.COMPLETE,
+    State.BYPASSED: RunStatus.COMPLETE,
+    State.FAILED: RunStatus.ERROR,
+    State.SKIPPED: RunStatus.SKIPPED,
+    State.INTERRUPTED: RunStatus.INTERRUPTED,
+}
+
+
+_DONE = State.DONE.value
+
+
+class Account:
+    """The nodes of a run. Times are those of a clock that showed `base` when the run began, 0 where there is none."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        count = len(ids)
+        self._ids = ids
+        self.base = 0.0
+        self.states = bytearray(count)
+        self.started = [0.0] * count
+        self.finished = [0.0] * count
+        self.outputs: list[dict[str, JsonValue] | None] = [None] * count
+        self.errors: dict[int, ErrorInfo] = {}
+        self.attempts: dict[int, int] = {}
+        self.iterations: dict[int, int] = {}
+        self.recall: Callable[[int], dict[str, JsonValue] | None] = lambda number: None
+        """Returns the outputs of a node whose earlier ones hold and that nobody needed to look at."""
+
+    def complete(
+        self,
+        numbers: Sequence[int],
+        began: Sequence[float],
+        ended: Sequence[float],
+        outputs: Sequence[dict[str, JsonValue]],
+    ) -> None:
+        """Take down nodes that simply did what they do, in columns."""
+        states, started, finished, given, done = self.states, self.started, self.finished, self.outputs, _DONE
+        if _is_range(numbers):
+            place = slice(numbers[0], numbers[-1] + 1)
+            states[place] = bytes((done,)) * len(numbers)
+            started[place], finished[place], given[place] = began, ended, outputs
+        else:
+            for number, start, end, output in zip(numbers, began, ended, outputs, strict=True):
+                states[number] = done
+                started[number] = start
+                finished[number] = end
+                given[number] = output
+        if self.errors:
+            for number in numbers:
+                self.errors.pop(number, None)
+
+    def put(
+        self,
+        number: int,
+        state: int,
+        output: dict[str, JsonValue] | None,
+        error: ErrorInfo | None,
+        times: tuple[float, float] | None,
+    ) -> None:
+        """Take down what became of one node; `times` are when it began and ended, where it did."""
+        self.states[number] = state
+        self.outputs[number] = output
+        if times is not None:
+            self.started[number], self.finished[number] = times
+        if error is not None:
+            self.errors[number] = error
+        else:
+            self.errors.pop(number, None)
+
+    def count(self, numbers: Sequence[int]) -> None:
+        """Count one more iteration for these nodes."""
+        for number in numbers:
+            self.iterations[number] = self.iterations.get(number, 0) + 1
+
+    def close(self) -> None:
+        """Nothing more will happen: nodes that still run were stopped, the others never began."""
+        if State.RUNNING not in self.states and State.WAITING not in self.states:
+            return
+        for number, state in enumerate(self.states):
+            if state == State.RUNNING:
+                self.states[number] = State.INTERRUPTED
+            elif state == State.WAITING:
+                self.states[number] = State.SKIPPED
+
+    def skipped(self) -> list[str]:
+        """Return the ids of the nodes that did not run."""
+        skipped = State.SKIPPED.value
+        if skipped not in self.states:
+            return []
+        return [node_id for node_id, state in zip(self._ids, self.states, strict=True) if state == skipped]
+
+    def node_states(self) -> Iterator[tuple[str, NodeState]]:
+        """Return the nodes as a `Run` has them."""
+        for number, node_id in enumerate(self._ids):
+            yield node_id, self._state(number)
+
+    def _state(self, number: int) -> NodeState:
+        state = State(self.states[number])
+        started, finished = self.started[number], self.finished[number]
+        output = self.outputs[number]
+        if output is None and state is State.CACHED:
+            output = self.outputs[number] = self.recall(number)
+        return NodeState(
+            status=_STATUSES[state],
+            output=fits(output) if output else output,
+            error=self.errors.get(number),
+            started=round(started - self.base, 6) if started else None,
+            finished=round(finished - self.base, 6) if finished else None,
+            cached=state is State.CACHED,
+            bypassed=state is State.BYPASSED,
+            attempts=self.attempts.get(number, 1),
+            iterations=self.iterations.get(number),
+        )
+
+
+def _is_range(numbers: Sequence[int]) -> bool:
+    """Return whether numbers follow each other, as those of nodes beside each other or in one line do."""
+    if not numbers or numbers[-1] - numbers[0] != len(numbers) - 1:
+        return False
+    return numbers == list(range(numbers[0], numbers[-1] + 1))

@@ -1,0 +1,129 @@
+"""Decides, before anything runs, which nodes of a level have to: looks up from its ends what is known already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+from tavern_engine.compile.plan import Cone, Feed, Level
+
+Known = Callable[[int], dict[str, Any] | None]
+"""Returns the outputs that a node need not run for, or None."""
+
+_NOT = bytes([1, 0, *[0] * 254])
+"""Exchanges 0 and 1."""
+
+
+@dataclass(slots=True)
+class Selection:
+    """Which nodes run: `waiting_for[i]` of those counts the ones before it that do; `ready` wait for none.
+
+    `known` are the outputs that are used without running their nodes; `unasked` nodes are before those only. Those
+    `left_out` are before no target, or on a branch that was not taken.
+    """
+
+    waiting_for: list[int]
+    ready: Sequence[int]
+    count: int
+    known: dict[int, dict[str, Any]]
+    unasked: list[int]
+    left_out: list[int]
+    runs: bytearray | None = None
+    """By node, whether it runs; None where all do."""
+
+
+def everything(level: Level) -> Selection:
+    """Return the selection of all nodes."""
+    return Selection(level.waiting_for.copy(), level.starts, len(level.waiting_for), {}, [], [])
+
+
+def changed(cone: Cone, known: Known) -> Selection | None:
+    """Return the selection where nothing in a cone is known: all of it runs, since what comes after a node that runs is
+    in the cone too. None where something else that is needed is not known either."""
+    found = {}
+    for index in cone.border:
+        outputs = known(index)
+        if outputs is None:
+            return None
+        found[index] = outputs
+    return Selection(cone.waiting_for.copy(), cone.ready, len(cone.order), found, cone.rest, [], cone.runs)
+
+
+def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> Selection:
+    """Return the selection of what the `targets` need (all ends, where there is none) and nobody knows yet."""
+    sources, count = level.sources, len(level.sources)
+    seen = bytearray(count)
+    found: dict[int, dict[str, Any]] = {}
+    for index in targets or level.ends:
+        seen[index] = 1
+    wanted = _before(level, targets) if targets else None
+    dead: list[int] = []
+    if level.branching and known is not None:
+        asked, dead = _ways(level, known)
+        for index in asked:
+            if wanted is None or wanted[index]:
+                seen[index] = 1
+    for index in reversed(level.order):
+        if not seen[index]:
+            continue
+        if known is not None and (outputs := known(index)) is not None:
+            found[index] = outputs
+            continue
+        for source in sources[index]:
+            seen[source] = 1
+    runs = seen.copy()
+    for index in found:
+        runs[index] = 0
+    running = list(compress(range(count), runs))
+    left = level.waiting(runs, found)
+    ready = [index for index in running if not left[index]]
+    left_out = [index for index in dead if not seen[index]]
+    for index in left_out:
+        seen[index] = 1
+    unasked = list(compress(range(count), seen.translate(_NOT)))
+    if wanted is not None:
+        left_out += [index for index in unasked if not wanted[index]]
+        unasked = [index for index in unasked if wanted[index]]
+    return Selection(left, ready, len(running), found, unasked, left_out, runs)
+
+
+def _ways(level: Level, known: Known) -> tuple[list[int], list[int]]:
+    """Return the nodes that are asked since they tell which branches were taken, or since it is unclear whether theirs
+    was; and those on branches that were not taken."""
+    given: dict[int, dict[str, Any]] = {}
+    unclear: set[int] = set()
+    dead: set[int] = set()
+
+    def lives(feed: Feed) -> bool:
+        return feed.source not in dead and (not feed.is_branch or feed.key in given[feed.source])
+
+    for index in level.branches:
+        outputs = known(index) if index in level.branching else None
+        inputs = [item for item in level.nodes[index].inputs if item.feeds]
+        if outputs is not None:
+            given[index] = outputs
+        elif any(feed.source in unclear for item in inputs for feed in item.feeds):
+            unclear.add(index)
+        else:  # as `Gatherer.inputs` finds it while nodes run
+            living = [any(map(lives, item.feeds)) for item in inputs]
+            lacks = any(item.slot.required and not alive for item, alive in zip(inputs, living, strict=True))
+            if inputs and (lacks or not any(living)):
+                dead.add(index)
+            elif index in level.branching:
+                unclear.add(index)
+    return [*given, *unclear], sorted(dead)
+
+
+def _before(level: Level, targets: Collection[int]) -> bytearray:
+    """Return, by node, whether it is one of the targets or comes before one."""
+    sources = level.sources
+    found = bytearray(len(sources))
+    for index in targets:
+        found[index] = 1
+    for index in reversed(level.order):
+        if found[index]:
+            for source in sources[index]:
+                found[source] = 1
+    return found

@@ -1,0 +1,85 @@
+"""Which runs somebody asks for, in the words of a query or of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+
+from pydantic import ValidationError
+
+from tavern_engine.cli.run_text import point_in_time
+from tavern_host import EXECUTION_ENGINE, InvalidInput, NotFound, PluginContext
+from tavern_host.contracts.executions import Run, RunFilter, RunStatus
+from tavern_host.contracts.names import did_you_mean
+
+_PAGE = 1000
+_PREFIX = "run_"
+_SHOWN = 5
+
+
+def run_filter(query: Mapping[str, str], zone: tzinfo | None = UTC) -> RunFilter:
+    """Return what a query asks for: `status` (several with commas), `workflowId`, `since`, `until`, `text`, `limit`,
+    `offset`. Raises `InvalidInput` for a value that cannot be; empty ones are no values."""
+    now = datetime.now(UTC)
+    found: dict[str, Any] = {
+        key: query[key].strip() for key in ("workflowId", "text", "limit", "offset") if query.get(key, "").strip()
+    }
+    found |= {
+        key: _named(key, point_in_time, query[key], now=now, zone=zone) for key in ("since", "until") if query.get(key)
+    }
+    found["statuses"] = [_status(word) for word in query.get("status", "").split(",") if word.strip()]
+    try:
+        return RunFilter.model_validate(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        place = first["loc"][0]
+        raise InvalidInput(f"{place}: {_lower(first['msg'])}, got {found.get(str(place))!r:.60}") from None
+
+
+def _named(key: str, read: Any, *arguments: Any, **named: Any) -> Any:
+    try:
+        return read(*arguments, **named)
+    except InvalidInput as error:
+        raise InvalidInput(f"{key}: {error.message}") from None
+
+
+def _status(word: str) -> RunStatus:
+    text = word.strip().lower()
+    try:
+        return RunStatus(text)
+    except ValueError:
+        known = [status.value for status in RunStatus]
+        hint = did_you_mean(text, known) or f"; there are {', '.join(known)}"
+        raise InvalidInput(f"status: there is no status {text!r:.60}{hint}") from None
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+async def find_run(text: str, context: PluginContext) -> Run:
+    """Return the run of an id, or of the beginning of one, with or without `run_`.
+
+    Raises `NotFound`, and `InvalidInput` for a beginning that several runs have.
+    """
+    engine = context.services.get(EXECUTION_ENGINE)
+    try:
+        return await engine.get(text)
+    except NotFound:
+        pass
+    start = text if text.startswith(_PREFIX) else f"{_PREFIX}{text}"
+    found: dict[str, None] = {}
+    for offset in range(0, 10**9, _PAGE):
+        page = await engine.history(RunFilter(text=start, limit=_PAGE, offset=offset))
+        found |= dict.fromkeys(run.id for run in page if text and run.id.startswith(start))
+        if len(page) < _PAGE or len(found) > _SHOWN:
+            break
+    if not found:
+        raise NotFound(f"there is no run {text!r:.60}; `tavern runs list` shows those that there are")
+    if len(found) > 1:
+        more = " …" if len(found) > _SHOWN else ""
+        raise InvalidInput(
+            f"{text!r:.60} stands for several runs: {', '.join(list(found)[:_SHOWN])}{more}; write more of the id"
+        )
+    return await engine.get(next(iter(found)))

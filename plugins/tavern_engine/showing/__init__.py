@@ -1,1 +1,0 @@
-"""Runs and nodes as people see them: routes, messages, commands and what they print."""

@@ -1,0 +1,1 @@
+"""The engine's routes and socket messages. Commands are in `cli`."""

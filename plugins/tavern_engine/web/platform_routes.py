@@ -1,0 +1,90 @@
+"""The platform's routes and socket messages for nodes and runs. Thin: a run is called a prompt here."""
+
+from __future__ import annotations
+
+from tavern_engine.run.wireform import prompt_form, queue_form
+from tavern_engine.web.buttons import read_click, read_values, written
+from tavern_engine.web.prompts import run_request
+from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, CallContext, HttpRequest, HttpResponse, PluginContext
+from tavern_host.contracts.errors import InvalidInput, NotFound
+from tavern_host.contracts.http import SocketMessage, SocketReply
+
+
+async def list_nodes(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`GET /api/nodes`."""
+    return HttpResponse(data=[node.to_wire() for node in await context.services.get(NODE_MANAGER).list_nodes()])
+
+
+async def submit(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/prompt`."""
+    asked = run_request(request.json_body())
+    return HttpResponse(
+        data={"promptId": await context.services.get(EXECUTION_ENGINE).submit(asked, call=request.call)}
+    )
+
+
+async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`GET /api/prompt/{promptId}`."""
+    run = await context.services.get(EXECUTION_ENGINE).get(request.parameters["promptId"])
+    return HttpResponse(data=prompt_form(run))
+
+
+async def interrupt(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`DELETE /api/interrupt/{promptId}`; 404 for a run that is not there or has finished."""
+    run_id = request.parameters["promptId"]
+    try:
+        message = await _interrupt(run_id, request.call, context)
+    except NotFound as error:
+        return HttpResponse(status=404, data={"success": False, "message": error.message})
+    return HttpResponse(data={"success": True, "message": message})
+
+
+async def queue(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`GET /api/executions`."""
+    return HttpResponse(data=queue_form(await context.services.get(EXECUTION_ENGINE).queue()))
+
+
+async def on_prompt_request(message: SocketMessage, context: PluginContext) -> list[SocketReply]:
+    """`PROMPT_REQUEST`: the sender is told the run's id; what happens then is told to everybody."""
+    asked = run_request(message.payload)
+    run_id = await context.services.get(EXECUTION_ENGINE).submit(asked, call=message.call)
+    return [SocketReply(type="PROMPT_ACCEPTED_RESPONSE", payload={"promptId": run_id})]
+
+
+async def on_interrupt_request(message: SocketMessage, context: PluginContext) -> list[SocketReply]:
+    """`INTERRUPT_REQUEST`: the run's new status is told to everybody."""
+    run_id = message.payload.get("promptId")
+    if not isinstance(run_id, str):
+        raise InvalidInput("an INTERRUPT_REQUEST needs a `promptId`")
+    await _interrupt(run_id, message.call, context)
+    return []
+
+
+async def press(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/nodes/{type}/actions/{action}`; the body has the node's `inputs` and `config`, or is empty."""
+    values = read_values(request.json_body() if request.body else {})
+    changed = await context.services.get(NODE_MANAGER).act(
+        request.parameters["type"],
+        request.parameters["action"],
+        inputs=values.inputs or {},
+        config=values.config or {},
+        call=request.call,
+    )
+    return HttpResponse(data={"inputValues": changed})
+
+
+async def on_button_click(message: SocketMessage, context: PluginContext) -> list[SocketReply]:
+    """`button_click`: the sender is told which input values of the node change."""
+    click = read_click(message.payload)
+    full_type, inputs, config = await written(click, context)
+    changed = await context.services.get(NODE_MANAGER).act(
+        full_type, click.button_name, inputs=inputs, config=config, call=message.call
+    )
+    payload = {"nodeId": click.node_id, "buttonName": click.button_name, "inputValues": changed}
+    return [SocketReply(type="NODE_ACTION_RESULT", payload=payload)]
+
+
+async def _interrupt(run_id: str, call: CallContext, context: PluginContext) -> str:
+    if not await context.services.get(EXECUTION_ENGINE).interrupt(run_id, call=call):
+        raise NotFound(f"the run {run_id!r} has finished already")
+    return f"the run {run_id} is being interrupted"

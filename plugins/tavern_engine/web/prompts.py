@@ -1,0 +1,175 @@
+"""Turns a `PROMPT_REQUEST` of the platform's clients into a `RunRequest`: they send nodes and edges in a
+flattened form of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, JsonValue, ValidationError
+
+from tavern_engine.compile.plan import CARRIER
+from tavern_host.contracts.documents import json_path
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.executions import Actions, RunRequest
+from tavern_host.contracts.nodes import DataFlowType
+from tavern_host.contracts.wire import OpenModel
+from tavern_host.contracts.workflows import (
+    GROUP_OUTPUT,
+    InterfaceSlot,
+    NodePolicy,
+    Workflow,
+    WorkflowEdge,
+    WorkflowNode,
+)
+
+
+class PromptNode(OpenModel):
+    """A node as a `PROMPT_REQUEST` has it; `parent_node` and `policy` are ours."""
+
+    id: str
+    full_type: str
+    inputs: dict[str, JsonValue] = Field(default_factory=dict)
+    config_values: dict[str, JsonValue] = Field(default_factory=dict)
+    bypassed: bool = False
+    input_connection_orders: dict[str, list[str]] = Field(default_factory=dict)
+    display_name: str | None = None
+    parent_node: str | None = None
+    policy: NodePolicy | None = None
+
+
+class PromptEdge(OpenModel):
+    """An edge as a `PROMPT_REQUEST` has it."""
+
+    id: str | None = None
+    source_node_id: str
+    source_handle: str
+    target_node_id: str
+    target_handle: str
+
+
+class OutputMapping(OpenModel):
+    """Which output of which node is an interface output."""
+
+    source_node_id: str
+    source_slot_key: str
+
+
+class PromptRequest(OpenModel):
+    """A run that a client asks for. Without `nodes` the stored workflow `workflow_id` is run.
+
+    That, and all from `inputs` on, are ours; see `RunRequest`.
+    """
+
+    workflow_id: str | None = None
+    name: str = ""
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+    nodes: list[PromptNode] | None = None
+    edges: list[PromptEdge] = Field(default_factory=list)
+    interface_inputs: dict[str, InterfaceSlot] = Field(default_factory=dict)
+    interface_outputs: dict[str, InterfaceSlot] = Field(default_factory=dict)
+    output_interface_mappings: dict[str, OutputMapping] = Field(default_factory=dict)
+    inputs: dict[str, JsonValue] = Field(default_factory=dict)
+    targets: list[str] = Field(default_factory=list)
+    priority: int = 0
+    actions: Actions = None
+    use_cache: bool = True
+
+
+def run_request(payload: Any) -> RunRequest:
+    """Return what a payload asks for. Raises `InvalidInput` with every problem of its shape."""
+    try:
+        prompt = PromptRequest.model_validate(payload)
+        if prompt.nodes is None and prompt.workflow_id is None:
+            raise InvalidInput("a PROMPT_REQUEST needs `nodes` and `edges`, or the `workflowId` of a stored workflow")
+        return RunRequest(
+            workflow_id=prompt.workflow_id,
+            workflow=_workflow(prompt, prompt.nodes) if prompt.nodes is not None else None,
+            inputs=prompt.inputs,
+            metadata=prompt.metadata,
+            targets=prompt.targets,
+            priority=prompt.priority,
+            actions=prompt.actions,
+            use_cache=prompt.use_cache,
+        )
+    except ValidationError as error:
+        found = [f"{json_path(*e['loc'])}: {e['msg']}" for e in error.errors(include_url=False)]
+        raise InvalidInput(f"this is no PROMPT_REQUEST: {'; '.join(found)}", problems=found) from None
+
+
+def _workflow(prompt: PromptRequest, nodes: list[PromptNode]) -> Workflow:
+    workflow = Workflow(
+        id=prompt.workflow_id,
+        name=prompt.name,
+        nodes=[_node(node) for node in nodes],
+        edges=[_edge(edge, f"edge-{place}") for place, edge in enumerate(prompt.edges)],
+        interface_inputs=prompt.interface_inputs,
+        interface_outputs=prompt.interface_outputs,
+    )
+    return _with_outputs(workflow, prompt.output_interface_mappings)
+
+
+def _node(node: PromptNode) -> WorkflowNode:
+    return WorkflowNode(
+        id=node.id,
+        type=node.full_type,
+        display_name=node.display_name,
+        input_values=node.inputs,
+        config_values=node.config_values,
+        input_connection_orders=node.input_connection_orders,
+        parent_node=node.parent_node,
+        bypassed=node.bypassed,
+        policy=node.policy,
+    )
+
+
+def _edge(edge: PromptEdge, default_id: str) -> WorkflowEdge:
+    return WorkflowEdge(
+        id=edge.id or default_id,
+        source=edge.source_node_id,
+        source_handle=edge.source_handle,
+        target=edge.target_node_id,
+        target_handle=edge.target_handle,
+    )
+
+
+def _with_outputs(workflow: Workflow, mappings: dict[str, OutputMapping]) -> Workflow:
+    """Return the workflow with an edge for each mapping that its own edges do not make already."""
+    carriers = {node.id for node in workflow.nodes if node.type == GROUP_OUTPUT}
+    fed = {edge.target_handle for edge in workflow.edges if edge.target in carriers}
+    missing = {key: mapping for key, mapping in mappings.items() if key not in fed}
+    if not missing:
+        return workflow
+    taken = {node.id for node in workflow.nodes} | {edge.id for edge in workflow.edges}
+    nodes = list(workflow.nodes)
+    carrier = next((node.id for node in nodes if node.id in carriers), None)
+    if carrier is None:
+        carrier = _free(CARRIER, taken)
+        nodes.append(WorkflowNode(id=carrier, type=GROUP_OUTPUT))
+    edges = [
+        WorkflowEdge(
+            id=_free(f"interface-output-{key}", taken),
+            source=mapping.source_node_id,
+            source_handle=mapping.source_slot_key,
+            target=carrier,
+            target_handle=key,
+        )
+        for key, mapping in missing.items()
+    ]
+    slots = {key: InterfaceSlot(key=key, data_flow_type=DataFlowType.CONVERTIBLE_ANY) for key in missing}
+    return workflow.model_copy(
+        update={
+            "nodes": nodes,
+            "edges": [*workflow.edges, *edges],
+            "interface_outputs": slots | workflow.interface_outputs,
+        }
+    )
+
+
+def _free(wanted: str, taken: set[str]) -> str:
+    """Return an id that nothing has, near `wanted`."""
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}-{number}"
+    taken.add(name)
+    return name

@@ -1,0 +1,43 @@
+"""The routes of the run history: runs are called runs here, and have the form of the contracts."""
+
+from __future__ import annotations
+
+from tavern_engine.run_query import run_filter
+from tavern_host import EXECUTION_ENGINE, HttpRequest, HttpResponse, PluginContext
+
+
+async def list_runs(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`GET /api/runs`: a page of the history. The last page has fewer runs than its limit."""
+    asked = run_filter(request.query)
+    found = await context.services.get(EXECUTION_ENGINE).history(asked)
+    return HttpResponse(data={"runs": [run.to_json() for run in found], "limit": asked.limit, "offset": asked.offset})
+
+
+async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`GET /api/runs/{runId}`."""
+    run = await context.services.get(EXECUTION_ENGINE).get(request.parameters["runId"])
+    return HttpResponse(data=run.to_json())
+
+
+async def resume(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/runs/{runId}/resume`; the run keeps its id. 409 for one that goes on, is complete or cannot."""
+    engine = context.services.get(EXECUTION_ENGINE)
+    return HttpResponse(data={"runId": await engine.resume(request.parameters["runId"], call=request.call)})
+
+
+async def rerun(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/runs/{runId}/rerun`: the id of the new run."""
+    engine = context.services.get(EXECUTION_ENGINE)
+    return HttpResponse(data={"runId": await engine.rerun(request.parameters["runId"], call=request.call)})
+
+
+async def system_stats(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`GET /api/system_stats`: how many runs may go on at a time, go on, and wait."""
+    queue = await context.services.get(EXECUTION_ENGINE).queue()
+    return HttpResponse(
+        data={
+            "maxConcurrentWorkflows": context.settings.get("maxConcurrentRuns"),
+            "runningExecutions": len(queue.running),
+            "pendingExecutions": len(queue.pending),
+        }
+    )

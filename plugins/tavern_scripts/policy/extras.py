@@ -1,0 +1,141 @@
+"""What a run needs beside its script: the way to the hosts that it was granted, and its dependencies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext, system_call
+from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend
+from tavern_scripts.environments.environments import Environment, Environments
+from tavern_scripts.environments.manifests import Manifest, Manifests
+from tavern_scripts.languages import Interpreters
+from tavern_scripts.launches import Extra
+from tavern_scripts.network.inside import WayOut, way_out
+from tavern_scripts.network.proxy import Connection, ConnectionBudget, Proxy, ProxyLimits
+from tavern_scripts.policy.plans import MAX_CODE, Plan
+from tavern_scripts.sandbox.layout import installation
+
+KEEP_DAYS = "keepEnvironmentsDays"
+"""The setting that says after how many days without use the dependencies of scripts are removed."""
+
+_CONNECTED, _KEPT_OUT = "script.connected", "script.kept-out"
+_DAY = 86_400.0
+
+Progress = Callable[[str], None]
+
+
+class Extras:
+    """Makes them; what it opens for a run is closed with the stack of the run."""
+
+    def __init__(self, context: PluginContext, interpreters: Interpreters) -> None:
+        self._context = context
+        self._interpreters = interpreters
+        self._budget = ConnectionBudget()
+        self._kept: tuple[ScriptBackend, bool, Manifests, Environments] | None = None
+        self._is_pruned = False
+
+    async def of(
+        self, plan: Plan, folder: Path, backend: ScriptBackend, stack: AsyncExitStack, call: CallContext, say: Progress
+    ) -> Extra:
+        """Return what a run needs; `folder` is where its script lies. Raises `Refused`."""
+        environment = await self._environment(plan, folder, backend, say)
+        way = await self._network(plan, stack, call) if plan.granted.hosts else None
+        mounts = [*(environment.mounts if environment is not None else ()), *(way.mounts if way is not None else ())]
+        if way is not None and way.prefix[0] != plan.interpreter.program:
+            needed = installation(plan.interpreter.program)
+            mounts += [SandboxMount(target=place, source=place) for place in needed]
+        return Extra(
+            environment={
+                **(environment.variables if environment is not None else {}),
+                **(way.environment if way is not None else {}),
+            },
+            mounts=mounts,
+            prefix=way.prefix if way is not None else (),
+            proxy=way.proxy if way is not None else None,
+        )
+
+    async def _network(self, plan: Plan, stack: AsyncExitStack, call: CallContext) -> WayOut:
+        """Open the run's own proxy. Inside, a relay is started before the script, in the host's own Python."""
+
+        def record(connection: Connection) -> None:
+            self._record(connection, plan.called, call)
+
+        proxy = Proxy(plan.granted.hosts, ProxyLimits(), record, budget=self._budget)
+        path = await stack.enter_async_context(proxy)
+        return way_out(path, (await self._interpreters.find("python")).program)
+
+    async def _environment(self, plan: Plan, folder: Path, backend: ScriptBackend, say: Progress) -> Environment | None:
+        """Return what a script depends on, installed; None where it depends on nothing."""
+        manifests, environments = self._environments(plan.policy.build_scripts, backend)
+        if plan.script is None:
+            manifest = manifests.find(plan.interpreter.language, None, plan.request.code)
+        else:
+            manifest = await asyncio.to_thread(_manifest, manifests, plan, folder)
+        if manifest is None:
+            return None
+        self._prune(environments)
+        python = None if plan.interpreter.language == "python" else await self._interpreters.find("python")
+        return await environments.ready(manifest, plan.interpreter, say, python=python)
+
+    def _environments(self, build_scripts: bool, backend: ScriptBackend) -> tuple[Manifests, Environments]:
+        """Return what finds and builds dependencies, the same as long as the sandbox and the policy are the same."""
+        kept = self._kept
+        if kept is None or kept[0] is not backend or kept[1] != build_scripts:
+
+            def run(launch: SandboxLaunch) -> AsyncIterator[SandboxOutput]:
+                return backend.run(launch, _nothing())
+
+            def record(connection: Connection) -> None:
+                self._record(connection, "dependencies", system_call(self._context.project.id))
+
+            environments = Environments(
+                self._context.data_dir / "environments",
+                run,
+                record=record,
+                build_scripts=build_scripts,
+                budget=self._budget,
+            )
+            kept = self._kept = (backend, build_scripts, Manifests(build_scripts=build_scripts), environments)
+        return kept[2], kept[3]
+
+    def _prune(self, environments: Environments) -> None:
+        """Remove what nobody has used for long, once in the life of a host."""
+        if self._is_pruned:
+            return
+        self._is_pruned = True
+        days = float(self._context.settings.get(KEEP_DAYS, 30))
+        self._context.tasks.spawn(environments.prune(days * _DAY), name="remove dependencies that nobody uses")
+
+    def _record(self, connection: Connection, subject: str, call: CallContext) -> None:
+        about: dict[str, JsonValue] = {
+            "host": connection.host[:300],
+            "port": connection.port,
+            "address": connection.address,
+            "reason": connection.reason[:300],
+            "sent": connection.sent,
+            "received": connection.received,
+        }
+        details = {key: value for key, value in about.items() if value not in (None, "")}
+        action = _CONNECTED if connection.allowed else _KEPT_OUT
+        self._context.audit.record(action, subject=subject[:200], details=details, call=call)
+
+
+def _manifest(manifests: Manifests, plan: Plan, folder: Path) -> Manifest | None:
+    """Return what says on which packages a script depends. Blocking."""
+    language = plan.interpreter.language
+    with (folder / plan.program.name).open("rb") as file:
+        code = file.read(MAX_CODE).decode("utf-8", "replace")
+    return manifests.find(language, folder, code, plan.program.name)
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    """Give nothing to read."""
+    no_pieces: tuple[bytes, ...] = ()
+    for piece in no_pieces:
+        yield piece

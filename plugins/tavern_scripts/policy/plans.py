@@ -1,0 +1,188 @@
+"""From a request to what would be run: the script, its language and interpreter, its limits, and what it is granted.
+
+Runs nothing, and decides all that is refused beforehand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.errors import InvalidInput, Misconfigured, NotFound
+from tavern_host.contracts.plugins import PLUGINS
+from tavern_host.contracts.scripts import (
+    ScriptErrorType,
+    ScriptLanguage,
+    ScriptLimits,
+    ScriptRequest,
+    SecurityContext,
+)
+from tavern_scripts.languages import CODE_NAMES, Command, Interpreter, Interpreters, language_of, read_command
+from tavern_scripts.launches import Program
+from tavern_scripts.policy.policy import LANGUAGES, Policies, Policy
+from tavern_scripts.policy.review import Granted, decide
+from tavern_scripts.results.refusal import Refused
+from tavern_scripts.scriptfiles import Base, Script, code_hash, find_script, folder_hash
+
+MAX_CODE = 1 << 20
+"""How many bytes of code are handed over at most."""
+
+_SHORTEST_SECRET = 4
+"""Texts that are shorter are not hidden in logs: they would be found everywhere."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would be run. `script` is None for code that was handed over; `hash` is by which it is approved, and only
+    there where scripts have to be. `called` is its name in messages."""
+
+    request: ScriptRequest
+    policy: Policy
+    program: Program
+    interpreter: Interpreter
+    limits: ScriptLimits
+    granted: Granted
+    called: str
+    script: Script | None = None
+    hash: str | None = None
+
+    @property
+    def config(self) -> Mapping[str, JsonValue]:
+        """The settings that the script is given."""
+        return self.request.config
+
+    @property
+    def hidden(self) -> list[str]:
+        """Texts that must not stand in logs."""
+        values = (self.request.config.get(key) for key in self.request.secrets)
+        return [value for value in values if isinstance(value, str) and len(value) >= _SHORTEST_SECRET]
+
+
+class Planner:
+    """Makes plans. `folders` take the place of those of the policy."""
+
+    def __init__(
+        self, context: PluginContext, policies: Policies, interpreters: Interpreters, folders: Sequence[Base] = ()
+    ) -> None:
+        self._context = context
+        self._folders = [*folders]
+        self._policies = policies
+        self._interpreters = interpreters
+
+    def policy(self) -> Policy:
+        """Return the operator's policy. Raises `Refused` where it cannot be read."""
+        try:
+            return self._policies()
+        except Misconfigured as error:
+            raise Refused(ScriptErrorType.SECURITY, error.message) from None
+
+    def granted(self, asked: SecurityContext, config: Mapping[str, JsonValue], *, has_folder: bool) -> Granted:
+        """Return what the policy grants of a request. Raises `InvalidInput`, `Refused`."""
+        policy = self.policy()
+        return decide(asked, hosts=policy.hosts, writes=policy.writes, config=config, has_folder=has_folder)
+
+    async def plan(self, request: ScriptRequest, *, remaining: float | None = None) -> Plan:
+        """Return what would be run; `remaining` is how many seconds the caller has.
+
+        Raises `InvalidInput` for a request that means nothing, `Refused` for one that is not carried out.
+        """
+        command = _what(request)
+        policy = self.policy()
+        script = None
+        if request.code is None:
+            path = command.script if command is not None else request.script_path or ""
+            script = await asyncio.to_thread(find_script, path, await self._bases(request, policy))
+        language = _language(request, command, script)
+        if language not in policy.languages:
+            allowed = ", ".join(one for one in LANGUAGES if one in policy.languages) or "none"
+            message = f"the operator does not allow scripts in {language}; allowed: {allowed}"
+            raise Refused(ScriptErrorType.SECURITY, message)
+        granted = self.granted(request.security_context, request.config, has_folder=script is not None)
+        approval = None
+        if policy.approved is not None:
+            approval = await asyncio.to_thread(_approved, policy.approved, request, script)
+        interpreter = await self._interpreters.find(language, policy.interpreters.get(language))
+        program = Program(
+            name=script.name if script is not None else CODE_NAMES[language],
+            arguments=command.arguments if command is not None else (),
+            entry_point=request.entry_point,
+            channel=request.protocol == "channel" or request.entry_point is not None,
+            is_code=script is None,
+            tool_id=request.tool_id,
+        )
+        limits = policy.limits.model_copy(update={"wall": _wall(request, policy, remaining)})
+        called = script.called if script is not None else f"{language} code"
+        return Plan(request, policy, program, interpreter, limits, granted, called, script, approval)
+
+    async def _bases(self, request: ScriptRequest, policy: Policy) -> list[Base]:
+        if request.plugin is None:
+            return self._folders or [Base(folder, str(folder)) for folder in policy.folders]
+        folders = await self._context.services.get(PLUGINS).assets("plugin")
+        found = next((asset for asset in folders if asset.plugin == request.plugin), None)
+        if found is None:
+            raise NotFound(f"there is no plugin {request.plugin!r:.200} with a folder that is loaded now")
+        if found.changed:
+            hint = f"look at it with `tavern plugins show {request.plugin}`, then grant it again"
+            message = f"the plugin {request.plugin} was changed after it was reviewed, and none of its scripts is run"
+            raise Refused(ScriptErrorType.SECURITY, f"{message}; {hint}")
+        return [Base(Path(found.path), f"the folder of the plugin {request.plugin}")]
+
+
+def _what(request: ScriptRequest) -> Command | None:
+    """Return the command of a request, where it has one. Raises `InvalidInput` where it names not exactly one thing."""
+    given = [name for name in ("code", "script_path", "command") if getattr(request, name) is not None]
+    if len(given) != 1:
+        found = " and ".join(given) or "none"
+        raise InvalidInput(f"a script is named by one of code, scriptPath and command, found {found}")
+    for text in (request.command, request.script_path, request.tool_id):
+        if text is not None and ("\0" in text or not _is_text(text)):
+            raise InvalidInput(f"{text!r:.100} has a character that no program can be told")
+    if request.code is not None:
+        if not request.code.strip():
+            raise InvalidInput("there is no code to run")
+        if len(request.code.encode("utf-8", "replace")) > MAX_CODE or not _is_text(request.code):
+            raise InvalidInput(f"code must be UTF-8 text of at most {MAX_CODE >> 10:,} KiB")
+    if request.entry_point is not None and not (request.entry_point.isidentifier() and request.entry_point.isascii()):
+        raise InvalidInput(f"the entry point must be the name of a function, found {request.entry_point!r:.100}")
+    return read_command(request.command) if request.command is not None else None
+
+
+def _language(request: ScriptRequest, command: Command | None, script: Script | None) -> ScriptLanguage:
+    if command is not None:
+        if request.language not in (None, command.language):
+            raise InvalidInput(
+                f"the command runs {command.language}, but the language is said to be {request.language}"
+            )
+        return command.language
+    if request.language is not None:
+        return request.language
+    if script is None:
+        raise InvalidInput(f"code needs a language: {', '.join(LANGUAGES)}")
+    return language_of(script.name)
+
+
+def _wall(request: ScriptRequest, policy: Policy, remaining: float | None) -> float:
+    wall = policy.limits.wall if request.timeout_ms is None else min(request.timeout_ms / 1000, policy.most_wall)
+    return wall if remaining is None else max(0.0, min(wall, remaining))
+
+
+def _approved(approved: Collection[str], request: ScriptRequest, script: Script | None) -> str:
+    """Return the hash of what is to be run, which has to be one of those that were approved. Raises `Refused`."""
+    digest = code_hash(request.code or "") if script is None else folder_hash(script.folder, script.name)
+    if digest not in approved:
+        hint = f"look at it, then add {digest!r} to extensions.tavern-scripts.approvedScripts"
+        raise Refused(ScriptErrorType.SECURITY, f"only scripts that the operator approved are run; {hint}")
+    return digest
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

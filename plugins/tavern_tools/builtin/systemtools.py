@@ -1,0 +1,151 @@
+"""The provider of `systemTools`: tells the time, and asks the tool manager on behalf of whoever calls."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.systemtools import (
+    CurrentTime,
+    SystemTools,
+    TaskOutcome,
+    TaskState,
+    ToolList,
+    ToolSummary,
+)
+from tavern_host.contracts.toolcalls import StreamItems, ToolTask
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolFilter, ToolKind, ToolManager
+from tavern_tools.builtin.timezones import offset_text, timezone_of
+
+MOST_WAIT = 60.0
+"""How many seconds a tool waits at most for the end of a task, or for an item of a stream."""
+
+MOST_ITEMS = 1_000
+"""How many items of a stream one reading gives at most."""
+
+MOST_TOOLS = 1_000
+"""How many tools one list gives at most."""
+
+_LONGEST_SUMMARY = 200
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+class System(SystemTools):
+    """The system tools of one host."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+
+    async def get_current_time(self, timezone: str | None = None) -> CurrentTime:
+        """Return the time now; see the interface."""
+        now = datetime.now(UTC)
+        if timezone is None or not timezone.strip():
+            local, name = now.astimezone(), None
+        else:
+            zone, name = await asyncio.to_thread(timezone_of, timezone.strip())
+            local = now.astimezone(zone)
+        return CurrentTime(
+            iso=local.isoformat(timespec="seconds"),
+            unix=int(now.timestamp()),
+            weekday=_WEEKDAYS[local.weekday()],
+            utc_offset=offset_text(local),
+            timezone=name,
+        )
+
+    async def list_tools(
+        self,
+        *,
+        text: str | None = None,
+        tag: str | None = None,
+        namespace: str | None = None,
+        kind: ToolKind | None = None,
+        limit: int = 100,
+        call: CallContext | None = None,
+    ) -> ToolList:
+        """Return tools; see the interface."""
+        _require_within("limit", limit, 1, MOST_TOOLS)
+        wanted = ToolFilter(text=text, tag=tag, namespace=namespace, kind=kind)
+        found = [tool for tool in await self._tools().list_tools(wanted) if tool.listed]
+        return ToolList(tools=[_summary(tool) for tool in found[:limit]], total=len(found))
+
+    async def describe_tool(self, tool_id: str, *, call: CallContext | None = None) -> str:
+        """Return a tool's documentation; see the interface."""
+        tools = self._tools()
+        await tools.get(tool_id)  # `describe` only names an id that no tool has
+        return await tools.describe([tool_id])
+
+    async def task_status(self, task_id: str, *, call: CallContext | None = None) -> TaskState:
+        """Return how a task stands; see the interface."""
+        return _state(await self._tools().task(task_id, call=call))
+
+    async def task_result(self, task_id: str, *, wait: float = 10.0, call: CallContext | None = None) -> TaskOutcome:
+        """Return what a task gave; see the interface."""
+        _require_within("wait", wait, 0, MOST_WAIT)
+        return _outcome(await self._tools().task(task_id, wait=wait, call=call))
+
+    async def task_cancel(self, task_id: str, *, call: CallContext | None = None) -> TaskState:
+        """Cancel a task; see the interface."""
+        return _state(await self._tools().cancel_task(task_id, call=call))
+
+    async def stream_read(
+        self, handle: str, *, max: int = 100, wait: float = 10.0, call: CallContext | None = None
+    ) -> StreamItems:
+        """Return the next items of a stream; see the interface."""
+        _require_within("max", max, 1, MOST_ITEMS)
+        _require_within("wait", wait, 0, MOST_WAIT)
+        return await self._tools().read_stream(handle, max=max, wait=wait, call=call)
+
+    def _tools(self) -> ToolManager:
+        return self._context.services.get(TOOL_MANAGER)
+
+
+def _require_within(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise InvalidInput(f"{name} must be {least:,} to {most:,.0f}, it is {value:,}")
+
+
+def _summary(tool: ToolDefinition) -> ToolSummary:
+    description = " ".join((tool.description or tool.display_name).split())
+    if len(description) > _LONGEST_SUMMARY:
+        description = f"{description[: _LONGEST_SUMMARY - 1]}…"
+    return ToolSummary(
+        id=tool.id, kind=tool.kind, description=description, tags=tool.tags, unavailable=tool.unavailable
+    )
+
+
+def _state(task: ToolTask) -> TaskState:
+    approval = task.approval if task.approval is not None and task.approval.decision is None else None
+    return TaskState(
+        task_id=task.id,
+        tool_id=task.tool_id,
+        status=task.status,
+        is_finished=task.status.is_final,
+        progress=task.progress,
+        progress_text=task.progress_text,
+        created_at=task.created_at,
+        started_at=task.started_at,
+        finished_at=task.finished_at,
+        waits_for=approval.reason if approval is not None else None,
+        approval_expires_at=approval.expires_at if approval is not None else None,
+    )
+
+
+def _outcome(task: ToolTask) -> TaskOutcome:
+    result = task.result
+    error = result.error if result is not None else None
+    texts = [part.text for part in result.content if part.text] if result is not None else []
+    text = "\n".join(texts)
+    is_said = not text or error is not None or (result is not None and result.structured is not None)
+    return TaskOutcome(
+        task_id=task.id,
+        tool_id=task.tool_id,
+        status=task.status,
+        is_finished=task.status.is_final,
+        result=result.structured if result is not None else None,
+        text=None if is_said else text,
+        error_type=error.type if error is not None else None,
+        error=error.message if error is not None else None,
+    )

@@ -1,0 +1,141 @@
+"""Calls of script tools, through the service that runs scripts in a sandbox (DESIGN §6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+
+from pydantic import JsonValue, ValidationError
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext, system_call
+from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.scripts import (
+    SCRIPT_EXECUTION,
+    ScriptErrorType,
+    ScriptFile,
+    ScriptRequest,
+    ScriptResult,
+    SecurityContext,
+)
+from tavern_host.contracts.scripttools import SCRIPT_TOOLS
+from tavern_host.contracts.settings import SETTINGS
+from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType
+from tavern_host.contracts.tools import ToolDefinition
+from tavern_tools.calls.results import Given
+from tavern_tools.catalog.failures import ToolFailure
+
+_TYPES = {
+    ScriptErrorType.TIMEOUT: ToolErrorType.TIMEOUT,
+    ScriptErrorType.SCRIPT: ToolErrorType.SCRIPT,
+    ScriptErrorType.DEPENDENCY: ToolErrorType.DEPENDENCY,
+    ScriptErrorType.SECURITY: ToolErrorType.SECURITY,
+    ScriptErrorType.OUTPUT: ToolErrorType.OUTPUT,
+    ScriptErrorType.RESOURCE: ToolErrorType.RESOURCE,
+    ScriptErrorType.CANCELLED: ToolErrorType.CANCELLED,
+}
+
+
+def script_request(tool: ToolDefinition, arguments: dict[str, JsonValue]) -> ScriptRequest:
+    """Return the script that a tool is. Raises `ToolFailure` where its definition asks for what cannot be."""
+    implementation = tool.implementation
+    further = implementation.model_extra or {}
+    try:
+        return ScriptRequest.model_validate(
+            {
+                "tool_id": tool.id,
+                "plugin": tool.plugin,
+                "script_path": implementation.script_path,
+                "command": implementation.command,
+                "language": implementation.language,
+                "entry_point": further.get("entryPoint"),
+                "protocol": further.get("protocol") or "stdio",
+                "input_data": arguments,
+                "timeout_ms": None if tool.timeout is None else max(1, round(tool.timeout)),
+                "security_context": SecurityContext.model_validate(tool.security_context or {}),
+            }
+        )
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise ToolFailure(ToolErrorType.SECURITY, f"{tool.id} is no script that can be run: {wrong}") from None
+
+
+async def with_config(
+    context: PluginContext, tool: ToolDefinition, request: ScriptRequest, call: CallContext
+) -> ScriptRequest:
+    """Return the request with the values of the tool's own settings (`configSchema`)."""
+    if tool.plugin is None or not tool.config_schema:
+        return request
+    values = await context.services.get(SETTINGS).of_tool(tool.plugin, tool.id, call=call)
+    named = {value.key.rpartition(".")[2]: value for value in values}
+    config = {key: value.value for key, value in named.items()}
+    return request.model_copy(update={"config": config, "secrets": [k for k, v in named.items() if v.secret]})
+
+
+async def run_script(
+    context: PluginContext,
+    tool: ToolDefinition,
+    arguments: dict[str, JsonValue],
+    call: CallContext,
+    report: Callable[[float | None, str | None], None],
+) -> Given:
+    """Return what a script tool gives, telling `report` how far it is. Raises `ToolFailure`."""
+    service = context.services.get(SCRIPT_EXECUTION)
+    request = await with_config(context, tool, script_request(tool, arguments), call)
+    result: ScriptResult | None = None
+    async with aclosing(service.stream(request, call=call)) as events:  # type: ignore[type-var]
+        async for event in events:
+            if event.kind == "progress":
+                report(event.progress, event.text or None)
+            elif event.result is not None:
+                result = event.result
+    if result is None:
+        raise ToolFailure(ToolErrorType.EXECUTION, f"{tool.id} ended without a result")
+    if result.error is not None:
+        error = result.error
+        details = {"details": error.details} if error.details else {}
+        raise ToolFailure(_TYPES[error.type], error.message, **details, logs=result.logs[-20:])
+    parts = [_file_part(file) for file in result.files]
+    return Given(result.output_data, _with_output(result.output_data, parts) if parts else ())
+
+
+def parts_of_outcome(tool: ToolDefinition, outcome: JsonValue) -> tuple[ContentPart, ...]:
+    """Return the parts of what a tool of the service `scriptTools` gives: the files that a script left are parts of
+    their own, images among them. Nothing for other tools, and where there are no files."""
+    if tool.implementation.service != SCRIPT_TOOLS.name or not isinstance(outcome, dict):
+        return ()
+    files = outcome.get("files")
+    parts = [_file_part(ScriptFile.model_validate(file)) for file in files] if isinstance(files, list) else []
+    return _with_output(outcome, parts) if parts else ()
+
+
+def _with_output(output: JsonValue, parts: list[ContentPart]) -> tuple[ContentPart, ...]:
+    if isinstance(output, str):
+        return (ContentPart(type="text", text=output), *parts)
+    return (ContentPart(type="data", data=output), *parts)
+
+
+def _file_part(file: ScriptFile) -> ContentPart:
+    is_image = (file.mime_type or "").startswith("image/")
+    name = file.path.rpartition("/")[2]
+    return ContentPart(
+        type="image" if is_image else "file", uri=file.path, name=name, mime_type=file.mime_type, size=file.size
+    )
+
+
+async def granted_to_script(context: PluginContext, tool: ToolDefinition) -> list[str]:
+    """Return in lines what a script tool would get of what it asks for, and what it would not."""
+    if not context.services.has(SCRIPT_EXECUTION):
+        return []
+    try:
+        request = await with_config(context, tool, script_request(tool, {}), system_call(context.project.id))
+        enforced = await context.services.get(SCRIPT_EXECUTION).review(request)
+    except ToolFailure as failure:
+        return [f"Cannot be run: {failure.message}"]
+    except TavernError as error:
+        return [f"Cannot be run: {error.message}"]
+    grants = enforced.grants
+    parts = (("reads", grants.read), ("writes", grants.write), ("reaches", grants.hosts))
+    said = "; ".join(f"{verb} {', '.join(what)}" for verb, what in parts if what) or "reaches nothing"
+    lines = [f"In the sandbox {enforced.backend} it {said}"]
+    return [*lines, f"Asks for more than it gets: {'; '.join(enforced.denied)}"] if enforced.denied else lines

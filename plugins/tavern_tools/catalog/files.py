@@ -1,0 +1,243 @@
+"""Reading `*.tool.json` from folders: what is there, has it changed, and what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import Field
+
+from tavern_host.contracts.documents import canonical, read_document, read_document_bytes
+from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.plugins import Problem
+from tavern_host.contracts.tools import ToolDefinition
+from tavern_tools.catalog.definitions import Finding, dependency, read_definition
+from tavern_tools.catalog.places import JsonText, nearest
+from tavern_tools.catalog.schemas import Location
+
+SUFFIX = ".tool.json"
+
+MAX_TOOL_FILE = 1 << 20
+"""How many bytes a tool file may have."""
+
+FileStamp = tuple[str, int, int, int]
+"""A file's path, modification time in nanoseconds, size and inode: what tells that it has changed."""
+
+
+@dataclass(frozen=True)
+class ToolFolder:
+    """A folder with tool files, and the plugin that it belongs to (None for the project's own)."""
+
+    path: str
+    plugin: str | None
+
+
+class ToolProblem(Problem):
+    """Something that is wrong with a tool, and the plugins that it is to be told of: none, where the project's own
+    file is wrong. With a `warning` the tool is used nevertheless."""
+
+    plugins: list[str] = Field(default_factory=list)
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class ReadFiles:
+    """The definitions of all files that can be used, and everything that is wrong with any of them."""
+
+    definitions: tuple[ToolDefinition, ...]
+    problems: tuple[ToolProblem, ...]
+
+
+class Surroundings(Protocol):
+    """What is there beside tool files, by name: node types and workflows."""
+
+    @property
+    def nodes(self) -> Collection[str]: ...
+
+    @property
+    def workflows(self) -> Collection[str]: ...
+
+
+def stamps(folder: str, suffix: str = SUFFIX) -> tuple[FileStamp, ...]:
+    """Return the stamps of the files with this suffix in and beneath a folder, by path; none where it is absent.
+
+    A link that leads nowhere is among them; folders behind links are not looked into.
+    """
+    found: list[FileStamp] = []
+    waiting = [folder]
+    while waiting:
+        try:
+            entries = os.scandir(waiting.pop())
+        except OSError:
+            continue  # gone, or not to be read
+        with entries:
+            for entry in entries:
+                if entry.name.endswith(suffix):
+                    found += _stamp(entry)
+                elif not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+    return tuple(sorted(found))
+
+
+def _stamp(entry: os.DirEntry[str]) -> Iterator[FileStamp]:
+    try:
+        status = entry.stat()
+    except OSError:
+        if entry.is_symlink():
+            yield entry.path, 0, 0, 0
+        return  # else gone between the listing and now
+    yield entry.path, status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def read_folders(folders: list[ToolFolder]) -> ReadFiles:
+    """Read every tool file of these folders, in order."""
+    definitions: list[ToolDefinition] = []
+    problems: list[ToolProblem] = []
+    for folder in folders:
+        for path, *_ in stamps(folder.path):
+            definition, found = read_file(Path(path), folder.plugin)
+            problems += found
+            if definition is not None:
+                definitions.append(definition)
+    return ReadFiles(tuple(definitions), tuple(problems))
+
+
+def read_file(path: Path, plugin: str | None) -> tuple[ToolDefinition | None, list[ToolProblem]]:
+    """Return the definition in a tool file and everything that is wrong with the file, each with line and column; None
+    where the file cannot be used."""
+    about = _File(path, plugin)
+    try:
+        data = read_document_bytes(path)
+        if len(data) > MAX_TOOL_FILE:
+            return None, [about.problem(f"is larger than {MAX_TOOL_FILE // 1024} KiB")]
+        document = read_document(data, name=str(path))
+    except InvalidInput as error:
+        line, column, reason = (error.info.details.get(key) for key in ("line", "column", "reason"))
+        if isinstance(line, int) and isinstance(column, int):
+            return None, [about.problem(f"is not JSON: {reason}", (line, column))]
+        return None, [about.problem(error.message.removeprefix(f"{path} "))]
+    except TavernError as error:
+        return None, [about.problem(error.message.removeprefix(f"{path} "))]
+    about.text = JsonText(data.decode("utf-8-sig"))
+    spoilt = [*about.repeated(), *_unwritable(document)]
+    if spoilt:
+        return None, about.problems(spoilt)
+    definition, findings = read_definition(document, source=str(path), plugin=plugin)
+    return definition, about.problems(findings)
+
+
+def check(
+    paths: Iterable[Path],
+    surroundings: Surroundings | None = None,
+    unserved: Callable[[ToolDefinition], str | None] = lambda definition: None,
+) -> list[ToolProblem]:
+    """Return everything that is wrong with these tool files, and those in these folders, without a host.
+
+    Two files with one id and version are a problem of both. With `surroundings`, so are node types and workflows
+    that are not there; `unserved` says why nothing carries a service tool out.
+    """
+    problems: list[ToolProblem] = []
+    by_name: dict[tuple[str, str], list[ToolDefinition]] = {}
+    for file in _tool_files(paths, problems):
+        definition, found = read_file(file, None)
+        problems += found
+        if definition is not None:
+            by_name.setdefault((definition.id, definition.version), []).append(definition)
+            problems += [_of(definition, lack) for lack in _lacking(definition, surroundings)]
+            lack = unserved(definition) if definition.kind == "service" else None
+            problems += [] if lack is None else [_of(definition, lack)]
+    for same in by_name.values():
+        for definition in same if len(same) > 1 else ():
+            others = " and ".join(other.source for other in same if other is not definition)
+            problems.append(_of(definition, f'the tool "{definition.id}" is defined in {others}, too'))
+    return problems
+
+
+def _tool_files(paths: Iterable[Path], problems: list[ToolProblem]) -> list[Path]:
+    files: dict[Path, None] = {}
+    for path in paths:
+        if not path.is_dir():
+            files[path] = None
+            continue
+        found = stamps(str(path))
+        if not found:
+            problems.append(ToolProblem(message=f"there is no *{SUFFIX} in it", file=str(path)))
+        files |= dict.fromkeys(Path(stamp[0]) for stamp in found)
+    return list(files)
+
+
+def _lacking(definition: ToolDefinition, surroundings: Surroundings | None) -> Iterator[str]:
+    if surroundings is None:
+        return
+    implementation = definition.implementation
+    needed = [dependency(text) for text in definition.dependencies]
+    needed += [("workflow", implementation.workflow_id)] if implementation.workflow_id else []
+    needed += [("node", implementation.node_type)] if implementation.node_type else []
+    for kind, name in dict.fromkeys(needed):
+        known = {"node": surroundings.nodes, "workflow": surroundings.workflows}.get(kind)
+        if known is not None and name not in known:
+            yield f"there is no {kind} {name}{did_you_mean(name, known)}"
+
+
+def _of(definition: ToolDefinition, message: str) -> ToolProblem:
+    return ToolProblem(message=message, file=definition.source)
+
+
+def _unwritable(document: dict[str, Any]) -> list[Finding]:
+    """Return where a document holds what JSON has no form for: NaN, infinities, half characters."""
+    try:
+        canonical(document)
+        return []
+    except ValueError:
+        pass
+    found: list[Finding] = []
+    waiting: list[tuple[Location, Any]] = [((), document)]
+    while waiting:
+        place, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [((*place, key), inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [((*place, index), inner) for index, inner in enumerate(value)]
+        elif isinstance(value, float) and not math.isfinite(value):
+            found.append(Finding(place, f"expected a number that JSON can write, got {value}"))
+        if isinstance(value, str) and not _is_whole(value):
+            found.append(Finding(place, "holds half of a character (a lone surrogate)"))
+        if place and isinstance(place[-1], str) and not _is_whole(place[-1]):
+            found.append(Finding(place[:-1], "has a key with half of a character (a lone surrogate)"))
+    return found or [Finding((), "holds what JSON has no form for")]
+
+
+def _is_whole(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+@dataclass
+class _File:
+    """Words what is found in one file."""
+
+    path: Path
+    plugin: str | None
+    text: JsonText | None = field(default=None)
+
+    def repeated(self) -> list[Finding]:
+        found = self.text.repeated_keys() if self.text is not None else []
+        return [Finding(place, "stands here twice: keep one of them", mark=mark) for place, mark in found]
+
+    def problems(self, findings: list[Finding]) -> list[ToolProblem]:
+        """Return the findings as problems, in the order of the file."""
+        marks = self.text.marks(finding.location for finding in findings) if self.text and findings else {}
+        told = [(finding.mark or nearest(marks, finding.location), finding) for finding in findings]
+        told.sort(key=lambda pair: pair[0])
+        return [self.problem(str(finding), mark, warning=finding.warning) for mark, finding in told]
+
+    def problem(self, message: str, mark: tuple[int, int] | None = None, *, warning: bool = False) -> ToolProblem:
+        line, column = mark or (None, None)
+        plugins = [] if self.plugin is None else [self.plugin]
+        return ToolProblem(
+            message=message, file=str(self.path), line=line, column=column, plugins=plugins, warning=warning
+        )

@@ -1,0 +1,435 @@
+"""All tools of a host: from plugins' and the project's tool files, from hooks, from workflows and from nodes.
+
+Recomputed when plugins, grants, tool files or workflows have changed, and only then. Calls nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tavern_host.context import PluginContext, ServiceMethod
+from tavern_host.contracts.errors import InvalidInput, NotFound, Vetoed
+from tavern_host.contracts.executions import EXECUTION_ENGINE
+from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
+from tavern_host.contracts.plugins import PLUGINS
+from tavern_host.contracts.toolcalls import ToolErrorType
+from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_host.contracts.workflows import WORKFLOW_MANAGER, StoredWorkflow, WorkflowSummary
+from tavern_tools.catalog.catalogue import NODE_PREFIX, WORKFLOW_PREFIX, Catalogue, NodeTools, Tool, find_tool
+from tavern_tools.catalog.contributions import in_load_order, mend_hint
+from tavern_tools.catalog.definitions import content_findings, definition_problems, dependency
+from tavern_tools.catalog.files import SUFFIX, FileStamp, ReadFiles, ToolFolder, ToolProblem, read_folders, stamps
+from tavern_tools.catalog.rights import Lack, permission_lack, service_lack, service_method, service_name
+from tavern_tools.catalog.slots import (
+    file_parameters,
+    interface_parameters,
+    is_placeholder,
+    node_parameters,
+    streaming,
+)
+from tavern_tools.catalog.versions import newest_first
+
+__all__ = ["NODE_TOOLS", "Catalogue", "Registry", "Tool", "registry_of"]
+
+_STATE = "tools.registry"
+_SCRIPTS = "scriptExecution"
+_REGISTER = "tavern_before_register_tool"
+_FRESH = 1.0
+
+NODE_TOOLS = "nodeTools"
+"""The setting that says which node types are listed as tools: a list of patterns."""
+
+
+@dataclass(frozen=True)
+class _Stamp:
+    """What a catalogue was made from. `workflows` is None where the workflows are the files among `files`."""
+
+    plugins: int
+    node_tools: tuple[str, ...]
+    files: tuple[FileStamp, ...]
+    workflows: tuple[tuple[str, str], ...] | None
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """Where tools come from while the plugins stay what they are."""
+
+    plugins: int
+    tools: tuple[ToolFolder, ...] = ()
+    workflows: tuple[str, ...] = ()
+    workflows_are_files: bool = True
+
+
+def registry_of(context: PluginContext) -> Registry:
+    """Return the registry that the parts of this plugin share in one host."""
+    registry = context.state.get(_STATE)
+    if not isinstance(registry, Registry):
+        registry = context.state[_STATE] = Registry(context)
+    return registry
+
+
+class Registry:
+    """Keeps the catalogue current."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+        self._lock = asyncio.Lock()
+        self._sources = _Sources(plugins=-1)
+        self._stamp: _Stamp | None = None
+        self._workflows: dict[str, tuple[str, StoredWorkflow]] = {}
+        self._catalogue = Catalogue({})
+        self._reported_at = -1
+        self._looked_at = -_FRESH
+
+    def current(self) -> Catalogue | None:
+        """Return all tools as they were within the last second, without a look at any file; None where plugins have
+        changed since, or nobody has looked for so long: then ask `catalogue`.
+
+        For calls. A tool that it does not find may be there by now: before a call fails for that, ask `catalogue`.
+        """
+        stamp = self._stamp
+        if stamp is None or stamp.plugins != self._context.hooks.revision:
+            return None
+        return self._catalogue if time.monotonic() - self._looked_at < _FRESH else None
+
+    async def catalogue(self) -> Catalogue:
+        """Return all tools as they are now. Looks at each file's age, which is for reads and not for every call."""
+        began = time.monotonic()
+        stamp = await self._now()
+        if stamp != self._stamp:
+            async with self._lock:
+                began = time.monotonic()
+                stamp = await self._now()
+                if stamp != self._stamp:
+                    catalogue = await self._collect(stamp)
+                    said_before = self._catalogue.problems if self._reported_at == stamp.plugins else ()
+                    self._tell([problem for problem in catalogue.problems if problem not in said_before])
+                    self._catalogue, self._stamp, self._reported_at = catalogue, stamp, stamp.plugins
+        self._looked_at = max(self._looked_at, began)
+        return self._catalogue
+
+    async def _now(self) -> _Stamp:
+        revision = self._context.hooks.revision
+        if self._sources.plugins != revision:
+            self._sources = await self._find_sources(revision)
+        sources = self._sources
+        node_tools = self._node_tools()
+        files = [stamp for folder in sources.tools for stamp in stamps(folder.path)]
+        if sources.workflows_are_files:
+            files += [stamp for folder in sources.workflows for stamp in stamps(folder, ".json")]
+            return _Stamp(revision, node_tools, tuple(files), None)
+        summaries = await self._summaries()
+        return _Stamp(revision, node_tools, tuple(files), tuple((s.id, s.revision) for s in summaries))
+
+    def _node_tools(self) -> tuple[str, ...]:
+        """Return the operator's patterns; a project does not list node types by itself."""
+        layers = self._context.settings.layers(NODE_TOOLS)
+        patterns = layers.get("environment", layers.get("operator", []))
+        return tuple(text for text in patterns if isinstance(text, str)) if isinstance(patterns, list) else ()
+
+    async def _find_sources(self, revision: int) -> _Sources:
+        plugins = self._context.services.get(PLUGINS)
+        project = self._context.project
+        try:
+            stack = await plugins.service_stack(WORKFLOW_MANAGER.name)
+        except NotFound:
+            stack = []
+        tools = [ToolFolder(asset.path, asset.plugin) for asset in await plugins.assets("tools")]
+        workflows = [asset.path for asset in await plugins.assets("workflows")]
+        return _Sources(
+            plugins=revision,
+            tools=(*tools, ToolFolder(str(project.tools), None)),
+            workflows=(*workflows, str(project.workflows)),
+            workflows_are_files=not any(layer.override for layer in stack),
+        )
+
+    async def _summaries(self) -> list[WorkflowSummary]:
+        if not self._context.services.has(WORKFLOW_MANAGER):
+            return []
+        return await self._context.services.get(WORKFLOW_MANAGER).list_workflows()
+
+    async def _load_workflows(self) -> dict[str, StoredWorkflow]:
+        """Return the workflows by id; those whose revision is known are not fetched again."""
+        loaded: dict[str, tuple[str, StoredWorkflow]] = {}
+        for summary in await self._summaries():
+            known = self._workflows.get(summary.id)
+            if known is None or known[0] != summary.revision:
+                try:
+                    stored = await self._context.services.get(WORKFLOW_MANAGER).get(summary.id)
+                except (InvalidInput, NotFound):
+                    continue  # gone or spoilt since it was listed; the workflow manager tells
+                known = (summary.revision, stored)
+            loaded[summary.id] = known
+        self._workflows = loaded
+        return {workflow_id: stored for workflow_id, (_, stored) in loaded.items()}
+
+    async def _nodes(self) -> dict[str, NodeDefinition]:
+        if not self._context.services.has(NODE_MANAGER):
+            return {}
+        return {node.full_type: node for node in await self._context.services.get(NODE_MANAGER).list_nodes()}
+
+    async def _collect(self, stamp: _Stamp) -> Catalogue:
+        folders = self._sources.tools
+        plugins = await asyncio.to_thread(read_folders, [f for f in folders if f.plugin is not None])
+        project = await asyncio.to_thread(read_folders, [f for f in folders if f.plugin is None])
+        building = _Building(self._context, await self._load_workflows(), await self._nodes())
+        await building.add_files(plugins)
+        await building.add_contributed()
+        await building.add_files(project)
+        await building.add_workflows()
+        return await building.finish(stamp.node_tools)
+
+    def _tell(self, problems: list[ToolProblem]) -> None:
+        """Say what is wrong with plugins where plugins are shown, and what is wrong with the project in the log."""
+        for problem in problems:
+            for plugin in problem.plugins:
+                hint = problem.hint or mend_hint(plugin)
+                self._context.hooks.report(
+                    plugin, problem.message, hint=hint, file=problem.file, line=problem.line, column=problem.column
+                )
+        own = [problem for problem in problems if not problem.plugins]
+        if own:
+            lines = "\n".join(f"  {problem}" for problem in own)
+            self._context.log.warning("some tools are not right (problems: %d):\n%s", len(own), lines)
+
+
+class _Building:
+    """A catalogue in the making.
+
+    One owner, a plugin or the project, may define several versions of a tool. Of two owners of one id the first keeps
+    it, whatever the versions: nobody takes over what another is trusted for.
+    """
+
+    def __init__(
+        self, context: PluginContext, workflows: Mapping[str, StoredWorkflow], nodes: Mapping[str, NodeDefinition]
+    ) -> None:
+        self._context = context
+        self._workflows = workflows
+        self._nodes = nodes
+        self._tools: dict[str, dict[str, Tool]] = {}
+        self._problems: list[ToolProblem] = []
+
+    async def add_files(self, files: ReadFiles) -> None:
+        self._problems += files.problems
+        for definition in files.definitions:
+            await self._add(definition)
+
+    async def add_contributed(self) -> None:
+        contributions = await self._context.hooks.collect("tavern_discover_tools")
+        for contribution in await in_load_order(self._context, contributions):
+            plugin = contribution.plugin
+            for offered in contribution.value:
+                source = offered.source or f"plugin {plugin}"
+                definition = offered.model_copy(update={"plugin": plugin, "source": source})
+                findings = definition_problems(definition)
+                for finding in findings:
+                    message = f"{source}, tool {definition.id!r}: {finding}"
+                    self._problems.append(ToolProblem(message=message, plugins=[plugin]))
+                if not findings:
+                    await self._add(definition)
+
+    async def add_workflows(self) -> None:
+        for workflow_id, stored in self._workflows.items():
+            workflow = stored.workflow
+            used = {**workflow.interface_inputs, **workflow.interface_outputs}
+            if all(is_placeholder(slot) for slot in used.values()):
+                continue
+            await self._add(
+                ToolDefinition(
+                    id=f"{WORKFLOW_PREFIX}{workflow_id}",
+                    display_name=workflow.name,
+                    description=workflow.description or "",
+                    version=workflow.version or "0",
+                    implementation=ToolImplementation(kind="workflow", workflow_id=workflow_id),
+                    parameters=interface_parameters(workflow.interface_inputs),
+                    plugin=stored.source.removeprefix("plugin:") if stored.source.startswith("plugin:") else None,
+                    source=f"{WORKFLOW_PREFIX}{workflow_id}",
+                )
+            )
+
+    async def finish(self, listed_nodes: tuple[str, ...]) -> Catalogue:
+        """Return what was added, without what depends on something that is not there, and the nodes."""
+        lack = None if self._context.services.has(EXECUTION_ENGINE) else Lack(f"needs service {EXECUTION_ENGINE.name}")
+        nodes = NodeTools(self._nodes, lack, listed_nodes)
+        if self._context.hooks.implemented(_REGISTER):
+            await self._filter_nodes(nodes)
+        versions = {
+            tool_id: tuple(tool for _, tool in newest_first(self._tools[tool_id].items()))
+            for tool_id in sorted(self._tools)
+        }
+        self._settle_dependencies(versions, nodes)
+        return Catalogue(versions, tuple(self._problems), nodes, frozenset(self._workflows))
+
+    async def _filter_nodes(self, nodes: NodeTools) -> None:
+        """Show the tools of all nodes to those who may change and hide tools."""
+        for full_type in self._nodes:
+            tool = nodes.get(f"{NODE_PREFIX}{full_type}")
+            if tool is None:
+                continue
+            definition = await self._filtered(tool.definition)
+            if definition is None:
+                nodes.hide(full_type)
+            elif definition is not tool.definition:
+                nodes.put(full_type, replace(tool, definition=definition))
+
+    def _settle_dependencies(self, versions: dict[str, tuple[Tool, ...]], nodes: NodeTools) -> None:
+        waiting = [tool for tools in versions.values() for tool in tools if tool.definition.dependencies]
+        settled = False
+        while not settled:
+            settled = True
+            for tool in [tool for tool in waiting if tool.lack is None]:
+                missing = self._missing(tool.definition, versions, nodes)
+                if missing is None:
+                    continue
+                settled = False
+                definition = tool.definition.model_copy(update={"unavailable": missing})
+                lacking = replace(tool, definition=definition, lack=Lack(missing, ToolErrorType.DEPENDENCY))
+                versions[definition.id] = tuple(lacking if t is tool else t for t in versions[definition.id])
+                waiting.remove(tool)
+
+    def _missing(
+        self, definition: ToolDefinition, versions: Mapping[str, tuple[Tool, ...]], nodes: NodeTools
+    ) -> str | None:
+        for text in definition.dependencies:
+            kind, name = dependency(text)
+            if kind == "tool":
+                tool = find_tool(versions, nodes, name)
+                if tool is None:
+                    return f"needs tool {name}"
+                if tool.lack is not None:
+                    return f"needs tool {name}, which cannot be called: {tool.lack.reason}"
+            elif not self._is_there(kind, name):
+                return f"needs {kind} {name}"
+        return None
+
+    def _is_there(self, kind: str, name: str) -> bool:
+        if kind == "service":
+            return self._context.services.has(service_name(name))
+        return name in (self._nodes if kind == "node" else self._workflows)
+
+    async def _add(self, original: ToolDefinition) -> None:
+        same_id = self._tools.setdefault(original.id, {})
+        earlier = next(iter(same_id.values()), None)
+        if earlier is not None:
+            if earlier.definition.plugin != original.plugin:
+                self._conflict(earlier.definition, original, "give this one another id")
+                return
+            if original.version in same_id:
+                self._conflict(same_id[original.version].definition, original, "give this one another id or version")
+                return
+        definition = await self._filtered(await self._completed(original))
+        if definition is None:
+            if not same_id:
+                del self._tools[original.id]
+            return
+        method: ServiceMethod | None = None
+        lack: Lack | None = None
+        if definition.kind == "service":
+            found = service_method(self._context.services, definition)
+            method, lack = (None, found) if isinstance(found, Lack) else (found, None)
+        lack = lack or await self._lack(definition, method)
+        definition = definition.model_copy(update={"unavailable": lack.reason if lack else None})
+        implementation = definition.implementation
+        files, streams = self._files(implementation), self._streams(implementation)
+        tool = Tool(definition, lack, self._outputs(implementation), files, streams, method if lack is None else None)
+        same_id[definition.version] = tool
+
+    def _conflict(self, first: ToolDefinition, second: ToolDefinition, hint: str) -> None:
+        """Tell the owners of two tools with one id of each other."""
+        said = f'the tool "{first.id}" is defined in {first.source} already, which is used'
+        self._problems.append(_problem_of(second, said, hint))
+        if first.plugin != second.plugin:
+            said = f'the tool "{first.id}" is defined in {second.source} as well, which is not used'
+            self._problems.append(_problem_of(first, said, "nothing is to be done here: the other needs another id"))
+
+    async def _completed(self, definition: ToolDefinition) -> ToolDefinition:
+        """Return the definition with parameters inferred from its node or workflow where it gives none."""
+        implementation = definition.implementation
+        if "parameters" in definition.model_fields_set:
+            return definition
+        if implementation.kind == "node" and (node := self._node(implementation)) is not None:
+            return definition.model_copy(update={"parameters": node_parameters(node.slots()[0])})
+        if implementation.kind == "workflow" and (stored := self._workflow(implementation)) is not None:
+            inputs = stored.workflow.interface_inputs
+            return definition.model_copy(update={"parameters": interface_parameters(inputs)})
+        return definition
+
+    async def _filtered(self, definition: ToolDefinition) -> ToolDefinition | None:
+        if not self._context.hooks.implemented(_REGISTER):
+            return definition
+        try:
+            changed = await self._context.hooks.filter(_REGISTER, definition)
+        except Vetoed as veto:
+            self._context.log.info('the tool "%s" is left out: %s', definition.id, veto)
+            return None
+        kept = {name: getattr(definition, name) for name in ("id", "version", "plugin", "source")}
+        changed = changed.model_copy(update=kept)
+        if changed == definition:
+            return definition
+        findings = content_findings(changed)
+        if findings:
+            plugins = await self._implementing(_REGISTER)
+            what = f'the tool "{definition.id}", as {_REGISTER} of {" or ".join(plugins)} changed it, is left out'
+            hint = "return a tool that can be called, Veto to leave it out, or None"
+            self._problems += [ToolProblem(message=f"{what}: {f}", hint=hint, plugins=plugins) for f in findings]
+        return None if findings else changed
+
+    async def _implementing(self, hook: str) -> list[str]:
+        plugins = await self._context.services.get(PLUGINS).list_plugins()
+        return [plugin.name for plugin in plugins if hook in plugin.contributions.get("hook", ())]
+
+    async def _lack(self, definition: ToolDefinition, method: ServiceMethod | None) -> Lack | None:
+        implementation = definition.implementation
+        plugins = self._context.services.get(PLUGINS)
+        lack = await permission_lack(plugins, definition)
+        if lack is not None:
+            return lack
+        if implementation.kind == "script":
+            return None if self._context.services.has(_SCRIPTS) else Lack(f"needs service {_SCRIPTS}")
+        if method is not None:
+            return await service_lack(plugins, definition, method.info)
+        if not self._context.services.has(EXECUTION_ENGINE):
+            return Lack(f"needs service {EXECUTION_ENGINE.name}")
+        if implementation.kind == "workflow" and self._workflow(implementation) is None:
+            return Lack(f"needs workflow {implementation.workflow_id}")
+        if implementation.kind == "node" and self._node(implementation) is None:
+            return Lack(f"needs node {implementation.node_type}")
+        return None
+
+    def _outputs(self, implementation: ToolImplementation) -> tuple[str, ...] | None:
+        if implementation.kind == "workflow" and (stored := self._workflow(implementation)) is not None:
+            outputs = stored.workflow.interface_outputs
+            return tuple(key for key, slot in outputs.items() if not is_placeholder(slot))
+        if implementation.kind == "node" and (node := self._node(implementation)) is not None:
+            return tuple(node.slots()[1])
+        return None
+
+    def _files(self, implementation: ToolImplementation) -> frozenset[str]:
+        if implementation.kind == "workflow" and (stored := self._workflow(implementation)) is not None:
+            return file_parameters(stored.workflow.interface_inputs)
+        if implementation.kind == "node" and (node := self._node(implementation)) is not None:
+            return file_parameters(node.slots()[0])
+        return frozenset()
+
+    def _streams(self, implementation: ToolImplementation) -> frozenset[str]:
+        if implementation.kind == "workflow" and (stored := self._workflow(implementation)) is not None:
+            return streaming(stored.workflow.interface_outputs)
+        if implementation.kind == "node" and (node := self._node(implementation)) is not None:
+            return streaming(node.slots()[1])
+        return frozenset()
+
+    def _workflow(self, implementation: ToolImplementation) -> StoredWorkflow | None:
+        return self._workflows.get(implementation.workflow_id or "")
+
+    def _node(self, implementation: ToolImplementation) -> NodeDefinition | None:
+        return self._nodes.get(implementation.node_type or "")
+
+
+def _problem_of(definition: ToolDefinition, message: str, hint: str) -> ToolProblem:
+    owners = [] if definition.plugin is None else [definition.plugin]
+    if definition.source.endswith(SUFFIX):
+        return ToolProblem(message=message, hint=hint, file=definition.source, plugins=owners)
+    return ToolProblem(message=f"{definition.source}: {message}", hint=hint, plugins=owners)

@@ -1,0 +1,240 @@
+"""The commands `tavern tools list | show | call | docs | check` and `tavern parse`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.commands import CommandOutput
+from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope, ToolTask
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
+from tavern_tools.asked import arguments_of, tool_filter, typed_call
+from tavern_tools.calls.scripttools import granted_to_script
+from tavern_tools.catalog.documentation import describe_tool
+from tavern_tools.catalog.files import check, stamps
+from tavern_tools.catalog.registry import registry_of
+from tavern_tools.catalog.rights import service_and_method
+
+_USER_MISTAKES = (ToolErrorType.TOOL_NOT_FOUND, ToolErrorType.PARAMETER_VALIDATION)
+_PROTOCOL = "command-line"
+_LOOK_AGAIN = 1.0
+"""Seconds after which a task is looked at again, to tell how far it is."""
+
+_FILTERS = ("tag", "namespace", "kind", "text", "plugin")
+
+
+async def list_tools(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """`tools list`."""
+    asked = {key: str(arguments[key]) for key in _FILTERS if arguments.get(key)}
+    tools = await context.services.get(TOOL_MANAGER).list_tools(tool_filter(asked))
+    rows = [[t.id, t.kind, t.plugin or "project", t.unavailable or "", t.display_name] for t in tools]
+    yield CommandOutput(kind="table", columns=["Tool", "Kind", "From", "Cannot be called", "Name"], rows=rows)
+    for problem in (await registry_of(context).catalogue()).problems:
+        yield CommandOutput(kind="progress", text=str(problem))
+    yield CommandOutput(kind="result", data=[tool.to_json() for tool in tools])
+
+
+async def show_tool(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """`tools show ID`."""
+    tool = await context.services.get(TOOL_MANAGER).get(str(arguments["id"]))
+    yield CommandOutput(kind="text", text=describe_tool(tool))
+    facts = _facts(tool)
+    if tool.kind == "script":
+        facts += [f"  - {line}" for line in await granted_to_script(context, tool)]
+    yield CommandOutput(kind="text", text="\n".join(facts))
+    yield CommandOutput(kind="result", data=tool.to_json())
+
+
+async def call_tool(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """`tools call ID --arg k=v`: exit code 1 if the call fails, 2 for an unknown tool or wrong arguments."""
+    document = arguments.get("arguments")
+    values = arguments_of(_texts(arguments, "arg"), None if document is None else str(document))
+    request = ToolCallRequest(tool_id=str(arguments["id"]), arguments=values, protocol=_PROTOCOL)
+    manager, call = context.services.get(TOOL_MANAGER), typed_call(context)
+    result = await manager.call(request, scope=ToolScope(streams=True), call=call)
+    for note in result.coercions:
+        yield CommandOutput(kind="progress", text=note)
+    if result.task_id is not None:
+        async for line in _followed(manager, result.task_id, call):
+            yield CommandOutput(kind="progress", text=line)
+        result = (await manager.task(result.task_id, call=call)).result or result
+    for part in result.content:
+        if part.type == "stream" and part.uri is not None:
+            async for output in _streamed(manager, part.uri, call):
+                yield output
+    if result.error is not None and result.error.type == ToolErrorType.TOOL_NOT_FOUND:
+        for problem in (await registry_of(context).catalogue()).problems:
+            yield CommandOutput(kind="progress", text=str(problem))
+    yield CommandOutput(kind="result", data=result.to_json())
+    yield _outcome(result)
+
+
+async def document_tools(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """`tools docs`."""
+    manager = context.services.get(TOOL_MANAGER)
+    ids = _texts(arguments, "tool") or [tool.id for tool in await manager.list_tools()]
+    for tool_id in ids:
+        await manager.get(tool_id)  # an unknown one is the user's mistake
+    if arguments.get("native"):
+        schemas = await manager.native_schemas(ids)
+        yield CommandOutput(kind="text", text=json.dumps(schemas, ensure_ascii=False, indent=2))
+        yield CommandOutput(kind="result", data=list(schemas))
+        return
+    documentation = await manager.describe(ids)
+    instructions = await manager.instructions(protocols=_texts(arguments, "protocol") or None)
+    yield CommandOutput(kind="text", text=f"{documentation}\n\n{instructions}")
+    yield CommandOutput(kind="result", data={"documentation": documentation, "instructions": instructions})
+
+
+async def check_tools(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """`tools check`: exit code 1 where a file is wrong; warnings alone are no failure."""
+    paths = [Path(path) for path in _texts(arguments, "path")]
+    for path in paths:
+        if not path.exists():
+            raise InvalidInput(f"{path} does not exist")
+    if not paths:
+        paths = [context.project.tools] if stamps(str(context.project.tools)) else []
+    catalogue = await registry_of(context).catalogue()
+    problems = await asyncio.to_thread(check, paths, catalogue, functools.partial(_unserved, context))
+    for problem in problems:
+        yield CommandOutput(kind="text", text=f"warning: {problem}" if problem.warning else str(problem))
+    yield CommandOutput(kind="result", data=[problem.to_json() for problem in problems])
+    wrong = sum(not problem.warning for problem in problems)
+    if wrong:
+        count = "1 problem" if wrong == 1 else f"{wrong} problems"
+        yield CommandOutput(kind="failure", text=f"{count} found", exit_code=1)
+    else:
+        yield CommandOutput(kind="text", text="Nothing is wrong." if paths else "The project has no tool files.")
+
+
+async def parse(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """`parse FILE|-`: what the text asks for; nothing is carried out."""
+    text = await asyncio.to_thread(_read, Path(str(arguments["file"])))
+    protocols = _texts(arguments, "protocol") or None
+    parsed = await context.services.get(TOOL_MANAGER).parse_text(text, protocols=protocols)
+    for request in parsed.calls:
+        step = f"step {request.index}" + (f" of {request.request_id}" if request.request_id else "")
+        again = f", {request.retry} more tries" if request.retry else ""
+        lines = [f"{request.tool_id} ({step}, {request.protocol}, on error: {request.on_error}{again})"]
+        lines += [f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in request.arguments.items()]
+        yield CommandOutput(kind="text", text="\n".join(lines))
+    if not parsed.calls:
+        yield CommandOutput(kind="text", text="no calls")
+    for warning in parsed.warnings:
+        yield CommandOutput(kind="text", text=f"warning: {warning}")
+    if parsed.text.strip():
+        yield CommandOutput(kind="text", text=f"remaining text:\n{parsed.text.strip()}")
+    yield CommandOutput(kind="result", data=parsed.to_json())
+
+
+async def _followed(manager: ToolManager, task_id: str, call: CallContext) -> AsyncIterator[str]:
+    """Yield lines about a task until it has ended; one that is left alone meanwhile is cancelled."""
+    said: str | None = None
+    try:
+        while not (task := await manager.task(task_id, wait=_LOOK_AGAIN, call=call)).status.is_final:
+            line = _standing(task)
+            if line != said:
+                said = line
+                yield line
+    except asyncio.CancelledError:
+        await manager.cancel_task(task_id, call=call)
+        raise
+
+
+def _standing(task: ToolTask) -> str:
+    """Return how a task stands that has not ended."""
+    if task.approval is not None and task.approval.decision is None:
+        return (
+            f"{task.id} waits until somebody approves it ({task.approval.reason}): tavern approvals approve {task.id}"
+        )
+    share = f" {task.progress:.0%}" if task.progress is not None else ""
+    return f"{task.id}: {task.status.value}{share}" + (f", {task.progress_text}" if task.progress_text else "")
+
+
+async def _streamed(manager: ToolManager, handle: str, call: CallContext) -> AsyncIterator[CommandOutput]:
+    """Yield what comes out of a stream, as it comes."""
+    while True:
+        found = await manager.read_stream(handle, call=call)
+        for item in found.items:
+            text = item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) + "\n"
+            yield CommandOutput(kind="chunk", text=text)
+        if found.error is not None:
+            raise TavernError(f"the stream broke off: {found.error}")
+        if found.finished:
+            return
+
+
+def _outcome(result: ToolResult) -> CommandOutput:
+    if result.error is None:
+        shown = [part.text if part.type == "text" else _shown(part.data) for part in result.content]
+        if all(part.type == "stream" for part in result.content):
+            shown = []
+        return CommandOutput(kind="text", text="\n".join(text or "" for text in shown))
+    exit_code = 2 if result.error.type in _USER_MISTAKES else 1
+    return CommandOutput(kind="failure", text=f"{result.error.type}: {result.error.message}", exit_code=exit_code)
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _facts(tool: ToolDefinition) -> list[str]:
+    """Return what the operator wants to know of a tool beyond what a language model is told."""
+    implementation = json.dumps(tool.implementation.to_json(), ensure_ascii=False)
+    owner = f"plugin {tool.plugin}" if tool.plugin else "the project"
+    facts = [f"From: {owner} ({tool.source}), version {tool.version}", f"Carried out by: {implementation}"]
+    marks = (("read-only", tool.read_only), ("idempotent", tool.idempotent), ("asynchronous", tool.is_async))
+    if named := [name for name, holds in marks if holds]:
+        facts.append(f"It is: {', '.join(named)}")
+    if tool.timeout is not None:
+        facts.append(f"Time limit: {tool.timeout:g} ms")
+    if tool.rate_limit is not None:
+        facts.append(f"Rate limit: {tool.rate_limit.calls} calls in {tool.rate_limit.seconds:g} s, for each caller")
+    if tool.concurrency is not None:
+        facts.append(f"At once: {tool.concurrency} calls")
+    if tool.cache is not None:
+        facts.append(f"Results are kept for {tool.cache.seconds:g} s{', for everybody' if tool.cache.shared else ''}")
+    if tool.requires_approval:
+        which = "every call" if tool.requires_approval is True else _shown(tool.requires_approval)
+        facts.append(f"Needs approval: {which}")
+    if tool.permissions:
+        facts.append(f"Needs permissions: {', '.join(tool.permissions)}")
+    if tool.dependencies:
+        facts.append(f"Needs: {', '.join(tool.dependencies)}")
+    if tool.security_context is not None:
+        facts.append(f"Asks for: {json.dumps(tool.security_context, ensure_ascii=False)}")
+    return [f"  - {fact}" for fact in facts]
+
+
+def _unserved(context: PluginContext, definition: ToolDefinition) -> str | None:
+    """Return why there is nothing that carries a service tool out."""
+    try:
+        context.services.method(*service_and_method(definition.implementation))
+    except TavernError as error:
+        return error.message
+    return None
+
+
+def _texts(arguments: dict[str, JsonValue], name: str) -> list[str]:
+    given = arguments.get(name)
+    return [str(text) for text in given] if isinstance(given, list) else []
+
+
+def _read(path: Path) -> str:
+    try:
+        # The host may have made "-" absolute, as it does with paths.
+        return sys.stdin.read() if path.name == "-" else path.read_text("utf-8")
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8 text") from error

@@ -1,0 +1,582 @@
+"""Text through several action protocols at once, whole or as it comes (DESIGN §5).
+
+A block is that of the protocol whose opening comes first: what is inside it, no other protocol searches, and none
+searches thoughts (`<think>`). It knows no protocol; what the calls mean and who may make them is not decided here.
+
+How it works: the places where a block of any protocol may begin cut the text into passages. From its opening on a
+protocol's parser gets passage after passage, until it has returned the text up to the end of one. What it returned as
+text is then looked through for openings of the others. All decisions fall at these places, never at the ends of the
+pieces in which the text came, so the result does not depend on those. Protocols that name no openings get what the
+others left, one after another.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from operator import attrgetter
+from typing import Literal, NamedTuple
+
+from tavern_host.contracts.errors import PluginFailure
+from tavern_host.contracts.protocols import ActionParser, ParseEvent
+from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_tools.protocols.fences import LONGEST as LONGEST_FENCE
+from tavern_tools.protocols.fences import FenceTracker
+from tavern_tools.protocols.passages import Openings, Passages, Places
+
+_THOUGHT = "<think>"
+_THOUGHT_END = re.compile(r"<\s{0,8}/\s{0,8}[Tt][Hh][Ii][Nn][Kk]\s{0,8}>")
+_THOUGHT_END_LONGEST = 40
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_FAILURES = (Exception, SystemExit, KeyboardInterrupt)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A protocol that text goes through: `open` gives a new parser, `failed` says in a line why one raised."""
+
+    name: str
+    openings: Sequence[str]
+    open: Callable[[], ActionParser]
+    failed: Callable[[BaseException], str]
+
+
+class Pipeline:
+    """Reads one text; see the module. Never raises, whatever the text and the parsers."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        owners = [stage for stage in stages if stage.openings]
+        blocks = count()
+        self._owners = _Owners(owners, blocks)
+        self._followers = [_Follower(stage, blocks) for stage in stages if not stage.openings]
+        self._numbers: dict[int, int] = {}
+
+    def feed(self, text: str) -> list[ParseEvent]:
+        """Take more text; return what is certain by now, with offsets in the whole text."""
+        return self._follow(self._owners.feed(_without_surrogates(text)))
+
+    def finish(self) -> list[ParseEvent]:
+        """Say that the text is complete; return the rest."""
+        events = self._owners.finish()
+        for follower in self._followers:
+            events = follower.follow(events) + follower.finish()
+        return self._numbered(_joined(events))
+
+    def _follow(self, events: list[ParseEvent]) -> list[ParseEvent]:
+        for follower in self._followers:
+            events = follower.follow(events)
+        return self._numbered(_joined(events))
+
+    def _numbered(self, events: list[ParseEvent]) -> list[ParseEvent]:
+        """Number the blocks in the order in which they come out."""
+        if not self._followers:  # they have been found in that order
+            return events
+        return [event if event.call is None else self._renumbered(event, event.call) for event in events]
+
+    def _renumbered(self, event: ParseEvent, call: ToolCallRequest) -> ParseEvent:
+        block = self._numbers.setdefault(call.block, len(self._numbers))
+        return event.model_copy(update={"call": call.model_copy(update={"block": block})})
+
+
+class _Found(NamedTuple):
+    """What a parser said, in order: `text` that is of no interest to it, a `block` that it refused (text too, but
+    nobody else searches it), a `gap` where it returned nothing, or an `event`, which stands at a place."""
+
+    kind: Literal["text", "block", "gap", "event"]
+    begin: int
+    end: int
+    event: ParseEvent | None = None
+
+
+@dataclass(eq=False)
+class _Reading:
+    """A parser at work on the text from `begin` on: how far it was fed, and how far it returned text (`settled`)."""
+
+    owner: int
+    opening: re.Pattern[str]
+    parser: ActionParser
+    begin: int
+    fed: int
+    settled: int
+    found: deque[_Found] = field(default_factory=deque)
+    blocks: dict[int, int] = field(default_factory=dict)
+    took: bool = False  # whether there was a call behind the text that was returned last
+    finished: bool = False
+
+    def next(self) -> int | None:
+        """Return where what it found, or may be about to find, begins; None if all that it was fed is text."""
+        for item in self.found:
+            if item.kind != "text":
+                return item.begin
+        return self.settled if self.settled < self.fed else None
+
+    def feed(self, text: str) -> None:
+        """Feed the text behind what was fed. Raises what the parser raises."""
+        self.fed += len(text)
+        self._take(self.parser.feed(text))
+
+    def finish(self) -> None:
+        """Feed no more. Raises what the parser raises."""
+        self.finished = True
+        self._take(self.parser.finish())
+        if self.settled < self.fed:
+            self._add("gap", self.settled, self.fed)
+            self.settled = self.fed
+
+    def _take(self, events: list[ParseEvent]) -> None:
+        events = _checked(events)
+        refused = sorted(self.begin + e.offset for e in events if e.kind == "warning" and e.offset is not None)
+        for event in events:
+            if event.kind == "text":
+                self._take_text(event, refused)
+            else:
+                self.took = self.took or event.kind == "call"
+                self.found.append(_Found("event", self.settled, self.settled, event))
+
+    def _take_text(self, event: ParseEvent, refused: list[int]) -> None:
+        if not event.text:
+            return
+        if event.offset is None and self.took:
+            raise PluginFailure("returned text without its offset, expected one from a protocol with openings")
+        begin = self.settled if event.offset is None else self.begin + event.offset
+        end = begin + len(event.text)
+        if end > self.fed:
+            raise PluginFailure(f"returned text up to character {end - self.begin} of {self.fed - self.begin}")
+        if begin < self.settled:
+            self.found.append(_Found("event", self.settled, self.settled, event))
+            return
+        if begin > self.settled:
+            self._add("gap", self.settled, begin)
+        place = bisect_left(refused, begin)
+        if place == len(refused) or refused[place] >= end:
+            self._add("text", begin, end)
+        else:
+            found = self.opening.search(event.text)
+            block = begin + found.start() if found and begin + found.start() <= refused[place] else begin
+            if begin < block:
+                self._add("text", begin, block)
+            self._add("block", block, end)
+        self.settled = end
+        self.took = False
+
+    def _add(self, kind: Literal["text", "block", "gap"], begin: int, end: int) -> None:
+        last = self.found[-1] if self.found else None
+        if kind == "text" and last is not None and last.kind == "text" and last.end == begin:
+            self.found[-1] = _Found("text", last.begin, end)
+        else:
+            self.found.append(_Found(kind, begin, end))
+
+
+class _Owners:
+    """The protocols that name their openings. All text before `_here` has been returned."""
+
+    def __init__(self, stages: Sequence[Stage], blocks: Iterator[int]) -> None:
+        self._stages = stages
+        self._blocks = blocks
+        self._openings = Openings.of([*(stage.openings for stage in stages), [_THOUGHT]])
+        self._signs = self._openings.signs("`~")
+        self._thought = len(stages)
+        self._text = Passages()
+        self._places = Places()
+        self._scanned = 0  # up to where the openings are known
+        self._tail = ""  # the text behind that
+        self._here = 0
+        self._final = False
+        self._failed: set[int] = set()
+        self._readings: dict[int, _Reading] = {}
+        self._searched = [0] * len(stages)  # up to where a protocol said that there is nothing of its own
+        self._taking: _Reading | None = None  # whose call was returned, while the end of its block is not known
+        self._thinking = False
+        self._thought_began = 0
+        self._fences = FenceTracker()
+        self._events: list[ParseEvent] = []
+
+    def feed(self, text: str) -> list[ParseEvent]:
+        begin = self._here
+        if begin == self._text.end and not self._readings and not self._thinking and not self._signs.search(text):
+            self._fences.follow(text)
+            self._text.skip(len(text))
+            self._here = self._scanned = self._text.end
+            return [ParseEvent(kind="text", text=text, offset=begin)] if text else []
+        self._text.append(text)
+        self._scan(self._tail + text)
+        return self._advance()
+
+    def finish(self) -> list[ParseEvent]:
+        self._final = True
+        self._scan(self._tail)
+        events = self._advance()
+        if self._thinking:
+            text = "a thought is never closed; no calls were looked for in it"
+            events.append(ParseEvent(kind="warning", text=text, offset=self._thought_began))
+        return events
+
+    def _scan(self, text: str) -> None:
+        """Find the openings in `text`, which begins where the last scan ended."""
+        base, position = self._scanned, 0
+        while (found := self._openings.any.search(text, position)) is not None:
+            begin = found.start()
+            owners = tuple(o for o, opening in enumerate(self._openings.each) if opening.match(text, begin))
+            self._places.append(base + begin, owners)
+            position = begin + 1
+        stop = len(text) if self._final else self._openings.held(text, position)
+        self._scanned = base + stop
+        self._tail = text[stop:]
+
+    def _advance(self) -> list[ParseEvent]:
+        while self._step():
+            pass
+        self._text.drop(self._here)
+        self._places.drop(self._here)
+        events, self._events = self._events, []
+        return events
+
+    def _step(self) -> bool:
+        """Do what comes next at `_here`; return False where more text is needed."""
+        if self._thinking:
+            return self._read_thought()
+        if self._taking is not None:
+            return self._take_on(self._taking)
+        reading, live = self._first_reading()
+        before = self._scanned if live is None else live + 1
+        lagging = self._lagging(before)
+        opening = self._next_opening(before if lagging is None else min(before, lagging.fed))
+        if opening is not None:
+            offset, owner, begin = opening
+            if reading is None or live is None or (begin, owner) < (live, reading.owner):
+                self._open(offset, owner, begin)
+                return True
+        if lagging is not None and (live is None or lagging.fed < live):
+            self._release(self._safe_end(lagging.fed))
+            return self._feed(lagging)
+        if reading is not None and live is not None:
+            self._release(live)
+            return self._listen(reading)
+        self._release(self._scanned if self._final else self._safe_end(self._scanned))
+        return False
+
+    def _safe_end(self, end: int) -> int:
+        """Return up to where text before `end` can be released, if nobody has found anything in it: before a fence."""
+        begin = max(self._here, end - 2 * LONGEST_FENCE)
+        return begin + self._fences.at_end(self._text.text(begin, end), arriving=True, cut=begin > self._here)
+
+    # --- who reads -------------------------------------------------------------------------------------
+
+    def _first_reading(self) -> tuple[_Reading | None, int | None]:
+        """Return the parser that found something first, or may be about to, and where."""
+        first: _Reading | None = None
+        live: int | None = None
+        for owner, reading in sorted(self._readings.items()):
+            place = reading.next()
+            if place is None:
+                if reading.finished or self._places.is_of_others(reading.fed, owner):
+                    self._drop(owner, reading.fed)
+            elif live is None or place < live:
+                first, live = reading, place
+        return first, live
+
+    def _lagging(self, before: int) -> _Reading | None:
+        """Return the parser that has not read on to `before`, though all that it has read is text."""
+        idle = [reading for reading in self._readings.values() if reading.fed < before and reading.next() is None]
+        return min(idle, key=attrgetter("fed")) if idle else None
+
+    def _drop(self, owner: int, searched: int) -> None:
+        del self._readings[owner]
+        self._searched[owner] = max(self._searched[owner], searched)
+
+    def _next_opening(self, before: int) -> tuple[int, int, int] | None:
+        """Return the next opening that nobody has looked at: its offset, its protocol, and where its fence begins."""
+        places = self._places
+        for index in range(places.index(self._here), len(places.offsets)):
+            offset = places.offsets[index]
+            if offset >= before:
+                break
+            for owner in places.owners[index]:
+                if self._is_new(owner, offset):
+                    return offset, owner, self._fence_before(offset)
+        return None
+
+    def _is_new(self, owner: int, offset: int) -> bool:
+        if owner == self._thought:
+            return True
+        return owner not in self._failed and owner not in self._readings and offset >= self._searched[owner]
+
+    def _fence_before(self, offset: int) -> int:
+        return self._here + self._fences.at_end(self._text.text(self._here, offset))
+
+    def _open(self, offset: int, owner: int, begin: int) -> None:
+        """Begin to read a block, or a thought."""
+        if owner == self._thought:
+            self._release(offset)
+            self._thinking = True
+            self._thought_began = offset
+            return
+        self._release(begin)
+        try:
+            parser = self._stages[owner].open()
+        except _FAILURES as error:
+            self._give_up(owner, error)
+            return
+        reading = self._readings[owner] = _Reading(owner, self._openings.each[owner], parser, begin, begin, begin)
+        self._feed(reading, offset)
+
+    def _feed(self, reading: _Reading, opening: int | None = None) -> bool:
+        """Feed a parser up to the next place where a block may begin; return False if there is no text for it.
+
+        It goes on with a block of its own; it is let go only where one of another may begin.
+        """
+        begin = reading.fed
+        after = self._places.after(begin if opening is None else opening)
+        end = self._scanned if after is None else min(after, self._scanned)
+        try:
+            if begin < end:
+                reading.feed(self._text.text(begin, end))
+            elif self._final and not reading.finished:
+                reading.finish()
+            else:
+                return False
+        except _FAILURES as error:
+            self._give_up(reading.owner, error)
+        return True
+
+    def _give_up(self, owner: int, error: BaseException) -> None:
+        """Go on without a protocol whose parser failed."""
+        self._failed.add(owner)
+        reading = self._readings.pop(owner, None)
+        if reading is not None and self._taking is reading:
+            self._taking = None
+            self._release(reading.fed)
+        stage = self._stages[owner]
+        self._events.append(ParseEvent(kind="warning", text=f"{stage.name}: its parser failed: {stage.failed(error)}"))
+
+    # --- what is found ---------------------------------------------------------------------------------
+
+    def _listen(self, reading: _Reading) -> bool:
+        """Take what a parser found at `_here`, or let it read on."""
+        found = reading.found
+        while found and found[0].kind == "text":
+            found.popleft()
+        if not found:
+            return self._feed(reading)
+        item = found.popleft()
+        if item.event is not None:
+            self._emit(reading, item.event)
+            if item.event.kind == "call":
+                self._taking = reading
+        elif item.kind == "block":
+            self._release(item.end)
+            while found and found[0].event is not None and found[0].event.kind == "warning":
+                self._emit(reading, found[0].event)
+                found.popleft()
+            self._cut(reading)
+        else:
+            self._pass_over(reading, item.end)
+        return True
+
+    def _take_on(self, reading: _Reading) -> bool:
+        """Find the end of a block whose calls were returned."""
+        found = reading.found
+        if not found and not reading.finished:
+            return self._feed(reading)
+        if found and found[0].event is not None:
+            self._emit(reading, found[0].event)
+            found.popleft()
+            return True
+        if found and found[0].kind == "gap":
+            self._pass_over(reading, found.popleft().end)
+        self._taking = None
+        return True
+
+    def _pass_over(self, reading: _Reading, end: int) -> None:
+        self._here = end
+        self._fences.break_off()
+        self._cut(reading)
+
+    def _cut(self, winner: _Reading) -> None:
+        """Let the other parsers begin anew behind a block, but for those that had read on behind it and past a place
+        where a block of another may begin."""
+        for owner, reading in list(self._readings.items()):
+            place = reading.next()
+            if reading is winner:
+                continue
+            untouched = place is None or place >= self._here
+            if not untouched or self._places.of_others(self._here, reading.fed, owner) is None:
+                self._drop(owner, self._here)
+
+    def _emit(self, reading: _Reading, event: ParseEvent) -> None:
+        stage = self._stages[reading.owner]
+        offset = None if event.offset is None else reading.begin + event.offset
+        self._events.append(_owned(event, stage.name, offset, reading.blocks, self._blocks))
+
+    def _release(self, end: int) -> None:
+        """Return the text up to `end`."""
+        text = self._text.text(self._here, end)
+        if text:
+            self._fences.follow(text)
+            self._events.append(ParseEvent(kind="text", text=text, offset=self._here))
+            self._here = end
+
+    def _read_thought(self) -> bool:
+        """Return a thought's text up to its end; return whether it has ended."""
+        begin = self._here
+        text = self._text.text(begin, self._text.end)
+        found = _THOUGHT_END.search(text)
+        if found is not None:
+            stop = found.end()
+        elif self._final:
+            stop = len(text)
+        else:
+            last = text.rfind("<", max(0, len(text) - _THOUGHT_END_LONGEST))
+            stop = len(text) if last < 0 or ">" in text[last:] else last
+        if stop:
+            self._events.append(ParseEvent(kind="text", text=text[:stop], offset=begin))
+        self._here = begin + stop
+        self._fences.break_off()
+        self._thinking = found is None
+        if found is not None:
+            for owner, reading in list(self._readings.items()):
+                if reading.fed <= self._here:
+                    self._drop(owner, self._here)
+        return found is not None
+
+
+class _Follower:
+    """A protocol without openings: it gets the text that the protocols before it left, whatever stood between."""
+
+    def __init__(self, stage: Stage, blocks: Iterator[int]) -> None:
+        self._stage = stage
+        self._blocks = blocks
+        self._parser: ActionParser | None = None
+        self._failed = False
+        self._fed: list[str] = []
+        self._begins: list[int] = []  # where in the text that it was fed each piece begins
+        self._offsets: list[int] = []  # and where in the whole text
+        self._length = 0
+        self._returned = 0
+        self._took = False
+        self._own_blocks: dict[int, int] = {}
+
+    def follow(self, events: list[ParseEvent]) -> list[ParseEvent]:
+        """Return the events with text replaced by what the parser makes of it."""
+        followed: list[ParseEvent] = []
+        for event in events:
+            followed += self._read(event) if event.kind == "text" and not self._failed else [event]
+        return followed
+
+    def finish(self) -> list[ParseEvent]:
+        """Return what the parser still has."""
+        if self._failed or self._parser is None:
+            return []
+        try:
+            return self._owned(self._parser.finish())
+        except _FAILURES as error:
+            return self._give_up(error)
+
+    def _read(self, event: ParseEvent) -> list[ParseEvent]:
+        self._begins.append(self._length)
+        self._offsets.append(event.offset or 0)
+        self._length += len(event.text)
+        self._fed.append(event.text)
+        try:
+            if self._parser is None:
+                self._parser = self._stage.open()
+            return self._owned(self._parser.feed(event.text))
+        except _FAILURES as error:
+            return self._give_up(error)
+
+    def _owned(self, events: list[ParseEvent]) -> list[ParseEvent]:
+        owned = []
+        for event in _checked(events):
+            if event.kind == "text":
+                self._returned += len(event.text)
+            self._took = self._took or event.kind == "call"
+            offset = None if event.offset is None else self._original(event.offset)
+            owned.append(_owned(event, self._stage.name, offset, self._own_blocks, self._blocks))
+        return owned
+
+    def _original(self, offset: int) -> int:
+        if not self._offsets:
+            return offset
+        index = max(0, bisect_right(self._begins, offset) - 1)
+        return self._offsets[index] + offset - self._begins[index]
+
+    def _give_up(self, error: BaseException) -> list[ParseEvent]:
+        """Return the text that it has kept, as far as that can be told."""
+        self._failed = True
+        text = f"{self._stage.name}: its parser failed: {self._stage.failed(error)}"
+        kept = self._fed[-1] if self._took else "".join(self._fed)[self._returned :]
+        offset = self._original(self._length - len(kept))
+        self._fed.clear()
+        rest = [ParseEvent(kind="text", text=kept, offset=offset)] if kept else []
+        return [*rest, ParseEvent(kind="warning", text=text)]
+
+
+def _checked(events: object) -> list[ParseEvent]:
+    """Return a parser's answer. Raises `PluginFailure` if it is none."""
+    if not isinstance(events, list):
+        raise PluginFailure(f"returned {type(events).__name__}, expected a list of ParseEvent")
+    for event in events:
+        if not isinstance(event, ParseEvent):
+            raise PluginFailure(f"returned a list with {type(event).__name__}, expected a list of ParseEvent")
+    return events
+
+
+def _owned(event: ParseEvent, name: str, offset: int | None, own: dict[int, int], blocks: Iterator[int]) -> ParseEvent:
+    """Return a parser's event as one of the whole text: its offset there, its block's number, and whose it is."""
+    if event.kind == "warning":
+        return ParseEvent(kind="warning", text=f"{name}: {event.text}", offset=offset)
+    call = event.call
+    if call is None:
+        return ParseEvent(kind=event.kind, text=event.text, offset=offset)
+    block = own.get(call.block)
+    if block is None:
+        block = own[call.block] = next(blocks)
+    if call.block != block or call.protocol is None:
+        call = call.model_copy(update={"block": block, "protocol": call.protocol or name})
+    elif offset == event.offset:
+        return event
+    return ParseEvent(kind="call", call=call, offset=offset)
+
+
+def _joined(events: list[ParseEvent]) -> list[ParseEvent]:
+    """Return the events with neighbouring text as one."""
+    joined: list[ParseEvent] = []
+    run: list[ParseEvent] = []
+    for event in events:
+        if event.kind == "text" and run and not _continues(run[-1], event):
+            joined.append(_one(run))
+            run = []
+        if event.kind == "text":
+            run.append(event)
+            continue
+        if run:
+            joined.append(_one(run))
+            run = []
+        joined.append(event)
+    return [*joined, _one(run)] if run else joined
+
+
+def _continues(before: ParseEvent, event: ParseEvent) -> bool:
+    if before.offset is None or event.offset is None:
+        return before.offset is event.offset
+    return before.offset + len(before.text) == event.offset
+
+
+def _one(run: list[ParseEvent]) -> ParseEvent:
+    if len(run) == 1:
+        return run[0]
+    return ParseEvent(kind="text", text="".join(event.text for event in run), offset=run[0].offset)
+
+
+def _without_surrogates(text: str) -> str:
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text

@@ -1,0 +1,100 @@
+"""The prompt macros that plugins registered, filled in (`spec/000` §7.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_host.context import Contribution, PluginContext
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import Misconfigured, NotFound, PluginFailure, TavernError, describe
+from tavern_host.contracts.macros import MacroRequest, PromptMacroInfo
+from tavern_host.contracts.tools import ExpandedPrompt
+from tavern_tools.catalog.contributions import mend_hint
+from tavern_tools.protocols.expander import Expander
+
+_HOOK = "tavern_register_prompt_macros"
+_AT_FAULT = frozenset({PluginFailure.code, NotFound.code})
+"""The codes of errors in a macro that are its plugin's doing: its code failed, or its handler is gone."""
+
+_Offers = dict[str, list[tuple[PromptMacroInfo, Contribution[Any]]]]
+
+
+class PromptMacros:
+    """Collects the macros again whenever plugins or grants have changed. One that two plugins offer is nobody's."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+        self._revision = -1
+        self._offers: _Offers = {}
+        self._failed: set[str] = set()
+
+    async def expand(self, value: JsonValue, tool_ids: list[str], call: CallContext) -> ExpandedPrompt:
+        """Return the value with its macros filled in; one that cannot be is left as it is, with a warning.
+
+        Raises `Misconfigured` where they grow without measure.
+        """
+        await self._collect()
+        warnings: list[str] = []
+
+        async def resolve(name: str) -> str | None:
+            try:
+                return await self._fill_in(MacroRequest(name=name, tool_ids=tool_ids, call=call))
+            except TavernError as error:
+                warnings.append(error.message)
+                return None
+
+        expander = Expander(resolve)
+        expanded = await expander.value(value)
+        return ExpandedPrompt(value=expanded, warnings=[*warnings, *expander.warnings])
+
+    async def _fill_in(self, request: MacroRequest) -> str:
+        name = request.name
+        offers = self._offers.get(name, [])
+        if not offers:
+            raise NotFound(f"nobody fills in the macro {name!r}; left as it is")
+        if len(offers) > 1:
+            plugins = " and ".join(contribution.plugin for _, contribution in offers)
+            raise Misconfigured(f"the macro {name!r} is provided by {plugins}; left as it is")
+        info, contribution = offers[0]
+        try:
+            text = await contribution.call(info.handler, request)
+        except Exception as error:
+            reason = error.message if isinstance(error, TavernError) else describe(error)
+            if not isinstance(error, TavernError) or error.info.code in _AT_FAULT:
+                self._report_failed(name, contribution.plugin, f"failed: {reason}")
+            raise TavernError(f"{contribution.plugin} failed in the macro {name!r}: {reason}; left as it is") from error
+        if not isinstance(text, str):
+            found = type(text).__name__
+            self._report_failed(name, contribution.plugin, f"returned {found}, expected str")
+            raise TavernError(f"{contribution.plugin} gave {found} for the macro {name!r}, not a text; left as it is")
+        return text
+
+    def _report_failed(self, name: str, plugin: str, reason: str) -> None:
+        """Say with a plugin what went wrong with a macro when it failed first."""
+        if name not in self._failed:
+            self._failed.add(name)
+            self._context.hooks.report(plugin, f"the macro {name!r} {reason}", hint=mend_hint(plugin))
+
+    async def _collect(self) -> None:
+        revision = self._context.hooks.revision
+        if revision == self._revision:
+            return
+        offers: _Offers = {}
+        for contribution in await self._context.hooks.collect(_HOOK):
+            for info in contribution.value:
+                offers.setdefault(info.name, []).append((info, contribution))
+        self._offers, self._revision = offers, revision
+        self._failed.clear()
+        for name, found in offers.items():
+            if len(found) > 1:
+                self._report_contended(name, [contribution.plugin for _, contribution in found])
+
+    def _report_contended(self, name: str, plugins: list[str]) -> None:
+        message = f"the macro {name!r} is provided by {' and '.join(plugins)}; none of them is used"
+        for plugin in dict.fromkeys(plugins):
+            hint = f"keep one alone, such as with `tavern plugins disable {plugin}`"
+            if set(plugins) == {plugin}:
+                hint = "return each macro once"
+            self._context.hooks.report(plugin, message, hint=hint)

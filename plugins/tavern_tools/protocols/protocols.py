@@ -1,0 +1,200 @@
+"""The action protocols that plugins registered: text and native calls run through them, and what models are told.
+
+How several protocols read one text is told in `pipeline`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_host.context import Contribution, PluginContext
+from tavern_host.contracts.errors import InvalidInput, TavernError, describe
+from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
+from tavern_host.contracts.toolcalls import ParsedText, ToolCallRequest
+from tavern_tools.catalog.contributions import in_load_order, mend_hint
+from tavern_tools.protocols.pipeline import Pipeline, Stage
+
+SETTING = "protocol"
+DEFAULT = "tam"
+"""The setting, and its default: by which protocol models are told to ask for calls."""
+
+_STATE = "tools.protocols"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A registered protocol and the plugin's answer through which its parser is opened."""
+
+    info: ActionProtocolInfo
+    contribution: Contribution[Any]
+
+    def open(self, options: ParserOptions) -> ActionParser:
+        """Return a parser for one text. Raises what the plugin raises."""
+        parser: ActionParser = self.contribution.open(self.info.handler, options)
+        return parser
+
+
+def protocols_of(context: PluginContext) -> Protocols:
+    """Return the protocols that the parts of this plugin share in one host."""
+    protocols = context.state.get(_STATE)
+    if not isinstance(protocols, Protocols):
+        protocols = context.state[_STATE] = Protocols(context)
+    return protocols
+
+
+class Protocols:
+    """Collects the protocols again whenever plugins or grants have changed."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+        self._revision = -1
+        self._protocols: dict[str, Protocol] = {}
+        self._failed: set[str] = set()
+
+    async def all(self) -> dict[str, Protocol]:
+        """Return the protocols by name, in the order in which text goes through them: that of hooks."""
+        revision = self._context.hooks.revision
+        if revision != self._revision:
+            self._protocols = await self._collect()
+            self._failed.clear()
+            self._revision = revision
+        return self._protocols
+
+    async def infos(self) -> list[ActionProtocolInfo]:
+        """Return the protocols, in the order in which text goes through them."""
+        return [protocol.info for protocol in (await self.all()).values()]
+
+    async def parse(self, text: str, names: list[str] | None, parameters: dict[str, list[str]]) -> ParsedText:
+        """Return the calls in `text` by the named protocols (all for text, where None), in the order of the text.
+
+        Raises `InvalidInput` for an unknown name, and for one that is not for text.
+        """
+        pipeline = await self._pipeline(names, parameters)
+        return _summed([*pipeline.feed(text), *pipeline.finish()])
+
+    async def parse_stream(
+        self, chunks: AsyncIterator[str], names: list[str] | None, parameters: dict[str, list[str]]
+    ) -> AsyncIterator[ParseEvent]:
+        """Yield what is found in a text while it comes; see `parse`."""
+        pipeline = await self._pipeline(names, parameters)
+        async for chunk in chunks:
+            for event in pipeline.feed(chunk):
+                yield event
+        for event in pipeline.finish():
+            yield event
+
+    async def parse_native(self, tool_calls: list[JsonValue], aliases: dict[str, str]) -> ParsedText:
+        """Return the calls in an answer's field `tool_calls`, by the first native protocol that finds some; `aliases`
+        are the names that the model was given. Never raises on bad calls."""
+        options = ParserOptions(aliases=aliases)
+        parsed = ParsedText(text="")
+        for protocol in (await self.all()).values():
+            if protocol.info.source != "native":
+                continue
+            stage = self._stage(protocol, options)
+            pipeline = Pipeline([Stage(stage.name, (), stage.open, stage.failed)])
+            found = _summed([*pipeline.feed(_json(tool_calls)), *pipeline.finish()])
+            parsed = ParsedText(text="", calls=found.calls, warnings=[*parsed.warnings, *found.warnings])
+            if found.calls:
+                break
+        return parsed
+
+    async def instructions(self, names: list[str] | None = None) -> str:
+        """Return what a language model is told about asking for calls by these protocols; where None, by the one that
+        the setting names. Raises `InvalidInput` for an unknown name."""
+        known = await self.all()
+        if names is None:
+            texts = [name for name, protocol in known.items() if protocol.info.source == "text"]
+            chosen = str(self._context.settings.get(SETTING, DEFAULT))
+            names = [chosen] if chosen in texts else texts[:1]
+        protocols = [self._known(name, known) for name in dict.fromkeys(names)]
+        return "\n\n".join(text for text in (p.info.instructions.strip() for p in protocols) if text)
+
+    async def _pipeline(self, names: list[str] | None, parameters: dict[str, list[str]]) -> Pipeline:
+        known = await self.all()
+        options = ParserOptions(parameters=parameters)
+        if names is None:
+            chosen = [protocol for protocol in known.values() if protocol.info.source == "text"]
+        else:
+            chosen = [self._known(name, known) for name in dict.fromkeys(names)]
+        for protocol in chosen:
+            if protocol.info.source != "text":
+                raise InvalidInput(f"the action protocol {protocol.info.name!r} is not for text")
+        return Pipeline([self._stage(protocol, options) for protocol in chosen])
+
+    def _stage(self, protocol: Protocol, options: ParserOptions) -> Stage:
+        return Stage(
+            name=protocol.info.name,
+            openings=protocol.info.openings,
+            open=lambda: protocol.open(options),
+            failed=lambda error: self._why_failed(protocol, error),
+        )
+
+    def _known(self, name: str, known: dict[str, Protocol]) -> Protocol:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+            raise InvalidInput(f'there is no action protocol "{name}"{hint}')
+        return known[name]
+
+    def _why_failed(self, protocol: Protocol, error: BaseException) -> str:
+        """Return why a parser failed, in one line; the first failure of each is reported with its plugin."""
+        name, owner = protocol.info.name, protocol.contribution.plugin
+        self._context.log.error("the parser of %s (plugin %s) failed", name, owner, exc_info=error)
+        if isinstance(error, TavernError):
+            reason = error.message
+        elif isinstance(error, Exception):
+            reason = describe(error)
+        else:
+            reason = f"it tried to end the program ({describe(error)})"
+        if name not in self._failed:
+            self._failed.add(name)
+            message = f"the parser of the action protocol {name!r} failed: {reason}"
+            self._context.hooks.report(owner, message, hint=mend_hint(owner))
+        return reason
+
+    async def _collect(self) -> dict[str, Protocol]:
+        contributions = await self._context.hooks.collect("tavern_register_action_protocols")
+        kept: dict[str, Protocol] = {}
+        for contribution in await in_load_order(self._context, contributions):
+            for info in contribution.value:
+                first = kept.setdefault(info.name, Protocol(info, contribution))
+                if first.info is not info:
+                    self._report_taken(info.name, contribution.plugin, first.contribution.plugin)
+        return {info.name: kept[info.name] for contribution in contributions for info in contribution.value}
+
+    def _report_taken(self, name: str, plugin: str, first: str) -> None:
+        if first == plugin:
+            message, hint = f"the action protocol {name!r} is registered twice; the first is used", "remove one"
+        else:
+            message = f"the action protocol {name!r} is not used: it is {first}'s already, and {first} keeps it"
+            hint = "choose another name"
+        self._context.hooks.report(plugin, message, hint=hint)
+
+
+def _summed(events: Iterable[ParseEvent]) -> ParsedText:
+    """Return what a pipeline found in a whole text."""
+    rest: list[str] = []
+    calls: list[ToolCallRequest] = []
+    warnings: list[str] = []
+    for event in events:
+        if event.kind == "text":
+            rest.append(event.text)
+        elif event.call is not None:
+            calls.append(event.call)
+        else:
+            place = f" (at character {event.offset})" if event.offset is not None else ""
+            warnings.append(f"{event.text}{place}")
+    return ParsedText(text="".join(rest), calls=calls, warnings=warnings)
+
+
+def _json(tool_calls: list[JsonValue]) -> str:
+    try:
+        return json.dumps(tool_calls)
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"{describe(error)}"

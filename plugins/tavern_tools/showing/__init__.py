@@ -1,1 +1,0 @@
-"""Tools and tasks as people see them: commands and routes."""

@@ -1,0 +1,85 @@
+"""What is told of tasks: the event of a change, and the callbacks of ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from datetime import timedelta
+
+from pydantic import JsonValue
+
+from tavern_host.contracts.errors import TavernError
+from tavern_tools.tasks.callbacks import Callbacks
+from tavern_tools.tasks.rows import TaskRow, now
+from tavern_tools.tasks.secrets import masked
+from tavern_tools.tasks.store import TaskStore
+
+AT_ONCE = 8
+"""How many callbacks are told at once."""
+
+PAUSE = 30.0
+"""How many seconds nothing is told after what was told could not be kept: it would be told again and again."""
+
+
+def update_payload(row: TaskRow) -> dict[str, JsonValue]:
+    """Return what the event `TOOL_CALL_UPDATE` says about a task; results and arguments are asked for by its id."""
+    request, call, result, approval = row.entry.request, row.entry.call, row.result, row.approval
+    known: dict[str, JsonValue] = {
+        "requestId": request.request_id,
+        "runId": call.run_id,
+        "progress": row.progress,
+        "progressText": row.progress_text,
+        "durationMs": None if row.started is None or row.finished is None else (row.finished - row.started) / 1000,
+        "error": None if result is None or result.error is None else result.error.to_json(),
+        "approval": None if approval is None else approval.to_json(),
+    }
+    return {
+        "callId": row.id,
+        "taskId": row.id,
+        "toolId": row.tool_id,
+        "index": request.index,
+        "caller": str(call.principal),
+        "status": row.status.value,
+        "attempt": row.attempt,
+        "traceId": call.trace_id,
+        **{key: value for key, value in known.items() if value is not None},
+    }
+
+
+def approval_payload(row: TaskRow) -> dict[str, JsonValue]:
+    """Return what the event `APPROVAL_REQUEST` says of a call that waits for a person, secrets masked."""
+    entry, approval = row.entry, row.approval
+    about: dict[str, JsonValue] = {"taskId": row.id, "toolId": row.tool_id, "caller": str(entry.call.principal)}
+    about["arguments"] = masked(entry.request.arguments, entry.hidden)
+    if approval is not None:
+        about |= {"reason": approval.reason, "expiresAt": approval.expires_at.isoformat(), "default": approval.default}
+    return about
+
+
+class Teller:
+    """Tells the callbacks of one host's tasks, and keeps how that went."""
+
+    def __init__(self, store: TaskStore, callbacks: Callbacks, log: logging.Logger) -> None:
+        self._store = store
+        self._callbacks = callbacks
+        self._log = log
+        self._rests_until = 0.0
+
+    async def tell(self, keep: timedelta) -> None:
+        """Tell the callbacks that are due now; tasks are kept for `keep` after their end."""
+        if time.monotonic() < self._rests_until:
+            return
+        try:
+            while rows := await self._store.callbacks():
+                await asyncio.gather(*(self._tell_one(row, keep) for row in rows[:AT_ONCE]))
+        except TavernError as error:
+            self._rests_until = time.monotonic() + PAUSE
+            self._log.error("callbacks of tasks could not be told: %s", error.message)
+
+    async def _tell_one(self, row: TaskRow, keep: timedelta) -> None:
+        told = await self._callbacks.tell(row.entry.callback or "", row.shown(keep))
+        due = None if told.pause is None else now() + int(told.pause * 1e6)
+        await self._store.told(row.id, told.callback, due)
+        if told.callback.status == "failed":
+            self._log.warning("the callback of the task %s failed: %s", row.id, told.callback.error)

@@ -1,0 +1,166 @@
+"""Tasks as they are kept: what is written into the columns of the database, and read from them."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.toolcalls import (
+    TaskCallback,
+    TaskStatus,
+    ToolApproval,
+    ToolCallRequest,
+    ToolError,
+    ToolErrorType,
+    ToolResult,
+    ToolScope,
+    ToolTask,
+)
+from tavern_host.contracts.wire import Model
+from tavern_tools.tasks.secrets import masked
+
+SMALL_RESULT = 64 * 1024
+"""Up to how many bytes a result has that lists show."""
+
+_LARGE = f"CASE WHEN length(result) <= {SMALL_RESULT} THEN result END"
+_COLUMNS = (
+    "id, tool, status, is_final, owner, attempt, idempotent, cancelled_by, created, started, finished, due,"
+    " callback_due, changed, writer, is_audited, progress, progress_text, approval, callback, entry"
+)
+WHOLE = f"SELECT {_COLUMNS}, result FROM tasks"
+"""Selects what `read_row` reads."""
+LISTED = f"SELECT {_COLUMNS}, {_LARGE} FROM tasks"
+"""As `WHOLE`, without large results."""
+
+
+class TaskEntry(Model):
+    """What was asked for. `hidden` names the arguments that the tool marks as secret, `callback` is the address that
+    is told of the end."""
+
+    request: ToolCallRequest
+    call: CallContext
+    scope: ToolScope | None = None
+    hidden: list[str] = Field(default_factory=list)
+    callback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A task as it is kept. Times are in microseconds since 1970."""
+
+    id: str
+    tool_id: str
+    status: TaskStatus
+    is_final: bool
+    owner: str | None
+    attempt: int
+    is_idempotent: bool
+    cancelled_by: str | None
+    created: int
+    started: int | None
+    finished: int | None
+    due: int | None
+    callback_due: int | None
+    changed: int
+    writer: str
+    is_audited: bool
+    progress: float | None
+    progress_text: str | None
+    approval: ToolApproval | None
+    callback: TaskCallback | None
+    entry: TaskEntry
+    result: ToolResult | None
+
+    def shown(self, keep: timedelta) -> ToolTask:
+        """Return the task as others see it; it is kept for `keep` after its end."""
+        call = self.entry.call
+        finished = moment(self.finished)
+        return ToolTask(
+            id=self.id,
+            tool_id=self.tool_id,
+            status=self.status,
+            arguments=masked(self.entry.request.arguments, self.entry.hidden),
+            principal=call.principal,
+            created_at=datetime.fromtimestamp(self.created / 1e6, UTC),
+            started_at=moment(self.started),
+            finished_at=finished,
+            expires_at=None if finished is None else finished + keep,
+            progress=self.progress,
+            progress_text=self.progress_text,
+            result=self.result,
+            approval=self.approval,
+            attempt=self.attempt,
+            run_id=call.run_id,
+            trace_id=call.trace_id,
+            callback=self.callback,
+        )
+
+
+_NAMES = [field.name for field in fields(TaskRow)][:-4]
+
+
+def read_row(row: tuple[Any, ...]) -> TaskRow:
+    """Return a row of `WHOLE` or `LISTED`. Raises `TavernError` for one that is damaged."""
+    *plain, approval, callback, entry, result = row
+    kept = dict(zip(_NAMES, plain, strict=True))
+    try:
+        kept |= {
+            "status": TaskStatus(kept["status"]),
+            "is_final": bool(kept["is_final"]),
+            "is_idempotent": bool(kept["is_idempotent"]),
+            "is_audited": bool(kept["is_audited"]),
+            "approval": None if approval is None else ToolApproval.model_validate(json.loads(approval)),
+            "callback": None if callback is None else TaskCallback.model_validate(json.loads(callback)),
+            "entry": TaskEntry.model_validate(json.loads(entry)),
+            "result": None if result is None else ToolResult.model_validate(json.loads(result)),
+        }
+        return TaskRow(**kept)
+    except (ValidationError, ValueError, TypeError) as error:
+        raise TavernError(f"the task {row[0]!r:.80} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def blob(model: Model) -> bytes:
+    """Return a model as it is kept."""
+    return json.dumps(model.to_json(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+
+
+def without_secrets(entry: TaskEntry) -> TaskEntry:
+    """Return what was asked for as it may be kept when nothing will be done with it any more."""
+    arguments = masked(entry.request.arguments, entry.hidden)
+    return entry.model_copy(update={"request": entry.request.model_copy(update={"arguments": arguments})})
+
+
+def failed(task_id: str, request: ToolCallRequest, type: ToolErrorType, message: str, **details: Any) -> ToolResult:
+    """Return the result of a task that gave none."""
+    error = ToolError(type=type, message=message, tool_id=request.tool_id, index=request.index, details=details)
+    return ToolResult(
+        tool_id=request.tool_id,
+        index=request.index,
+        block=request.block,
+        request_id=request.request_id,
+        status="error",
+        error=error,
+        task_id=task_id,
+    )
+
+
+def now() -> int:
+    """Return this moment in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def moment(micros: int | None) -> datetime | None:
+    """Return a kept time as a time."""
+    return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
+
+
+def micros(when: datetime) -> int:
+    """Return a time as it is kept."""
+    return int(when.timestamp() * 1e6)

@@ -1,0 +1,504 @@
+"""Keeps tasks in a SQLite database: which host may do what to which task, each change in one transaction.
+
+Knows nothing of how a task is carried out. Several processes may have one store open.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tavern_host.contracts.calls import Principal
+from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.toolcalls import (
+    TaskCallback,
+    TaskFilter,
+    TaskStatus,
+    ToolApproval,
+    ToolErrorType,
+    ToolResult,
+)
+from tavern_host.storage.process_locks import Living
+from tavern_host.storage.worker_threads import SoloLane
+from tavern_tools.tasks.approvals import closed, refusal
+from tavern_tools.tasks.rows import (
+    LISTED,
+    WHOLE,
+    TaskEntry,
+    TaskRow,
+    blob,
+    failed,
+    micros,
+    now,
+    read_row,
+    without_secrets,
+)
+from tavern_tools.tasks.schema import TASKS
+
+if TYPE_CHECKING:
+    import sqlite3
+
+ATTEMPTS = 3
+"""How often a call is begun that a host died in the middle of."""
+
+AT_ONCE = 100
+"""How many tasks one transaction takes up or forgets: others wait for it."""
+
+CLOSE_SECONDS = 5.0
+"""How long closing waits for what is under way."""
+
+Decide = Callable[[TaskRow], ToolApproval]
+
+Outcome = Literal["decided", "expired", "late"]
+"""What came of a decision: it holds, its time was over just now, or it was decided before."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """A task that is to be kept."""
+
+    id: str
+    tool_id: str
+    entry: TaskEntry
+    is_idempotent: bool
+    approval: ToolApproval | None = None
+    callback: TaskCallback | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a host finds when it looks at the store: tasks that it took up or that others changed, and those with a
+    decision that is to be put into the audit log: the time of some was over, of others the host died that decided.
+    `tells`: there are callbacks to be told now."""
+
+    rows: list[TaskRow]
+    unaudited: list[TaskRow]
+    tells: bool = False
+
+
+class TaskStore:
+    """The tasks of a project, as one host of it sees them. Nothing is made before the first task is kept."""
+
+    def __init__(self, folder: Path, host: str, log: logging.Logger) -> None:
+        self.host = host
+        self._log = log
+        self._lane = SoloLane(folder, TASKS, log, "store of tasks", close_seconds=CLOSE_SECONDS)
+        self._living = Living(folder / "hosts")
+        self._seen = -1
+
+    async def close(self) -> None:
+        """Finish what was begun, leave what has not begun to other hosts, and let go."""
+        await self._lane.close(self._living.close)
+
+    # --- a task's life ----------------------------------------------------------------------------
+
+    async def add(self, task: NewTask, limit: int) -> TaskRow | None:
+        """Keep a new task, this host's; None where `limit` tasks have not ended already."""
+
+        def work(connection: sqlite3.Connection) -> TaskRow | None:
+            (open_now,) = connection.execute("SELECT count(*) FROM tasks WHERE is_open = 1 AND is_final = 0").fetchone()
+            if open_now >= limit:
+                return None
+            self._living.hold(self.host)
+            self._begin_to_see(connection)
+            entry, approval = blob(task.entry), task.approval
+            status = TaskStatus.PENDING if approval is None else TaskStatus.AWAITING_APPROVAL
+            values: dict[str, Any] = {
+                "id": task.id,
+                "tool": task.tool_id,
+                "principal": str(task.entry.call.principal),
+                "status": status.value,
+                "is_final": 0,
+                "is_open": 1,
+                "owner": self.host,
+                "attempt": 0,
+                "idempotent": task.is_idempotent,
+                "created": now(),
+                "due": None if approval is None else micros(approval.expires_at),
+                "changed": _change(connection),
+                "writer": self.host,
+                "is_audited": 1,
+                "size": len(entry),
+                "approval": None if approval is None else blob(approval),
+                "callback": None if task.callback is None else blob(task.callback),
+                "entry": entry,
+            }
+            marks = ", ".join("?" * len(values))
+            connection.execute(f"INSERT INTO tasks ({', '.join(values)}) VALUES ({marks})", _texts(values))
+            return _row(connection, task.id)
+
+        return await self._lane.write(work)
+
+    async def begin(self, task_id: str) -> TaskRow | None:
+        """Let a task of this host begin; None where it may not (any more). The call is made after that."""
+
+        def work(connection: sqlite3.Connection) -> TaskRow | None:
+            row = _row(connection, task_id)
+            if row is None or row.owner != self.host or row.status is not TaskStatus.PENDING:
+                return None
+            return self._update(
+                connection,
+                row,
+                status=TaskStatus.RUNNING,
+                attempt=row.attempt + 1,
+                started=now(),
+                progress=None,
+                progress_text=None,
+            )
+
+        return await self._lane.write(work)
+
+    async def put_back(self, task_id: str) -> TaskRow | None:
+        """Undo `begin`: the call was not made."""
+
+        def work(connection: sqlite3.Connection) -> TaskRow | None:
+            row = self._own_running(connection, task_id)
+            if row is None:
+                return None
+            return self._update(connection, row, status=TaskStatus.PENDING, attempt=row.attempt - 1, started=None)
+
+        return await self._lane.write(work)
+
+    async def progress(self, task_id: str, progress: float | None, text: str | None) -> TaskRow | None:
+        """Keep how far a running task of this host is."""
+
+        def work(connection: sqlite3.Connection) -> TaskRow | None:
+            row = self._own_running(connection, task_id)
+            return None if row is None else self._update(connection, row, progress=progress, progress_text=text)
+
+        return await self._lane.write(work)
+
+    async def end(
+        self,
+        task_id: str,
+        status: TaskStatus,
+        result: ToolResult,
+        progress: tuple[float | None, str | None] = (None, None),
+    ) -> TaskRow | None:
+        """Keep how a running task of this host ended; None where it is this host's no more."""
+
+        def work(connection: sqlite3.Connection) -> TaskRow | None:
+            row = self._own_running(connection, task_id)
+            latest = {"progress": progress[0], "progress_text": progress[1]}
+            return None if row is None else self._end(connection, row, status, result, **latest)
+
+        return await self._lane.write(work)
+
+    async def cancel(self, task_id: str, principal: Principal) -> TaskRow | None:
+        """Cancel a task that has not begun; ask for it of one that runs. Returns how it stands."""
+
+        def work(connection: sqlite3.Connection) -> TaskRow | None:
+            row = _row(connection, task_id)
+            if row is None or row.is_final:
+                return row
+            if row.status is TaskStatus.RUNNING:
+                if row.cancelled_by is not None:
+                    return row
+                return self._update(connection, row, cancelled_by=str(principal))
+            result = failed(row.id, row.entry.request, ToolErrorType.CANCELLED, f"it was cancelled by {principal}")
+            return self._end(connection, row, TaskStatus.CANCELLED, result, cancelled_by=str(principal))
+
+        return await self._lane.write(work)
+
+    async def decide(
+        self, task_id: str, decide: Decide, arguments: dict[str, Any] | None
+    ) -> tuple[TaskRow | None, Outcome]:
+        """Keep a decision about a task that waits for one; return how the task stands, and what came of it.
+
+        Where its time was over, the default decides instead.
+        """
+
+        def work(connection: sqlite3.Connection) -> tuple[TaskRow | None, Outcome]:
+            row = _row(connection, task_id)
+            if row is None or row.status is not TaskStatus.AWAITING_APPROVAL or row.approval is None:
+                return row, "late"
+            self._living.hold(self.host)
+            if row.due is not None and row.due <= now():
+                return self._decided(connection, row, closed(row.approval)), "expired"
+            return self._decided(connection, row, decide(row), arguments), "decided"
+
+        return await self._lane.write(work)
+
+    async def audited(self, task_id: str) -> None:
+        """Keep that a decision is in the audit log."""
+        await self._lane.write(lambda c: c.execute("UPDATE tasks SET is_audited = 1 WHERE id = ?", (task_id,)))
+
+    async def told(self, task_id: str, callback: TaskCallback, due: int | None) -> TaskRow | None:
+        """Keep how telling the end of a task went, and when it is tried again."""
+
+        def work(connection: sqlite3.Connection) -> TaskRow | None:
+            row = _row(connection, task_id)
+            if row is None or row.owner != self.host or row.callback_due is None:
+                return None
+            values: dict[str, Any] = {"callback": blob(callback), "callback_due": due}
+            if due is None:
+                values |= {"is_open": 0, "owner": None, "entry": blob(row.entry.model_copy(update={"callback": None}))}
+            return self._update(connection, row, **values)
+
+        return await self._lane.write(work)
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    async def get(self, task_id: str) -> TaskRow | None:
+        """Return a task."""
+        return await self._lane.read(lambda connection: _row(connection, task_id), absent=None)
+
+    async def find(self, filter: TaskFilter, only: Principal | None, since: int) -> list[TaskRow]:
+        """Return tasks, newest first, without large results: those of the principal `only`, where given, and not those
+        that ended before `since`."""
+        conditions, values = ["(is_final = 0 OR finished >= ?)"], [since]
+        asked: list[Any] = values
+        if filter.statuses:
+            conditions.append(f"status IN ({', '.join('?' * len(filter.statuses))})")
+            asked += [status.value for status in filter.statuses]
+        if filter.tool is not None:
+            conditions.append("tool GLOB ?")
+            asked.append(_text(filter.tool).replace("[", "[[]"))
+        for principal in (filter.principal, None if only is None else str(only)):
+            if principal is not None:
+                conditions.append("principal = ?")
+                asked.append(_text(principal))
+        asked += [filter.limit, min(filter.offset, 2**62)]
+        statement = f"{LISTED} WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ? OFFSET ?"
+        return await self._lane.read(lambda connection: self._read(connection, statement, asked), absent=[])
+
+    async def look(self, *, takes_up: bool) -> Seen:
+        """Return what others changed since the last time; let the time of decisions be over; with `takes_up` take up
+        what no living host has."""
+        return await self._lane.read(lambda connection: self._look(connection, takes_up), absent=Seen([], []))
+
+    async def callbacks(self) -> list[TaskRow]:
+        """Return this host's ended tasks whose end is to be told now."""
+        statement = f"{WHOLE} {_TOLD_NOW_WHERE} LIMIT {AT_ONCE}"
+        return await self._lane.read(lambda c: self._read(c, statement, [self.host, now()]), absent=[])
+
+    async def release(self) -> None:
+        """Leave what this host has, apart from what runs, to other hosts."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            rows = self._read(
+                connection,
+                f"{WHOLE} WHERE is_open = 1 AND owner = ? AND status <> ?",
+                [self.host, TaskStatus.RUNNING.value],
+            )
+            for row in rows:
+                self._update(connection, row, owner=None)
+
+        if await self._lane.read(self._has_open, absent=False):
+            await self._lane.write(work)
+
+    async def prune(self, before: int, max_bytes: int) -> int:
+        """Forget tasks that ended before a moment, and the oldest as long as all take too much; return how many."""
+
+        def old(connection: sqlite3.Connection) -> int:
+            return connection.execute(
+                "DELETE FROM tasks WHERE seq IN (SELECT seq FROM tasks WHERE is_open = 0 AND finished < ? LIMIT ?)",
+                (before, AT_ONCE),
+            ).rowcount
+
+        def beyond(connection: sqlite3.Connection) -> int:
+            surplus = connection.execute("SELECT total(size) FROM tasks").fetchone()[0] - max_bytes
+            count = 0
+            ended = "SELECT seq, size FROM tasks WHERE is_open = 0 ORDER BY finished, seq LIMIT ?"
+            for seq, size in connection.execute(ended, (AT_ONCE,)).fetchall() if surplus > 0 else []:
+                if surplus <= 0:
+                    break
+                connection.execute("DELETE FROM tasks WHERE seq = ?", (seq,))
+                surplus, count = surplus - size, count + 1
+            return count
+
+        if not await self._lane.read(lambda _: True, absent=False):
+            return 0
+        forgotten = 0
+        for step in (old, beyond):
+            while count := await self._lane.write(step):
+                forgotten += count
+        return forgotten
+
+    # --- on the thread ----------------------------------------------------------------------------
+
+    def _look(self, connection: sqlite3.Connection, takes_up: bool) -> Seen:
+        self._begin_to_see(connection)
+        rows: list[TaskRow] = []
+        unaudited: list[TaskRow] = []
+        if takes_up and self._orphans(connection):
+            rows += self._together(connection, self._take_up)
+        if connection.execute(_DUE, (self.host, now())).fetchone():
+            unaudited += self._together(connection, self._expire)
+        if takes_up and connection.execute(_UNAUDITED, (self.host,)).fetchone():
+            unaudited += self._together(connection, self._take_decisions)
+        changed = f"{WHOLE} WHERE changed > ? AND writer <> ? ORDER BY changed"
+        rows += self._read(connection, changed, [self._seen, self.host])
+        self._seen = _changes(connection)
+        tells = connection.execute(_TOLD_NOW, (self.host, now())).fetchone() is not None
+        return Seen([*{row.id: row for row in (*rows, *unaudited)}.values()], unaudited, tells)
+
+    def _begin_to_see(self, connection: sqlite3.Connection) -> None:
+        """Take no notice of what was changed before this host had a task."""
+        if self._seen < 0:
+            self._seen = _changes(connection)
+
+    def _together(
+        self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], list[TaskRow]]
+    ) -> list[TaskRow]:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            rows = work(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return rows
+
+    def _orphans(self, connection: sqlite3.Connection) -> list[str | None]:
+        """Return the owners of open tasks that have ended."""
+        owners = connection.execute("SELECT DISTINCT owner FROM tasks WHERE is_open = 1").fetchall()
+        return [o for (o,) in owners if o is None or (o != self.host and self._living.is_gone(str(o)))]
+
+    def _take_up(self, connection: sqlite3.Connection) -> list[TaskRow]:
+        """Make tasks this host's that are nobody's; what became of calls that had begun is not known."""
+        self._living.hold(self.host)
+        taken: list[TaskRow] = []
+        for owner in self._orphans(connection):
+            whose = "owner IS NULL" if owner is None else "owner = ?"
+            found = connection.execute(
+                f"{WHOLE} WHERE is_open = 1 AND {whose} ORDER BY seq LIMIT ?", [*filter(None, [owner]), AT_ONCE]
+            )
+            for columns in found.fetchall():
+                try:
+                    row = read_row(columns)
+                except TavernError as damage:
+                    self._log.error("%s", damage.message)
+                    self._give_up(connection, str(columns[0]))
+                    continue
+                taken.append(self._taken_up(connection, row))
+        return taken
+
+    def _taken_up(self, connection: sqlite3.Connection, row: TaskRow) -> TaskRow:
+        if row.status is not TaskStatus.RUNNING:
+            return self._update(connection, row, owner=self.host)
+        if row.is_idempotent and row.cancelled_by is None and row.attempt < ATTEMPTS:
+            return self._update(connection, row, owner=self.host, status=TaskStatus.PENDING, started=None)
+        times = f" {row.attempt} times" if row.attempt > 1 else ""
+        message = f"the host ended{times} while it ran: it may have done what it does, or not"
+        result = failed(row.id, row.entry.request, ToolErrorType.UNKNOWN_OUTCOME, message)
+        return self._end(connection, row, TaskStatus.UNKNOWN, result)
+
+    def _expire(self, connection: sqlite3.Connection) -> list[TaskRow]:
+        rows = self._read(connection, _DUE, [self.host, now()])
+        return [self._decided(connection, row, closed(row.approval)) for row in rows if row.approval is not None]
+
+    def _take_decisions(self, connection: sqlite3.Connection) -> list[TaskRow]:
+        """Make decisions this host's to record that one made which ended before it did."""
+        rows = self._read(connection, _UNAUDITED, [self.host])
+        return [self._update(connection, row) for row in rows if self._living.is_gone(row.writer)]
+
+    def _decided(
+        self,
+        connection: sqlite3.Connection,
+        row: TaskRow,
+        approval: ToolApproval,
+        arguments: dict[str, Any] | None = None,
+    ) -> TaskRow:
+        """Keep what was decided."""
+        values: dict[str, Any] = {"approval": blob(approval), "due": None, "is_audited": 0}
+        if approval.decision != "approved":
+            return self._end(
+                connection, row, TaskStatus.REFUSED, refusal(row.id, row.entry.request, approval), **values
+            )
+        if arguments is not None:
+            request = row.entry.request.model_copy(update={"arguments": arguments})
+            values["entry"] = blob(row.entry.model_copy(update={"request": request}))
+        return self._update(connection, row, status=TaskStatus.PENDING, **values)
+
+    def _end(
+        self, connection: sqlite3.Connection, row: TaskRow, status: TaskStatus, result: ToolResult, **more: Any
+    ) -> TaskRow:
+        """Let a task end. The host that has it tells its callback, or whoever takes it up."""
+        entry, kept = blob(without_secrets(row.entry)), blob(result)
+        tells = row.callback is not None
+        teller = self.host if row.status is TaskStatus.RUNNING else row.owner
+        values: dict[str, Any] = {
+            **more,
+            "status": status,
+            "is_final": 1,
+            "is_open": tells,
+            "owner": teller if tells else None,
+            "callback_due": now() if tells else None,
+            "finished": now(),
+            "due": None,
+            "entry": entry,
+            "result": kept,
+            "size": len(entry) + len(kept),
+        }
+        return self._update(connection, row, **values)
+
+    def _update(self, connection: sqlite3.Connection, row: TaskRow, **values: Any) -> TaskRow:
+        """Change a task, and return it."""
+        values |= {"changed": _change(connection), "writer": self.host}
+        changes = ", ".join(f"{column} = ?" for column in values)
+        connection.execute(f"UPDATE tasks SET {changes} WHERE id = ?", [*_texts(values), row.id])
+        changed = _row(connection, row.id)
+        assert changed is not None
+        return changed
+
+    def _give_up(self, connection: sqlite3.Connection, task_id: str) -> None:
+        """Let a task end whose row cannot be read."""
+        connection.execute(
+            "UPDATE tasks SET status = ?, is_final = 1, is_open = 0, owner = NULL, finished = ? WHERE id = ?",
+            (TaskStatus.UNKNOWN.value, now(), task_id),
+        )
+
+    def _own_running(self, connection: sqlite3.Connection, task_id: str) -> TaskRow | None:
+        row = _row(connection, task_id)
+        return row if row is not None and row.owner == self.host and row.status is TaskStatus.RUNNING else None
+
+    def _has_open(self, connection: sqlite3.Connection) -> bool:
+        found = connection.execute("SELECT 1 FROM tasks WHERE is_open = 1 AND owner = ? LIMIT 1", (self.host,))
+        return found.fetchone() is not None
+
+    def _read(self, connection: sqlite3.Connection, statement: str, values: list[Any]) -> list[TaskRow]:
+        """Return rows; those that nobody can read are left out, which the log says."""
+        rows: list[TaskRow] = []
+        for columns in connection.execute(statement, values).fetchall():
+            try:
+                rows.append(read_row(columns))
+            except TavernError as damage:
+                self._log.warning("%s", damage.message)
+        return rows
+
+
+_DUE = f"{WHOLE} WHERE is_open = 1 AND owner = ? AND status = '{TaskStatus.AWAITING_APPROVAL.value}' AND due <= ?"
+_TOLD_NOW_WHERE = "WHERE is_open = 1 AND owner = ? AND callback_due <= ?"
+_TOLD_NOW = f"SELECT 1 FROM tasks {_TOLD_NOW_WHERE} LIMIT 1"
+_UNAUDITED = f"{WHOLE} WHERE is_audited = 0 AND writer <> ? LIMIT {AT_ONCE}"
+
+
+def _row(connection: sqlite3.Connection, task_id: str) -> TaskRow | None:
+    found = connection.execute(f"{WHOLE} WHERE id = ?", (_text(task_id),)).fetchone()
+    return None if found is None else read_row(found)
+
+
+def _changes(connection: sqlite3.Connection) -> int:
+    """Return the number of the latest change."""
+    return int(connection.execute("SELECT value FROM counters WHERE name = 'changes'").fetchone()[0])
+
+
+def _change(connection: sqlite3.Connection) -> int:
+    """Return the number of a new change."""
+    connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'changes'")
+    return _changes(connection)
+
+
+def _texts(values: dict[str, Any]) -> list[Any]:
+    """Return values as SQLite takes them."""
+    return [_text(value) if isinstance(value, str) else value for value in values.values()]
+
+
+def _text(text: str) -> str:
+    """Return a text that SQLite takes: without halves of surrogate pairs."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,1 @@
+"""The routes for tools, tasks and approvals. Commands are in `cli`."""

@@ -1,0 +1,24 @@
+"""`tavern`, the command line. Knows how to read arguments and show output; commands do the work.
+
+`tavern --version` is answered before anything else is imported.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run `tavern` with the arguments of the process and exit with its code."""
+    arguments = sys.argv[1:]
+    if arguments in (["--version"], ["-V"]):
+        from tavern_host import __version__
+
+        print(f"tavern-host {__version__}")
+        return
+    from tavern_host.cli.garbage import put_off
+
+    put_off()
+    from tavern_host.cli.terminal import run
+
+    sys.exit(run(arguments))

@@ -1,0 +1,112 @@
+"""The commands `audit tail` and `audit verify`. They read the file; no plugin is loaded and nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tavern_host.audit.file import read_on, tail, verify
+from tavern_host.contracts.audit import AuditCheck, AuditEntry
+from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+from tavern_host.contracts.errors import InvalidInput, Misconfigured
+
+if TYPE_CHECKING:
+    from tavern_host.cli.own_command import Command, MakeHost
+
+LOOK_AGAIN = 0.5
+"""Seconds after which `--follow` looks whether there is more."""
+
+
+async def _tail(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    path, count = make_host().audit.path, arguments["lines"]
+    if count < 0:
+        raise InvalidInput(f"--lines {count}: how many entries to show is a number from 0")
+    try:
+        _, place = read_on(path, None)
+        entries = tail(path, count)
+        if not arguments["follow"]:
+            for output in _shown(entries) or [CommandOutput(kind="text", text="The audit log is empty.")]:
+                yield output
+            yield CommandOutput(kind="result", data=[entry.to_json() for entry in entries])
+            return
+        seen = entries[-1].seq if entries else 0
+        while True:
+            for entry in entries:
+                for output in _shown([entry]):
+                    yield output
+                yield CommandOutput(kind="result", data=entry.to_json())
+            await asyncio.sleep(LOOK_AGAIN)
+            more, place = read_on(path, place)
+            entries, seen = [entry for entry in more if entry.seq > seen], 0
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+async def _verify(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    log = make_host().audit
+    try:
+        check = verify(log.path, log.anchor)
+    except OSError as error:
+        raise _unreadable(log.path, error) from None
+    yield CommandOutput(kind="result", data=check.to_json())
+    if check.problem is not None:
+        where = f"{log.path}:{check.line}" if check.line is not None else str(log.path)
+        yield CommandOutput(kind="failure", text=f"{where}: {check.problem}", exit_code=1)
+        return
+    yield CommandOutput(kind="text", text=f"{_counted(check.entries)}; nothing was changed or taken out.")
+    for line in _remarks(check):
+        yield CommandOutput(kind="text", text=line)
+
+
+def _shown(entries: list[AuditEntry]) -> list[CommandOutput]:
+    return [CommandOutput(kind="text", text=_line(entry)) for entry in entries]
+
+
+def _line(entry: AuditEntry) -> str:
+    moment = entry.time.astimezone().isoformat(sep=" ", timespec="seconds")
+    details = json.dumps(entry.details, ensure_ascii=False) if entry.details else ""
+    parts = [moment, entry.actor, entry.action, entry.subject, details]
+    return "  ".join(part.replace("\n", "\\n") for part in parts if part)
+
+
+def _counted(entries: int) -> str:
+    return "1 entry" if entries == 1 else f"{entries} entries"
+
+
+def _remarks(check: AuditCheck) -> list[str]:
+    remarks = []
+    if check.unsealed:
+        remarks.append(f"{_counted(check.unsealed)} at the end, not sealed yet; the next writer does it.")
+    if check.recovered:
+        remarks.append(f"{_counted(check.recovered)} left unsealed by a crash, and sealed later.")
+    if check.torn:
+        lines = "1 line that is no entry" if check.torn == 1 else f"{check.torn} lines that are no entries"
+        remarks.append(f"{lines}, such as what a crash cut short.")
+    return remarks
+
+
+def _unreadable(path: Path, error: OSError) -> Misconfigured:
+    return Misconfigured(f"the audit log {path} cannot be read: {error.strerror or error}")
+
+
+COMMANDS: tuple[tuple[CommandInfo, Command], ...] = (
+    (
+        CommandInfo(
+            name="audit tail",
+            help="Show the newest entries of the audit log.",
+            handler="",
+            parameters=[
+                CommandParameter(name="--lines", type="integer", default=20, help="How many entries."),
+                CommandParameter(name="--follow", type="flag", help="Go on with what is recorded, until Ctrl-C."),
+            ],
+        ),
+        _tail,
+    ),
+    (
+        CommandInfo(name="audit verify", help="Check that nobody has changed the audit log.", handler=""),
+        _verify,
+    ),
+)

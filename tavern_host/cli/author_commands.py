@@ -1,0 +1,124 @@
+"""The commands of `tavern` for those who write plugins: `plugins new` and `plugins check`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.host import Host
+
+if TYPE_CHECKING:
+    from tavern_host.cli.plugin_check import Report
+
+MakeHost = Callable[[], Host]
+Command = Callable[[MakeHost, dict[str, Any]], AsyncIterator[CommandOutput]]
+
+
+async def _new(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    from tavern_host.cli.scaffold import scaffold, write
+
+    plugin = scaffold(arguments["name"], minimal=arguments["minimal"])
+    shown, folder = _folder_for(plugin.name, arguments["folder"])
+    write(plugin, folder)
+    yield CommandOutput(kind="text", text=f"Made the plugin {plugin.name} in {folder}:")
+    for path in plugin.files:
+        yield CommandOutput(kind="text", text=f"  {path}")
+    yield CommandOutput(kind="text", text="\nNext, in an environment that has tavern-host:")
+    for line in (f"cd {shown}", "pip install -e '.[test]'", "pytest", "tavern plugins check ."):
+        yield CommandOutput(kind="text", text=f"  {line}")
+    yield CommandOutput(kind="result", data={"name": plugin.name, "folder": str(folder), "files": [*plugin.files]})
+
+
+def _folder_for(name: str, given: str | None) -> tuple[str, Path]:
+    """Return the folder of a new plugin as the user says it, and where that is."""
+    if given is not None and not given.strip():
+        raise InvalidInput("the folder's name is empty; for the current folder write --folder .")
+    shown = given or name
+    return shown, Path(shown).absolute()
+
+
+async def _check(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    from tavern_host.cli.plugin_check import candidates, inspected
+
+    wrong = 0
+    reports = []
+    with candidates(_absolute(arguments["path"])) as found:
+        for candidate in found:
+            with inspected(candidate) as inspection:
+                if inspection.can_be_imported and not arguments["no_import"]:
+                    yield CommandOutput(
+                        kind="progress", text=f"Importing {candidate.folder} to see what it registers …"
+                    )
+                    report = await inspection.by_import()
+                else:
+                    report = inspection.by_manifest()
+            reports.append(report)
+            wrong += len(report.problems)
+            for output in _told(report, because_wheel=candidate.is_wheel):
+                yield output
+    yield CommandOutput(kind="result", data={"ok": not wrong, "plugins": [report.to_json() for report in reports]})
+    if wrong:
+        what = "1 problem" if wrong == 1 else f"{wrong} problems"
+        names = ", ".join(report.name for report in reports if report.problems)
+        yield CommandOutput(kind="failure", text=f"{what} with {names}", exit_code=1)
+
+
+def _absolute(path: str) -> Path:
+    return Path(path).absolute()
+
+
+def _told(report: Report, *, because_wheel: bool) -> list[CommandOutput]:
+    from tavern_host.plugins.script_review import told_scripts
+
+    title = " ".join(part for part in (report.name, report.version) if part)
+    lines = [f"{title} in {report.path}"]
+    for kind, names in report.provides.items():
+        lines.append(f"  {kind}: {', '.join(names)}")
+    if not report.imported:
+        why = "a wheel is read, not imported" if because_wheel else "its code was not imported"
+        lines.append(f"  looked at the manifest alone: {why}")
+    outputs = [CommandOutput(kind="text", text=line) for line in lines]
+    if report.permissions:
+        rows = [[p.level, p.name, p.description, "" if p.level == "add" else "yes"] for p in report.permissions]
+        columns = ["level", "permission", "what it lets it do", "the operator decides"]
+        outputs.append(CommandOutput(kind="table", title=f"{report.name} asks for", columns=columns, rows=rows))
+    outputs += told_scripts(report.name, report.scripts)
+    outputs += [CommandOutput(kind="text", text=f"problem: {problem}") for problem in report.problems]
+    outputs += [CommandOutput(kind="text", text=f"warning: {warning}") for warning in report.warnings]
+    if not report.problems:
+        outputs.append(CommandOutput(kind="text", text=f"The host finds nothing wrong with {report.name}."))
+    return outputs
+
+
+COMMANDS: tuple[tuple[CommandInfo, Command], ...] = (
+    (
+        CommandInfo(
+            name="plugins new",
+            help="Write the files of a new plugin.",
+            handler="",
+            parameters=[
+                CommandParameter(name="name", help="The plugin's name, such as my-plugin.", required=True),
+                CommandParameter(name="--folder", help="Where to write it; by default a folder of its name."),
+                CommandParameter(name="--minimal", type="flag", help="A hook and a test, and nothing else."),
+            ],
+        ),
+        _new,
+    ),
+    (
+        CommandInfo(
+            name="plugins check",
+            help="Say what the host would say of a plugin, before it is installed.",
+            handler="",
+            parameters=[
+                CommandParameter(
+                    name="path", type="path", help="A plugin's folder, its project's folder, or a wheel.", required=True
+                ),
+                CommandParameter(name="--no-import", type="flag", help="Read the manifest alone."),
+            ],
+        ),
+        _check,
+    ),
+)

@@ -1,0 +1,284 @@
+"""The host's own commands: `serve`, `init`, `plugins …`, `why`, `settings …`. All other commands belong to plugins.
+
+Each takes a function that makes the host, since `init` is there before any project is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tavern_host.cli.audit_commands import COMMANDS as AUDIT_COMMANDS
+from tavern_host.cli.author_commands import COMMANDS as AUTHOR_COMMANDS
+from tavern_host.cli.own_command import Command, MakeHost
+from tavern_host.cli.settings_commands import COMMANDS as SETTINGS_COMMANDS
+from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.plugins import PluginInfo, PluginState
+from tavern_host.contracts.scripts import SCRIPT_EXECUTION
+from tavern_host.contracts.settings import SETTINGS
+from tavern_host.host import Host
+from tavern_host.projects import PROJECT_FILE, make_project
+
+if TYPE_CHECKING:
+    from tavern_host.plugins.script_review import ReviewedScript
+
+_IN_ORDER = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.STARTED, PluginState.DISABLED})
+_NAME = CommandParameter(name="name", help="The plugin's name.", required=True)
+
+
+async def _serve(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    from tavern_host.server.serve import serve
+
+    async with make_host(serving=True) as host:
+        for plugin in _out_of_order(host.plugins()):
+            yield CommandOutput(kind="progress", text=f"{plugin.name} is {plugin.state.value}: {_reason(plugin)}")
+        async for output in serve(host, port=arguments["port"]):
+            yield output
+
+
+async def _init(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    root = _new_project(arguments["folder"])
+    yield CommandOutput(kind="text", text=f"Made a project in {root}")
+    yield CommandOutput(kind="result", data={"project": str(root)})
+
+
+def _new_project(folder: str) -> Path:
+    if not folder:
+        raise InvalidInput("the folder's name is empty; for the current folder write `tavern init .`")
+    root = Path(folder).absolute()
+    if (root / PROJECT_FILE).exists():
+        raise InvalidInput(f"{root} is a project already")
+    try:
+        make_project(root)
+    except OSError as error:
+        raise InvalidInput(f"no project can be made in {root}: {error.strerror}") from None
+    return root
+
+
+async def _list(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    plugins = await _checked(make_host()) if arguments["check"] else make_host().link()
+    rows = [[p.name, p.version, p.state.value, p.source, _times(p), _reason(p)] for p in plugins]
+    columns = ["name", "version", "state", "source", "ms", "what to know"]
+    yield CommandOutput(kind="table", columns=columns, rows=rows)
+    yield CommandOutput(kind="result", data=[p.to_json() for p in plugins])
+    bad = [p.name for p in plugins if p.state not in _IN_ORDER or (p.problems and p.state is not PluginState.DISABLED)]
+    if arguments["strict"] and bad:
+        yield CommandOutput(kind="failure", text=f"not in order: {', '.join(bad)}", exit_code=1)
+
+
+async def _checked(host: Host) -> list[PluginInfo]:
+    """Return what is known of the plugins once they were loaded; none is started."""
+    try:
+        await host.load()
+        return host.plugins()
+    finally:
+        await host.stop()
+
+
+async def _show(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = _linked(make_host)
+    plugin = host.plugin(arguments["name"])
+    yield CommandOutput(kind="text", text=f"{plugin.display_name} ({' '.join(_named(plugin))}) — {plugin.state.value}")
+    for line in [plugin.description, f"from {plugin.source}", *(str(p) for p in plugin.problems)]:
+        if line:
+            yield CommandOutput(kind="text", text=f"  {line}")
+    yield _review(plugin)
+    scripts = await _scripts(host, make_host, plugin)
+    for output in _told_scripts(plugin, scripts):
+        yield output
+    told = {"scripts": [script.to_json() for script in scripts]} if scripts else {}
+    yield CommandOutput(kind="result", data={**plugin.to_json(), **told})
+
+
+async def _scripts(host: Host, make_host: MakeHost, plugin: PluginInfo) -> list[ReviewedScript]:
+    """Return the script tools of a plugin with what they would not get. No plugin but the first-party ones is loaded
+    to find it out; without a judgement where nobody can be asked."""
+    review = host.script_review(plugin.name)
+    if not review.scripts:
+        return []
+    judge = make_host(third_party=False)
+    try:
+        await judge.load()
+        return await review.by(judge.services.get(SCRIPT_EXECUTION), judge.services.get(SETTINGS))
+    except TavernError:
+        return review.scripts
+    finally:
+        await judge.stop()
+
+
+def _told_scripts(plugin: PluginInfo, scripts: list[ReviewedScript]) -> list[CommandOutput]:
+    from tavern_host.plugins.script_review import told_scripts
+
+    return told_scripts(plugin.name, scripts)
+
+
+async def _grant(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = _linked(make_host)
+    before = host.plugin(arguments["name"])
+    yield _review(before)
+    for output in _told_scripts(before, await _scripts(host, make_host, before)):
+        yield output
+    plugin = await host.grant(before.name)
+    yield CommandOutput(kind="text", text=f"{plugin.name} is granted what it asks for; it is {plugin.state.value}.")
+    yield CommandOutput(kind="result", data=plugin.to_json())
+
+
+async def _revoke(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = _linked(make_host)
+    plugin = await host.revoke(arguments["name"])
+    text = f"The grant of {plugin.name} is taken back; it is {plugin.state.value}."
+    yield CommandOutput(kind="text", text=text)
+    yield CommandOutput(kind="result", data=plugin.to_json())
+
+
+async def _enable(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = _linked(make_host)
+    plugin = await host.enable(arguments["name"])
+    yield CommandOutput(kind="text", text=f"{plugin.name} is enabled; it is {plugin.state.value}. {_FOLLOWED}")
+    yield CommandOutput(kind="result", data=plugin.to_json())
+
+
+async def _disable(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = _linked(make_host)
+    plugin = await host.disable(arguments["name"])
+    yield CommandOutput(kind="text", text=f"{plugin.name} is disabled. {_FOLLOWED}")
+    yield CommandOutput(kind="result", data=plugin.to_json())
+
+
+async def _reload(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = _linked(make_host)
+    name = arguments.get("name")
+    host.ask_to_reload(name)
+    what = f"read {name} anew" if name else "look for plugins that are new, changed or gone"
+    yield CommandOutput(kind="text", text=f"A host that is running will {what}.")
+    yield CommandOutput(kind="result", data={"asked": name})
+
+
+async def _why(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    host = make_host()
+    try:
+        await host.load()
+        explanation = host.why(arguments["subject"])
+    finally:
+        await host.stop()
+    yield CommandOutput(kind="text", text=explanation.answer)
+    for fact in explanation.facts:
+        yield CommandOutput(kind="text", text=f"  {fact}")
+    yield CommandOutput(kind="result", data=explanation.to_json())
+
+
+_FOLLOWED = "A host that is running follows."
+
+
+_ALL: tuple[tuple[CommandInfo, Command], ...] = (
+    (
+        CommandInfo(
+            name="serve",
+            help="Run the host and its web page on this machine.",
+            handler="",
+            parameters=[
+                CommandParameter(name="--port", type="integer", default=8188, help="Port; 0 takes any free one.")
+            ],
+        ),
+        _serve,
+    ),
+    (
+        CommandInfo(
+            name="init",
+            help="Make an empty project in a folder.",
+            handler="",
+            parameters=[CommandParameter(name="folder", help="The folder, made if need be.", required=True)],
+        ),
+        _init,
+    ),
+    (
+        CommandInfo(
+            name="plugins list",
+            help="List all plugins; imports none of them.",
+            handler="",
+            parameters=[
+                CommandParameter(name="--check", type="flag", help="Load them, and say what is wrong with their code.")
+            ],
+        ),
+        _list,
+    ),
+    (
+        CommandInfo(name="plugins show", help="Show a plugin and what it asks for.", handler="", parameters=[_NAME]),
+        _show,
+    ),
+    (
+        CommandInfo(name="plugins grant", help="Grant a plugin what it asks for.", handler="", parameters=[_NAME]),
+        _grant,
+    ),
+    (CommandInfo(name="plugins revoke", help="Take a plugin's grant back.", handler="", parameters=[_NAME]), _revoke),
+    (
+        CommandInfo(name="plugins enable", help="Let a disabled plugin be loaded.", handler="", parameters=[_NAME]),
+        _enable,
+    ),
+    (
+        CommandInfo(
+            name="plugins disable", help="Take a plugin out until it is enabled.", handler="", parameters=[_NAME]
+        ),
+        _disable,
+    ),
+    (
+        CommandInfo(
+            name="plugins reload",
+            help="Let a running host read a plugin anew.",
+            handler="",
+            parameters=[CommandParameter(name="name", help="The plugin; all that changed, where none is named.")],
+        ),
+        _reload,
+    ),
+    (
+        CommandInfo(
+            name="why",
+            help="Explain why something is as it is.",
+            handler="",
+            parameters=[
+                CommandParameter(
+                    name="subject", help="service:NAME, hook:NAME, permission:NAME or plugin:NAME.", required=True
+                )
+            ],
+        ),
+        _why,
+    ),
+    *AUTHOR_COMMANDS,
+    *SETTINGS_COMMANDS,
+    *AUDIT_COMMANDS,
+)
+HOST_COMMANDS: dict[str, tuple[CommandInfo, Command]] = {info.name: (info, run) for info, run in _ALL}
+
+
+def _linked(make_host: MakeHost) -> Host:
+    host = make_host()
+    host.link()
+    return host
+
+
+def _named(plugin: PluginInfo) -> list[str]:
+    return [part for part in (plugin.name, plugin.version) if part]
+
+
+def _review(plugin: PluginInfo) -> CommandOutput:
+    rows = [[p.level, p.name, p.description, "yes" if p.granted else "NO"] for p in plugin.permissions]
+    return CommandOutput(
+        kind="table",
+        title=f"{plugin.name} asks for" if rows else f"{plugin.name} asks for nothing",
+        columns=["level", "permission", "what it lets it do", "granted"],
+        rows=rows,
+    )
+
+
+def _times(plugin: PluginInfo) -> str:
+    """Return how long each stage took, as far as it came: reading the manifest, importing, loading."""
+    return " ".join(f"{stage} {ms:.0f}" for stage, ms in plugin.timings.items() if ms >= 0.5)
+
+
+def _reason(plugin: PluginInfo) -> str:
+    return str(plugin.problems[0]) if plugin.problems else ""
+
+
+def _out_of_order(plugins: list[PluginInfo]) -> list[PluginInfo]:
+    return [p for p in plugins if p.state is not PluginState.DISABLED and (p.state not in _IN_ORDER or p.problems)]

@@ -1,0 +1,390 @@
+"""Looks at a plugin that is being written, as the host would, before it is installed.
+
+The host that looks has a project and an operator of its own, in a temporary folder, so nothing here is changed.
+"""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import logging
+import sys
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import Field
+
+from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.names import near_names
+from tavern_host.contracts.nodes import NODE_MANAGER
+from tavern_host.contracts.plugins import PermissionInfo, PluginInfo, PluginState, Problem
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition
+from tavern_host.contracts.wire import Model
+from tavern_host.contracts.workflows import WORKFLOW_MANAGER
+from tavern_host.host import Host
+from tavern_host.plugins.discovery import GROUP, Record, discover
+from tavern_host.plugins.manifest import MANIFEST, Manifest, read_manifest
+from tavern_host.plugins.script_review import ReviewedScript, ScriptReview
+from tavern_host.projects import Folders
+from tavern_host.storage.yaml_file import InvalidFile
+
+MAX_FILES = 20_000
+MAX_BYTES = 200 << 20
+"""How much of a wheel is looked at; what is larger is no plugin that anybody reviews."""
+
+
+class Report(Model):
+    """What the host would say of one plugin. `provides` are the names of what it registers, by kind."""
+
+    name: str
+    version: str
+    path: str
+    state: PluginState
+    imported: bool
+    problems: list[Problem] = Field(default_factory=list)
+    warnings: list[Problem] = Field(default_factory=list)
+    permissions: list[PermissionInfo] = Field(default_factory=list)
+    provides: dict[str, list[str]] = Field(default_factory=dict)
+    scripts: list[ReviewedScript] = Field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Project:
+    """The folder of a project and its `pyproject.toml`."""
+
+    root: Path
+    document: dict[str, Any]
+
+    def table(self, *keys: str) -> dict[str, Any]:
+        """Return the table at these keys, an empty one where there is none."""
+        found: Any = self.document
+        for key in keys:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    def texts(self, *keys: str) -> list[str]:
+        """Return the texts in the list at these keys."""
+        found = self.table(*keys[:-1]).get(keys[-1])
+        return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plugin to look at: its folder, and how that is shown. `entry` is the name of its entry point, where it is in
+    a project or a wheel. What is wrong already stands in `problems`; then the folder may not be there."""
+
+    folder: Path
+    shown: str
+    entry: str | None = None
+    project: Project | None = None
+    is_wheel: bool = False
+    problems: list[Problem] = field(default_factory=list)
+
+
+# --- what there is to look at -----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def candidates(path: Path) -> Iterator[list[Candidate]]:
+    """Give the plugins at a path: a plugin's folder, a project with a `pyproject.toml`, or a wheel.
+
+    Raises `InvalidInput` for anything else.
+    """
+    if path.is_dir():
+        yield _in_folder(path)
+    elif path.suffix == ".whl" and path.is_file():
+        with tempfile.TemporaryDirectory(prefix="tavern-check-") as unpacked:
+            yield _in_wheel(path, Path(unpacked))
+    elif path.exists():
+        raise InvalidInput(f"{path} is no plugin: give a plugin's folder, its project's folder, or a wheel (.whl)")
+    else:
+        raise InvalidInput(f"there is no {path}")
+
+
+def _in_folder(path: Path) -> list[Candidate]:
+    if (path / MANIFEST).exists():
+        return [Candidate(path, str(path))]
+    file = path / "pyproject.toml"
+    if not file.is_file():
+        raise InvalidInput(f"{path} is no plugin: it has neither a {MANIFEST} nor a pyproject.toml")
+    try:
+        project = Project(path, tomllib.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{file} cannot be read: {error}") from None
+    groups = project.table("project", "entry-points")
+    entries = project.table("project", "entry-points", GROUP) or project.table("tool", "poetry", "plugins", GROUP)
+    if not entries:
+        near = near_names(GROUP, groups)
+        hint = f'add [project.entry-points."{GROUP}"] with a line: name = "package"'
+        hint = f"{near[0]} must be called so" if near else hint
+        raise InvalidInput(f"{file} has no entry point in the group {GROUP} ({hint})")
+    return [_of_project(project, name, str(value)) for name, value in entries.items()]
+
+
+def _of_project(project: Project, name: str, value: str) -> Candidate:
+    root, package = project.root, _package(value)
+    if package is None:
+        return Candidate(root, str(root), name, project, problems=[_no_package(name, value)])
+    listed = project.texts("tool", "hatch", "build", "targets", "wheel", "packages")
+    parents = [(root / one).parent for one in listed if PurePosixPath(one).name == package[0]]
+    folders = [parent.joinpath(*package) for parent in [*parents, root, root / "src"]]
+    found = next((folder for folder in folders if folder.is_dir()), None)
+    if found is not None:
+        return Candidate(found, str(found), name, project)
+    message = f"the entry point {name!r} names the package {value!r}, which is neither in {root} nor in {root / 'src'}"
+    return Candidate(root, str(root), name, project, problems=[Problem(message=message, file="pyproject.toml")])
+
+
+def _package(value: str) -> list[str] | None:
+    """Return the parts of the package that an entry point names, or None where it names none."""
+    parts = value.partition(":")[0].strip().split(".")
+    return parts if all(part.isidentifier() for part in parts) else None
+
+
+def _no_package(name: str, value: str) -> Problem:
+    hint = 'write the name of the package that has the plugin.yaml: name = "package"'
+    return Problem(message=f"the entry point {name!r} names {value!r:.80}, which is no package", hint=hint)
+
+
+def _in_wheel(path: Path, unpacked: Path) -> list[Candidate]:
+    try:
+        with zipfile.ZipFile(path) as wheel:
+            members = [member for member in wheel.infolist() if not member.is_dir()]
+            if len(members) > MAX_FILES or sum(member.file_size for member in members) > MAX_BYTES:
+                raise InvalidInput(f"{path} holds more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB; no plugin does")
+            entries = _entries(wheel, members)
+            for member in members:
+                wheel.extract(member, unpacked)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError) as error:
+        raise InvalidInput(f"{path} is no wheel that can be read: {error}") from None
+    if not entries:
+        hint = f'the project\'s pyproject.toml needs [project.entry-points."{GROUP}"]'
+        raise InvalidInput(f"{path} holds no plugin: it has no entry point in the group {GROUP} ({hint})")
+    return [_of_wheel(path, unpacked, name, value) for name, value in entries.items()]
+
+
+def _of_wheel(path: Path, unpacked: Path, name: str, value: str) -> Candidate:
+    package = _package(value)
+    if package is None:
+        return Candidate(unpacked, str(path), name, is_wheel=True, problems=[_no_package(name, value)])
+    folder, problems = unpacked.joinpath(*package), []
+    if not (folder / MANIFEST).is_file():
+        message = f"there is no {'/'.join(package)}/{MANIFEST} in the wheel"
+        hint = "let the build put the package's data files into the wheel"
+        problems = [Problem(message=message, hint=hint)]
+    return Candidate(folder, f"{path} ({'.'.join(package)})", name, is_wheel=True, problems=problems)
+
+
+def _entries(wheel: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> dict[str, str]:
+    name = next((m for m in members if m.filename.endswith(".dist-info/entry_points.txt")), None)
+    if name is None:
+        return {}
+    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]  # names keep their case
+    try:
+        parser.read_string(wheel.read(name).decode("utf-8"))
+    except (configparser.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"its entry_points.txt is damaged: {error}") from None
+    return dict(parser[GROUP]) if parser.has_section(GROUP) else {}
+
+
+# --- what the host says -----------------------------------------------------------------------------------
+
+
+class Inspection:
+    """One plugin in a host that was made to look at it."""
+
+    def __init__(self, candidate: Candidate, root: Path) -> None:
+        self._candidate = candidate
+        self._host: Host | None = None
+        self._source = f"dev:{candidate.folder.absolute()}"
+        self._name: str | None = None
+        if candidate.problems:
+            return
+        folders = Folders(config=root / "config", state=root / "state", data=root / "data")
+        installed = _installed_from(candidate.folder)
+        if installed is None:
+            self._host = Host(root / "project", dev=[candidate.folder], folders=folders, placement="loopback")
+        else:  # with `pip install -e`: the folder is what is installed
+            self._source, self._name = installed.source, installed.name
+            self._host = Host(root / "project", trust=[installed.name], folders=folders, placement="loopback")
+        self._host.link()
+
+    @property
+    def can_be_imported(self) -> bool:
+        """Whether the host would import the plugin, going by its manifest. The code of a wheel never is."""
+        if self._host is None or self._candidate.is_wheel:
+            return False
+        return self._info(self._host).state is PluginState.DISCOVERED
+
+    def _info(self, host: Host) -> PluginInfo:
+        name, source = self._name, self._source
+        return next(info for info in host.plugins() if info.source == source and name in (None, info.name))
+
+    def by_manifest(self) -> Report:
+        """Return what the host says without an import."""
+        if self._host is None:
+            name = self._candidate.entry or self._candidate.folder.name
+            problems, state = self._candidate.problems, PluginState.INVALID
+            return Report(
+                name=name, version="", path=self._candidate.shown, state=state, imported=False, problems=problems
+            )
+        return _report(self._candidate, self._info(self._host))
+
+    async def by_import(self) -> Report:
+        """Return what the host says once it has imported the plugin and asked it what it registers, behind the
+        loopback boundary. Nothing of it is started."""
+        host = self._host
+        assert host is not None
+        provides: dict[str, list[str]] = {}
+        with _heard_of(self._candidate) as heard, contextlib.redirect_stdout(sys.stderr):  # it may print
+            try:
+                await host.load()
+                if self._info(host).state is PluginState.LOADED:
+                    provides, heard.unavailable = await _provided(host, self._info(host))
+                info = self._info(host)
+            finally:
+                await host.stop()
+        report = _report(self._candidate, info)
+        told = {str(problem) for problem in report.problems}
+        problems = [Problem(message=line) for line in heard.lines if not any(line in one for one in told)]
+        return report.model_copy(
+            update={
+                "imported": True,
+                "provides": provides,
+                "problems": [*report.problems, *problems],
+                "warnings": [*report.warnings, *heard.unavailable],
+            }
+        )
+
+
+@contextlib.contextmanager
+def inspected(candidate: Candidate) -> Iterator[Inspection]:
+    """Give a look at a plugin; what it needs of the disk is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="tavern-check-") as temporary:
+        yield Inspection(candidate, Path(temporary))
+
+
+async def _provided(host: Host, info: PluginInfo) -> tuple[dict[str, list[str]], list[Problem]]:
+    """Return the names of what a loaded plugin registers, by kind, and the tools that cannot be called.
+
+    Asking for them makes the registries read the plugin's files.
+    """
+    provides = {kind: sorted(names) for kind, names in info.contributions.items()}
+    tools: list[ToolDefinition] = []
+    with contextlib.suppress(TavernError):
+        nodes = await host.services.get(NODE_MANAGER).list_nodes()
+        own = {node.full_type for node in nodes if node.namespace == info.name}
+        provides["node"] = sorted({*provides.get("node", ()), *own})
+    with contextlib.suppress(TavernError):
+        tools = [tool for tool in await host.services.get(TOOL_MANAGER).list_tools() if tool.plugin == info.name]
+        provides["tool"] = [tool.id for tool in tools]
+    with contextlib.suppress(TavernError):
+        workflows = await host.services.get(WORKFLOW_MANAGER).list_workflows()
+        provides["workflow"] = [w.id for w in workflows if w.source == f"plugin:{info.name}"]
+    lacking = [
+        Problem(message=f"the tool {tool.id} cannot be called here: it {tool.unavailable}", file=tool.source)
+        for tool in tools
+        if tool.unavailable
+    ]
+    return {kind: names for kind, names in provides.items() if names}, lacking
+
+
+def _installed_from(folder: Path) -> Record | None:
+    """Return the installed plugin whose code lies in this folder, or None."""
+    there = folder.resolve()
+    return next((r for r in discover() if r.root is not None and r.root.resolve() == there), None)
+
+
+def _report(candidate: Candidate, info: PluginInfo) -> Report:
+    permissions = [p.model_copy(update={"granted": p.level == "add"}) for p in info.permissions]
+    if candidate.entry is not None:  # installed code is not reviewed file by file
+        permissions = [p for p in permissions if not p.name.startswith("code:")]
+    manifest = _manifest(candidate.folder)
+    problems = [*info.problems, *_entry_problems(candidate, manifest)]
+    return Report(
+        name=info.name,
+        version=info.version,
+        path=candidate.shown,
+        state=info.state,
+        imported=False,
+        problems=problems,
+        warnings=_warnings(candidate, manifest),
+        permissions=permissions,
+        scripts=ScriptReview(candidate.folder, manifest).scripts,
+    )
+
+
+def _manifest(folder: Path) -> Manifest | None:
+    try:
+        return read_manifest(folder)[0]
+    except (InvalidFile, OSError):
+        return None
+
+
+def _entry_problems(candidate: Candidate, manifest: Manifest | None) -> list[Problem]:
+    """Return where the entry point differs from what the manifest says."""
+    if manifest is None or candidate.entry in (None, manifest.name):
+        return []
+    message = f"the entry point is called {candidate.entry!r}, the manifest {manifest.name!r}"
+    return [Problem(message=message, hint="give both the same name")]
+
+
+def _warnings(candidate: Candidate, manifest: Manifest | None) -> list[Problem]:
+    """Return what is no fault and yet worth a thought."""
+    warnings = []
+    if manifest is not None and not manifest.description:
+        message = "the manifest has no description; it is what operators read first"
+        warnings.append(Problem(message=message, file=f"{candidate.folder.name}/{MANIFEST}"))
+    if candidate.project is None:
+        return warnings
+    version = candidate.project.table("project").get("version")
+    if manifest is not None and version not in (None, manifest.version):
+        message = f"the project's version is {version}, the manifest's {manifest.version}"
+        warnings.append(Problem(message=message, hint="give both the same version", file="pyproject.toml"))
+    is_dynamic = "dependencies" in candidate.project.texts("project", "dynamic")
+    dependencies = candidate.project.texts("project", "dependencies")
+    if candidate.project.table("project") and not is_dynamic and not any("tavern-host" in d for d in dependencies):
+        message = "it does not depend on tavern-host, so pip installs it where it cannot run"
+        warnings.append(Problem(message=message, file="pyproject.toml"))
+    if not any((candidate.project.root / folder).is_dir() for folder in ("tests", "test")):
+        warnings.append(Problem(message="it has no tests", hint="see docs/testing.md for fixtures"))
+    return warnings
+
+
+class _Heard(logging.Handler):
+    """Keeps the lines of warnings that are about one plugin: those that name it or its folder."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        super().__init__(logging.WARNING)
+        manifest = _manifest(candidate.folder)
+        self._marks = [f"{candidate.folder}/", *([manifest.name] if manifest is not None else [])]
+        self.lines: list[str] = []
+        self.unavailable: list[Problem] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep what is about the plugin; its failures are in its record already."""
+        if record.exc_info or record.name == "tavern.plugins":
+            return
+        lines = [line.strip() for line in record.getMessage().splitlines()]
+        self.lines += [line for line in lines if line not in self.lines and any(mark in line for mark in self._marks)]
+
+
+@contextlib.contextmanager
+def _heard_of(candidate: Candidate) -> Iterator[_Heard]:
+    """Give what is written into the log about a plugin; whether it is shown or not."""
+    heard, logger = _Heard(candidate), logging.getLogger("tavern")
+    before = logger.handlers, logger.level, logger.propagate
+    is_shown = before[1] <= logging.WARNING  # as with `tavern --verbose`
+    logger.handlers, logger.propagate = [heard, *(before[0] if is_shown else [])], is_shown and before[2]
+    logger.setLevel(min(before[1], logging.WARNING))
+    try:
+        yield heard
+    finally:
+        logger.handlers, logger.propagate = before[0], before[2]
+        logger.setLevel(before[1])

@@ -1,0 +1,145 @@
+"""Writes the files of a new plugin from the template beside this module. Never writes over a file."""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import re
+import sys
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from pydantic import TypeAdapter, ValidationError
+
+from tavern_host import __version__
+from tavern_host.contracts.errors import Conflict, InvalidInput
+from tavern_host.plugins.manifest import RESERVED, Name
+
+LONGEST_NAME = 50
+
+_TEMPLATE = Path(__file__).with_name("template")
+_ENDING = ".txt"
+"""Ends the names of the template's files, so that no tool takes them for what they become."""
+_TAKEN = frozenset({"core", "tavern", "test", "tests", RESERVED})
+
+
+@dataclass(frozen=True)
+class Scaffold:
+    """A new plugin: its name, the package of its code, and its files by path within its folder."""
+
+    name: str
+    package: str
+    files: dict[str, str]
+
+
+def scaffold(name: str, *, minimal: bool = False) -> Scaffold:
+    """Return the files of a new plugin of this name. Raises `InvalidInput` for a name that cannot be."""
+    _check(name)
+    package = name.replace("-", "_")
+    values = {
+        "name": name,
+        "package": package,
+        "display_name": name.replace("-", " ").capitalize(),
+        "api": api_range(__version__),
+    }
+    files = {f"{package}/py.typed": ""}
+    for root in (_TEMPLATE / "common", _TEMPLATE / ("minimal" if minimal else "full")):
+        for source in sorted(root.rglob(f"*{_ENDING}")):
+            parts = [package if part == "package" else part for part in source.relative_to(root).parts]
+            path = "/".join(parts).removesuffix(_ENDING)
+            files[path] = Template(source.read_text(encoding="utf-8")).substitute(values)
+    return Scaffold(name, package, dict(sorted(files.items())))
+
+
+def api_range(version: str) -> str:
+    """Return the versions of the host that a plugin written for `version` may be used with."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    below = f"{major}.{minor + 1}" if major == 0 else f"{major + 1}"
+    return f">={major}.{minor},<{below}"
+
+
+def write(new: Scaffold, folder: Path) -> None:
+    """Write the files below `folder`, which is made if need be.
+
+    Raises `Conflict` where one of them is there already, and `InvalidInput` where they cannot be written; then
+    none is left behind.
+    """
+    there = [path for path in new.files if (folder / path).exists() or (folder / path).is_symlink()]
+    if there:
+        shown = ", ".join(there[:3]) + (f" and {len(there) - 3} more" if len(there) > 3 else "")
+        raise Conflict(f"{folder} has {shown} already; nothing was written (take another --folder)")
+    written: list[Path] = []
+    try:
+        for path, text in new.files.items():
+            target = folder / path
+            _make_folders(target.parent, written)
+            with target.open("x", encoding="utf-8", newline="\n") as file:  # whoever made it meanwhile keeps it
+                written.append(target)
+                file.write(text)
+    except OSError as error:
+        _take_back(written)
+        raise InvalidInput(f"{error.filename or folder} cannot be written: {error.strerror}") from None
+    except BaseException:
+        _take_back(written)
+        raise
+
+
+def _make_folders(folder: Path, written: list[Path]) -> None:
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for one in reversed(missing):
+        one.mkdir()
+        written.append(one)
+
+
+def _take_back(written: list[Path]) -> None:
+    for path in reversed(written):
+        try:
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        except OSError:  # somebody else put something in, or took it away: it is not ours any more
+            continue
+
+
+# --- names ------------------------------------------------------------------------------------------------
+
+
+def _check(name: str) -> None:
+    try:
+        TypeAdapter(Name).validate_python(name)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise InvalidInput(f"the name {name!r:.80} {reason}{_hint(near_name(name))}") from None
+    package = name.replace("-", "_")
+    if len(name) > LONGEST_NAME:
+        raise InvalidInput(f"the name {name!r:.80} has {len(name)} characters; it may have {LONGEST_NAME}")
+    if name in _TAKEN:
+        raise InvalidInput(f"the name {name!r} is the host's own{_hint(f'my-{name}')}")
+    if keyword.iskeyword(package) or package in sys.stdlib_module_names:
+        raise InvalidInput(f"the name {name!r} cannot be: {package!r} is Python's own{_hint(f'my-{name}')}")
+    if _is_installed(package):
+        hint = f"take another name, such as 'my-{name}', or change the one that is there"
+        raise InvalidInput(f"the name {name!r} is taken: a package {package!r} is installed already ({hint})")
+
+
+def near_name(text: str) -> str | None:
+    """Return the plugin name that is nearest to a text, or None where the text has no letter for one."""
+    plain = unicodedata.normalize("NFKD", text[:LONGEST_NAME]).encode("ascii", "ignore").decode()
+    words = re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", plain).lower()
+    return re.sub(r"[^a-z0-9]+", "-", words).lstrip("-0123456789").rstrip("-") or None
+
+
+def _hint(name: str | None) -> str:
+    return f" (did you mean {name!r}?)" if name and name not in _TAKEN else ""
+
+
+def _is_installed(package: str) -> bool:
+    """Return whether importing the package would give somebody else's; a folder without code is nobody's."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError, AttributeError):
+        return True
+    return spec is not None and spec.origin is not None

@@ -1,0 +1,310 @@
+"""The parts of a `PluginContext`, each attributed to one plugin and closed with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tavern_host.audit.forms import PluginAudit
+from tavern_host.audit.log import AuditLog
+from tavern_host.context import Contribution, PluginContext, Project
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.catalogue import interfaces
+from tavern_host.contracts.errors import Forbidden, PermissionDenied
+from tavern_host.contracts.events import Event
+from tavern_host.contracts.plugins import Problem
+from tavern_host.contracts.services import ServiceKey
+from tavern_host.events.bus import WAITING, BusSubscription, EventBus, covers, is_own
+from tavern_host.hooks.catalogue import owner
+from tavern_host.hooks.dispatch import Answer, Dispatcher
+from tavern_host.plugins.failures import one_line
+from tavern_host.plugins.manifest import EventPermissions
+from tavern_host.plugins.serialize import asker
+from tavern_host.runtime.in_flight import Lease
+from tavern_host.runtime.ledger import Ledger
+from tavern_host.runtime.threads import contained
+from tavern_host.runtime.timing import GRACE
+from tavern_host.services.json_calls import JsonCall
+from tavern_host.services.registry import ServiceRegistry, Views
+from tavern_host.settings.store import PluginSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import aiohttp
+
+T = TypeVar("T")
+
+_REMEMBERED = 1024
+"""Of how many event types it is remembered that a plugin may publish them."""
+
+
+class PluginServices:
+    """Views of services; see `context.Services`."""
+
+    def __init__(self, views: Views, lease: Lease) -> None:
+        self._views = views
+        self._lease = lease
+
+    def get(self, key: ServiceKey[Any] | str) -> Any:
+        """Return this plugin's view of a service."""
+        self._lease.check()
+        return self._views.get(key if isinstance(key, str) else key.name)
+
+    def has(self, key: ServiceKey[Any] | str) -> bool:
+        """Return whether somebody provides the service."""
+        return self._views.has(key if isinstance(key, str) else key.name)
+
+    async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext) -> Any:
+        """Call a method by name with JSON arguments."""
+        self._lease.check()
+        return await self._views.method(service, method)(arguments, call)
+
+    def method(self, service: str, method: str) -> JsonCall:
+        """Return what calls a method by name, again and again."""
+        return self._views.method(service, method)
+
+
+class PluginEvents:
+    """The event bus; see `context.Events`. `permissions` are the event patterns that the plugin was granted."""
+
+    def __init__(self, bus: EventBus, ledger: Ledger, lease: Lease, permissions: EventPermissions) -> None:
+        self._plugin = lease.plugin
+        self._bus = bus
+        self._ledger = ledger
+        self._lease = lease
+        self._permissions = permissions
+        self._allowed: set[str] = set()
+
+    def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
+        """Publish an event in the plugin's name."""
+        self._lease.check(while_closing=True)
+        if type.__class__ is not str or type not in self._allowed:
+            self._check_publish(type)
+        return self._bus.publish(type, payload, plugin=self._plugin)
+
+    def publish_all(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Publish events in the plugin's name."""
+        self._lease.check(while_closing=True)
+        self._bus.publish_all(events, plugin=self._plugin, may_publish=self._check_publish)
+
+    def subscribe(self, *types: str, since: int | None = None, limit: int = WAITING) -> BusSubscription:
+        """Subscribe; the subscription ends with the plugin."""
+        self._lease.check()
+        for wanted in types or ("*",):
+            if not (is_own(self._plugin, wanted) or covers(self._permissions.subscribe, wanted)):
+                raise self._denied("subscribe", wanted)
+        subscription = self._bus.subscribe(*types, since=since, limit=limit, copy=True)
+        forget = self._ledger.add("subscription", ", ".join(types) or "*", subscription.close)
+        subscription.on_close(forget)
+        return subscription
+
+    def _check_publish(self, type: str) -> None:
+        """Raise `PermissionDenied` for a type that the plugin may not publish; for others, remember that it may."""
+        if type.__class__ is str and type in self._allowed:
+            return
+        if not (is_own(self._plugin, type) or covers(self._permissions.publish, type)):
+            raise self._denied("publish", type)
+        if len(self._allowed) >= _REMEMBERED:
+            self._allowed.clear()
+        self._allowed.add(str.__str__(type))
+
+    def _denied(self, what: str, type: str) -> PermissionDenied:
+        permission = f"events.{what}:{type}"
+        own = f"its own types begin with {self._plugin!r} and a dot"
+        message = f"{self._plugin} may not {what} {type} events: add {type!r} to permissions.events.{what} ({own})"
+        return PermissionDenied(message, plugin=self._plugin, permission=permission)
+
+
+class PluginTasks:
+    """Background tasks; see `context.Tasks`."""
+
+    def __init__(self, ledger: Ledger, lease: Lease, report: Callable[[str, str, BaseException], None]) -> None:
+        self._plugin = lease.plugin
+        self._ledger = ledger
+        self._lease = lease
+        self._report = report
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str, finish: bool = False) -> asyncio.Task[T]:
+        """Start a task that is cancelled with the plugin; on any thread, such as that of a `def` hook."""
+        if threading.get_ident() == self._thread:
+            return self._spawn(coroutine, name, finish)
+        started: Future[asyncio.Task[T]] = Future()
+
+        def start() -> None:
+            try:
+                started.set_result(self._spawn(coroutine, name, finish))
+            except Exception as error:
+                started.set_exception(error)
+
+        self._loop.call_soon_threadsafe(start)
+        return started.result()
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, T], name: str, finish: bool) -> asyncio.Task[T]:
+        try:
+            self._lease.check()
+        except PermissionDenied:
+            coroutine.close()
+            raise
+        what = f"the task {name} of {self._plugin}"
+        task = asyncio.create_task(contained(coroutine, what), name=f"{self._plugin}: {name}")
+
+        async def cancel() -> None:
+            if task is asker():  # it has its own plugin taken out, and is told how that went
+                task.get_loop().call_later(GRACE, task.cancel)
+                return
+            task.cancel()
+            await asyncio.wait([task])
+
+        forget = self._ledger.add("task", name, cancel)
+        uses = contextlib.ExitStack()
+        if finish:
+            uses.enter_context(self._lease.use_elsewhere(task.cancel))
+
+        def done(finished: asyncio.Task[T]) -> None:
+            coroutine.close()  # it was never begun, where the task was cancelled at once
+            forget()
+            uses.close()
+            if not finished.cancelled() and finished.exception() is not None:
+                self._report(self._plugin, f"task {name}", finished.exception())  # type: ignore[arg-type]
+
+        task.add_done_callback(done)
+        return task
+
+
+class PluginHttp:
+    """Outgoing HTTP; see `context.Http`."""
+
+    def __init__(self, ledger: Ledger, lease: Lease) -> None:
+        self._ledger = ledger
+        self._lease = lease
+        self._session: aiohttp.ClientSession | None = None
+        self._forget: Callable[[], None] = lambda: None
+
+    def session(self) -> aiohttp.ClientSession:
+        """Return the plugin's client session."""
+        self._lease.check()
+        if self._session is None or self._session.closed:
+            import aiohttp
+
+            self._session = aiohttp.ClientSession()
+            self._forget()  # the plugin has closed the one before
+            self._forget = self._ledger.add("http-session", "client", self._session.close)
+        return self._session
+
+
+class PluginHooks:
+    """Hook calls; see `context.Hooks`."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        dispatcher: Dispatcher,
+        registry: ServiceRegistry,
+        declared: Callable[[str], list[Answer]],
+        tell: Callable[[str, Problem], None],
+    ) -> None:
+        self._plugin = lease.plugin
+        self._tell = tell
+        self._lease = lease
+        self._dispatcher = dispatcher
+        self._registry = registry
+        self._declared = declared
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever the set of active plugins changes."""
+        return self._dispatcher.revision
+
+    def implemented(self, hook: str) -> bool:
+        """Return whether anybody implements the hook."""
+        return self._dispatcher.implemented(hook)
+
+    async def collect(self, hook: str, **arguments: Any) -> list[Contribution[Any]]:
+        """Return all answers, those that manifests declare first."""
+        self._check(hook)
+        return [*self._declared(hook), *await self._dispatcher.collect(hook, arguments)]
+
+    async def first(self, hook: str, **arguments: Any) -> Contribution[Any] | None:
+        """Return the first answer that is not None."""
+        self._check(hook)
+        return await self._dispatcher.first(hook, arguments)
+
+    async def filter(self, hook: str, value: T, **arguments: Any) -> T:
+        """Pass a value through every implementation."""
+        self._check(hook)
+        return await self._dispatcher.filter(hook, value, arguments)
+
+    def report(
+        self,
+        plugin: str,
+        message: str,
+        *,
+        hint: str | None = None,
+        file: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
+        """Say with a plugin that something that it contributed cannot be used."""
+        self._lease.check()
+        if plugin != self._plugin and not any(self._registry.provides(self._plugin, name) for name in interfaces()):
+            raise Forbidden(f"{self._plugin} may not report on {plugin}: it provides none of the host's services")
+        self._tell(plugin, Problem(message=one_line(message), hint=hint, file=file, line=line, column=column))
+
+    def _check(self, hook: str) -> None:
+        self._lease.check()
+        spec = self._dispatcher.catalogue.hooks.get(hook)
+        caller = spec.caller if spec is not None else None
+        if caller is None or not (caller == owner(self._plugin) or self._registry.provides(self._plugin, caller)):
+            who = f"the provider of {caller}" if caller is not None else "nobody"
+            raise Forbidden(f"{self._plugin} may not call {hook}: only {who} may")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The parts of the kernel that plugins' facilities stand on."""
+
+    project: Project
+    operator_dir: Path
+    services: ServiceRegistry
+    dispatcher: Dispatcher
+    bus: Callable[[], EventBus]
+    declared: Callable[[str], list[Answer]]
+    report: Callable[[str, str, BaseException], None]
+    tell: Callable[[str, Problem], None]
+    serving: bool
+    audit: AuditLog
+
+    def provides_service(self, plugin: str) -> bool:
+        """Return whether a plugin provides one of the host's services."""
+        return any(self.services.provides(plugin, name) for name in interfaces())
+
+
+def make_context(
+    kernel: Kernel, *, lease: Lease, ledger: Ledger, views: Views, settings: PluginSettings, events: EventPermissions
+) -> PluginContext:
+    """Return a plugin's context. Its data folder is made when the plugin is started."""
+    plugin = lease.plugin
+    return PluginContext(
+        plugin=plugin,
+        project=kernel.project,
+        services=PluginServices(views, lease),
+        settings=settings,
+        log=logging.getLogger(f"tavern.plugin.{plugin}"),
+        data_dir=kernel.project.private / "plugins" / plugin,
+        operator_dir=kernel.operator_dir / "plugins" / plugin,
+        events=PluginEvents(kernel.bus(), ledger, lease, events),
+        audit=PluginAudit(kernel.audit, lease, lambda: kernel.provides_service(plugin)),
+        tasks=PluginTasks(ledger, lease, kernel.report),
+        http=PluginHttp(ledger, lease),
+        hooks=PluginHooks(lease, kernel.dispatcher, kernel.services, kernel.declared, kernel.tell),
+        serving=kernel.serving,
+    )

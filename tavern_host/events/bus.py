@@ -1,0 +1,418 @@
+"""The event bus: numbered events, a bounded memory of them, and bounded subscribers that are told of gaps.
+
+Publishing never blocks and may happen on any thread; subscribers live on the host's event loop. Who may publish
+and read what is not decided here, but by those who ask `covers` and `is_own`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from itertools import repeat
+from operator import itemgetter
+from typing import Any
+
+from pydantic import BaseModel, JsonValue
+
+from tavern_host.contracts.errors import InvalidInput, TavernError, describe
+from tavern_host.contracts.events import Event, Gap
+from tavern_host.events.payloads import copied_object
+
+KEPT = 4096
+"""How many events are kept for those who reconnect."""
+KEPT_BYTES = 32 * 2**20
+"""How much memory, roughly, the kept events may take; the newest is kept whatever its size."""
+WAITING_BYTES = 32 * 2**20
+"""How much memory, roughly, the events may take that wait for one subscriber; one may wait whatever its size."""
+WAITING = 16_384
+"""How many events may wait for a subscriber that asks for no other number."""
+MAX_TYPE = 200
+"""How many characters an event type or pattern may have."""
+
+_ROUTES = 1024
+"""For how many event types it is remembered who wants them."""
+_EVENT_BYTES = 300
+"""What an event takes beside its payload, roughly."""
+
+Numbered = tuple[int, str, dict[str, JsonValue], str | None, datetime, int]
+"""An event as the bus keeps it: number, type, payload, plugin, time, and how much memory it takes, roughly.
+
+An `Event` is made of it for each reader: most events are read by nobody, or once.
+"""
+_type_of = itemgetter(1)
+_size_of = itemgetter(5)
+
+_FIELDS = frozenset(Event.model_fields)
+_set_fields = vars(BaseModel)["__pydantic_fields_set__"].__set__
+_set_extra = vars(BaseModel)["__pydantic_extra__"].__set__
+_set_private = vars(BaseModel)["__pydantic_private__"].__set__
+
+
+class EventBus:
+    """All events of one host. `observer` is told of each, on the thread that publishes it; what it raises is raised
+    to the publisher."""
+
+    def __init__(self, observer: Callable[[Event], None] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._seq = 0
+        self._delivered = 0
+        self._kept: deque[Numbered] = deque()
+        self._kept_limit = KEPT
+        self._kept_bytes = 0
+        self._is_delivery_due = False
+        self._is_closed = False
+        self._subscriptions: set[BusSubscription] = set()
+        self._routes: dict[str, tuple[BusSubscription, ...]] = {}
+        self._observer = observer
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the newest event; 0 before the first."""
+        return self._seq
+
+    def publish(self, type: str, payload: Mapping[str, Any], *, plugin: str | None = None, copy: bool = False) -> Event:
+        """Number an event, keep it, and hand it to the subscribers.
+
+        The payload is copied. The event that is returned is the one that others read, unless `copy` asks for one
+        that the publisher may change. Raises `InvalidInput` where the payload is not JSON, or `type` no event type.
+        """
+        if type.__class__ is not str or type not in self._routes:
+            type = _checked(type, plugin)
+        try:
+            copied, size = copied_object(payload)
+        except Exception as error:
+            raise _refusal(type, plugin, error) from None
+        size += _EVENT_BYTES
+        with self._lock:
+            numbered = (self._seq + 1, type, copied, plugin, datetime.now(UTC), size)
+            earlier = self._take([numbered], size)
+        self._spread([numbered], earlier)
+        event = _event(numbered)
+        if self._observer is not None:
+            self._observer(event)
+        return _copy(numbered) if copy else event
+
+    def publish_all(
+        self,
+        events: Iterable[tuple[str, Mapping[str, Any]]],
+        *,
+        plugin: str | None = None,
+        may_publish: Callable[[str], None] | None = None,
+    ) -> None:
+        """Publish events, given as pairs of type and payload, in order and with numbers that follow each other.
+
+        As `publish`, but at a fraction of its cost for each. `may_publish` is asked once for each type, and raises a
+        `TavernError` to refuse it. An event that cannot be published is left out; when the others were published, what
+        `publish` would have raised for the first such one is raised. What the iterable itself raises comes
+        through before anything was published.
+        """
+        types: list[str] = []
+        payloads: list[dict[str, JsonValue]] = []
+        sizes: list[int] = []
+        known: set[str] = set()
+        refused: TavernError | None = None
+        for event in events:
+            try:
+                type, payload = event
+            except Exception:
+                refused = refused or InvalidInput("an event is a pair of its type and its payload", plugin=plugin)
+                continue
+            try:
+                if type.__class__ is not str or type not in known:
+                    type = _checked(type, plugin)
+                    if may_publish is not None:
+                        may_publish(type)
+                    known.add(type)
+                copied, size = copied_object(payload)
+            except Exception as error:
+                refused = refused or (error if isinstance(error, TavernError) else _refusal(type, plugin, error))
+                continue
+            types.append(type)
+            payloads.append(copied)
+            sizes.append(size + _EVENT_BYTES)
+        if types:
+            with self._lock:
+                numbers = range(self._seq + 1, self._seq + 1 + len(types))
+                time = datetime.now(UTC)
+                numbered = list(zip(numbers, types, payloads, repeat(plugin), repeat(time), sizes, strict=False))
+                earlier = self._take(numbered, sum(sizes))
+            self._spread(numbered, earlier)
+            if self._observer is not None:
+                for one in numbered:
+                    self._observer(_event(one))
+        if refused is not None:
+            raise refused
+
+    def _take(self, numbered: list[Numbered], size: int) -> list[Gap | list[Numbered]] | None:
+        """Keep new events, with the lock held; return what is to be handed over before them, and None where that is
+        not for this thread to do."""
+        is_here = threading.get_ident() == self._thread
+        earlier = None
+        if is_here:
+            earlier = self._undelivered() if self._delivered != self._seq else []
+        self._seq += len(numbered)
+        if is_here:
+            self._delivered = self._seq
+        kept = self._kept
+        kept.extend(numbered)
+        size += self._kept_bytes
+        while len(kept) > self._kept_limit or (size > KEPT_BYTES and len(kept) > 1):
+            size -= kept.popleft()[5]
+        self._kept_bytes = size
+        return earlier
+
+    def _spread(self, numbered: list[Numbered], earlier: list[Gap | list[Numbered]] | None) -> None:
+        """Hand new events over, or have the loop's thread do so."""
+        if earlier is not None:
+            for items in earlier:
+                self._hand_over(items)
+            self._hand_over(numbered)
+            return
+        with self._lock:
+            is_due, self._is_delivery_due = self._is_delivery_due, True
+        if not is_due:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        """Hand over what was published on any thread, in the order of its numbers; on the loop's thread."""
+        with self._lock:
+            self._is_delivery_due = False
+            waiting = self._undelivered()
+            self._delivered = self._seq
+        for earlier in waiting:
+            self._hand_over(earlier)
+
+    def _undelivered(self) -> list[Gap | list[Numbered]]:
+        """Return what nobody was handed yet, and before it, where some of that is kept no more, a gap."""
+        oldest = self._seq - len(self._kept) + 1
+        first = max(self._delivered + 1, oldest)
+        waiting: list[Gap | list[Numbered]] = []
+        if self._delivered + 1 < first:
+            waiting.append(Gap(first=self._delivered + 1, last=first - 1))
+        if first <= self._seq:
+            waiting.append([self._kept[seq - self._seq - 1] for seq in range(first, self._seq + 1)])
+        return waiting
+
+    def _hand_over(self, items: Gap | list[Numbered]) -> None:
+        if not isinstance(items, list):
+            for subscription in tuple(self._subscriptions):
+                subscription._offer_gap(items)
+        elif len(items) == 1:
+            for subscription in self._route(_type_of(items[0])):
+                subscription._offer(items)
+        else:
+            types = set(map(_type_of, items))
+            wanted: dict[BusSubscription, set[str]] = {}
+            for type in types:
+                for subscription in self._route(type):
+                    wanted.setdefault(subscription, set()).add(type)
+            for subscription, some in wanted.items():
+                is_all = len(some) == len(types)
+                subscription._offer(items if is_all else [item for item in items if _type_of(item) in some])
+
+    def _route(self, type: str) -> tuple[BusSubscription, ...]:
+        """Return who wants a type; remembered until somebody comes or goes."""
+        found = self._routes.get(type)
+        if found is None:
+            with self._lock:
+                if len(self._routes) >= _ROUTES:
+                    self._routes.clear()
+                found = self._routes[type] = tuple(s for s in self._subscriptions if s._wants(type))
+        return found
+
+    def subscribe(
+        self, *types: str, since: int | None = None, limit: int = WAITING, copy: bool = False
+    ) -> BusSubscription:
+        """Subscribe to types (all, where none is named); with `since`, begin after that event.
+
+        A type may be a pattern with a `*` at its end. A `since` from before a restart of the host, when numbers
+        were higher, begins with everything. With `copy`, the reader may change what it is given. Raises
+        `InvalidInput` for a type that can never be published.
+        """
+        wanted = [_checked(one, None, is_pattern=True) for one in types]
+        with self._lock:
+            subscription = BusSubscription(self, wanted, limit, after=self._seq, copy=copy)
+            if since is not None:
+                self._replay(subscription, max(0, since) if since <= self._seq else 0)
+            if self._is_closed:
+                subscription._end()
+            else:
+                self._subscriptions.add(subscription)
+                self._routes.clear()
+        return subscription
+
+    def _replay(self, subscription: BusSubscription, since: int) -> None:
+        oldest = self._seq - len(self._kept) + 1
+        if since + 1 < oldest:
+            subscription._waiting.append(Gap(first=since + 1, last=oldest - 1))
+        subscription._add([item for item in self._kept if item[0] > since and subscription._wants(_type_of(item))])
+
+    def _forget(self, subscription: BusSubscription) -> None:
+        with self._lock:
+            self._subscriptions.discard(subscription)
+            self._routes.clear()
+
+    async def close(self) -> None:
+        """End every subscription, and at once those that come later."""
+        with self._lock:
+            self._is_closed = True
+        if threading.get_ident() == self._thread:
+            self._deliver()  # what other threads have published is read to its end too
+        for subscription in tuple(self._subscriptions):
+            await subscription.close()
+
+
+class BusSubscription:
+    """One bounded reader. When it falls behind, the oldest waiting events are dropped and a `Gap` says so."""
+
+    def __init__(self, bus: EventBus, types: Iterable[str], limit: int, *, after: int = 0, copy: bool = False) -> None:
+        self._bus = bus
+        self._types = frozenset(t for t in types if not t.endswith("*"))
+        self._prefixes = tuple(t[:-1] for t in types if t.endswith("*"))
+        self._limit = max(1, limit)
+        self._after = after
+        self._copy = copy
+        self._waiting: deque[Numbered | Gap] = deque()
+        self._bytes = 0
+        self._lost: tuple[int, int] | None = None
+        self._ready = asyncio.Event()
+        self._closed = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the subscription is closed."""
+        self._callbacks.append(callback)
+
+    def _wants(self, type: str) -> bool:
+        if not self._types and not self._prefixes:
+            return True
+        return type in self._types or type.startswith(self._prefixes)
+
+    def _offer_gap(self, gap: Gap) -> None:
+        if not self._closed and gap.last > self._after:
+            self._waiting.append(gap)
+            self._settle()
+
+    def _offer(self, items: list[Numbered]) -> None:
+        """Take what is new, in the order of its numbers: nothing that this subscription is younger than, or was
+        replayed."""
+        if self._closed:
+            return
+        if items[0][0] <= self._after:
+            items = [item for item in items if item[0] > self._after]
+        self._add(items)
+
+    def _add(self, items: list[Numbered]) -> None:
+        self._waiting.extend(items)
+        self._bytes += sum(map(_size_of, items))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Drop the oldest of what is too much, and wake the reader."""
+        waiting = self._waiting
+        while len(waiting) > self._limit or (self._bytes > WAITING_BYTES and len(waiting) > 1):
+            dropped = waiting.popleft()
+            if isinstance(dropped, tuple):
+                first = last = dropped[0]
+                self._bytes -= dropped[5]
+            else:
+                first, last = dropped.first, dropped.last
+            self._lost = (self._lost[0] if self._lost else first, last)
+        self._ready.set()
+
+    def __aiter__(self) -> AsyncIterator[Event | Gap]:
+        return self
+
+    async def __anext__(self) -> Event | Gap:
+        while True:
+            if self._lost is not None:
+                (first, last), self._lost = self._lost, None
+                return Gap(first=first, last=last)
+            if self._waiting:
+                item = self._waiting.popleft()
+                if isinstance(item, tuple):
+                    self._bytes -= item[5]
+                    return _copy(item) if self._copy else _event(item)
+                return item
+            if self._closed:
+                raise StopAsyncIteration
+            self._ready.clear()
+            await self._ready.wait()
+
+    async def some(self, most: int) -> list[Event | Gap]:
+        """Return what waits, at most so many at once; wait where that is nothing. Empty at the end."""
+        try:
+            found = [await anext(self)]
+        except StopAsyncIteration:
+            return []
+        while (self._waiting or self._lost) and len(found) < most:
+            found.append(await anext(self))  # which does not wait
+        return found
+
+    async def close(self) -> None:
+        """End the subscription: what waits is still read, then the iteration ends."""
+        self._end()
+        self._bus._forget(self)
+        for callback in self._callbacks:
+            callback()
+
+    def _end(self) -> None:
+        self._closed = True
+        self._ready.set()
+
+
+def covers(granted: Iterable[str], wanted: str) -> bool:
+    """Return whether one granted type or pattern matches each type that `wanted`, a type or pattern, matches."""
+    if not isinstance(wanted, str):
+        return False
+    plain = str.__str__(wanted)
+    start = plain.removesuffix("*")
+    return any(g == plain or (g.endswith("*") and start.startswith(g[:-1])) for g in granted)
+
+
+def is_own(plugin: str, wanted: str) -> bool:
+    """Return whether a type, or each type that a pattern matches, is the plugin's own: its name and a dot first."""
+    return isinstance(wanted, str) and str.startswith(wanted, f"{plugin}.")
+
+
+def _checked(type: str, plugin: str | None, *, is_pattern: bool = False) -> str:
+    """Return an event type, or where one may be a pattern. Raises `InvalidInput` for what is neither."""
+    kind = "event type or pattern" if is_pattern else "event type"
+    type = str.__str__(type) if isinstance(type, str) else ""
+    if not 0 < len(type) <= MAX_TYPE:
+        raise InvalidInput(f"an {kind} is a text of 1 to {MAX_TYPE} characters", plugin=plugin)
+    if "*" in (type[:-1] if is_pattern else type):
+        where = "only at its end: NODE_*" if is_pattern else "only in what one subscribes to"
+        raise InvalidInput(f"{type!r} is no {kind}: a * may stand {where}", plugin=plugin)
+    return type
+
+
+def _event(numbered: Numbered) -> Event:
+    """Return an event, made without the checks that its parts have passed: those take longer than all else here."""
+    event = Event.__new__(Event)
+    fields = event.__dict__
+    fields["seq"], fields["type"], fields["payload"], fields["plugin"], fields["time"], _ = numbered
+    _set_fields(event, set(_FIELDS))
+    _set_extra(event, None)
+    _set_private(event, None)
+    return event
+
+
+def _copy(numbered: Numbered) -> Event:
+    """Return an event whose payload is the reader's own."""
+    seq, type, payload, plugin, time, size = numbered
+    return _event((seq, type, copied_object(payload)[0], plugin, time, size))
+
+
+def _refusal(type: str, plugin: str | None, error: Exception) -> InvalidInput:
+    if isinstance(error, RecursionError):
+        return InvalidInput(f"the payload of {type} is nested too deeply", plugin=plugin)
+    reason = str(error) if isinstance(error, TypeError | ValueError) else describe(error)
+    return InvalidInput(f"the payload of {type} is not JSON: {reason}", plugin=plugin)

@@ -1,0 +1,1 @@
+"""Hooks: which there are, which of them plugins publish, and calling them. Who implements them is `plugins`' to say."""

@@ -1,0 +1,154 @@
+"""The rules for hooks and service interfaces, as the host's own keep them (DESIGN §3, *Rules of the contracts*).
+
+Asked about everything that a plugin publishes, before any of it is offered.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.hooks import HookInfo, Veto
+from tavern_host.contracts.plugins import Problem
+from tavern_host.contracts.services import ServiceInterface, interface_methods
+from tavern_host.contracts.wire import wire_problem
+from tavern_host.hooks.catalogue import Published
+from tavern_host.plugins.manifest import Manifest, PublishedHook, PublishedService
+
+Resolve = Callable[[str], Any]
+"""Returns what `module:name` inside the plugin's package names. Raises a `TavernError`."""
+
+
+def read_published(manifest: Manifest, resolve: Resolve) -> tuple[Published, list[Problem]]:
+    """Return what a plugin publishes, and every way in which its code differs from its manifest or the rules."""
+    published, problems = Published(), []
+    for declared in manifest.publishes.services:
+        interface, found = _interface(declared, resolve)
+        problems += found
+        if interface is not None and not found:
+            published.interfaces[declared.name] = interface
+    for hook in manifest.publishes.hooks:
+        function, found = _spec(hook, resolve)
+        problems += found
+        if function is not None and not found:
+            published.hooks[function.__name__] = function
+    return published, problems
+
+
+def _interface(declared: PublishedService, resolve: Resolve) -> tuple[type[ServiceInterface] | None, list[Problem]]:
+    where = f"the published service {declared.name}"
+    interface, problem = _resolved(where, declared.interface, resolve)
+    if problem is not None:
+        return None, [problem]
+    if not (isinstance(interface, type) and issubclass(interface, ServiceInterface)):
+        return None, [Problem(message=f"{where}: {declared.interface} is not a ServiceInterface")]
+    name = getattr(interface, "service_name", None)
+    messages = [] if name == declared.name else [f"the interface is named {name!r}"]
+    messages += interface_faults(interface)
+    in_code = {
+        (info.permission, info.level, info.allows)
+        for info in interface_methods(interface).values()
+        if info.permission is not None
+    }
+    in_manifest = {(p.name, p.level, p.allows) for p in declared.permissions}
+    messages += [
+        f"the permission {name} is not the same in code and manifest (level and sentence must be)"
+        for name in sorted({name for name, _, _ in in_code ^ in_manifest})
+    ]
+    return interface, [Problem(message=f"{where}: {message}") for message in messages]
+
+
+def _spec(declared: PublishedHook, resolve: Resolve) -> tuple[Callable[..., Any] | None, list[Problem]]:
+    where = f"the published hook {declared.spec.partition(':')[2]}"
+    function, problem = _resolved(where, declared.spec, resolve)
+    if problem is not None:
+        return None, [problem]
+    info = getattr(function, "__tavern_hook__", None)
+    if not isinstance(info, HookInfo):
+        return None, [Problem(message=f"{where}: {declared.spec} is not marked with @hookspec")]
+    messages = list(hook_faults(function))
+    wanted = (declared.permission, declared.level, declared.allows)
+    if (info.permission, info.level, info.description) != wanted:
+        messages.append("permission, level and sentence are not the same in code and manifest")
+    if info.caller:
+        messages.append("a published hook is called by its own plugin; leave `caller` out")
+    return function, [Problem(message=f"{where}: {message}") for message in messages]
+
+
+def _resolved(where: str, name: str, resolve: Resolve) -> tuple[Any, Problem | None]:
+    try:
+        return resolve(name), None
+    except TavernError as error:
+        return None, Problem(message=f"{where}: {error.message}")
+
+
+def interface_faults(interface: type[ServiceInterface]) -> Iterator[str]:
+    """Yield every way in which an interface breaks the rules of the contracts."""
+    methods = interface_methods(interface)
+    public = {name for base in interface.__mro__[:-1] for name in vars(base) if not name.startswith("_")}
+    for name in sorted(public - set(methods) - {"service_name", "service_version", "register"}):
+        yield f"{name} is not marked with @reads or @acts"
+    for name, info in methods.items():
+        yield from (f"{name}: {fault}" for fault in _method_faults(getattr(interface, name), info.permission))
+        if not 1 <= info.since <= interface.service_version:
+            yield f"{name}: since={info.since} is not a version of the interface ({interface.service_version})"
+
+
+def _method_faults(method: Callable[..., Any], permission: str | None) -> Iterator[str]:
+    hints, fault = _hints(method)
+    if fault is not None:
+        yield fault
+        return
+    parameters = dict(list(inspect.signature(method).parameters.items())[1:])
+    yield from _annotation_faults(hints, {*parameters, "return"})
+    streams = typing.get_origin(hints.get("return")) is AsyncIterator
+    if inspect.iscoroutinefunction(method) is streams:
+        yield "it must be `async def`, or a `def` that returns an AsyncIterator"
+    call = parameters.get("call")
+    if permission is None and call is not None:
+        yield "a method that reads does not take `call`"
+    if permission is not None and (
+        call is None
+        or call.kind is not call.KEYWORD_ONLY
+        or call.default is not None
+        or hints.get("call") != CallContext | None
+    ):
+        yield "a method that acts takes `*, call: CallContext | None = None`"
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values()):
+        yield "*args and **kwargs cannot cross a plugin boundary"
+
+
+def hook_faults(function: Callable[..., Any]) -> Iterator[str]:
+    """Yield every way in which a hookspec breaks the rules of the contracts."""
+    hints, fault = _hints(function)
+    if fault is not None:
+        yield fault
+        return
+    info: HookInfo = function.__tavern_hook__  # type: ignore[attr-defined]
+    if hints.pop("context", None) is not PluginContext:
+        yield "it must take `context: PluginContext`"
+    yield from _annotation_faults(hints, {*info.arguments, "return"})
+    if info.policy in ("filter", "veto"):
+        wanted = {hints.get(info.arguments[0]), Veto, type(None)} if info.arguments else set()
+        if not wanted or set(typing.get_args(hints.get("return"))) != wanted:
+            yield "a filter returns what its first argument is, Veto or None"
+
+
+def _hints(function: Callable[..., Any]) -> tuple[dict[str, Any], str | None]:
+    try:
+        return typing.get_type_hints(function, include_extras=True), None
+    except Exception as error:  # a name that is not there, or whatever an annotation does when it is evaluated
+        return {}, f"its annotations cannot be read: {describe(error)}"
+
+
+def _annotation_faults(hints: dict[str, Any], names: set[str]) -> Iterator[str]:
+    for name in sorted(names):
+        if name not in hints:
+            yield f"{name} has no annotation"
+        elif problem := wire_problem(hints[name]):
+            yield f"{name}: {problem}"

@@ -1,0 +1,295 @@
+"""Finds plugins and reads their manifests; imports nothing of them.
+
+Sources: entry points of the group `tavern_host.plugins`, folders in the project's `plugins/`, folders
+given with `--dev`, and what an embedding program hands over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import importlib.util
+import logging
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import importlib_metadata
+
+from tavern_host.contracts.errors import describe
+from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
+from tavern_host.plugins.manifest import MANIFEST, Manifest, missing_entries, read_with_places
+from tavern_host.storage.yaml_file import NOWHERE, InvalidFile, Places
+
+GROUP = "tavern_host.plugins"
+DISTRIBUTION = "tavern-host"
+
+_log = logging.getLogger("tavern.plugins")
+
+_NAME_LINE = re.compile(r"^Name: *(\S+) *$", re.MULTILINE)
+_CODE = tuple(importlib.machinery.all_suffixes())
+
+
+@dataclass
+class Record:
+    """What the host knows of one plugin. `module` is None for a folder plugin, which is imported by path.
+
+    `places` is where everything stands in its manifest. `faults` are what is wrong with its files so that it cannot
+    be loaded, `notes` what costs it no more than a part; `read_at` is when they were read, `fingerprint` what they
+    were then. `code_hash` is that of all files of a folder plugin with code.
+    """
+
+    name: str
+    source: str
+    root: Path | None = None
+    module: str | None = None
+    first_party: bool = False
+    pending_restart: bool = False
+    is_dev: bool = False
+    read_at: float = field(default_factory=time.time)
+    fingerprint: int = 0
+    reviewed: Mapping[str, bytes] | None = None
+    code_hash: str | None = None
+    manifest: Manifest | None = None
+    places: Places = NOWHERE
+    state: PluginState = PluginState.DISCOVERED
+    faults: list[Problem] = field(default_factory=list)
+    notes: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    permissions: list[PermissionInfo] = field(default_factory=list)
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def refuse(self, state: PluginState, *problems: Problem) -> None:
+        """Say that the plugin is not to be used, and why."""
+        self.state = state
+        self.problems.extend(problems)
+
+    @property
+    def has_code(self) -> bool:
+        """Whether the folder holds code that could be imported, compiled or not."""
+        return self.root is not None and any(path.name.endswith(_CODE) for path in self.root.rglob("*"))
+
+
+def discover(
+    *, folders: Iterable[Path] = (), dev: Iterable[Path] = (), embedded: Iterable[Path | ModuleType] = ()
+) -> list[Record]:
+    """Return a record for every plugin that can be seen; what is wrong with one stands in its record.
+
+    Two plugins of one name: a first-party one keeps it, else the first that is valid (dev, entry points,
+    embedded, folders). A folder that is handed over and is installed as well, as one that is being written
+    often is, counts once, as the folder.
+    """
+    dev, embedded = list(dev), list(embedded)
+    handed = {path.resolve() for path in (*dev, *embedded) if isinstance(path, Path)}
+    installed = [_from_entry_point(entry) for entry in _entry_points()]
+    records = [r for r in installed if r.first_party or r.root is None or r.root.resolve() not in handed]
+    for item in embedded:
+        records.append(_from_module(item) if isinstance(item, ModuleType) else _from_folder(item, "folder"))
+    records += [_from_folder(path, "dev") for path in dev]
+    for parent in folders:
+        if parent.is_dir():
+            children = sorted(p for p in parent.iterdir() if p.is_dir() and not p.name.startswith((".", "_")))
+            records += [_from_folder(path, "folder", within=parent) for path in children]
+    records.sort(key=lambda r: (not r.first_party, r.state is PluginState.INVALID, not r.is_dev))
+    _refuse_duplicates(records)
+    return records
+
+
+def _entry_points() -> list[importlib_metadata.EntryPoint]:
+    try:
+        found = list(importlib_metadata.entry_points(group=GROUP))
+    except Exception:  # the files of one installed distribution, any one, are damaged: go without that one
+        found = [e for d in importlib_metadata.distributions() for e in _entry_points_of(d)]
+    return sorted(found, key=lambda e: (e.name, e.value))
+
+
+def _entry_points_of(distribution: Any) -> list[importlib_metadata.EntryPoint]:
+    try:
+        return [entry for entry in distribution.entry_points if entry.group == GROUP]
+    except Exception as error:
+        _log.warning("an installed distribution cannot be read and is left out: %s", describe(error))
+        return []
+
+
+def _from_entry_point(entry: importlib_metadata.EntryPoint) -> Record:
+    distribution = _distribution_of(entry)
+    record = Record(name=entry.name, source=f"entry-point:{distribution}", first_party=distribution == DISTRIBUTION)
+    try:
+        record.module = entry.module
+    except (ValueError, AttributeError):  # not of the form package:object
+        record.module = entry.value
+    record.root = _package_folder(record.module)
+    if record.root is None:
+        record.refuse(
+            PluginState.INVALID,
+            Problem(
+                message=f"the package {record.module!r} of the entry point {entry.name!r} cannot be found",
+                hint=f"reinstall {distribution}; the entry point must name an importable package",
+            ),
+        )
+        return record
+    return _read(record, expected_name=entry.name)
+
+
+def _distribution_of(entry: importlib_metadata.EntryPoint) -> str:
+    try:
+        if entry.dist is None:
+            return "unknown"
+        name = _NAME_LINE.search(entry.dist.read_text("METADATA") or "")
+        return name[1] if name else entry.dist.name  # which parses all of the metadata, and is slow
+    except Exception:  # an installation that was broken off, or is damaged
+        return "unknown"
+
+
+def _package_folder(module: str) -> Path | None:
+    """Return a package's folder without importing it; its parents are walked as folders."""
+    top, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    locations = list(spec.submodule_search_locations or ()) if spec is not None else []
+    for location in locations:
+        folder = Path(location, *rest)
+        if folder.is_dir():
+            return folder
+    return None
+
+
+def _from_module(module: ModuleType) -> Record:
+    file = getattr(module, "__file__", None)
+    record = Record(name=module.__name__, source=f"embedded:{module.__name__}", module=module.__name__)
+    record.root = Path(file).parent if file else None
+    return _read(record)
+
+
+def _from_folder(path: Path, kind: str, within: Path | None = None) -> Record:
+    path = path.absolute()
+    record = Record(name=path.name, source=f"{kind}:{path}", root=path, is_dev=kind == "dev")
+    if within is not None and not path.resolve().is_relative_to(within.resolve()):
+        hint = "copy the plugin there instead of linking it"
+        record.refuse(PluginState.INVALID, Problem(message=f"{path} leads out of {within}", hint=hint))
+        return record
+    link = _link_out(path) if kind == "folder" else None
+    if link is not None:
+        message = f"{link} leads out of {path}"
+        record.refuse(PluginState.INVALID, Problem(message=message, hint="copy what it needs there"))
+        return record
+    return _read(record)
+
+
+def _link_out(root: Path) -> Path | None:
+    """Return a link in a plugin's folder to what is not in it, and so would be imported without a review."""
+    inside = root.resolve()
+    links = (path for path in root.rglob("*") if path.is_symlink())
+    return next((link for link in links if not Path(os.path.realpath(link)).is_relative_to(inside)), None)
+
+
+def _read(record: Record, *, expected_name: str | None = None) -> Record:
+    began = time.perf_counter()
+    if record.root is None:
+        return _without_manifest(record)
+    try:
+        manifest, record.notes, record.places = read_with_places(record.root)
+    except InvalidFile as error:
+        record.refuse(PluginState.INVALID, *error.problems)
+        return record
+    except FileNotFoundError:
+        return _without_manifest(record)
+    except OSError as error:
+        record.refuse(PluginState.INVALID, Problem(message=f"{MANIFEST} cannot be read: {error.strerror}"))
+        return record
+    record.faults, notes = missing_entries(manifest, record.root, record.places)
+    record.notes += notes
+    if not record.first_party:
+        record.fingerprint = fingerprint(record.root)
+    record.timings["manifest"] = (time.perf_counter() - began) * 1000
+    record.manifest = manifest
+    if expected_name is not None and expected_name != manifest.name:
+        message = f"the entry point is called {expected_name!r}, the manifest {manifest.name!r}"
+        record.refuse(PluginState.INVALID, record.places.problem(("name",), message, "give both the same name"))
+        return record
+    record.name = manifest.name
+    return record
+
+
+def _without_manifest(record: Record) -> Record:
+    message, hint = f"there is no {MANIFEST} in {record.root}", "every plugin needs one beside its code"
+    record.refuse(PluginState.INVALID, Problem(message=message, hint=hint))
+    return record
+
+
+def _refuse_duplicates(records: list[Record]) -> None:
+    seen: dict[str, Record] = {}
+    for record in records:
+        first = seen.setdefault(record.name, record)
+        if first is not record:
+            record.refuse(
+                PluginState.INVALID,
+                Problem(
+                    message=f"the name {record.name!r} is taken by the plugin from {first.source}",
+                    hint="remove one of the two",
+                ),
+            )
+
+
+def file_hashes(root: Path) -> dict[str, bytes]:
+    """Return the hash of every file of a folder plugin by its path in there. Raises `OSError`."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        inner = path.relative_to(root)
+        if path.is_file() and "__pycache__" not in inner.parts:
+            with path.open("rb") as file:
+                found[str(inner)] = hashlib.file_digest(file, "sha256").digest()
+    return found
+
+
+def content_hash(files: Mapping[str, bytes]) -> str:
+    """Return a hash over the names and contents of all files of a folder plugin, from their hashes."""
+    digest = hashlib.sha256()
+    for path, file in files.items():
+        digest.update(os.fsencode(path) + b"\0" + file)
+    return digest.hexdigest()[:32]
+
+
+def fingerprint(root: Path) -> int:
+    """Return what differs once any file of a plugin's folder was written, added or removed."""
+    found = []
+    try:
+        for folder, folders, files in os.walk(root):
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            found += [(path, os.lstat(path).st_ctime_ns) for path in (f"{folder}{os.sep}{name}" for name in files)]
+    except OSError:
+        return 0
+    return hash(tuple(sorted(found)))
+
+
+def upgraded_since(record: Record) -> list[str]:
+    """Return the distributions that a plugin's own requires and that were installed anew since it was read.
+
+    What the process imported of them is the old version; no reload changes that.
+    """
+    from packaging.requirements import Requirement
+
+    if not record.source.startswith("entry-point:"):
+        return []
+    try:
+        requires = importlib_metadata.requires(record.source.partition(":")[2]) or []
+    except importlib_metadata.PackageNotFoundError:
+        return []
+    names = dict.fromkeys(Requirement(text).name for text in requires if "extra ==" not in text)
+    return [name for name in names if _installed_at(name) > record.read_at]
+
+
+def _installed_at(distribution: str) -> float:
+    try:
+        files = importlib_metadata.distribution(distribution).files or ()
+        written = [Path(str(f.locate())).lstat().st_ctime for f in files if Path(str(f)).name == "METADATA"]
+    except (importlib_metadata.PackageNotFoundError, OSError):
+        return 0.0
+    return max(written, default=0.0)

@@ -1,0 +1,119 @@
+"""What the operator decided about plugins of one project: grants, and which plugins are switched off.
+
+Both are files in the operator's state folder. Several processes may write them: each change is made under a
+lock, from what is in the file at that moment.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pydantic import Field, ValidationError
+
+from tavern_host.contracts.plugins import PermissionInfo, Problem
+from tavern_host.contracts.wire import Model
+from tavern_host.storage.files import locked, write_atomic
+from tavern_host.storage.yaml_file import InvalidFile
+
+M = TypeVar("M", bound=Model)
+
+
+class Grant(Model):
+    """What the operator granted to one plugin, when, and the version that was reviewed."""
+
+    source: str
+    permissions: list[str]
+    granted_at: datetime
+    version: str = ""
+
+
+class Grants(Model):
+    """All grants of one project, by plugin."""
+
+    grants: dict[str, Grant] = Field(default_factory=dict)
+
+
+class Switches(Model):
+    """Which plugins the operator switched off, and when each was last asked to be read anew (seconds since 1970)."""
+
+    disabled: list[str] = Field(default_factory=list)
+    reloads: dict[str, float] = Field(default_factory=dict)
+
+
+class _Store(Generic[M]):
+    """One model in one file that only the operator can write."""
+
+    def __init__(self, path: Path, model: type[M], hint: str) -> None:
+        self._path = path
+        self._model = model
+        self._hint = hint
+
+    def load(self) -> M:
+        """Return what is in the file, or nothing decided. Raises `InvalidFile` where the file was damaged."""
+        try:
+            return self._model.model_validate_json(self._path.read_bytes())
+        except FileNotFoundError:
+            return self._model()
+        except ValidationError as error:
+            message = f"it cannot be read ({error.error_count()} mistakes)"
+            problem = Problem(message=message, hint=f"remove the file and {self._hint}", file=str(self._path))
+            raise InvalidFile(self._path, [problem]) from None
+
+    def changed(self) -> tuple[int, int]:
+        """Return what differs after each change of the file."""
+        try:
+            about = self._path.stat()
+        except FileNotFoundError:
+            return 0, 0
+        return about.st_mtime_ns, about.st_ino
+
+    def _change(self, change: Callable[[M], M]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with locked(self._path):
+            data = json.dumps(change(self.load()).to_json(), indent=2)
+            write_atomic(self._path, data.encode(), mode=0o600)
+
+
+class GrantStore(_Store[Grants]):
+    """The operator's grants for one project."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, Grants, "grant again with `tavern plugins grant`")
+
+    def read(self) -> dict[str, Grant]:
+        """Return the grants by plugin. Raises `InvalidFile`."""
+        return self.load().grants
+
+    def grant(self, plugin: str, source: str, permissions: Iterable[PermissionInfo], version: str = "") -> None:
+        """Record that exactly these permissions were granted to this plugin from this source."""
+        names = sorted(p.name for p in permissions)
+        grant = Grant(source=source, permissions=names, granted_at=datetime.now(UTC), version=version)
+        self._change(lambda now: Grants(grants={**now.grants, plugin: grant}))
+
+    def revoke(self, plugin: str) -> None:
+        """Forget a plugin's grant."""
+        self._change(lambda now: Grants(grants={name: g for name, g in now.grants.items() if name != plugin}))
+
+
+class SwitchStore(_Store[Switches]):
+    """Which plugins the operator switched off for one project."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, Switches, "disable again with `tavern plugins disable`")
+
+    def disable(self, plugin: str) -> None:
+        """Switch a plugin off."""
+        self._change(lambda now: now.model_copy(update={"disabled": sorted({*now.disabled, plugin})}))
+
+    def enable(self, plugin: str) -> None:
+        """Switch a plugin on again."""
+        self._change(lambda now: now.model_copy(update={"disabled": [n for n in now.disabled if n != plugin]}))
+
+    def ask_to_reload(self, plugin: str) -> None:
+        """Let running hosts read a plugin (all, where the name is empty) anew."""
+        self._change(lambda now: now.model_copy(update={"reloads": {**now.reloads, plugin: time.time()}}))

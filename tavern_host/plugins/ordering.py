@@ -1,0 +1,67 @@
+"""In which order plugins are loaded, and whose requirements are not met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from tavern_host.contracts.names import suggest
+from tavern_host.contracts.plugins import PluginState, Problem
+from tavern_host.plugins.discovery import Record
+
+_USABLE = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.STARTED})
+
+
+def load_order(records: list[Record]) -> list[Record]:
+    """Return the records first-party first, then after what they require, then by name.
+
+    Plugins that require each other in a circle come last; `dependency_problems` says so.
+    """
+    waiting = sorted(records, key=lambda r: (not r.first_party, r.name))
+    names = {record.name for record in waiting}
+    ordered: list[Record] = []
+    placed: set[str] = set()
+    while waiting:
+        ready = next((r for r in waiting if all(d in placed or d not in names for d in _requires(r))), waiting[0])
+        waiting.remove(ready)
+        ordered.append(ready)
+        placed.add(ready.name)
+    return ordered
+
+
+def dependency_problems(records: dict[str, Record]) -> Iterator[tuple[str, Problem]]:
+    """Yield each plugin that cannot be loaded for its requirements, with why.
+
+    A plugin that is refused counts as missing for those that require it, so refusals spread; the caller
+    applies each one before asking for the next.
+    """
+    order = list(records)
+    for index, (name, record) in enumerate(records.items()):
+        if record.state not in _USABLE:
+            continue
+        for needed, versions in (record.manifest.requires.plugins if record.manifest else {}).items():
+            other = records.get(needed)
+            problem = None
+            if other is None:
+                hint = suggest(needed, records) or f"install the plugin {needed}"
+                problem = Problem(message=f"it requires the plugin {needed}, which is not installed", hint=hint)
+            elif other.state not in _USABLE:
+                hint = f"see `tavern plugins show {needed}`"
+                problem = Problem(message=f"it requires {needed}, which is {other.state.value}", hint=hint)
+            elif order.index(needed) >= index:
+                message = f"it requires {needed}, which in turn requires {name}"
+                problem = Problem(message=message, hint="remove one of the two requirements")
+            elif other.manifest is not None and not SpecifierSet(versions).contains(
+                Version(other.manifest.version), prereleases=True
+            ):
+                message = f"it requires {needed} {versions}; {other.manifest.version} is installed"
+                problem = Problem(message=message, hint=f"install a version of {needed} that fits")
+            if problem is not None:
+                yield name, problem
+                break
+
+
+def _requires(record: Record) -> list[str]:
+    return list(record.manifest.requires.plugins) if record.manifest is not None else []

@@ -1,0 +1,230 @@
+"""Which permissions there are, what a plugin asks for, and what of it is granted.
+
+A grant is bound to the plugin's name, its source and the exact set that was reviewed. A plugin runs
+only while everything that it asks for is granted: `add` by declaring it, the rest by the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+from tavern_host.contracts.catalogue import interfaces, service_permissions
+from tavern_host.contracts.names import suggest
+from tavern_host.contracts.plugins import PermissionInfo, Problem
+from tavern_host.contracts.services import Level
+from tavern_host.events.bus import is_own
+from tavern_host.hooks.names import ALIASES as ALIASES
+from tavern_host.hooks.names import CLIENT_HOOKS as CLIENT_HOOKS
+from tavern_host.hookspecs import hooks
+from tavern_host.plugins.grants import Grant
+from tavern_host.plugins.manifest import Manifest
+from tavern_host.plugins.ui import COMPONENTS, OUTLETS, outlet_base, unknown_target
+from tavern_host.storage.yaml_file import NOWHERE, Location, Places
+
+ALL_SERVICES = "services.use:*"
+MOST_SUGGESTIONS = 20
+"""For how many unknown permissions of a manifest a name that is near is looked for, which takes a while."""
+
+CODE = "code:"
+"""Begins the permission to run the code of a folder as it is now."""
+
+
+UI_LEVELS: tuple[tuple[str, Level, str], ...] = (
+    ("inject", "add", "Put its own content at {}."),
+    ("wrap", "intercept", "Change the look and behaviour of {}."),
+    ("override", "override", "Replace {}."),
+)
+"""What a plugin may do with the user interface: the key under `permissions.ui`, its level, what it allows."""
+
+Known = dict[str, tuple[Level, str]]
+"""Permissions by name, each with its level and one sentence of what it allows."""
+
+
+def hook_permissions() -> Known:
+    """Return the permission of every hook of the host, in the server and in front ends."""
+    return {
+        **{i.permission: (i.level, i.description) for i in hooks().values() if i.permission.startswith("hook:")},
+        **{name: ("intercept", text) for name, text in CLIENT_HOOKS.items()},
+    }
+
+
+def all_permissions() -> list[PermissionInfo]:
+    """Return every permission of the host that a manifest can name; event patterns and code are not listed."""
+    known: Known = {**hook_permissions()}
+    for kind, level, sentence in UI_LEVELS:
+        parts = OUTLETS if kind == "inject" else COMPONENTS
+        known |= {f"ui.{kind}:{name}": (level, sentence.format(text)) for name, text in parts.items()}
+    known |= {f"services.override:{name}": _override(name) for name in interfaces()}
+    known |= {f"services.use:{name}": found for name, found in service_permissions().items()}
+    known[ALL_SERVICES] = _EVERYTHING
+    return [PermissionInfo(name=name, level=level, description=text) for name, (level, text) in known.items()]
+
+
+def asked(
+    manifest: Manifest,
+    *,
+    code_hash: str | None = None,
+    others: Mapping[str, Manifest] | None = None,
+    places: Places = NOWHERE,
+) -> tuple[list[PermissionInfo], list[Problem]]:
+    """Return what a plugin asks for, and every permission in its manifest that does not exist.
+
+    `code_hash` is given for a folder plugin with Python code: its content is part of what is reviewed.
+    `others` are the manifests of all plugins by name: what they publish can be asked for as well. `places` says
+    where in its file each permission stands.
+    """
+    return _Asking(manifest, others or {}, places).everything(code_hash)
+
+
+_EVERYTHING: tuple[Level, str] = ("override", "Do anything with any service.")
+
+
+def _override(service: str) -> tuple[Level, str]:
+    return "override", f"Replace the service {service} for everybody."
+
+
+class _Asking:
+    """Reads one manifest; what it asks for is looked up among the host's permissions and those published."""
+
+    def __init__(self, manifest: Manifest, others: Mapping[str, Manifest], places: Places) -> None:
+        self._manifest = manifest
+        self._others = others
+        self._places = places
+        self._wanted: list[PermissionInfo] = []
+        self._problems: list[Problem] = []
+
+    def everything(self, code_hash: str | None) -> tuple[list[PermissionInfo], list[Problem]]:
+        """Return all permissions and problems of the manifest."""
+        self._hooks()
+        self._ui()
+        self._services()
+        self._events()
+        if code_hash is not None:
+            self._want(f"{CODE}{code_hash}", "intercept", "Run the code that is in its folder now.")
+        return self._wanted, self._problems
+
+    def _want(self, name: str, level: Level, description: str) -> None:
+        self._wanted.append(PermissionInfo(name=name, level=level, description=description))
+
+    def _unknown(self, place: Location, what: str, name: str, known: Known) -> None:
+        hint = suggest(name, known) if len(self._problems) < MOST_SUGGESTIONS else None
+        self._refuse(place, f"there is no {what} {name!r}", hint)
+
+    def _refuse(self, place: Location, message: str, hint: str | None) -> None:
+        key = ".".join(str(part) for part in place[:-1])
+        self._problems.append(self._places.problem(place, f"{key}: {message}", hint))
+
+    def _hooks(self) -> None:
+        manifest, known = self._manifest, hook_permissions()
+        by_field = [i.permission for i in hooks().values() if i.field and getattr(manifest, i.field) is not None]
+        for place, name in _numbered(("permissions", "hooks"), manifest.permissions.hooks, by_field):
+            if name.startswith("hook:plugin:"):
+                publisher = name.split(":")[2]
+                published = {h.permission: (h.level, h.allows) for h in self._published(publisher, "hooks")}
+                self._foreign(place, "permission", name, name, publisher, published)
+            elif name in known:
+                self._want(name, *known[name])
+            else:
+                self._unknown(place, "permission", name, known)
+
+    def _ui(self) -> None:
+        for kind, level, sentence in UI_LEVELS:
+            for place, target in _numbered(("permissions", "ui", kind), getattr(self._manifest.permissions.ui, kind)):
+                problem = unknown_target(kind, target)
+                if problem is not None:
+                    self._refuse(place, problem.message, problem.hint)
+                else:
+                    part = OUTLETS[outlet_base(target)] if kind == "inject" else COMPONENTS[target]
+                    self._want(f"ui.{kind}:{target}", level, sentence.format(part))
+
+    def _services(self) -> None:
+        asked_for = self._manifest.permissions.services
+        overridable = {name: _override(name) for name in interfaces()}
+        for place, service in _numbered(("permissions", "services", "override"), asked_for.override):
+            name = f"services.override:{service}"
+            if "." in service:
+                publisher = service.partition(".")[0]
+                published = {s.name: _override(s.name) for s in self._published(publisher, "services")}
+                self._foreign(place, "service", service, name, publisher, published)
+            elif service in overridable:
+                self._want(name, *overridable[service])
+            else:
+                self._unknown(place, "service", service, overridable)
+        uses = service_permissions()
+        for place, use in _numbered(("permissions", "services", "use"), asked_for.use):
+            if use == "*":
+                self._want(ALL_SERVICES, *_EVERYTHING)
+            elif "." in use:
+                publisher = use.partition(".")[0]
+                services = self._published(publisher, "services")
+                acting = {p.name: (p.level, p.allows) for s in services for p in s.permissions}
+                self._foreign(place, "permission", use, f"services.use:{use}", publisher, acting)
+            elif use in uses:
+                self._want(f"services.use:{use}", *uses[use])
+            else:
+                self._unknown(place, "permission", use, uses)
+
+    def _published(self, publisher: str, kind: str) -> list[Any]:
+        manifest = self._of(publisher)
+        return list(getattr(manifest.publishes, kind)) if manifest is not None else []
+
+    def _of(self, plugin: str) -> Manifest | None:
+        return self._manifest if plugin == self._manifest.name else self._others.get(plugin)
+
+    def _foreign(self, place: Location, what: str, name: str, permission: str, publisher: str, known: Known) -> None:
+        """Ask for something that a plugin publishes; one that uses another's things says that it requires it."""
+        required = self._manifest.requires.plugins
+        if publisher != self._manifest.name and publisher not in required:
+            hint = f'add {publisher}: ">=…" to requires.plugins'
+            self._refuse(place, f"{name!r} is of a plugin that is not required", hint)
+        elif name in known:
+            self._want(permission, *known[name])
+        elif self._of(publisher) is not None:
+            self._unknown(place, what, name, known)
+
+    def _events(self) -> None:
+        events = self._manifest.permissions.events
+        for pattern in dict.fromkeys(events.subscribe):
+            if not is_own(self._manifest.name, pattern):
+                self._want(f"events.subscribe:{pattern}", "intercept", f"Read every event {_described(pattern)}.")
+        for pattern in dict.fromkeys(events.publish):
+            if not is_own(self._manifest.name, pattern):
+                text = f"Publish events {_described(pattern)}, which others take for the host's or another plugin's."
+                self._want(f"events.publish:{pattern}", "intercept", text)
+
+
+def _numbered(key: Location, names: list[str], before: Iterable[str] = ()) -> Iterator[tuple[Location, str]]:
+    """Yield each of `before` and of the names under a key once, with where it stands."""
+    seen = set()
+    for index, name in [*((0, name) for name in before), *enumerate(names)]:
+        if name not in seen:
+            seen.add(name)
+            yield (*key, index), name
+
+
+def _described(pattern: str) -> str:
+    if pattern == "*":
+        return "of any type"
+    return f"whose type begins with {pattern[:-1]}" if pattern.endswith("*") else f"of the type {pattern}"
+
+
+Trust = Literal["nothing", "permissions", "everything"]
+"""What needs no grant. `permissions` is the operator's trust in a name: it does not cover the code of a
+folder in a project, which anyone who made the project may have given that name."""
+
+
+def decide(wanted: list[PermissionInfo], grant: Grant | None, source: str, *, trust: Trust) -> list[PermissionInfo]:
+    """Return the permissions with `granted` filled in.
+
+    `add` needs no grant, nor does what `trust` covers. A grant counts only for the source that it was
+    given for.
+    """
+    names = set(grant.permissions) if grant is not None and grant.source == source else set()
+
+    def is_granted(permission: PermissionInfo) -> bool:
+        is_code = permission.name.startswith(CODE)
+        trusted = trust == "everything" or (trust == "permissions" and not is_code)
+        return trusted or permission.level == "add" or permission.name in names
+
+    return [p.model_copy(update={"granted": is_granted(p)}) for p in wanted]

@@ -1,0 +1,165 @@
+"""Decides from manifests, grants and the operator's words which plugins may be loaded; imports none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from tavern_host import __version__
+from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
+from tavern_host.plugins.discovery import Record, content_hash, file_hashes
+from tavern_host.plugins.grants import Grant
+from tavern_host.plugins.manifest import Manifest
+from tavern_host.plugins.permissions import CODE, Trust, asked, decide
+from tavern_host.plugins.tool_settings import script_tools
+from tavern_host.projects import OperatorFile
+
+Code = Mapping[str, bytes] | Problem | None
+"""The hashes of a folder plugin's files, none where there is no code among them; why they cannot be read; or None
+for a plugin that is no folder."""
+
+
+@dataclass(frozen=True)
+class Review:
+    """What an operator said beforehand, and for this run, about which plugins may be loaded.
+
+    `trust` names plugins that need no grant, `without` plugins to leave out; without `third_party` every one
+    is left out that is not first-party.
+    """
+
+    operator: OperatorFile
+    trust: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()
+    third_party: bool = True
+
+    def codes(self, records: Iterable[Record]) -> dict[str, Code]:
+        """Return by name what `decide` is told of plugins' code. Reads whole folders, and decides nothing."""
+        return {record.name: _code(record) for record in records}
+
+    def decide(
+        self, record: Record, grant: Grant | None, code: Code, *, disabled: bool, others: Mapping[str, Manifest]
+    ) -> None:
+        """Set a record's permissions, its state, and why it may not be loaded where it may not."""
+        manifest = record.manifest
+        if manifest is None or record.state is PluginState.INVALID:
+            return
+        record.state, record.problems = PluginState.DISCOVERED, list(record.notes)
+        if isinstance(code, Problem):
+            record.refuse(PluginState.INVALID, code)
+            return
+        record.reviewed = None if self.trust_in(record) == "everything" else code
+        record.code_hash = f"sha256:{content_hash(code)}" if code else None
+        wanted, problems = asked(manifest, code_hash=record.code_hash, others=others, places=record.places)
+        problems += [*_namespace_problems(record, manifest), *record.faults]
+        record.permissions = decide(wanted, grant, record.source, trust=self.trust_in(record))
+        if problems:
+            record.refuse(PluginState.INVALID, *problems)
+        elif (incompatible := _incompatibility(manifest)) is not None:
+            record.refuse(PluginState.INCOMPATIBLE, incompatible)
+        elif (out := self.left_out(record, disabled=disabled)) is not None:
+            record.refuse(PluginState.DISABLED, out)
+        elif missing := [p for p in record.permissions if not p.granted]:
+            record.refuse(PluginState.NEEDS_REVIEW, _review_problem(record, manifest, missing, grant))
+
+    def trust_in(self, record: Record) -> Trust:
+        """Return what of a plugin needs no grant."""
+        if record.first_party or record.is_dev or record.name in self.trust:
+            return "everything"
+        return "permissions" if record.name in self.operator.trust else "nothing"
+
+    def left_out(self, record: Record, *, disabled: bool) -> Problem | None:
+        """Return why the operator does not want a plugin, or None."""
+        if record.name in self.without:
+            return Problem(message="it is left out of this run", hint="start without --no-plugin for it")
+        if not self.third_party and not record.first_party:
+            return Problem(message="only first-party plugins are loaded in this run", hint="start without --no-plugins")
+        if record.name in self.operator.disabled:
+            hint = "take it out of `disabled` in host.yaml"
+            return Problem(message="the operator has disabled it", hint=hint)
+        if disabled:
+            return Problem(message="the operator has disabled it", hint=f"`tavern plugins enable {record.name}`")
+        return None
+
+    def why_no_grant(self, record: Record) -> str | None:
+        """Return why a plugin needs no grant, or None where it needs one."""
+        if record.first_party:
+            return "it is first-party"
+        if record.state is PluginState.INVALID:
+            return None
+        if all(p.level == "add" for p in record.permissions):
+            return "it only adds things"
+        if all(p.granted for p in decide(record.permissions, None, record.source, trust=self.trust_in(record))):
+            return "it is loaded with --dev" if record.is_dev else "it is trusted"
+        return None
+
+    def why_granted(self, record: Record, permission: PermissionInfo, grant: Grant | None) -> str:
+        """Return by what a plugin has a permission, or that it has not."""
+        if not permission.granted:
+            return "not granted"
+        if permission.level == "add":
+            return "granted by declaring it"
+        if record.first_party:
+            return "granted since it is first-party"
+        if record.is_dev:
+            return "granted since it is loaded with --dev"
+        if grant is not None and grant.source == record.source and permission.name in grant.permissions:
+            return f"granted by the operator at {grant.granted_at:%Y-%m-%d %H:%M} UTC"
+        return "granted since the operator trusts the plugin"
+
+
+def _code(record: Record) -> Code:
+    try:
+        if record.module is not None or record.root is None:
+            return None
+        return file_hashes(record.root) if record.has_code or _has_scripts(record.root, record.manifest) else {}
+    except OSError as error:
+        message = f"{error.filename} cannot be read: {error.strerror}"
+        return Problem(message=message, hint="all of a plugin's code is reviewed")
+
+
+def _has_scripts(root: Path, manifest: Manifest | None) -> bool:
+    """Return whether there is a tool that is a script, in whatever language: it is code, too."""
+    if manifest is None or manifest.tools is None:
+        return False
+    return next(script_tools(root / manifest.tools.entry), None) is not None
+
+
+def _namespace_problems(record: Record, manifest: Manifest) -> list[Problem]:
+    if manifest.nodes is None or manifest.nodes.namespace in (None, manifest.name):
+        return []
+    namespace = manifest.nodes.namespace
+    if record.first_party and namespace == "core":
+        return []
+    hint = f"leave it out; it is {manifest.name!r} then"
+    message = f"nodes.namespace: {namespace!r} is not the plugin's own"
+    return [record.places.problem(("nodes", "namespace"), message, hint)]
+
+
+def _incompatibility(manifest: Manifest) -> Problem | None:
+    if not SpecifierSet(manifest.api_version).contains(Version(__version__), prereleases=True):
+        hint = f"install a version of {manifest.name} for tavern-host {__version__}"
+        return Problem(message=f"it is made for tavern-host {manifest.api_version}; this is {__version__}", hint=hint)
+    if manifest.runtime.placement == "process" or manifest.runtime.wire != 1:
+        message = "it asks to run in a process of its own, or for another wire version"
+        return Problem(message=message, hint="this host runs wire 1, in process")
+    return None
+
+
+def _review_problem(record: Record, manifest: Manifest, missing: list[PermissionInfo], grant: Grant | None) -> Problem:
+    names = ", ".join(p.name for p in missing)
+    hint = f"look at `tavern plugins show {record.name}`, then `tavern plugins grant {record.name}`"
+    if grant is None or grant.source != record.source:
+        return Problem(message=f"it asks for {names}, which nobody has granted", hint=hint)
+    when = f"{grant.granted_at:%Y-%m-%d}"
+    if any(p.name.startswith(CODE) for p in missing) and any(name.startswith(CODE) for name in grant.permissions):
+        more = ", ".join(p.name for p in missing if not p.name.startswith(CODE))
+        message = f"its code has changed since it was reviewed at {when}" + (
+            f"; it asks for {more} now" if more else ""
+        )
+        return Problem(message=message, hint=hint)
+    version = f" of version {grant.version}" if grant.version and grant.version != manifest.version else ""
+    return Problem(message=f"it asks for {names} now, which the grant{version} of {when} does not cover", hint=hint)

@@ -1,0 +1,148 @@
+"""Explains why a service, a hook, a permission or a plugin is as it is: `tavern why service:toolManager`.
+
+Reads what the manager, the services and the hooks know; decides and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tavern_host.contracts.errors import InvalidInput, NotFound
+from tavern_host.contracts.names import suggest
+from tavern_host.contracts.plugins import Explanation, PermissionInfo, PluginState
+from tavern_host.hooks.names import canonical
+from tavern_host.plugins.discovery import Record
+from tavern_host.plugins.manager import Manager
+from tavern_host.plugins.permissions import all_permissions
+
+
+def explain(manager: Manager, subject: str) -> Explanation:
+    """Explain `kind:name`. Raises `InvalidInput` for an unknown kind, `NotFound` for an unknown name."""
+    kind, _, name = subject.partition(":")
+    if kind not in _KINDS or not name:
+        raise InvalidInput(f"{subject!r} must be one of {', '.join(f'{k}:NAME' for k in _KINDS)}")
+    answer, facts = _KINDS[kind](_Facts(manager), name)
+    return Explanation(subject=subject, answer=answer, facts=facts)
+
+
+Answer = tuple[str, list[str]]
+
+
+class _Facts:
+    """Looks things up in one host, and words them."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+        self._grants = manager.grants.read()
+
+    def plugin(self, name: str) -> Answer:
+        """Explain a plugin: its state, and by what it has each permission."""
+        record = self._manager.get(name)
+        facts = [f"it comes from {record.source}" + (", first-party" if record.first_party else "")]
+        if record.manifest is not None:
+            facts += [f"it requires {other} {versions}" for other, versions in record.manifest.requires.plugins.items()]
+        required_by = [
+            other.name
+            for other in self._manager.records.values()
+            if other.manifest is not None and name in other.manifest.requires.plugins
+        ]
+        facts += [f"{', '.join(required_by)} requires it"] if required_by else []
+        facts += [f"{p.name} ({p.level}): {self._why_granted(record, p)}" for p in record.permissions]
+        facts += [f"it has the {kind} {', '.join(names)}" for kind, names in self._manager.contributions(name).items()]
+        facts += [f"{stage} took {ms:.1f} ms" for stage, ms in record.timings.items()]
+        problems = [str(problem) for problem in self._manager.info(record).problems]
+        reason = problems[0] if problems else _ORDINARY.get(record.state, "nothing is wrong with it")
+        return f"{name} is {record.state.value}: {reason}", [*problems[1:], *facts]
+
+    def service(self, name: str) -> Answer:
+        """Explain a service: its stack, the overrides that are not used, and who may act on it."""
+        services = self._manager.services
+        if name not in services.catalogue.interfaces:
+            raise _unknown("service", name, services.catalogue.interfaces)
+        interface = services.catalogue.interfaces[name]
+        stack = services.stack(name)
+        if not stack:
+            return f"{name} has no provider", self._asking(lambda p: p == f"services.override:{name}")
+        facts = []
+        for layer in stack:
+            since = f"since {layer.since:%Y-%m-%d %H:%M:%S} UTC"
+            if not layer.override:
+                facts.append(f"{layer.plugin} provides it with {layer.handler}, {since}")
+                continue
+            later = [m for m, info in services.methods(name).items() if info.since > layer.version]
+            falls = f"; leaves {', '.join(later)} to what is beneath" if later else ""
+            by = self._granted_to(layer.plugin, f"services.override:{name}")
+            facts.append(f"{layer.plugin} overrides version {layer.version} with {layer.handler}, {since}, {by}{falls}")
+        conflict = services.conflict(name)
+        facts += [str(conflict)] if conflict is not None else []
+        facts += self._asking(lambda p: p.startswith(f"services.use:{name}:") or p == "services.use:*")
+        top = stack[-1]
+        how = "overrides" if top.override else "provides"
+        return f"{top.plugin} {how} {name} (version {interface.service_version})", facts
+
+    def hook(self, name: str) -> Answer:
+        """Explain a hook: who calls it, and who is called in which order."""
+        dispatcher = self._manager.dispatcher
+        if name not in dispatcher.catalogue.hooks:
+            raise _unknown("hook", name, dispatcher.catalogue.hooks)
+        spec = dispatcher.catalogue.hooks[name]
+        facts = [f"called by {self._caller(spec.caller)}, policy {spec.policy}; needs {spec.permission} ({spec.level})"]
+        implementations = dispatcher.implementations(name)
+        for place, one in enumerate(implementations, start=1):
+            where = f"{one.info.file}:{one.info.line}" if one.info.file else one.info.function
+            facts.append(f"{place}. {one.info.plugin} ({where}), {self._granted_to(one.info.plugin, spec.permission)}")
+        facts += self._asking(lambda p: p == spec.permission, only_refused=True)
+        names = ", ".join(dict.fromkeys(one.info.plugin for one in implementations))
+        return f"{name} is implemented by {names}" if names else f"nobody implements {name}", facts
+
+    def permission(self, name: str) -> Answer:
+        """Explain a permission: what it allows, who asks for it, and by what each has it."""
+        name = canonical(name)
+        known = {p.name: p for p in all_permissions()}
+        known |= {p.name: p for record in self._manager.records.values() for p in record.permissions}
+        if name not in known:
+            raise _unknown("permission", name, known)
+        permission = known[name]
+        asking = self._asking(lambda p: p == name)
+        return f"{permission.description} (level {permission.level})", asking or ["no plugin asks for it"]
+
+    # --- parts of answers ---------------------------------------------------------------------------
+
+    def _why_granted(self, record: Record, permission: PermissionInfo) -> str:
+        return self._manager.review.why_granted(record, permission, self._grants.get(record.name))
+
+    def _granted_to(self, plugin: str, permission: str) -> str:
+        record = self._manager.records.get(plugin)
+        asked = next((p for p in record.permissions if p.name == permission), None) if record else None
+        return self._why_granted(record, asked) if record is not None and asked is not None else "declared"
+
+    def _asking(self, wanted: Callable[[str], bool], *, only_refused: bool = False) -> list[str]:
+        return [
+            f"{record.name} ({record.state.value}) asks for {p.name}: {self._why_granted(record, p)}"
+            for record in self._manager.records.values()
+            for p in record.permissions
+            if wanted(p.name) and not (only_refused and record.name in self._manager.active)
+        ]
+
+    def _caller(self, caller: str) -> str:
+        if caller == "host" or caller.startswith("plugin:"):
+            return caller.removeprefix("plugin:")
+        provider = self._manager.services.provider_of(caller)
+        return f"the provider of {caller}" + (f", {provider.plugin}" if provider is not None else ", which is missing")
+
+
+_KINDS: dict[str, Callable[[_Facts, str], Answer]] = {
+    "service": _Facts.service,
+    "hook": _Facts.hook,
+    "permission": _Facts.permission,
+    "plugin": _Facts.plugin,
+}
+_ORDINARY = {
+    PluginState.DISCOVERED: "it may be loaded, and the host has not started",
+    PluginState.LOADED: "it is loaded, and the host has not started",
+}
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> NotFound:
+    hint = suggest(name, known)
+    return NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""))

@@ -1,0 +1,249 @@
+"""Where a plugin's code runs. `PluginRuntime` is what the host needs of any placement; the first one
+runs plugins in the host's own process (DESIGN §3, *Rules of the contracts*, rule 4)."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
+from tavern_host.contracts.plugins import HookImplInfo, Problem
+from tavern_host.plugins.discovery import Record
+from tavern_host.runtime.folder_import import import_folder, release, reserve
+from tavern_host.runtime.threads import contained, ended
+from tavern_host.sdk.decorator import NodeCode, nodes_of
+from tavern_host.sdk.node_process import FolderSource
+from tavern_host.sdk.node_runner import InProcessNodeRunner
+
+
+class PluginRuntime(Protocol):
+    """Loads one plugin and reaches what it registered, by name."""
+
+    def load(self) -> None:
+        """Import the plugin's code. Runs on a thread with a deadline; raises whatever the plugin raises."""
+
+    def hookimpls(self) -> tuple[list[HookImplInfo], list[Problem]]:
+        """Return the hook implementations found, and those that can never be used."""
+
+    def published(self, name: str) -> Any:
+        """Return what `module:name`, counted from the plugin's package, names. Raises `NotFound`."""
+
+    def nodes(self) -> list[NodeDefinition]:
+        """Return the node types under the manifest's `nodes.entry`."""
+
+    def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
+        """Return the callable behind a hook implementation."""
+
+    def open(self, handler: str, *arguments: Any, **named: Any) -> Any:
+        """Return a new instance of the class `handler`; see `Contribution.open`."""
+
+    def function(self, handler: str) -> Callable[..., Any]:
+        """Return the function `handler`. Raises `NotFound`."""
+
+    def call(self, handler: str, *arguments: Any) -> Any:
+        """Call the function `handler`; what it returns may be awaitable. Raises `NotFound`, `PluginFailure`
+        where the code tries to end the program, else what it raises."""
+
+    def handler_problem(self, handler: str) -> str | None:
+        """Return why a handler cannot be reached, or None; imports nothing."""
+
+    def node_runner(self, definition: NodeDefinition) -> NodeRunner:
+        """Return the runner of a node type of this plugin. Raises `NotFound`."""
+
+    def forget_modules(self) -> Callable[[], None]:
+        """Let the next import of the plugin's package read its files anew; return what takes that back."""
+
+    def unload(self) -> None:
+        """Forget the plugin's modules, where that is safe."""
+
+
+class InProcessRuntime:
+    """Runs a plugin in the host's process."""
+
+    def __init__(self, record: Record, context: PluginContext) -> None:
+        self._record = record
+        self._context = context
+        self._package = record.module or reserve(record.name.replace("-", "_"))
+        self._module: ModuleType | None = None
+        self._modules: dict[str, ModuleType] = {}
+        self._nodes: list[NodeDefinition] | None = None
+
+    def load(self) -> None:
+        """Import the package and the modules under `nodes.entry`; those of the host's own plugins when somebody asks
+        for nodes."""
+        record = self._record
+        if record.module is not None:
+            self._module = importlib.import_module(record.module)
+        else:
+            assert record.root is not None
+            self._module = import_folder(self._package, record.root, record.reviewed)
+        if not record.first_party:
+            self._nodes = self._read_nodes()
+        self._modules = {name: module for name, module in sys.modules.items() if self._is_inside(name)}
+
+    def _read_nodes(self) -> list[NodeDefinition]:
+        manifest = self._record.manifest
+        if manifest is None or manifest.nodes is None:
+            return []
+        return nodes_of(self._entry_module(manifest.nodes.entry))
+
+    def _entry_module(self, entry: str) -> ModuleType:
+        path = Path(entry)
+        parts = [part for part in path.with_suffix("").parts if part != "."]
+        return importlib.import_module(".".join([self._package, *parts]))
+
+    def hookimpls(self) -> tuple[list[HookImplInfo], list[Problem]]:
+        """Return the `@hookimpl` functions of the package's own namespace."""
+        found: list[HookImplInfo] = []
+        problems: list[Problem] = []
+        for name, value in vars(self._module).items():
+            options = getattr(value, "tavern_impl", None) if inspect.isroutine(value) else None
+            if not isinstance(options, dict):
+                continue
+            code = inspect.unwrap(value).__code__
+            if options.get("wrapper") or options.get("hookwrapper"):
+                hint = "return a value from a plain hookimpl; filters get what the one before returned"
+                problems.append(_at(code, Problem(message=f"{name}: hook wrappers are not supported", hint=hint)))
+                continue
+            if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
+                problems.append(_at(code, Problem(message=f"{name}: a hookimpl returns, it does not yield")))
+                continue
+            found.append(
+                HookImplInfo(
+                    plugin=self._record.name,
+                    hook=options.get("specname") or name,
+                    function=name,
+                    arguments=list(inspect.signature(value).parameters),
+                    is_async=inspect.iscoroutinefunction(value),
+                    file=code.co_filename,
+                    line=code.co_firstlineno,
+                )
+            )
+        return found, problems
+
+    def nodes(self) -> list[NodeDefinition]:
+        """Return the node types, as they were when the plugin was loaded."""
+        if self._nodes is None:
+            self._nodes = self._read_nodes()
+        return list(self._nodes)
+
+    def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
+        """Return the function that was marked."""
+        return getattr(self._module, info.function)  # type: ignore[no-any-return]
+
+    def published(self, name: str) -> Any:
+        """Return an interface or hookspec of the plugin."""
+        return self._resolve(f"{self._package}.{name}")
+
+    def function(self, handler: str) -> Callable[..., Any]:
+        """Return what `module:name` names inside the plugin's package."""
+        target = self._resolve(handler)
+        if not callable(target):
+            raise NotFound(f"{self._record.name}: the handler {handler!r} is not callable")
+        return target  # type: ignore[no-any-return]
+
+    def open(self, handler: str, *arguments: Any, **named: Any) -> Any:
+        """Return `Class(*arguments)`; `context` and other `named` values go to parameters of that name."""
+        target = self.function(handler)
+        accepted = inspect.signature(target).parameters
+        offered = {"context": self._context, **named}
+        return target(*arguments, **{k: v for k, v in offered.items() if k in accepted})
+
+    def call(self, handler: str, *arguments: Any) -> Any:
+        """Return `function(*arguments)`."""
+        function, what = self.function(handler), f"{handler} of {self._record.name}"
+        try:
+            result = function(*arguments)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise ended(what, error) from error
+        return contained(result, what) if isinstance(result, Coroutine) else result
+
+    def handler_problem(self, handler: str) -> str | None:
+        """Return why a handler cannot be reached, without importing its module; its name is looked up
+        when it is first called."""
+        module_name, _, path = handler.partition(":")
+        if not self._is_inside(module_name) or not path:
+            return self._wrong_form(handler)
+        if module_name in self._modules:
+            return None
+        try:
+            found = importlib.util.find_spec(module_name) is not None
+        except ImportError:
+            found = False
+        return None if found else f"the handler {handler!r} names a module that does not exist"
+
+    def node_runner(self, definition: NodeDefinition) -> NodeRunner:
+        """Return the runner of the `@node` object that the definition names."""
+        code = getattr(self._resolve(definition.handler), "__tavern_node__", None)
+        if not isinstance(code, NodeCode):
+            raise NotFound(f"{self._record.name}: {definition.handler!r} is not a @node")
+        record = self._record
+        source = None
+        if record.module is None and record.root is not None:
+            source = FolderSource(self._package, record.root, record.reviewed)
+        return InProcessNodeRunner(code, self._context, source)
+
+    def _resolve(self, handler: str) -> Any:
+        module_name, _, path = handler.partition(":")
+        if not self._is_inside(module_name) or not path:
+            raise NotFound(f"{self._record.name}: {self._wrong_form(handler)}")
+        try:
+            target: Any = self._own_module(module_name)
+            for part in path.split("."):
+                target = getattr(target, part)
+        except (ImportError, AttributeError) as error:
+            if isinstance(error, ImportError) and not module_name.startswith(error.name or "\0"):
+                raise  # the module is there, and what it imports is not
+            raise NotFound(f"{self._record.name}: there is no handler {handler!r} ({error})") from error
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise ended(f"importing {module_name} of {self._record.name}", error) from error
+        return target
+
+    def _own_module(self, name: str) -> ModuleType:
+        """Return a module of this load, also when another load of the package has been imported since.
+
+        One that this load had not imported by then is that of the other: its files are no longer there.
+        """
+        if name not in self._modules:
+            self._modules[name] = importlib.import_module(name)
+        return self._modules[name]
+
+    def _is_inside(self, module_name: str) -> bool:
+        return module_name == self._package or module_name.startswith(f"{self._package}.")
+
+    def _wrong_form(self, handler: str) -> str:
+        return f"the handler {handler!r} must be 'module:name' inside {self._package!r}"
+
+    def forget_modules(self) -> Callable[[], None]:
+        """Take the package's modules out of `sys.modules`; what uses them keeps them."""
+
+        def forget() -> dict[str, ModuleType]:
+            return {name: sys.modules.pop(name) for name in list(sys.modules) if self._is_inside(name)}
+
+        def restore() -> None:
+            forget()
+            sys.modules.update(removed)
+
+        removed = forget()
+        importlib.invalidate_caches()
+        return restore
+
+    def unload(self) -> None:
+        """Forget the modules of a folder plugin; those of installed packages stay imported."""
+        if self._record.module is None:
+            self.forget_modules()
+            release(self._package)
+        self._module = None
+        self._modules.clear()
+
+
+def _at(code: Any, problem: Problem) -> Problem:
+    return problem.model_copy(update={"file": code.co_filename, "line": code.co_firstlineno})

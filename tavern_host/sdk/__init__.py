@@ -1,0 +1,1 @@
+"""What authors of nodes use, and what runs a node of theirs. Node types that there are belong to plugins."""

@@ -1,0 +1,150 @@
+"""What runs in the process of an isolated node: one function of a plugin, once.
+
+It is run as a script; `nodeprocess` starts it and says on standard input what to call. Before that has been read,
+`sys.path` is not the host's, so nothing of the host is imported above.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
+TRAILER = 12
+"""How many bytes at the end of what comes back say how the process of the function ended."""
+
+
+def main(lifeline: int) -> None:
+    """Let a process of its own answer the request on standard input; say how it ended; end all that it started.
+
+    `lifeline` is a pipe that ends when nobody waits any more. A thread in the same process could not wait for that:
+    the function may never let go of the interpreter.
+    """
+    answer_to = os.dup(1)
+    os.dup2(2, 1)  # what the function prints must not get into the answer
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    noticed, notice = os.pipe()
+    os.set_blocking(notice, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(notice)
+    worker = os.fork()
+    if worker == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for pipe in (noticed, notice, lifeline):
+            os.close(pipe)
+        _work(answer_to)
+    _close_input()
+    status = _wait(worker, noticed, lifeline)
+    with contextlib.suppress(BrokenPipeError):  # the host is gone
+        os.write(answer_to, str(status).rjust(TRAILER).encode())
+    os.killpg(0, signal.SIGKILL)
+
+
+def _wait(worker: int, noticed: int, lifeline: int) -> int:
+    """Return the exit status of the worker, as it ends by itself or as the lifeline ends; below 0, a signal."""
+    ready = select.poll()
+    ready.register(noticed, select.POLLIN)
+    ready.register(lifeline, select.POLLIN)
+    while True:
+        if lifeline in dict(ready.poll()):
+            os.kill(worker, signal.SIGKILL)
+            return os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+        os.read(noticed, 64)
+        ended, status = os.waitpid(worker, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+
+
+def _work(answer_to: int) -> NoReturn:
+    os.register_at_fork(after_in_child=lambda: os.close(answer_to))
+    with os.fdopen(0, "rb", closefd=False) as incoming:
+        request = json.loads(incoming.readline())
+        values = incoming.read()
+    _close_input()
+    sys.path[:] = request["path"]
+    answer = _answer(request, values)
+    for printed in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # the function may have closed or replaced it
+            printed.flush()
+    with os.fdopen(answer_to, "wb") as outgoing:
+        outgoing.write(answer)
+    os._exit(0)  # threads of the function are not waited for
+
+
+def _close_input() -> None:
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+
+
+def uncoded(value: Any, kept: list[Any]) -> str:
+    """Say why a value cannot go from one process to another; `kept` is what no codec made bytes of."""
+    first = kept[0]
+    if first is value and isinstance(value, dict | list | tuple):
+        return "is too large, nested too deeply, or has keys that are not str, and no codec knows it"
+    shown = (
+        f"the {type(first).__name__} {first}"
+        if isinstance(first, float)
+        else f"a value of the type {type(first).__name__}"
+    )
+    return f"holds {shown}, which has no codec and cannot go from one process to another"
+
+
+def _answer(request: dict[str, Any], values: bytes) -> bytes:
+    """Return what the function returns or raises: a line that says which, and the bytes of it."""
+    from tavern_host.contracts.errors import PluginFailure
+    from tavern_host.runtime.codec import decode_loose, encode_loose
+    from tavern_host.runtime.threads import ended
+
+    try:
+        function = _function(request["handler"], request["folder"])
+        arguments, named = decode_loose(values, [])
+        result = function(*arguments, **named)
+        encoded, kept = encode_loose(result)
+        if kept:
+            raise PluginFailure(f"{request['what']}: its result {uncoded(result, kept)}")
+    except (SystemExit, KeyboardInterrupt) as error:
+        return _failure(ended(request["what"], error))
+    except BaseException as error:  # whatever it is, the host is told
+        return _failure(error)
+    return _framed(encoded, trace=None)
+
+
+def _failure(error: BaseException) -> bytes:
+    import traceback
+
+    from tavern_host.contracts.errors import ErrorInfo, PluginFailure, describe, error_info
+    from tavern_host.runtime.codec import encode
+
+    try:
+        told = encode(error_info(error), ErrorInfo)
+    except (AttributeError, ValueError):  # made without what ours have, or with details that cannot be sent
+        told = encode(error_info(PluginFailure(describe(error))), ErrorInfo)
+    return _framed(told, trace="".join(traceback.format_exception(error)))
+
+
+def _framed(payload: bytes, trace: str | None) -> bytes:
+    return json.dumps({"size": len(payload), "trace": trace}).encode() + b"\n" + payload
+
+
+def _function(handler: str, folder: dict[str, Any] | None) -> Any:
+    if folder is not None:
+        from pathlib import Path
+
+        from tavern_host.runtime.folder_import import import_folder
+
+        reviewed = folder["reviewed"]
+        hashes = None if reviewed is None else {path: bytes.fromhex(text) for path, text in reviewed.items()}
+        import_folder(folder["package"], Path(folder["root"]), hashes)
+    module, _, name = handler.partition(":")
+    return getattr(import_module(module), name)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,218 @@
+"""Runs a function of a plugin in a process of its own, which is killed with all that it started when nobody waits for
+it any more. What the process does is in `nodechild`. It is no sandbox: the function may do all that the host may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tavern_host.contracts.errors import ErrorInfo, InvalidInput, PluginFailure, error_of
+from tavern_host.runtime.codec import decode, decode_loose, encode_loose
+from tavern_host.runtime.threads import run_in_thread
+from tavern_host.sdk.node_child import TRAILER, uncoded
+
+_CHILD = Path(__file__).with_name("node_child.py")
+ENDS_BY_ITSELF = 5.0
+"""Seconds after which a process that was told to end is killed; the function may have stopped it."""
+
+
+@dataclass(frozen=True)
+class FolderSource:
+    """Where the code of a folder plugin is: its package, its folder, and by path the hash of each file that was
+    reviewed (None: any may be imported)."""
+
+    package: str
+    root: Path
+    reviewed: Mapping[str, bytes] | None
+
+
+async def run_in_process(
+    handler: str,
+    source: FolderSource | None,
+    arguments: tuple[Any, ...],
+    named: Mapping[str, Any],
+    *,
+    what: str,
+) -> Any:
+    """Return what the function `handler` (`module:name`) returns, called in a new process.
+
+    Values are encoded on both ways. Cancelling kills the process and those that it started, and waits for its end.
+    Raises `InvalidInput` for an argument without a codec, `PluginFailure` where the process ends without an answer
+    or its result has no codec, else what the function raises: as itself where it has a code, else as
+    `PluginFailure`, with the traceback as a note.
+    """
+    if not hasattr(os, "fork") or not sys.executable:
+        raise PluginFailure(f"{what} cannot run in a process of its own on this system")
+    process = _Process(what)
+
+    def ask() -> Any:
+        return _result(process.answer(_request(handler, source, arguments, named, what)), what)
+
+    running = asyncio.ensure_future(run_in_thread(ask, what=what))
+    running.add_done_callback(_look_at)
+    try:
+        return await asyncio.shield(running)
+    finally:
+        process.end()
+        if not running.done():
+            await asyncio.wait([running], timeout=ENDS_BY_ITSELF)
+        if not running.done():
+            process.kill()
+            await asyncio.wait([running])
+
+
+def _look_at(running: asyncio.Future[Any]) -> None:
+    """Take an error that came of a process which nobody waited for any more, so that nobody is told of it."""
+    if not running.cancelled():
+        running.exception()
+
+
+class _Process:
+    """One process: started and waited for on a thread, ended from any.
+
+    It watches over another one, in which the function runs, and takes that along when `_held` is closed.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._held: int | None = None
+        self._is_over = False
+
+    def answer(self, request: bytes) -> bytes:
+        """Start the process with a request and return its answer. Raises `PluginFailure` where it gives none."""
+        child = self._start()
+        try:
+            given = _exchange(child, request)
+        finally:
+            self.end()
+            self._bury(child)
+        answer, trailer = given[:-TRAILER], given[-TRAILER:]
+        if _is_whole(answer):
+            return answer
+        try:
+            status = int(trailer)
+        except ValueError:  # the function ended both processes
+            status = child.returncode
+        raise PluginFailure(f"{self._what}: its process {_ending(status)} before it answered")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        with self._lock:
+            if self._is_over:
+                raise PluginFailure(f"{self._what} was interrupted before its process had started")
+            try:
+                lifeline, self._held = os.pipe()
+                try:
+                    command = [sys.executable, "-P", str(_CHILD), str(lifeline)]
+                    self._child = subprocess.Popen(
+                        command, stdin=pipe, stdout=pipe, pass_fds=(lifeline,), start_new_session=True
+                    )
+                    return self._child
+                finally:
+                    os.close(lifeline)
+            except OSError as error:
+                raise PluginFailure(f"{self._what}: its process could not be started: {error}") from None
+
+    def end(self) -> None:
+        """Let the process end itself and what it started; one that has not been started yet never is."""
+        with self._lock:
+            self._is_over = True
+            if self._held is not None:
+                os.close(self._held)
+                self._held = None
+
+    def kill(self) -> None:
+        """End the process where the function keeps it from ending by itself (it may have stopped it)."""
+        with self._lock:
+            if self._child is not None and self._child.returncode is None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._child.pid, signal.SIGKILL)
+
+    def _bury(self, child: subprocess.Popen[bytes]) -> None:
+        try:
+            child.wait(ENDS_BY_ITSELF)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            child.wait()
+        for pipe in (child.stdin, child.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def _exchange(child: subprocess.Popen[bytes], request: bytes) -> bytes:
+    assert child.stdin is not None and child.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        child.stdin.write(request)
+        child.stdin.close()
+    return child.stdout.read()
+
+
+def _request(
+    handler: str, source: FolderSource | None, arguments: tuple[Any, ...], named: Mapping[str, Any], what: str
+) -> bytes:
+    values, kept = encode_loose([arguments, dict(named)])
+    if kept:
+        _refuse(arguments, named, what)
+    reviewed = None if source is None else source.reviewed
+    folder = source and {
+        "package": source.package,
+        "root": str(source.root),
+        "reviewed": None if reviewed is None else {path: content.hex() for path, content in reviewed.items()},
+    }
+    header = {
+        "path": [path for path in sys.path if isinstance(path, str)],
+        "handler": handler,
+        "what": what,
+        "folder": folder,
+    }
+    return json.dumps(header).encode() + b"\n" + values
+
+
+def _refuse(arguments: tuple[Any, ...], named: Mapping[str, Any], what: str) -> NoReturn:
+    """Raise `InvalidInput` for the first argument that has no codec."""
+    parts = dict(named) if named else {key: value for part in arguments for key, value in part.items()}
+    for key, value in parts.items():
+        kept = encode_loose(value)[1]
+        if kept:
+            raise InvalidInput(f"{what}: the input {key!r} {uncoded(value, kept)}")
+    raise InvalidInput(f"{what}: its inputs are together too large to go from one process to another")
+
+
+def _is_whole(answer: bytes) -> bool:
+    head, found, payload = answer.partition(b"\n")
+    return bool(found) and len(payload) == json.loads(head)["size"]
+
+
+def _result(answer: bytes, what: str) -> Any:
+    head, _, payload = answer.partition(b"\n")
+    trace = json.loads(head)["trace"]
+    if trace is None:
+        return decode_loose(payload, [])
+    error = error_of(decode(payload, ErrorInfo))
+    error.add_note(f"in the process of {what}:\n{trace}")
+    raise error
+
+
+def _ending(status: int) -> str:
+    """Say how a process ended, by its exit status; below 0, that is a signal."""
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"was killed by {name}{' (perhaps for want of memory)' if -status == signal.SIGKILL else ''}"

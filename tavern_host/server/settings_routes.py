@@ -1,0 +1,79 @@
+"""Settings over HTTP: `/api/plugins/{name}/settings` and `/api/config`, in the platform's shapes (`spec/000` §17.3).
+
+Goes through the `settings` service, so that who overrides it is asked here too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from aiohttp import web
+
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.settings import SETTINGS, SettingItem, SettingsChange, SettingValue
+from tavern_host.server.app_keys import HOST
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def _show(request: web.Request) -> web.Response:
+    """Answer with a plugin's settings in force by full key; secrets are masked, what is not set is null."""
+    host = request.app[HOST]
+    values = await host.services.get(SETTINGS).values(request.match_info["name"], call=host.call())
+    return web.json_response(_flat(values))
+
+
+async def _save(request: web.Request) -> web.Response:
+    """Save the values in the body; keys are full, or without `extensions.{plugin}.`."""
+    host = request.app[HOST]
+    change = SettingsChange.model_construct(plugin=request.match_info["name"], values=await _body(request))
+    values = await host.services.get(SETTINGS).save(change, call=host.call())
+    message = f"The settings of {change.plugin} are saved."
+    return web.json_response({"success": True, "message": message, "settings": _flat(values)})
+
+
+async def _config(request: web.Request) -> web.Response:
+    """Answer with the options of all plugins that are not disabled, each with its value and where that comes from."""
+    host = request.app[HOST]
+    settings = host.services.get(SETTINGS)
+    options: list[dict[str, Any]] = []
+    for name in dict.fromkeys(plugin.name for plugin in host.plugins() if plugin.is_enabled and plugin.config_options):
+        values = {value.key: value for value in await settings.values(name, call=host.call())}
+        options += [_option(name, item, values.get(item.key)) for item in await settings.options(name)]
+    return web.json_response(options)
+
+
+def _flat(values: Iterable[SettingValue]) -> dict[str, Any]:
+    return {value.key: value.value for value in values}
+
+
+def _option(plugin: str, item: SettingItem, value: SettingValue | None) -> dict[str, Any]:
+    """Return an option as the platform's `SettingItemConfig`, with our fields; a button has no value."""
+    value = value or SettingValue(key=item.key, plugin=plugin)
+    return {
+        **item.to_json(),
+        "secret": item.is_secret,
+        "plugin": plugin,
+        "value": value.value,
+        "origin": value.origin,
+        "isSet": value.is_set,
+    }
+
+
+async def _body(request: web.Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.read())
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"the body is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise InvalidInput('the body must be an object of new values by key, such as {"maxItems": 5}')
+    return body
+
+
+ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", "/api/plugins/{name}/settings", _show),
+    ("POST", "/api/plugins/{name}/settings", _save),
+    ("GET", "/api/config", _config),
+)

@@ -1,0 +1,271 @@
+"""Views: what a plugin gets of a service. Made from the interface, checked when made, revoked at once.
+
+A view has one function per method of the interface and nothing else; each is a closure over the target,
+and revoking or replacing the provider rebinds that closure, so that a call costs no look-up and methods
+that were taken out of the view stop as well. What can be changed is copied on its way in and out
+(`docs/security.md` says what this does not hold).
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, KeysView
+from typing import Any, NoReturn
+
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError, describe
+from tavern_host.contracts.services import MethodInfo, ServiceInterface, interface_methods, is_new
+from tavern_host.contracts.wire import is_deeply_immutable
+from tavern_host.runtime.copying import duplicate
+
+Complete = Callable[[CallContext | None], CallContext]
+"""Fills in who calls where the caller did not say, and checks that the caller may."""
+
+Copier = Callable[[Any], Any]
+
+Make = Callable[[Callable[..., Any], Complete], Callable[..., Any]]
+"""Makes a view's function for one method, from what it calls and what completes the call."""
+
+_MAKERS = "__tavern_view__"
+"""Where an interface keeps its methods' `Make`s, so that they go with it."""
+
+
+class _ViewType(type):
+    """The type of all types of views: nothing is set on those, since other plugins' views share them."""
+
+    def __setattr__(cls, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{cls.__name__} cannot be changed")
+
+    def __delattr__(cls, name: str) -> NoReturn:
+        raise AttributeError(f"{cls.__name__} cannot be changed")
+
+
+class View(metaclass=_ViewType):
+    """Base of all views: no attribute can be set, and nothing but the interface's methods can be read."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} cannot be changed")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} cannot be changed")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} cannot be copied or pickled")
+
+
+class ViewHandle:
+    """The host's side of one view: rebinds its methods to another provider, or to refusals."""
+
+    def __init__(self, interface: type[ServiceInterface], complete: Callable[[str, MethodInfo], Complete]) -> None:
+        self._targets: dict[str, types.CellType] = {}
+        self._completes: dict[str, tuple[types.CellType, Complete]] = {}
+        self._copies: dict[str, tuple[types.CellType, Copier]] = {}
+        methods: dict[str, Any] = {"__slots__": (), "__doc__": interface.__doc__}
+        makers = _makers(interface)
+        for name, info in interface_methods(interface).items():
+            function = makers[name](_unbound, _as_it_is)
+            function.__name__ = name
+            function.__qualname__ = f"{interface.__name__}View.{name}"
+            function.__doc__ = getattr(interface, name).__doc__
+            self._targets[name] = _cell(function, "_target")
+            if "_copied" in function.__code__.co_freevars:
+                copies = _cell(function, "_copied")
+                self._copies[name] = copies, copies.cell_contents
+            if info.permission is not None:
+                completes = _checked(complete(name, info), f"{interface.service_name}.{name}")
+                self._completes[name] = _cell(function, "_complete"), completes
+            methods[name] = staticmethod(function)
+        self.view: Any = _ViewType(f"{interface.__name__}View", (View,), methods)()
+
+    @property
+    def methods(self) -> KeysView[str]:
+        """The names of the view's methods."""
+        return self._targets.keys()
+
+    def bind(self, targets: dict[str, Callable[..., Any]]) -> None:
+        """Let each method call its target from now on."""
+        for name, cell in self._targets.items():
+            cell.cell_contents = targets[name]
+        for name, (copies, copied) in self._copies.items():
+            copies.cell_contents = _as_it_is if is_new(targets[name]) else copied
+        for completes, complete in self._completes.values():
+            completes.cell_contents = complete
+
+    def refuse(self, error: Callable[[str], TavernError], *, only: frozenset[str] | None = None) -> None:
+        """Let each method (of `only`, where given) raise `error(name)` from now on, a fresh one per call."""
+        for name, cell in self._targets.items():
+            if only is None or name in only:
+                cell.cell_contents = _refusal(error, name)
+                if name in self._completes:  # whoever may not call at all is told that, whatever the call says
+                    self._completes[name][0].cell_contents = _as_it_is
+
+
+def _makers(interface: type[ServiceInterface]) -> dict[str, Make]:
+    """Return what makes the methods of an interface's views, prepared once per interface."""
+    makers: dict[str, Make] | None = vars(interface).get(_MAKERS)
+    if makers is None:
+        makers = {name: _maker(interface, name) for name in interface_methods(interface)}
+        setattr(interface, _MAKERS, makers)
+    return makers
+
+
+def _maker(interface: type[ServiceInterface], name: str) -> Make:
+    """Write a view's function for one method, with the method's own signature.
+
+    A reading method whose result cannot be changed is handed through without an `await` of the view's own;
+    any other looks for its target when it runs, so that a call which was prepared before its plugin lost
+    the permission is refused. Names of our own begin with `_`, which no parameter of an interface does.
+    All that the function uses is in its closure: its globals are empty, and so shared without harm.
+    """
+    declared, where = getattr(interface, name), f"{interface.service_name}.{name}"
+    is_acting = interface_methods(interface)[name].permission is not None
+    hints = typing.get_type_hints(declared)
+    taken, passed, held = _parameters(declared, hints, where, is_acting=is_acting)
+    result, call = hints.get("return"), f"_target({passed})"
+    kind, answer = "def", call
+    if typing.get_origin(result) is AsyncIterator:
+        held["_stream"] = _stream_of(_result_copier(where, typing.get_args(result)[0]))
+        answer = f"_stream(lambda: {call})"
+    elif (copier := _result_copier(where, result)) is not None:
+        held["_copied"] = copier
+        kind, answer = "async def", f"_copied(await {call})"
+    elif is_acting:
+        kind, answer = "async def", f"await {call}"
+    namespace: dict[str, Any] = {}
+    exec(
+        f"def _make(_target, _complete, {', '.join(held)}):\n"
+        f"    {kind} _method({taken}):\n"
+        f"        return {answer}\n"
+        f"    return _method\n",
+        namespace,
+    )
+    make = namespace.pop("_make")
+    return lambda target, complete: make(target, complete, **held)
+
+
+def _parameters(
+    declared: Callable[..., Any], hints: dict[str, Any], where: str, *, is_acting: bool
+) -> tuple[str, str, dict[str, Any]]:
+    """Return a method's parameters as its view's function takes them, as it passes them on, and what both need.
+
+    Defaults are named, since not every value can be written out.
+    """
+    taken, passed, starred = [], [], False
+    held: dict[str, Any] = {}
+    for name, parameter in list(inspect.signature(declared).parameters.items())[1:]:
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            taken.append("*")
+            starred = True
+        default = ""
+        if parameter.default is not parameter.empty:
+            held[f"_default_{name}"] = parameter.default
+            default = f"=_default_{name}"
+        taken.append(f"{name}{default}")
+        value = name
+        if is_acting and name == "call":
+            value = "_complete(call)"
+        elif not is_deeply_immutable(hint := hints.get(name, Any)):
+            copier = _argument_copier(where, name)
+            is_stream = typing.get_origin(hint) is AsyncIterator
+            held[f"_copy_{name}"] = _stream_taker(where, name, copier) if is_stream else copier
+            value = f"_copy_{name}({name})"
+            if parameter.default is None:
+                value = f"None if {name} is None else {value}"
+        passed.append(f"{name}={value}" if starred else value)
+    return ", ".join(taken), ", ".join(passed), held
+
+
+def _unbound(*args: Any, **kwargs: Any) -> Any:
+    raise AssertionError("a view is bound before it is handed out")
+
+
+def _cell(function: Callable[..., Any], name: str) -> types.CellType:
+    cells = function.__closure__ or ()
+    return cells[function.__code__.co_freevars.index(name)]
+
+
+def _as_it_is(call: Any) -> Any:
+    return call
+
+
+def _checked(complete: Complete, where: str) -> Complete:
+    """Return `complete` for contexts only: of a derived class could be any answer to who is asking."""
+
+    def checked(call: CallContext | None) -> CallContext:
+        if call is not None:
+            if type(call) is not CallContext:
+                raise InvalidInput(f"{where}: call must be a CallContext, found {type(call).__name__}")
+            if type(call.principal) is not Principal:
+                raise InvalidInput(
+                    f"{where}: call.principal must be a Principal, found {type(call.principal).__name__}"
+                )
+        return complete(call)
+
+    return checked
+
+
+def _refusal(error: Callable[[str], TavernError], name: str) -> Callable[..., Any]:
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise error(name)
+
+    return refuse
+
+
+# --- copies -------------------------------------------------------------------------------------------
+
+
+def _argument_copier(where: str, name: str) -> Copier:
+    def copied(value: Any) -> Any:
+        try:
+            return duplicate(value)
+        except Exception as error:
+            raise InvalidInput(f"{where}: the argument {name} cannot be copied: {describe(error)}") from None
+
+    return copied
+
+
+def _stream_taker(where: str, name: str, copied: Copier) -> Copier:
+    """Return what makes a stream of copies of the items of one that a caller gives; each is copied when it is read."""
+    copies = _stream_of(copied)
+
+    def taken(value: Any) -> AsyncIterator[Any]:
+        if not isinstance(value, AsyncIterator):
+            raise InvalidInput(f"{where}: the argument {name} must be an async iterator, found {type(value).__name__}")
+        return copies(lambda: value)
+
+    return taken
+
+
+def _result_copier(where: str, annotation: Any) -> Copier | None:
+    """Return how a result, or each item of a stream, is copied, or None where it cannot be changed anyway."""
+    if is_deeply_immutable(annotation):
+        return None
+    if typing.get_origin(annotation) is list and is_deeply_immutable(typing.get_args(annotation)[0]):
+        return list
+
+    def copied(value: Any) -> Any:
+        try:
+            return duplicate(value)
+        except Exception as error:
+            raise PluginFailure(f"{where} returned what cannot be copied: {describe(error)}") from None
+
+    return copied
+
+
+def _stream_of(copied: Copier | None) -> Callable[[Callable[[], AsyncIterator[Any]]], AsyncIterator[Any]]:
+    """Return what begins a stream when its first item is asked for, and hands its items on."""
+
+    async def stream(begin: Callable[[], AsyncIterator[Any]]) -> AsyncIterator[Any]:
+        items = begin()
+        try:
+            async for item in items:
+                yield item if copied is None else copied(item)
+        finally:
+            if isinstance(items, AsyncGenerator):  # the reader may leave before the end
+                await items.aclose()
+
+    return stream

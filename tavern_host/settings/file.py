@@ -1,0 +1,157 @@
+"""The file in which a host keeps the settings that were saved through it; several processes may write it.
+
+Knows nothing of plugins and of what their settings may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, JsonValue, ValidationError
+
+from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured
+from tavern_host.contracts.plugins import Problem
+from tavern_host.contracts.wire import Model
+from tavern_host.settings.secrets import SecretBox
+from tavern_host.storage.files import write_atomic
+from tavern_host.storage.yaml_file import InvalidFile
+
+MAX_BYTES = 16 << 20
+LOCK_DEADLINE = 10.0
+"""The largest file, and how many seconds another process may keep it locked."""
+
+_POLL = 0.02
+
+
+class SavedSettings(Model):
+    """What is in the file: values by full key; those of secrets encrypted, apart from the others."""
+
+    version: Literal[1] = 1
+    values: dict[str, JsonValue] = Field(default_factory=dict)
+    secrets: dict[str, str] = Field(default_factory=dict)
+
+    def changed(self, key: str, value: JsonValue, box: SecretBox | None) -> SavedSettings:
+        """Return it with a new value of a setting, None for none; encrypted with `box`, where one is given.
+
+        Raises `Misconfigured` where it cannot be encrypted.
+        """
+        values = {k: v for k, v in self.values.items() if k != key}
+        secrets = {k: v for k, v in self.secrets.items() if k != key}
+        if value is not None and box is not None:
+            secrets[key] = self.secrets[key] if self._holds(key, value, box) else box.encrypt(key, value)
+        elif value is not None:
+            values[key] = value
+        return SavedSettings(values=values, secrets=secrets)
+
+    def _holds(self, key: str, value: JsonValue, box: SecretBox) -> bool:
+        if key not in self.secrets:
+            return False
+        try:
+            return _dump(box.decrypt(key, self.secrets[key])) == _dump(value)
+        except Misconfigured:
+            return False
+
+    def differences(self, other: SavedSettings) -> list[str]:
+        """Return the keys whose saved value is another one, in order."""
+        return sorted(differing(self.values, other.values) | differing(self.secrets, other.secrets))
+
+
+class SettingsFile:
+    """The file, and the key with which its secrets are encrypted."""
+
+    def __init__(self, path: Path, box: SecretBox) -> None:
+        self.path = path
+        self.box = box
+        self._seen: tuple[int, ...] = ()
+
+    def read(self) -> SavedSettings:
+        """Return what is saved; nothing, where there is no file. Raises `InvalidFile` where it was damaged."""
+        self._seen = self._signature()
+        try:
+            about = self.path.stat()
+            if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES:
+                raise self._invalid(f"it is no file of at most {MAX_BYTES >> 20} MiB")
+            return SavedSettings.model_validate_json(self.path.read_bytes())
+        except FileNotFoundError:
+            return SavedSettings()
+        except ValidationError as error:
+            raise self._invalid(f"it cannot be read ({error.error_count()} mistakes)") from None
+        except OSError as error:
+            raise self._invalid(f"it cannot be read: {error.strerror}") from None
+
+    def has_changed(self) -> bool:
+        """Return whether the file is another one than that which was read or written last."""
+        return self._signature() != self._seen
+
+    @contextlib.asynccontextmanager
+    async def locked(self, *, deadline: float = LOCK_DEADLINE) -> AsyncIterator[None]:
+        """Keep everybody else from writing while the block runs; the lock is that of `files.locked`.
+
+        Waits without holding up the host. Raises `DeadlineExceeded` where somebody keeps it for longer than
+        `deadline` seconds, `Misconfigured` where the folder cannot be written.
+        """
+        until = time.monotonic() + deadline
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise Misconfigured(f"settings cannot be saved: {lock}: {error.strerror}") from None
+        try:
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        message = f"settings cannot be saved: another process has held {lock} for {deadline:g} s"
+                        raise DeadlineExceeded(message) from None
+                await asyncio.sleep(_POLL)
+            yield
+        finally:
+            os.close(handle)
+
+    def write(self, saved: SavedSettings) -> None:
+        """Replace what is saved, while the file is locked. Raises `Misconfigured`."""
+        content = {"version": saved.version, "values": saved.values, "secrets": saved.secrets}
+        data = json.dumps(content, indent=2, sort_keys=True, allow_nan=False).encode()
+        if len(data) > MAX_BYTES:
+            raise Misconfigured(f"settings cannot be saved: all together, they are larger than {MAX_BYTES >> 20} MiB")
+        try:
+            write_atomic(self.path, data, mode=0o600)
+        except OSError as error:
+            raise Misconfigured(f"settings cannot be saved: {self.path}: {error.strerror}") from None
+        self._seen = self._signature()
+
+    def _signature(self) -> tuple[int, ...]:
+        try:
+            about = self.path.stat()
+        except OSError as error:
+            return (error.errno or 0,)
+        return about.st_mtime_ns, about.st_size, about.st_ino
+
+    def _invalid(self, message: str) -> InvalidFile:
+        hint = "mend it, or remove it: what was saved is lost then"
+        return InvalidFile(self.path, [Problem(message=message, hint=hint, file=str(self.path))])
+
+
+def differing(one: Mapping[str, JsonValue], other: Mapping[str, JsonValue]) -> set[str]:
+    return {
+        key
+        for key in one.keys() | other.keys()
+        if (key in one) != (key in other) or _dump(one[key]) != _dump(other[key])
+    }
+
+
+def _dump(value: JsonValue) -> str:
+    """Return a value as text: `1 == True` in Python, while in JSON they differ."""
+    return json.dumps(value, sort_keys=True)

@@ -1,0 +1,263 @@
+"""The `settings` service: reads and saves the settings of all plugins, and tells of what changed.
+
+What the layers hold and which value is in force is settled in `settings.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from pydantic import JsonValue
+
+from tavern_host.contracts.calls import CallContext, system_call
+from tavern_host.contracts.errors import InvalidInput, NotFound
+from tavern_host.contracts.names import did_you_mean, suggest
+from tavern_host.contracts.plugins import Problem
+from tavern_host.contracts.settings import (
+    SETTINGS_CHANGED,
+    SettingItem,
+    Settings,
+    SettingsChange,
+    SettingValue,
+    tool_settings_prefix,
+)
+from tavern_host.plugins.manifest import Manifest
+from tavern_host.settings.redaction import MaskedValue, is_set, masked, unmasked
+from tavern_host.settings.store import MAX_TOLD, Resolved, SettingsStore, meant, plugin_of, prefix_of
+
+HOOK = "tavern_before_save_settings"
+AUDITED = "settings.saved"
+
+MAX_VALUE = 1 << 20
+MAX_VALUES = 1000
+"""How long one value may be, as JSON, in characters; and how many values one change may have."""
+
+
+class Filter(Protocol):
+    """Passes a value through every implementation of a hook. Raises `Vetoed`."""
+
+    async def __call__(self, hook: str, value: SettingsChange, /, *, call: CallContext) -> SettingsChange: ...
+
+
+class Record(Protocol):
+    """Writes an entry into the audit log."""
+
+    def __call__(self, action: str, *, subject: str, actor: str, details: dict[str, JsonValue]) -> object: ...
+
+
+class HostSettings(Settings):
+    """The host's own provider. `manifests` returns those of all plugins by name, valid ones only."""
+
+    def __init__(
+        self,
+        store: SettingsStore,
+        manifests: Callable[[], Mapping[str, Manifest]],
+        *,
+        filter: Filter,
+        publish: Callable[[str, dict[str, Any]], object],
+        record: Record,
+    ) -> None:
+        self._store = store
+        self._manifests = manifests
+        self._filter = filter
+        self._publish = publish
+        self._record = record
+
+    async def options(self, plugin: str) -> list[SettingItem]:
+        """Return copies of the options that a plugin declares. Raises `NotFound`."""
+        return [item.model_copy(deep=True) for item in self._manifest(plugin).config_options]
+
+    async def values(self, plugin: str, *, call: CallContext | None = None) -> list[SettingValue]:
+        """Return a plugin's settings in force, secrets masked, without its buttons. Raises `NotFound`."""
+        return self._values(self._manifest(plugin))
+
+    async def of_tool(self, plugin: str, tool_id: str, *, call: CallContext | None = None) -> list[SettingValue]:
+        """Return the values of a tool's own settings as they are; see `Settings.of_tool`."""
+        manifest = self._manifest(plugin)
+        prefix, resolved = tool_settings_prefix(plugin, tool_id), self._store.resolve(manifest)
+        keys = {key: item for key, item in self._declared(plugin).items() if key.startswith(prefix)}
+        own = [item for key, item in keys.items() if "." not in key.removeprefix(prefix) and item.holds_value]
+        values = [_shown(item, plugin, resolved, reveal=True) for item in own]
+        return [value for value in values if value.is_set]
+
+    async def save(self, change: SettingsChange, *, call: CallContext | None = None) -> list[SettingValue]:
+        """Check new values, ask the hook, save them, and tell of what changed; see `Settings.save`."""
+        call = call or system_call()
+        plugin = change.plugin
+        wanted = self._checked(plugin, change.values)
+        if wanted:
+            wanted = await self._past_hooks(plugin, wanted, call)
+        if wanted:
+            encrypted = [key for key, item in self._declared(plugin).items() if item.is_encrypted]
+            mine, changed = await self._store.save(wanted, encrypted=encrypted)
+            self._tell(changed)
+            if mine:
+                details: dict[str, JsonValue] = {"plugin": plugin, "keys": [*mine]}
+                self._record(AUDITED, subject=plugin, actor=str(call.principal), details=details)
+        manifest = self._manifests().get(plugin)
+        return self._values(manifest) if manifest is not None else []
+
+    def follow(self) -> None:
+        """Take over what other processes saved, and tell of it; costs one look at the file where nobody did."""
+        self._tell(self._store.follow())
+
+    def problems(self, plugin: str | None = None) -> list[Problem]:
+        """Return what is wrong with a plugin's settings; for None, with all of them, and what belongs to no plugin."""
+        if plugin is not None:
+            return self._store.problems(self._manifest(plugin))
+        manifests = self._manifests()
+        own = [problem for manifest in manifests.values() for problem in self._store.problems(manifest)]
+        return own + self._store.unknown(manifests)
+
+    def find(self, key: str) -> SettingItem:
+        """Return the setting that a key names; `extensions.` may be left out. Raises `NotFound` with near names."""
+        full = key if plugin_of(key) else f"extensions.{key}"
+        plugin = plugin_of(full) or key
+        declared = self._declared(plugin)
+        if full not in declared:
+            hint = meant(full, plugin, declared) if declared else suggest(plugin, self._manifests())
+            raise NotFound(f"there is no setting {key!r:.200}" + (f" ({hint})" if hint else ""))
+        return declared[full]
+
+    def saved_key(self, key: str) -> str:
+        """Return the full key of a setting, or of what was saved for one that no plugin declares any more.
+
+        Raises `NotFound` with near names.
+        """
+        full = key if plugin_of(key) else f"extensions.{key}"
+        return full if self._store.is_saved(full) else self.find(key).key
+
+    # --- what is read -------------------------------------------------------------------------------
+
+    def _manifest(self, plugin: str) -> Manifest:
+        manifests = self._manifests()
+        if plugin not in manifests:
+            raise NotFound(f"there is no plugin {plugin!r:.200} with settings{did_you_mean(plugin, manifests)}")
+        return manifests[plugin]
+
+    def _declared(self, plugin: str) -> dict[str, SettingItem]:
+        manifest = self._manifests().get(plugin)
+        return {item.key: item for item in manifest.config_options} if manifest is not None else {}
+
+    def _values(self, manifest: Manifest) -> list[SettingValue]:
+        resolved = self._store.resolve(manifest)
+        return [_shown(item, manifest.name, resolved) for item in manifest.config_options if item.holds_value]
+
+    # --- what is saved ------------------------------------------------------------------------------
+
+    def _checked(self, plugin: str, values: Mapping[str, Any], after: str = "") -> dict[str, JsonValue]:
+        """Return the new values by full key, without those that leave a setting as it is.
+
+        `after` says who made the values what they are, if not the caller. Raises `InvalidInput` with every problem,
+        `NotFound` for an unknown plugin, unless it is gone and values of it are taken back.
+        """
+        if len(values) > MAX_VALUES:
+            raise InvalidInput(f"a change of settings has at most {MAX_VALUES} values, found {len(values)}")
+        if not all(value is None and self._store.is_saved(key) for key, value in values.items()) or not values:
+            self._manifest(plugin)
+        check = _Check(plugin, self._declared(plugin), self._resolved(plugin), self._store)
+        for key, value in values.items():
+            check.add(key, value)
+        if check.problems:
+            raise _invalid(plugin, check.problems, after)
+        return check.wanted
+
+    def _resolved(self, plugin: str) -> Resolved:
+        manifest = self._manifests().get(plugin)
+        return self._store.resolve(manifest) if manifest is not None else Resolved()
+
+    async def _past_hooks(self, plugin: str, wanted: dict[str, JsonValue], call: CallContext) -> dict[str, JsonValue]:
+        """Return what the hook leaves of a change. Raises `Vetoed`, and `InvalidInput` for what it made wrong."""
+        declared = self._declared(plugin)
+        shown = {key: masked(declared[key], value) if key in declared else value for key, value in wanted.items()}
+        answer = await self._filter(HOOK, SettingsChange(plugin=plugin, values=shown), call=call)
+        after = f", as {HOOK} left it"
+        if answer.plugin != plugin:
+            raise InvalidInput(f"{HOOK} turned a change of {plugin} into one of {answer.plugin!r:.200}")
+        values = dict(answer.values)
+        for key in values.keys() & wanted.keys() & declared.keys():
+            with contextlib.suppress(MaskedValue):  # it may stand for what holds now; else it is told below
+                values[key] = unmasked(declared[key], values[key], wanted[key])
+        return self._checked(plugin, values, after)
+
+    def _tell(self, changed: Mapping[str, list[str]]) -> None:
+        for plugin, keys in changed.items():
+            self._publish(SETTINGS_CHANGED, {"plugin": plugin, "keys": keys})
+
+
+class _Check:
+    """Checks the values of one change, one after the other."""
+
+    def __init__(
+        self, plugin: str, declared: Mapping[str, SettingItem], resolved: Resolved, store: SettingsStore
+    ) -> None:
+        self._plugin = plugin
+        self._declared = declared
+        self._resolved = resolved
+        self._store = store
+        self._seen: set[str] = set()
+        self.wanted: dict[str, JsonValue] = {}
+        self.problems: dict[str, Problem] = {}
+
+    def add(self, key: str, value: Any) -> None:
+        """Check one value; where it is right and changes something, it is wanted."""
+        full = key if key in self._declared or self._store.is_saved(key) else prefix_of(self._plugin) + key
+        item = self._declared.get(full)
+        if plugin_of(full) != self._plugin or (item is None and not (value is None and self._store.is_saved(full))):
+            self._refuse(key, f"{self._plugin} has no setting {key!r:.200}", self._meant(key))
+        elif full in self._seen:
+            self._refuse(key, f"{full!r} stands there twice, with its prefix and without")
+        elif item is not None and not item.holds_value and not self._store.is_saved(full):
+            self._refuse(key, f"{full!r} is a button and holds no value")
+        elif value is None or item is None:
+            self.wanted[full] = None
+        else:
+            self._add_value(item, value)
+        self._seen.add(full)
+
+    def _add_value(self, item: SettingItem, value: Any) -> None:
+        given, current = value, self._resolved.value(item.key)
+        try:
+            value = unmasked(item, given, current)
+        except MaskedValue as error:
+            self._refuse(item.key, f"{item.key!r} {error}")
+            return
+        wrong = item.problem(value)
+        if wrong is not None:
+            self._refuse(item.key, f"{item.key!r} {wrong}")
+        elif len(json.dumps(value)) > MAX_VALUE:
+            self._refuse(item.key, f"{item.key!r} is longer than {MAX_VALUE >> 10} KiB")
+        elif value == given or value != current:  # else masks stood for all that holds now: it stays as it is
+            self.wanted[item.key] = value
+
+    def _meant(self, key: str) -> str | None:
+        if len(self.problems) >= MAX_TOLD:
+            return None
+        return meant(key, self._plugin, self._declared)
+
+    def _refuse(self, key: str, message: str, hint: str | None = None) -> None:
+        self.problems[key] = Problem(message=message, hint=hint)
+
+
+def _shown(item: SettingItem, plugin: str, resolved: Resolved, *, reveal: bool = False) -> SettingValue:
+    value = resolved.value(item.key)
+    return SettingValue(
+        key=item.key,
+        plugin=plugin,
+        value=copy.deepcopy(value) if reveal else masked(item, value),
+        origin=resolved.origin(item.key),
+        is_set=is_set(item, value),
+        secret=item.is_secret,
+    )
+
+
+def _invalid(plugin: str, problems: Mapping[str, Problem], after: str) -> InvalidInput:
+    text = "; ".join(map(str, problems.values()))
+    if len(problems) > 1:
+        text = f"{len(problems)} settings of {plugin} cannot be saved: {text}"
+    told = [{"key": key, **problem.to_json()} for key, problem in problems.items()]
+    return InvalidInput(text + after, problems=told)

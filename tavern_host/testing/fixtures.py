@@ -1,0 +1,309 @@
+"""pytest fixtures for the tests of plugins: a host, what was called in it, and a real installation.
+
+Write `pytest_plugins = ["tavern_host.testing"]` into the `conftest.py` at the top of the tests. Nothing of the host is
+imported before a fixture is used. What the fixtures do is in docs/testing.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
+
+import pytest
+
+from tavern_host.testing.environments import InstallationError, InstalledPlugin, Ran
+from tavern_host.testing.recorder import CallRecorder, RecordedCall
+
+if TYPE_CHECKING:
+    from tavern_host.contracts.workflows import Workflow
+    from tavern_host.host import Host
+    from tavern_host.projects import Folders
+
+    asyncio_fixture: Callable[[Any], Any] | None
+
+try:
+    from pytest_asyncio import fixture as asyncio_fixture
+except ImportError:
+    asyncio_fixture = None
+
+__all__ = ["CallRecorder", "InstallPlugin", "InstallationError", "InstalledPlugin", "MakeHost", "Ran", "RecordedCall"]
+
+Placement = Literal["in-process", "loopback"]
+PLACEMENT = "TAVERN_PLACEMENT"
+
+_MARKER = """\
+tavern(plugins, trust, settings, workflows, placement, strict): the host that the fixtures make: plugin folders \
+(all trusted unless `trust` names some), settings by full key, workflows by id"""
+_IN_PROCESS_ONLY = "in_process_only(reason): skip where plugins run in another placement, which this cannot work in"
+
+
+class HostOptions(TypedDict, total=False):
+    """What a test says of its host.
+
+    `plugins` are plugin folders (relative ones to the test's file) or imported packages; `trust` names the plugins
+    that need no grant, by default those of `plugins`; `settings` are values by full key; `workflows` are
+    documents by id, written into the project. The rest is as for `Host`.
+    """
+
+    plugins: Sequence[Path | str | ModuleType]
+    trust: Iterable[str]
+    settings: Mapping[str, Any]
+    workflows: Mapping[str, Mapping[str, Any] | Workflow]
+    placement: Placement
+    strict: bool
+
+
+class MakeHost(Protocol):
+    """Makes a host that is not started yet: `async with make_host() as host`.
+
+    All hosts of one test have the same project and the same operator, so that a restart can be tested.
+    """
+
+    def __call__(
+        self,
+        *,
+        plugins: Sequence[Path | str | ModuleType] = ...,
+        trust: Iterable[str] = ...,
+        settings: Mapping[str, Any] = ...,
+        workflows: Mapping[str, Mapping[str, Any] | Workflow] = ...,
+        placement: Placement = ...,
+        strict: bool = ...,
+    ) -> Host:
+        """Return a host as the test's marker says, but for what is given here."""
+
+
+class InstallPlugin(Protocol):
+    """Installs a plugin with pip, once in a session."""
+
+    def __call__(self, source: Path | str) -> InstalledPlugin:
+        """Return an environment with the plugin of a project folder, wheel or sdist.
+
+        Raises `InstallationError`, which says what is missing where no package index can be reached.
+        """
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--placement`."""
+    group = parser.getgroup("tavern", "tavern-host")
+    group.addoption(
+        "--placement",
+        choices=("in-process", "loopback"),
+        help="Where the plugins of hosts run: loopback encodes and decodes everything that crosses their boundary.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the markers known, and the placement that was asked for."""
+    config.addinivalue_line("markers", _MARKER)
+    config.addinivalue_line("markers", _IN_PROCESS_ONLY)
+    placement = config.getoption("--placement", default=None)
+    if placement is not None:
+        before = os.environ.get(PLACEMENT)
+        os.environ[PLACEMENT] = placement
+        config.add_cleanup(lambda: _restore(before))
+
+
+def _restore(placement: str | None) -> None:
+    if placement is None:
+        os.environ.pop(PLACEMENT, None)
+    else:
+        os.environ[PLACEMENT] = placement
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs plugins in the host's own process, where they are not."""
+    for marker in item.iter_markers("in_process_only"):
+        reason = marker.args[0] if marker.args else marker.kwargs.get("reason")
+        if not isinstance(reason, str) or not reason:
+            pytest.fail("in_process_only takes a reason: @pytest.mark.in_process_only('why')", pytrace=False)
+        if os.environ.get(PLACEMENT, "in-process") != "in-process":
+            pytest.skip(f"in-process only: {reason}")
+
+
+# --- hosts ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tavern_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
+    """Return the operator's folders of this test, empty; commands that the test runs use them as well."""
+    from tavern_host.projects import Folders
+
+    for kind in ("CONFIG", "STATE", "DATA"):
+        monkeypatch.setenv(f"TAVERN_{kind}_DIR", str(tmp_path / "operator" / kind.lower()))
+    for variable in ("TAVERN_PROJECT", "TAVERN_SETTINGS"):
+        monkeypatch.delenv(variable, raising=False)
+    return Folders.of_user()
+
+
+@pytest.fixture
+def tavern_project(tmp_path: Path, tavern_folders: Folders) -> Path:
+    """Return the folder of this test's project, made and empty, to write files into before a host is made."""
+    from tavern_host.projects import make_project
+
+    root = tmp_path / "project"
+    make_project(root)
+    return root
+
+
+@pytest.fixture
+def make_host(request: pytest.FixtureRequest, tavern_project: Path, tavern_folders: Folders) -> MakeHost:
+    """Return a function that makes a host as the test's marker `tavern` says; see `MakeHost`."""
+    marked = _marked(request.node)
+    folder = request.node.path.parent
+    recorder = request.getfixturevalue("call_recorder") if "call_recorder" in request.fixturenames else None
+
+    def make(**given: Any) -> Host:
+        from tavern_host.host import Host
+
+        options: HostOptions = {**marked, **_checked(given, "make_host")}  # type: ignore[typeddict-item]
+        plugins = _plugins(options, folder)
+        for workflow_id, workflow in options.get("workflows", {}).items():
+            _write_workflow(tavern_project, workflow_id, workflow)
+        return Host(
+            tavern_project,
+            plugins=plugins,
+            trust=_trusted(options, plugins),
+            settings=options.get("settings"),
+            strict=options.get("strict", False),
+            placement=options.get("placement"),
+            folders=tavern_folders,
+            observer=recorder,
+        )
+
+    return make
+
+
+@pytest.fixture
+def _asyncio_is_there(request: pytest.FixtureRequest) -> None:
+    if asyncio_fixture is None or not request.config.pluginmanager.has_plugin("asyncio"):
+        hint = "pip install 'tavern-host[testing]'" if asyncio_fixture is None else "it is switched off here"
+        pytest.fail(f"the fixture `host` needs pytest-asyncio ({hint})", pytrace=False)
+
+
+async def _host(_asyncio_is_there: None, request: pytest.FixtureRequest, make_host: MakeHost) -> AsyncIterator[Host]:
+    """Give a started host as the test's marker `tavern` says; the test fails where a plugin of it is not in order."""
+    options = _marked(request.node)
+    async with make_host() as running:
+        _must_be_started(running, _trusted(options, _plugins(options, request.node.path.parent)))
+        yield running
+
+
+if asyncio_fixture is not None:
+    host = asyncio_fixture(name="host")(_host)  # type: ignore[call-arg]
+else:
+
+    @pytest.fixture
+    def host(_asyncio_is_there: None) -> None:
+        """Say what is needed."""
+
+
+@pytest.fixture
+def call_recorder() -> CallRecorder:
+    """Return what records all hook calls, service calls and events of this test's hosts."""
+    return CallRecorder()
+
+
+def _marked(item: pytest.Item) -> HostOptions:
+    """Return what the markers say; for each keyword, the one nearest to the test."""
+    options: dict[str, Any] = {}
+    for marker in item.iter_markers("tavern"):
+        if marker.args:
+            pytest.fail("the marker tavern takes keywords, such as plugins=[…], and nothing else", pytrace=False)
+        options = {**_checked(marker.kwargs, "the marker tavern"), **options}
+    return options  # type: ignore[return-value]  # just checked
+
+
+_LISTS = frozenset({"plugins", "trust"})
+
+
+def _checked(options: Mapping[str, Any], who: str) -> Mapping[str, Any]:
+    known = HostOptions.__optional_keys__
+    for name in options:
+        if name not in known:
+            from tavern_host.contracts.names import did_you_mean
+
+            hint = did_you_mean(name, known) or f"; it takes {', '.join(sorted(known))}"
+            pytest.fail(f"{who} takes no {name!r}{hint}", pytrace=False)
+        if name in _LISTS and isinstance(options[name], str | Path):
+            pytest.fail(f"{who}: {name} is a list, such as {name}=[{str(options[name])!r}]", pytrace=False)
+    return options
+
+
+def _plugins(options: HostOptions, relative_to: Path) -> list[Path | ModuleType]:
+    found: list[Path | ModuleType] = []
+    for given in options.get("plugins", ()):
+        plugin = given if isinstance(given, ModuleType) else relative_to / given
+        if isinstance(plugin, Path) and not (plugin / "plugin.yaml").is_file():
+            pytest.fail(f"{plugin} is no plugin: it has no plugin.yaml; give the folder that has it", pytrace=False)
+        found.append(plugin)
+    return found
+
+
+def _trusted(options: HostOptions, plugins: Iterable[Path | ModuleType]) -> list[str]:
+    trust = options.get("trust")
+    return [_name(plugin) for plugin in plugins] if trust is None else list(trust)
+
+
+def _name(plugin: Path | ModuleType) -> str:
+    """Return a plugin's name, by its folder's where its manifest says none."""
+    import yaml
+
+    folder = Path(plugin.__file__ or "").parent if isinstance(plugin, ModuleType) else plugin
+    try:
+        return str(yaml.safe_load((folder / "plugin.yaml").read_text(encoding="utf-8"))["name"])
+    except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError):  # the host says what is wrong with it
+        return folder.name
+
+
+def _write_workflow(project: Path, workflow_id: str, workflow: Mapping[str, Any] | Workflow) -> None:
+    document = workflow if isinstance(workflow, Mapping) else workflow.model_dump(mode="json", exclude_unset=True)
+    path = project / "workflows" / f"{workflow_id}.json"
+    path.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+
+
+def _must_be_started(host: Host, names: Iterable[str]) -> None:
+    """Fail where a plugin that the test counts on does not run; else every assertion would say something else."""
+    known = {info.name: info for info in host.plugins()}
+    for name in names:
+        if name not in known:
+            pytest.fail(f"there is no plugin {name!r}, neither given nor installed", pytrace=False)
+        if known[name].state.value != "started":
+            problems = "".join(f"\n  {problem}" for problem in known[name].problems)
+            pytest.fail(f"{name} is {known[name].state.value}:{problems}", pytrace=False)
+
+
+# --- installations ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def _installations(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    made: dict[Path, Path] = {}
+
+    def installed(source: Path) -> Path:
+        from tavern_host.testing.environments import install, make_environment
+
+        if source not in made:
+            work = tmp_path_factory.mktemp("installed")
+            environment = make_environment(work / "venv")
+            install(source, environment, work)
+            made[source] = environment
+        return made[source]
+
+    return installed
+
+
+@pytest.fixture
+def installed_plugin(
+    request: pytest.FixtureRequest, tmp_path: Path, _installations: Callable[[Path], Path]
+) -> InstallPlugin:
+    """Return a function that installs a plugin with pip into an environment of its own; see `InstallPlugin`."""
+
+    def install_plugin(source: Path | str) -> InstalledPlugin:
+        path = (request.node.path.parent / source).resolve()
+        return InstalledPlugin(_installations(path), tmp_path / "user")
+
+    return install_plugin
