@@ -35,9 +35,8 @@ from tavern_host import (
     Principal,
     ToolDefinition,
     ToolImplementation,
-    terminal,
-    testing,
 )
+from tavern_host.cli import terminal
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
 from tavern_host.contracts.hooks import Policy
@@ -52,6 +51,7 @@ from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.plugins.manifest import Manifest
 from tavern_host.plugins.permissions import all_permissions, asked
 from tavern_host.server.app import make_app
+from tavern_host.testing import fixtures
 
 PARTS = [(path, name) for path, parts in references().items() for name in parts]
 WRITE = "`python -m tests.documentation` writes the reference parts anew"
@@ -276,7 +276,7 @@ def test_every_type_of_setting_and_every_field_of_an_option_is_named() -> None:
 def test_every_fixture_and_every_option_of_its_marker_is_named() -> None:
     words = {word for text in code_in(page("docs/testing.md").text) for word in re.findall(r"\w+", text)}
     assert {"host", "call_recorder", "installed_plugin"} <= facts.fixtures()
-    assert {*facts.fixtures(), *testing.HostOptions.__annotations__} - words == set()
+    assert {*facts.fixtures(), *fixtures.HostOptions.__annotations__} - words == set()
 
 
 # --- services -----------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from pydantic import BaseModel, JsonValue
 from pydantic_core import PydanticUndefined
 
 import tavern_host
-from tavern_host import Host, hookspecs, testing
+from tavern_host import Host, hookspecs
 from tavern_host.cli import terminal
 from tavern_host.cli.host_commands import HOST_COMMANDS
 from tavern_host.contracts import settings
@@ -301,7 +301,7 @@ def environment_variables() -> list[str]:
 
 def fixtures() -> set[str]:
     """Return the names of the fixtures that plugin authors get."""
-    tree = ast.parse(Path(testing.__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(fixtures_module.__file__).read_text(encoding="utf-8"))
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     marked = (f.name for f in functions if any("fixture" in ast.unparse(d) for d in f.decorator_list))
     return {name for name in marked if not name.startswith("_")}
