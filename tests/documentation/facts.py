@@ -38,6 +38,7 @@ from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, interface_methods
 from tavern_host.plugins import manifest, permissions, ui
 from tavern_host.projects import Folders
+from tavern_host.testing import fixtures as fixtures_module
 
 from .pages import ROOT
 
