@@ -1,4 +1,7 @@
-"""Every test gets operator folders and a log of its own, so that none sees this machine or another test."""
+"""Every test gets operator folders and a log of its own, so that none sees this machine or another test.
+
+`--extended` repeats more: examples of hypothesis, cycles, data, and the tests that are marked `extended`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,21 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from helpers.repetition import repetitions, set_extended
+from hypothesis import settings
 
 pytest_plugins = ["pytester"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--extended", action="store_true", help="repeat what is repeated many times, on much data")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "extended: repeats what another test shows; run with --extended only")
+    set_extended(config.getoption("extended"))
+    settings.register_profile("tests", max_examples=repetitions(15, 200), deadline=None)
+    settings.load_profile("tests")
 
 
 LONG = (
@@ -23,8 +39,12 @@ LONG = (
 """What takes longest: folders of tests, and files."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that several workers end at about the same time."""
+    if not config.getoption("extended"):
+        repeating = [item for item in items if item.get_closest_marker("extended")]
+        config.hook.pytest_deselected(items=repeating)
+        items[:] = [item for item in items if not item.get_closest_marker("extended")]
     items.sort(key=lambda item: item.path.stem not in LONG and item.path.parent.name not in LONG)
 
 

@@ -14,7 +14,7 @@ from inn import Inn
 
 from tavern_host.hooks import dispatch
 from tavern_host.plugins import lifecycle
-from tavern_host.runtime.in_process import timing
+from tavern_host.runtime import timing
 
 
 @pytest.fixture(autouse=True)

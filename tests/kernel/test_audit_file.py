@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tavern_host.audit import file as auditfile
 from tavern_host.audit.file import AuditFile, Entry, entry_body, read_anchor, read_on, tail, verify
-from tavern_host.audit.log import file as auditfile
 from tavern_host.contracts.audit import AuditCheck
 
 MANY_WRITERS = """

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from tavern_host.audit import log as audit
 from tavern_host.audit.file import tail, verify
 from tavern_host.audit.log import AuditLog, HostAudit
-from tavern_host.audit.log import log as audit
 from tavern_host.contracts.audit import AuditCheck, AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput, Misconfigured

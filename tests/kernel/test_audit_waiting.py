@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tavern_host.audit import log as audit
 from tavern_host.audit.file import tail, verify
 from tavern_host.audit.log import AuditLog
-from tavern_host.audit.log import log as audit
 from tavern_host.contracts.audit import AuditCheck
 from tavern_host.contracts.errors import ServiceUnavailable
 

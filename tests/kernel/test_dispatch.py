@@ -18,7 +18,7 @@ from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.hooks import dispatch
 from tavern_host.hooks.dispatch import Dispatcher
-from tavern_host.runtime.in_process import timing
+from tavern_host.runtime import timing
 
 BEFORE = "tavern_before_execute"
 NODE = "tavern_before_register_node"

@@ -18,8 +18,8 @@ from pydantic import ValidationError
 
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
 from tavern_host.contracts.events import Event, Gap
+from tavern_host.events import bus as events
 from tavern_host.events.bus import BusSubscription, EventBus, covers, is_own
-from tavern_host.events.bus import bus as events
 
 
 @pytest.fixture

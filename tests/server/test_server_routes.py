@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers.served import TOKEN, Site
 
-from tavern_host.server.app import app as server
+from tavern_host.server import app as server
 
 ECHO = "/api/x/acme-web/echo"
 

@@ -12,7 +12,7 @@ from aiohttp import ClientWebSocketResponse, WSMsgType
 from helpers.served import TOKEN, Site
 
 from tavern_host.events.bus import KEPT
-from tavern_host.server.app import app as server
+from tavern_host.server import app as server
 
 
 async def heard(socket: ClientWebSocketResponse, *, until: str | int | None = None) -> list[dict[str, Any]]:

@@ -1,0 +1,57 @@
+"""How much a test repeats: little by default, much with `--extended`; and rows of data that one test goes through."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+_extended = False
+
+
+def set_extended(extended: bool) -> None:
+    """Say, before tests are collected, whether they repeat much."""
+    global _extended  # noqa: PLW0603 -- decorators of tests ask, which no fixture reaches
+    _extended = extended
+
+
+def repetitions(small: int, large: int) -> int:
+    """Return how often, how many or how large: `large` with `--extended`, otherwise `small`.
+
+    Works in decorators too: `@settings(max_examples=repetitions(20, 400))`.
+    """
+    return large if _extended else small
+
+
+class Failures:
+    """Rows of data in one test: each row that fails is collected, and all are named at the end.
+
+    with Failures() as failures:
+        for name, given, expected in ROWS:
+            with failures.row(name):
+                assert f(given) == expected
+    """
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def __enter__(self) -> Failures:
+        return self
+
+    @contextmanager
+    def row(self, name: object) -> Iterator[None]:
+        """Collect the failure of what is done inside, under the name of the row."""
+        try:
+            yield
+        except (Exception, pytest.fail.Exception) as error:
+            places = [f for f in traceback.extract_tb(error.__traceback__) if "/tests/" in f.filename]
+            place = f" ({Path(places[-1].filename).name}:{places[-1].lineno})" if places else ""
+            self._texts.append(f"[{name}]{place} {type(error).__name__}: {error}")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._texts and (error is None or isinstance(error, Exception)):
+            pytest.fail(f"{len(self._texts)} rows fail:\n" + "\n".join(self._texts), pytrace=False)
