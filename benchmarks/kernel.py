@@ -21,8 +21,9 @@ from tavern_host.contracts.services import ServiceInterface, reads
 from tavern_host.hooks.catalogue import Catalogue, Published
 from tavern_host.hooks.dispatch import Dispatcher, Implementation
 from tavern_host.runtime.boundary import InProcess
-from tavern_host.runtime.in_flight import Lease
-from tavern_host.services.registry import Provider, ServiceRegistry
+from tavern_host.runtime.in_flight import InFlight
+from tavern_host.services.calls import Provider
+from tavern_host.services.registry import ServiceRegistry
 
 HOOK = "tavern_before_execute"
 
@@ -126,7 +127,7 @@ def _dispatcher(count: int, *, is_async: bool) -> Dispatcher:
         info = HookImplInfo(
             plugin=f"p{number}", hook=HOOK, function=HOOK, arguments=["request", "call"], is_async=is_async
         )
-        implementation = Implementation(info, function, context, None, Lease(f"p{number}"))  # type: ignore[arg-type]
+        implementation = Implementation(info, function, context, None, InFlight(f"p{number}"))  # type: ignore[arg-type]
         plugins.append((f"p{number}", [implementation]))
     dispatcher.rebuild(plugins)
     return dispatcher

@@ -45,7 +45,7 @@ from tavern_host.plugins.why import explain
 from tavern_host.projects import Folders, environment_settings, find_project, make_project, read_project_file
 from tavern_host.runtime.boundary import Boundary, InProcess, Observed, Observer
 from tavern_host.runtime.watchdog import Blocked, Watchdog
-from tavern_host.services.registry import Provider
+from tavern_host.services.calls import Provider
 from tavern_host.settings.file import SettingsFile
 from tavern_host.settings.secrets import SecretBox
 from tavern_host.settings.service import HostSettings

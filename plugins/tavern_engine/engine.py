@@ -370,7 +370,7 @@ class Engine(ExecutionEngine):
         feed.journal = self._keeper.begin(record, active.interrupt)
         self._active[record.id] = active
         for contribution in bound.plan.contributions:  # their code stays while the run goes on
-            why = f"the run was interrupted: {contribution.plugin} was taken out before it ended"
+            why = f"the run was interrupted: {contribution.plugin} was unloaded before it ended"
             active.uses.enter_context(contribution.in_use(functools.partial(active.interrupt, why)))
         active.task = self._context.tasks.spawn(self._drive(active), name=record.id, finish=True)
         active.task.add_done_callback(lambda _: self._never_begun(active))

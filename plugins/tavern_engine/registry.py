@@ -196,7 +196,7 @@ class Nodes(NodeManager):
             if isinstance(error, TavernError) and error.info.code != PluginFailure.code:
                 raise
             if timer.expired():
-                raise DeadlineExceeded(f"{node.plugin} was taken out before {place} ended") from None
+                raise DeadlineExceeded(f"{node.plugin} was unloaded before {place} ended") from None
             reason = error.message if isinstance(error, TavernError) else describe(error)
             self._log.warning("%s failed: %s", place, reason, exc_info=error)
             raise PluginFailure(f"{place} failed: {reason}", plugin=node.plugin) from error

@@ -15,7 +15,7 @@ from tavern_host.audit.details import MAX_TEXT, encoded, encoded_details, is_har
 from tavern_host.audit.log import HOST_ACTIONS, AuditLog, check_action
 from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.errors import Forbidden
-from tavern_host.runtime.in_flight import Lease
+from tavern_host.runtime.in_flight import InFlight
 
 _ACTORS = 256
 """Of how many principals a form remembers what an entry begins with."""
@@ -24,9 +24,9 @@ _ACTORS = 256
 class PluginAudit:
     """The audit log for one plugin; see `context.Audit`. `is_provider` says whether it may record now."""
 
-    def __init__(self, log: AuditLog, lease: Lease, is_provider: Callable[[], bool]) -> None:
+    def __init__(self, log: AuditLog, in_flight: InFlight, is_provider: Callable[[], bool]) -> None:
         self._log = log
-        self._lease = lease
+        self._in_flight = in_flight
         self._is_provider = is_provider
 
     def record(
@@ -62,14 +62,14 @@ class PluginAudit:
         await self._log.written(number)
 
     def _check(self, action: str) -> None:
-        self._lease.check(while_closing=True)
+        self._in_flight.check(while_closing=True)
         check_action(action)
         first = action.partition(".")[0]
         if first in HOST_ACTIONS:
-            raise Forbidden(f"{self._lease.plugin} may not record {action}: only the host itself does")
+            raise Forbidden(f"{self._in_flight.plugin} may not record {action}: only the host itself does")
         if not self._is_provider():
             raise Forbidden(
-                f"{self._lease.plugin} provides none of the host's services: it records through the service audit"
+                f"{self._in_flight.plugin} provides none of the host's services: it records through the service audit"
             )
 
 

@@ -26,10 +26,9 @@ from tavern_host.hooks.dispatch import Answer, Dispatcher
 from tavern_host.plugins.failures import one_line
 from tavern_host.plugins.manifest import EventPermissions
 from tavern_host.plugins.serialize import asker
-from tavern_host.runtime.in_flight import Lease
+from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.ledger import Ledger
-from tavern_host.runtime.threads import contained
-from tavern_host.runtime.timing import GRACE
+from tavern_host.runtime.threads import GRACE, contained
 from tavern_host.services.json_calls import JsonCall
 from tavern_host.services.registry import ServiceRegistry, Views
 from tavern_host.settings.store import PluginSettings
@@ -48,13 +47,13 @@ _REMEMBERED = 1024
 class PluginServices:
     """Views of services; see `context.Services`."""
 
-    def __init__(self, views: Views, lease: Lease) -> None:
+    def __init__(self, views: Views, in_flight: InFlight) -> None:
         self._views = views
-        self._lease = lease
+        self._in_flight = in_flight
 
     def get(self, key: ServiceKey[Any] | str) -> Any:
         """Return this plugin's view of a service."""
-        self._lease.check()
+        self._in_flight.check()
         return self._views.get(key if isinstance(key, str) else key.name)
 
     def has(self, key: ServiceKey[Any] | str) -> bool:
@@ -63,7 +62,7 @@ class PluginServices:
 
     async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext) -> Any:
         """Call a method by name with JSON arguments."""
-        self._lease.check()
+        self._in_flight.check()
         return await self._views.method(service, method)(arguments, call)
 
     def method(self, service: str, method: str) -> JsonCall:
@@ -74,29 +73,29 @@ class PluginServices:
 class PluginEvents:
     """The event bus; see `context.Events`. `permissions` are the event patterns that the plugin was granted."""
 
-    def __init__(self, bus: EventBus, ledger: Ledger, lease: Lease, permissions: EventPermissions) -> None:
-        self._plugin = lease.plugin
+    def __init__(self, bus: EventBus, ledger: Ledger, in_flight: InFlight, permissions: EventPermissions) -> None:
+        self._plugin = in_flight.plugin
         self._bus = bus
         self._ledger = ledger
-        self._lease = lease
+        self._in_flight = in_flight
         self._permissions = permissions
         self._allowed: set[str] = set()
 
     def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
         """Publish an event in the plugin's name."""
-        self._lease.check(while_closing=True)
+        self._in_flight.check(while_closing=True)
         if type.__class__ is not str or type not in self._allowed:
             self._check_publish(type)
         return self._bus.publish(type, payload, plugin=self._plugin)
 
     def publish_all(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Publish events in the plugin's name."""
-        self._lease.check(while_closing=True)
+        self._in_flight.check(while_closing=True)
         self._bus.publish_all(events, plugin=self._plugin, may_publish=self._check_publish)
 
     def subscribe(self, *types: str, since: int | None = None, limit: int = WAITING) -> BusSubscription:
         """Subscribe; the subscription ends with the plugin."""
-        self._lease.check()
+        self._in_flight.check()
         for wanted in types or ("*",):
             if not (is_own(self._plugin, wanted) or covers(self._permissions.subscribe, wanted)):
                 raise self._denied("subscribe", wanted)
@@ -125,10 +124,10 @@ class PluginEvents:
 class PluginTasks:
     """Background tasks; see `context.Tasks`."""
 
-    def __init__(self, ledger: Ledger, lease: Lease, report: Callable[[str, str, BaseException], None]) -> None:
-        self._plugin = lease.plugin
+    def __init__(self, ledger: Ledger, in_flight: InFlight, report: Callable[[str, str, BaseException], None]) -> None:
+        self._plugin = in_flight.plugin
         self._ledger = ledger
-        self._lease = lease
+        self._in_flight = in_flight
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -150,7 +149,7 @@ class PluginTasks:
 
     def _spawn(self, coroutine: Coroutine[Any, Any, T], name: str, finish: bool) -> asyncio.Task[T]:
         try:
-            self._lease.check()
+            self._in_flight.check()
         except PermissionDenied:
             coroutine.close()
             raise
@@ -167,7 +166,7 @@ class PluginTasks:
         forget = self._ledger.add("task", name, cancel)
         uses = contextlib.ExitStack()
         if finish:
-            uses.enter_context(self._lease.use_elsewhere(task.cancel))
+            uses.enter_context(self._in_flight.use_elsewhere(task.cancel))
 
         def done(finished: asyncio.Task[T]) -> None:
             coroutine.close()  # it was never begun, where the task was cancelled at once
@@ -183,15 +182,15 @@ class PluginTasks:
 class PluginHttp:
     """Outgoing HTTP; see `context.Http`."""
 
-    def __init__(self, ledger: Ledger, lease: Lease) -> None:
+    def __init__(self, ledger: Ledger, in_flight: InFlight) -> None:
         self._ledger = ledger
-        self._lease = lease
+        self._in_flight = in_flight
         self._session: aiohttp.ClientSession | None = None
         self._forget: Callable[[], None] = lambda: None
 
     def session(self) -> aiohttp.ClientSession:
         """Return the plugin's client session."""
-        self._lease.check()
+        self._in_flight.check()
         if self._session is None or self._session.closed:
             import aiohttp
 
@@ -206,15 +205,15 @@ class PluginHooks:
 
     def __init__(
         self,
-        lease: Lease,
+        in_flight: InFlight,
         dispatcher: Dispatcher,
         registry: ServiceRegistry,
         declared: Callable[[str], list[Answer]],
         tell: Callable[[str, Problem], None],
     ) -> None:
-        self._plugin = lease.plugin
+        self._plugin = in_flight.plugin
         self._tell = tell
-        self._lease = lease
+        self._in_flight = in_flight
         self._dispatcher = dispatcher
         self._registry = registry
         self._declared = declared
@@ -254,13 +253,13 @@ class PluginHooks:
         column: int | None = None,
     ) -> None:
         """Say with a plugin that something that it contributed cannot be used."""
-        self._lease.check()
+        self._in_flight.check()
         if plugin != self._plugin and not any(self._registry.provides(self._plugin, name) for name in interfaces()):
             raise Forbidden(f"{self._plugin} may not report on {plugin}: it provides none of the host's services")
         self._tell(plugin, Problem(message=one_line(message), hint=hint, file=file, line=line, column=column))
 
     def _check(self, hook: str) -> None:
-        self._lease.check()
+        self._in_flight.check()
         spec = self._dispatcher.catalogue.hooks.get(hook)
         caller = spec.caller if spec is not None else None
         if caller is None or not (caller == owner(self._plugin) or self._registry.provides(self._plugin, caller)):
@@ -289,22 +288,28 @@ class Kernel:
 
 
 def make_context(
-    kernel: Kernel, *, lease: Lease, ledger: Ledger, views: Views, settings: PluginSettings, events: EventPermissions
+    kernel: Kernel,
+    *,
+    in_flight: InFlight,
+    ledger: Ledger,
+    views: Views,
+    settings: PluginSettings,
+    events: EventPermissions,
 ) -> PluginContext:
     """Return a plugin's context. Its data folder is made when the plugin is started."""
-    plugin = lease.plugin
+    plugin = in_flight.plugin
     return PluginContext(
         plugin=plugin,
         project=kernel.project,
-        services=PluginServices(views, lease),
+        services=PluginServices(views, in_flight),
         settings=settings,
         log=logging.getLogger(f"tavern.plugin.{plugin}"),
         data_dir=kernel.project.private / "plugins" / plugin,
         operator_dir=kernel.operator_dir / "plugins" / plugin,
-        events=PluginEvents(kernel.bus(), ledger, lease, events),
-        audit=PluginAudit(kernel.audit, lease, lambda: kernel.provides_service(plugin)),
-        tasks=PluginTasks(ledger, lease, kernel.report),
-        http=PluginHttp(ledger, lease),
-        hooks=PluginHooks(lease, kernel.dispatcher, kernel.services, kernel.declared, kernel.tell),
+        events=PluginEvents(kernel.bus(), ledger, in_flight, events),
+        audit=PluginAudit(kernel.audit, in_flight, lambda: kernel.provides_service(plugin)),
+        tasks=PluginTasks(ledger, in_flight, kernel.report),
+        http=PluginHttp(ledger, in_flight),
+        hooks=PluginHooks(in_flight, kernel.dispatcher, kernel.services, kernel.declared, kernel.tell),
         serving=kernel.serving,
     )

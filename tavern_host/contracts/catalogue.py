@@ -38,6 +38,10 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
 )
 
 
+ALL_SERVICES = "services.use:*"
+"""The permission to call every acting method of every service."""
+
+
 @cache
 def interfaces() -> dict[str, type[ServiceInterface]]:
     """Return the interfaces by service name."""

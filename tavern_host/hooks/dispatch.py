@@ -24,7 +24,7 @@ from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.plugins.failures import one_line
 from tavern_host.runtime.copying import SHARED, duplicate
-from tavern_host.runtime.in_flight import Lease, expire
+from tavern_host.runtime.in_flight import InFlight, expire
 from tavern_host.runtime.in_process import PluginRuntime
 from tavern_host.runtime.threads import ended, is_being_cancelled, run_in_thread
 from tavern_host.runtime.timing import resumed
@@ -45,7 +45,7 @@ class Implementation:
     be a coroutine.
     """
 
-    __slots__ = ("context", "function", "info", "invoke", "lease", "runtime")
+    __slots__ = ("context", "function", "in_flight", "info", "invoke", "runtime")
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class Implementation:
         function: Callable[..., Any],
         context: PluginContext,
         runtime: PluginRuntime,
-        lease: Lease,
+        in_flight: InFlight,
     ) -> None:
         self.info = info
         self.function = function
         self.context = context
         self.runtime = runtime
-        self.lease = lease
+        self.in_flight = in_flight
         self.invoke = _invoker(function, info.arguments, context)
 
 
@@ -102,38 +102,38 @@ class _Registered:
 class Answer:
     """One plugin's answer to a hook, and a way to reach the handlers it names (`context.Contribution`)."""
 
-    __slots__ = ("_context", "_lease", "_runtime", "code", "plugin", "value")
+    __slots__ = ("_context", "_in_flight", "_runtime", "code", "plugin", "value")
 
-    def __init__(self, value: Any, runtime: PluginRuntime, context: PluginContext, lease: Lease) -> None:
-        self.plugin = lease.plugin
-        self.code = lease.code
+    def __init__(self, value: Any, runtime: PluginRuntime, context: PluginContext, in_flight: InFlight) -> None:
+        self.plugin = in_flight.plugin
+        self.code = in_flight.code
         self.value = value
         self._runtime = runtime
         self._context = context
-        self._lease = lease
+        self._in_flight = in_flight
 
     def open(self, handler: str, *arguments: Any) -> Any:
         """Return a new object of the plugin's class `handler`."""
-        self._lease.check()
+        self._in_flight.check()
         return self._runtime.open(handler, *arguments)
 
     async def call(self, handler: str, *arguments: Any) -> Any:
         """Call the plugin's function `handler`, with its context last."""
-        self._lease.check()
+        self._in_flight.check()
         result = self._runtime.call(handler, *arguments, self._context)
         if not isinstance(result, Coroutine):
             return result
-        with self._lease.use_for_call(handler):
+        with self._in_flight.use_for_call(handler):
             return await result
 
     def node_runner(self, definition: Any) -> Any:
         """Return the runner of one of the plugin's node types."""
-        self._lease.check()
+        self._in_flight.check()
         return self._runtime.node_runner(definition)
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> contextlib.AbstractContextManager[None]:
         """Return what keeps the plugin from being unloaded."""
-        return self._lease.use_elsewhere(cancel)
+        return self._in_flight.use_elsewhere(cancel)
 
 
 class Dispatcher:
@@ -240,7 +240,7 @@ class Dispatcher:
         """Return the first answer other than None; a failure is reported and the next one is asked."""
         is_mutable = any(type(value) not in SHARED for value in arguments.values())
         for implementation in self._prepared.get(hook, ()):
-            if implementation.lease.is_over:  # it was taken out while others were awaited
+            if implementation.in_flight.is_closed:  # it was taken out while others were awaited
                 continue
             try:
                 value = implementation.invoke(_own(arguments) if is_mutable else arguments)
@@ -299,7 +299,7 @@ class Dispatcher:
         try:
             if not info.is_async and self._spec(info.hook).policy in _ON_THREAD:
                 what = f"{info.hook} of {info.plugin}"
-                with implementation.lease.use():
+                with implementation.in_flight.use():
                     value = await run_in_thread(lambda: implementation.invoke(arguments), deadline=deadline, what=what)
             else:
                 value = implementation.invoke(arguments)
@@ -321,7 +321,7 @@ class Dispatcher:
 
 
 def _answer(implementation: Implementation, value: Any) -> Answer:
-    return Answer(value, implementation.runtime, implementation.context, implementation.lease)
+    return Answer(value, implementation.runtime, implementation.context, implementation.in_flight)
 
 
 def _ended(info: HookImplInfo, error: BaseException) -> PluginFailure:
@@ -340,7 +340,7 @@ async def _go_on(
     timer = asyncio.timeout(deadline)
     try:
         async with timer:
-            with implementation.lease.use(lambda: expire(timer)):
+            with implementation.in_flight.use(lambda: expire(timer)):
                 return await resumed(coroutine, suspended_on, timer)
     except TimeoutError:
         if timer.expired():

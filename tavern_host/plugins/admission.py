@@ -21,7 +21,8 @@ from tavern_host.plugins.loaded import LoadedPlugin
 from tavern_host.plugins.manifest import Manifest
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.ui import declaration_problems
-from tavern_host.services.registry import ServiceRegistry, interface_problems
+from tavern_host.services.interface_check import interface_problems
+from tavern_host.services.registry import ServiceRegistry
 
 RESERVED_COMMANDS = frozenset({"plugins", "serve", "init", "why", "config", "settings", "audit"})
 """First words of commands that only the host registers."""
@@ -57,7 +58,7 @@ async def admit(
         if not found:
             admitted = info.model_copy(update={"permission": hooks[info.hook].permission})
             function = active.runtime.hook_function(admitted)
-            implementation = Implementation(admitted, function, active.context, active.runtime, active.lease)
+            implementation = Implementation(admitted, function, active.context, active.runtime, active.in_flight)
             active.implementations.append(implementation)
     for implementation in active.implementations:
         problems += await _ask(dispatcher, active, implementation)

@@ -27,11 +27,11 @@ from tavern_host.plugins.manifest import Manifest
 from tavern_host.plugins.registrations import Registered, Registrations
 from tavern_host.plugins.serialize import asker
 from tavern_host.runtime.boundary import Boundary
-from tavern_host.runtime.in_flight import Lease, expire
+from tavern_host.runtime.in_flight import InFlight, expire
 from tavern_host.runtime.in_process import PluginRuntime
 from tavern_host.runtime.ledger import Ledger
 from tavern_host.runtime.threads import run_in_thread
-from tavern_host.services.registry import Provider
+from tavern_host.services.calls import Provider
 from tavern_host.settings.store import SettingsStore
 
 IMPORT_DEADLINE = 30.0
@@ -79,20 +79,20 @@ class Lifecycle:
         """
         manifest = record.manifest
         assert manifest is not None
-        lease, ledger = Lease(record.name, self._code_name(record, manifest)), Ledger()
+        in_flight, ledger = InFlight(record.name, self._code_name(record, manifest)), Ledger()
         granted = frozenset(p.name for p in record.permissions if p.granted)
         views = self._kernel.services.views(record.name, granted.__contains__)
         settings = self._settings.of(manifest)
         context = make_context(
             self._kernel,
-            lease=lease,
+            in_flight=in_flight,
             ledger=ledger,
             views=views,
             settings=settings,
             events=manifest.permissions.events,
         )
         runtime = self._boundary.runtime(record, context)
-        loaded = LoadedPlugin(record, manifest, runtime, context, lease, ledger, views, settings, granted)
+        loaded = LoadedPlugin(record, manifest, runtime, context, in_flight, ledger, views, settings, granted)
         self._coming.add(loaded)
         restore = self._read_anew(record, runtime)
         began = time.perf_counter()
@@ -152,7 +152,9 @@ class Lifecycle:
 
     async def _open_provider(self, loaded: LoadedPlugin, info: ServiceInfo, *, is_override: bool) -> None:
         name = loaded.record.name
-        provider = Provider(name, info.handler, info.service, info.version, override=is_override, lease=loaded.lease)
+        provider = Provider(
+            name, info.handler, info.service, info.version, override=is_override, in_flight=loaded.in_flight
+        )
         original = {"original": loaded.views.original(provider)} if is_override else {}
         open_it = functools.partial(loaded.runtime.open, info.handler, **original)
         if loaded.record.first_party and not is_override:
@@ -210,7 +212,7 @@ class Lifecycle:
 
     def _caller(self, loaded: LoadedPlugin, info: RouteInfo | MessageInfo) -> Callable[[Any], Coroutine[Any, Any, Any]]:
         """Return what calls the handler of a route or message; its own exceptions are reported at the plugin."""
-        name, answer = loaded.record.name, Answer(None, loaded.runtime, loaded.context, loaded.lease)
+        name, answer = loaded.record.name, Answer(None, loaded.runtime, loaded.context, loaded.in_flight)
         where = f"{info.method} {info.path}" if isinstance(info, RouteInfo) else f"the message {info.type}"
 
         async def call(argument: Any) -> Any:
@@ -276,7 +278,7 @@ class Lifecycle:
         self._drain_timers.add(timer)
         try:
             async with timer:
-                await loaded.lease.idle(apart_from=asker())
+                await loaded.in_flight.wait_idle(apart_from=asker())
         except TimeoutError:
             return False
         finally:
@@ -292,19 +294,17 @@ class Lifecycle:
             try:
                 async with asyncio.timeout(CANCEL_GRACE):
                     for loaded in loads:
-                        await loaded.lease.idle(apart_from=asker())
+                        await loaded.in_flight.wait_idle(apart_from=asker())
             except TimeoutError:
                 continue
 
     def _cancel_uses(self, loaded: LoadedPlugin, *, calls: bool) -> bool:
-        """Ask what is under way in a load to end; return whether there was anything to ask."""
-        uses = loaded.lease.cancellable(calls=calls, apart_from=asker())
-        for use in uses:
-            try:
-                use.cancel()
-            except Exception as error:
-                self._kernel.report(loaded.record.name, "being interrupted", error)
-        return bool(uses)
+        """Ask what is in flight in a load to end; return whether there was anything to ask."""
+
+        def report(error: Exception) -> None:
+            self._kernel.report(loaded.record.name, "being interrupted", error)
+
+        return loaded.in_flight.cancel(calls=calls, report=report, apart_from=asker())
 
     async def interrupt_all(self) -> None:
         """Ask everything that is under way in the plugins in use to end, and give it a moment to do so."""
@@ -329,7 +329,7 @@ class Lifecycle:
         await self._take_back(loaded)
 
     async def _take_back(self, loaded: LoadedPlugin) -> None:
-        loaded.lease.close()
+        loaded.in_flight.start_closing()
         for provider in loaded.providers:
             self._kernel.services.end(provider)
         loaded.views.revoke()
@@ -338,7 +338,7 @@ class Lifecycle:
             for entry, failure in await loaded.ledger.remove(deadline=SHUTDOWN_DEADLINE):
                 self._kernel.report(loaded.record.name, f"closing its {entry.kind} {entry.name}", failure)
         finally:
-            loaded.lease.end()
+            loaded.in_flight.close()
             loaded.runtime.unload()
             self._coming.discard(loaded)
 

@@ -13,10 +13,11 @@ from tavern_host.hooks.catalogue import Published
 from tavern_host.hooks.dispatch import Implementation
 from tavern_host.plugins.discovery import Record
 from tavern_host.plugins.manifest import Manifest
-from tavern_host.runtime.in_flight import Lease
+from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.in_process import PluginRuntime
 from tavern_host.runtime.ledger import Ledger
-from tavern_host.services.registry import Provider, Views
+from tavern_host.services.calls import Provider
+from tavern_host.services.registry import Views
 from tavern_host.settings.store import PluginSettings
 
 
@@ -44,7 +45,7 @@ class LoadedPlugin:
     manifest: Manifest
     runtime: PluginRuntime
     context: PluginContext
-    lease: Lease
+    in_flight: InFlight
     ledger: Ledger
     views: Views
     settings: PluginSettings

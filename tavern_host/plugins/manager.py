@@ -656,7 +656,7 @@ class Manager:
         if hook != "tavern_register_nodes":
             return []
         return [
-            Answer(nodes, loaded.runtime, loaded.context, loaded.lease)
+            Answer(nodes, loaded.runtime, loaded.context, loaded.in_flight)
             for loaded in self.active.values()
             if (nodes := _with_namespace(loaded))
         ]

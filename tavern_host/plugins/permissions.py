@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from tavern_host.contracts.catalogue import interfaces, service_permissions
+from tavern_host.contracts.catalogue import ALL_SERVICES, interfaces, service_permissions
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import PermissionInfo, Problem
 from tavern_host.contracts.services import Level
@@ -22,7 +22,6 @@ from tavern_host.plugins.manifest import Manifest
 from tavern_host.plugins.ui import COMPONENTS, OUTLETS, outlet_base, unknown_target
 from tavern_host.storage.yaml_file import NOWHERE, Location, Places
 
-ALL_SERVICES = "services.use:*"
 MOST_SUGGESTIONS = 20
 """For how many unknown permissions of a manifest a name that is near is looked for, which takes a while."""
 

@@ -14,6 +14,9 @@ from tavern_host.contracts.errors import DeadlineExceeded, PluginFailure, descri
 
 T = TypeVar("T")
 
+GRACE = 1.0
+"""Seconds that plugin code may take to end after it was cancelled; then nothing waits for it any longer."""
+
 
 def ended(what: str, error: BaseException) -> PluginFailure:
     """Return what is told of plugin code that raised what would end the program; `error` is its cause."""

@@ -12,10 +12,9 @@ import types
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+from tavern_host.runtime import threads
 
-GRACE = 1.0
-"""Seconds that a coroutine may take to end after its time is over; then it is left where it is."""
+T = TypeVar("T")
 
 
 async def within(seconds: float | None, coroutine: Coroutine[Any, Any, T], late: Callable[[], Exception]) -> T:
@@ -65,7 +64,7 @@ def rest_of(coroutine: Coroutine[Any, Any, T], suspended_on: Any) -> Generator[A
 def resumed(coroutine: Coroutine[Any, Any, T], suspended_on: Any, timer: asyncio.Timeout) -> Generator[Any, Any, T]:
     """Go on with a coroutine that was stepped once by hand; it stays in the task that stepped it.
 
-    One that goes on although its time is over has `GRACE` seconds more, then it is left where it is.
+    One that goes on although its time is over has `threads.GRACE` seconds more, then it is left where it is.
     """
     given_up: asyncio.TimerHandle | None = None
     try:
@@ -86,7 +85,7 @@ def resumed(coroutine: Coroutine[Any, Any, T], suspended_on: Any, timer: asyncio
                 result: T = finished.value
                 return result
             if given_up is None and timer.expired():
-                given_up = asyncio.get_running_loop().call_later(GRACE, asyncio.current_task().cancel)  # type: ignore[union-attr]
+                given_up = asyncio.get_running_loop().call_later(threads.GRACE, asyncio.current_task().cancel)  # type: ignore[union-attr]
     finally:
         if given_up is not None:
             given_up.cancel()

@@ -1,98 +1,29 @@
-"""Services: providers in stacks, views for plugins, overrides on top (DESIGN §3, *Services*).
+"""The stacks of services: the provider that registered each, the overrides on top, and the views bound to them.
 
-The lowest provider of a stack registered the service; each override stands on what is beneath it and
-reaches that only through the view that it was given.
+An override reaches the next provider in the stack only through the view that it was given.
 """
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing, nullcontext
-from contextvars import Context, ContextVar
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.errors import (
-    InvalidInput,
-    NotFound,
-    PermissionDenied,
-    PluginFailure,
-    Recursion,
-    ServiceUnavailable,
-    TavernError,
-    describe,
-)
+from tavern_host.contracts.catalogue import ALL_SERVICES
+from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied, ServiceUnavailable, TavernError
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem, ServiceLayer
-from tavern_host.contracts.services import (
-    MethodInfo,
-    ServiceInterface,
-    ServiceKey,
-    gives_new,
-    implements,
-    interface_methods,
-    is_new,
-)
+from tavern_host.contracts.services import MethodInfo, ServiceInterface, ServiceKey, implements, interface_methods
 from tavern_host.hooks.catalogue import Catalogue
-from tavern_host.plugins.permissions import ALL_SERVICES
 from tavern_host.runtime.boundary import Boundary
-from tavern_host.runtime.in_flight import Lease
-from tavern_host.runtime.timing import rest_of
+from tavern_host.services.calls import Provider, implementation
+from tavern_host.services.interface_check import same_shape
 from tavern_host.services.json_calls import JsonCall
 from tavern_host.services.views import Complete, ViewHandle
 
 Allowed = Callable[[str, str], bool]
 """Whether a plugin (by name) holds a permission (by name) now."""
-
-
-Report = Callable[[str, str, BaseException], None]
-"""Is told of a plugin's failure: plugin, where, exception."""
-
-
-@dataclass(eq=False)
-class Provider:
-    """One layer of a service's stack. `original` is the view of the layer beneath that an override holds.
-
-    With `report`, what the provider raises that is no error of the host's is reported, and reaches callers
-    as `plugin_error` (DESIGN §3, rule 7). With `lease`, calls count as what is under way in the plugin. `interface`
-    is that of the service when the provider was put on its stack. With `opening`, the instance is made by it when the
-    first call comes.
-    """
-
-    plugin: str
-    handler: str
-    service: str
-    version: int
-    instance: Any = None
-    override: bool = False
-    original: ViewHandle | None = None
-    report: Report | None = None
-    lease: Lease | None = None
-    interface: type[ServiceInterface] = ServiceInterface
-    since: datetime = field(default_factory=lambda: datetime.now(UTC))
-    opening: Callable[[], Any] | None = None
-    on_opened: Callable[[], None] | None = None
-
-    def opened(self) -> Any:
-        """Return the instance, made if it has to be. Raises `ServiceUnavailable` after `close`."""
-        if self.instance is None:
-            if self.opening is None:
-                raise ServiceUnavailable(f"no plugin provides the service {self.service} any more")
-            self.instance = Context().run(self.opening)  # what it starts keeps nothing of whoever called first
-            if self.on_opened is not None:
-                self.on_opened()
-        return self.instance
-
-    async def close(self) -> None:
-        """Let the instance close itself, where there is one and it can; none is made any more."""
-        self.opening = None
-        close = getattr(self.instance, "close", None)
-        if close is not None:
-            await close()
 
 
 class Views:
@@ -115,13 +46,13 @@ class Views:
         self._kept: Stacks | None = None
 
     def keep(self) -> None:
-        """Let the views reach the providers that there are now, as long as those live: their owner is on its way out,
-        and goes on with what it began with."""
+        """Keep the views bound to the current providers, as long as those live: the owner is being unloaded, and
+        finishes with what it began with."""
         if self._kept is None:
             self._kept = self._registry.stacks()
 
     def has(self, service: str) -> bool:
-        """Return whether somebody provides a service."""
+        """Return whether a service has a provider."""
         return bool(self._registry.stack(service, self._kept))
 
     def get(self, service: str) -> Any:
@@ -137,7 +68,7 @@ class Views:
         return handle.view
 
     def original(self, provider: Provider) -> Any:
-        """Return the view of what an override of this owner replaces; always the layers beneath it."""
+        """Return the view of what an override of this owner replaces; always the layers below it."""
         interface = provider.interface = self._registry.catalogue.interfaces[provider.service]
         provider.original = self._registry.new_handle(interface, self._principal)
         self._originals.append(provider)
@@ -145,7 +76,7 @@ class Views:
         return provider.original.view
 
     def bind(self, service: str) -> None:
-        """Let the view of a service, where there is one, reach its stack as it is now."""
+        """Bind the view of a service, if there is one, to the service's current stack."""
         handle = self._handles.get(service)
         if handle is None:
             return
@@ -154,7 +85,7 @@ class Views:
             handle.refuse(lambda name: ServiceUnavailable(f"no plugin provides the service {service} any more"))
             return
         interface = stack[0].interface
-        if not _same_shape(interface, self._interfaces[service]):  # another version of what a plugin publishes
+        if not same_shape(interface, self._interfaces[service]):  # another version of what a plugin publishes
             handle.refuse(lambda name: ServiceUnavailable(f"{service} was replaced; get it again"))
             del self._handles[service]
             return
@@ -166,7 +97,7 @@ class Views:
         handle.refuse(lambda name: _denied(self._owner, service, name, _needs(methods[name])), only=denied)
 
     def revoke(self) -> None:
-        """Refuse every method of every view, including those that were taken out of a view; forget them."""
+        """Refuse every method of every view, including method objects taken from a view; forget them."""
 
         def refusal(service: str) -> Callable[[str], TavernError]:
             return lambda name: _denied(self._owner, service, name, "its grant was taken back")
@@ -217,9 +148,9 @@ class ServiceRegistry:
     # --- the stack --------------------------------------------------------------------------------
 
     def add(self, provider: Provider) -> Callable[[], None]:
-        """Put a provider on its service's stack; return what takes it off again.
+        """Put a provider on its service's stack; return a function that removes it.
 
-        It lives on until its `end`, for those that keep it.
+        It lives until its `end`, for views that are bound to it.
         """
         provider.interface = self.catalogue.interfaces[provider.service]
         provider.on_opened = lambda: self._rebind(provider.service)
@@ -240,16 +171,16 @@ class ServiceRegistry:
         return remove
 
     def end(self, provider: Provider) -> None:
-        """Let a provider that was taken off its stack be kept by nobody any more."""
+        """Unbind a removed provider from all views."""
         self._living.pop(provider, None)
         self._rebind(provider.service)
 
     def provider_of(self, service: str) -> Provider | None:
-        """Return who registered a service, or None."""
+        """Return the provider that registered a service, or None."""
         return self._base.get(service)
 
     def services(self) -> list[str]:
-        """Return the names of all services that somebody provides."""
+        """Return the names of all services that have a provider."""
         return list(self._base)
 
     def overrides(self, service: str) -> list[Provider]:
@@ -257,8 +188,8 @@ class ServiceRegistry:
         return list(self._overrides.get(service, ()))
 
     def provides(self, plugin: str, service: str) -> bool:
-        """Return whether a plugin is a provider of a service, at the bottom or as an override; also one that is on
-        its way out."""
+        """Return whether a plugin is a provider of a service, as its base or as an override; also while it is
+        being unloaded."""
         return any(one.plugin == plugin and one.service == service for one in self._living)
 
     def stacks(self) -> Stacks:
@@ -266,9 +197,9 @@ class ServiceRegistry:
         return {service: self.stack(service) for service in self._base}
 
     def stack(self, service: str, kept: Stacks | None = None) -> list[Provider]:
-        """Return the providers in use, lowest first. Of unordered rival overrides none is used.
+        """Return the providers in use, lowest first. Of several overrides that are not in order none is used.
 
-        With `kept`, earlier stacks, it is what still lives of the one that there was then, if its lowest does.
+        With `kept`, earlier stacks, it is the living part of the earlier stack, if its base lives.
         """
         if kept is not None:
             living = [provider for provider in kept.get(service, ()) if provider in self._living]
@@ -286,7 +217,7 @@ class ServiceRegistry:
         return [base, *overrides]
 
     def conflict(self, service: str) -> Problem | None:
-        """Return the problem of two overrides of one service that the operator has not put in order."""
+        """Return the problem of overrides of one service that the operator has not put in order."""
         overrides = self._overrides.get(service, [])
         if len(overrides) < 2 or len(self.stack(service)) > 1:
             return None
@@ -314,16 +245,16 @@ class ServiceRegistry:
         ]
 
     def methods(self, service: str) -> dict[str, MethodInfo]:
-        """Return the methods of a service that somebody provides or provided, as its interface marks them."""
+        """Return the methods of a service that has or had a provider, as its interface marks them."""
         interface = self.catalogue.interfaces.get(service)
         return interface_methods(interface) if interface is not None else {}
 
     def targets(self, stack: list[Provider]) -> dict[str, Callable[..., Any]]:
-        """Return each method's implementation, that of the topmost provider of a stack that has it."""
+        """Return each method's implementation, that of the topmost provider of the stack that has it."""
         interface, found = stack[0].interface, {}
         for name, info in interface_methods(interface).items():
             provider = next(p for p in reversed(stack) if not p.override or _has(p, name, info))
-            function = _implementation(provider, name, info)
+            function = implementation(provider, name, info)
             found[name] = self._boundary.method(provider.plugin, interface, name, function)
         return found
 
@@ -345,7 +276,7 @@ class ServiceRegistry:
         return views
 
     def forget(self, views: Views) -> None:
-        """Bind these views no more."""
+        """Stop binding these views."""
         self._views.pop(views, None)
 
     def new_handle(self, interface: type[ServiceInterface], principal: Principal) -> ViewHandle:
@@ -353,14 +284,14 @@ class ServiceRegistry:
         return ViewHandle(interface, self._completer(principal, interface.service_name))
 
     def bind_original(self, provider: Provider) -> None:
-        """Let an override's view of what it replaces reach what is beneath it now."""
+        """Bind an override's view of what it replaces to the providers that are below it now."""
         assert provider.original is not None
         stack = self.stack(provider.service)
         stack = stack[: stack.index(provider)] if provider in stack else stack[:1]
-        if stack and _same_shape(stack[0].interface, provider.interface):
+        if stack and same_shape(stack[0].interface, provider.interface):
             provider.original.bind(self.targets(stack))
         else:
-            provider.original.refuse(lambda name: ServiceUnavailable(f"{provider.service} has no provider beneath"))
+            provider.original.refuse(lambda name: ServiceUnavailable(f"{provider.service} has no provider below it"))
 
     def _rebind(self, service: str) -> None:
         for views in list(self._views):
@@ -395,244 +326,14 @@ class ServiceRegistry:
 
 
 def _has(provider: Provider, method: str, info: MethodInfo) -> bool:
-    """Return whether an override has a method; those that were added after its version fall through it."""
+    """Return whether an override has a method; methods added after its version fall through to the next."""
     return provider.version >= info.since and implements(provider.instance, method)
-
-
-def _same_shape(interface: type[ServiceInterface], other: type[ServiceInterface]) -> bool:
-    """Return whether a view of one interface can be bound to what implements the other, read before or anew."""
-    return interface is other or _shape(interface) == _shape(other)
-
-
-def _shape(interface: type[ServiceInterface]) -> dict[str, tuple[MethodInfo, bool, str]]:
-    package = ".".join(interface.__module__.split(".")[:2])  # a folder plugin that is read anew is called otherwise
-    return {
-        name: (
-            info,
-            inspect.iscoroutinefunction(getattr(interface, name)),
-            str(inspect.signature(getattr(interface, name))).replace(f"{package}.", ""),
-        )
-        for name, info in interface_methods(interface).items()
-    }
-
-
-def _implementation(provider: Provider, name: str, info: MethodInfo) -> Callable[..., Any]:
-    """Return a provider's method as others call it.
-
-    Those of third parties answer for what they raise; theirs, and whatever acts, keep the plugin from being taken out
-    while they run.
-    """
-    if provider.instance is None:
-        function = _opened_first(provider, name)
-    else:
-        function = _guarded(provider, name) if provider.report else getattr(provider.instance, name)
-    if provider.lease is None or not (provider.report or info.permission is not None):
-        return function
-    if provider.report and inspect.iscoroutinefunction(function):
-        return function  # which sees to that itself: one coroutine less for each call
-    call = _under_way(function, provider.lease, f"{provider.service}.{name}")
-    return gives_new(call) if is_new(function) else call
-
-
-def _opened_first(provider: Provider, name: str) -> Callable[..., Any]:
-    """Return what has a provider's instance made, and calls its method; from then on views call that itself."""
-
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        return await getattr(provider.opened(), name)(*args, **kwargs)
-
-    async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        async with aclosing(getattr(provider.opened(), name)(*args, **kwargs)) as items:
-            async for item in items:
-                yield item
-
-    return call if inspect.iscoroutinefunction(getattr(provider.interface, name)) else stream
-
-
-def _under_way(function: Callable[..., Any], lease: Lease, where: str) -> Callable[..., Any]:
-    """Return a provider's method whose calls whoever takes the plugin out waits for, up to a deadline.
-
-    A stream is waited for from its first item on to its last.
-    """
-
-    use = lease.uses_for_calls(where)
-
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        running = function(*args, **kwargs)
-        try:
-            suspended_on = running.send(None)
-        except StopIteration as finished:  # nobody can have waited for it
-            return finished.value
-        with use():
-            return await rest_of(running, suspended_on)
-
-    async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        items = function(*args, **kwargs)
-        try:
-            with lease.use_elsewhere():
-                while True:
-                    lease.check()
-                    with use():
-                        try:
-                            item = await anext(items)
-                        except StopAsyncIteration:
-                            return
-                    yield item
-        finally:
-            if isinstance(items, AsyncGenerator):  # the reader may leave before the end
-                await items.aclose()
-
-    return call if inspect.iscoroutinefunction(function) else stream
 
 
 def _may_use(allowed: Callable[[str], bool], info: MethodInfo) -> bool:
     if info.permission is None:
         return True
     return allowed(f"services.use:{info.permission}") or allowed(ALL_SERVICES)
-
-
-MAX_NESTED = 16
-"""How often an override may be called within a call of itself."""
-
-_nested: ContextVar[dict[Provider, int]] = ContextVar("nested calls of overrides", default={})  # noqa: B039  # replaced, never changed
-
-
-@contextlib.contextmanager
-def _no_recursion(provider: Provider, where: str) -> Iterator[None]:
-    """Stop an override that calls the service that it stands on top of, and so itself, without end."""
-    depths = _nested.get()
-    depth = depths.get(provider, 0) + 1
-    if depth > MAX_NESTED:
-        hint = "an override reaches what it replaces through `original`, not through context.services"
-        error = Recursion(f"{provider.plugin} calls itself without end in {where}: {hint}", plugin=provider.plugin)
-        if provider.report is not None:
-            provider.report(provider.plugin, where, error)
-        raise error
-    token = _nested.set({**depths, provider: depth})
-    try:
-        yield
-    finally:
-        _nested.reset(token)
-
-
-def _guarded(provider: Provider, method: str) -> Callable[..., Any]:
-    """Return a provider's method whose foreign exceptions become `plugin_error`, and are reported.
-
-    Its calls, where it is no stream, are waited for as those of `_under_way`.
-    """
-    function, where = getattr(provider.instance, method), f"{provider.service}.{method}"
-    use = nullcontext if provider.lease is None else provider.lease.uses_for_calls(where)
-
-    def failure(error: BaseException) -> PluginFailure:
-        assert provider.report is not None
-        provider.report(provider.plugin, where, error)
-        return PluginFailure(f"{provider.plugin} failed in {where}: {describe(error)}", plugin=provider.plugin)
-
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            running = function(*args, **kwargs)
-            try:
-                suspended_on = running.send(None)
-            except StopIteration as finished:  # nobody can have waited for it
-                return finished.value
-            with use():
-                return await rest_of(running, suspended_on)
-        except TavernError:
-            raise
-        except (Exception, SystemExit, KeyboardInterrupt) as error:
-            raise failure(error) from None
-
-    async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
-        items: AsyncIterator[Any] | None = None
-        try:
-            items = function(*args, **kwargs)
-            async for item in items:
-                yield item
-        except TavernError:
-            raise
-        except (Exception, SystemExit, KeyboardInterrupt) as error:
-            raise failure(error) from None
-        finally:
-            if isinstance(items, AsyncGenerator):  # the reader may leave before the end
-                await items.aclose()
-
-    async def override(*args: Any, **kwargs: Any) -> Any:
-        with _no_recursion(provider, where):
-            return await call(*args, **kwargs)
-
-    async def override_stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        items = stream(*args, **kwargs)
-        try:
-            while True:
-                with _no_recursion(provider, where):
-                    try:
-                        item = await anext(items)
-                    except StopAsyncIteration:
-                        return
-                yield item
-        finally:
-            await items.aclose()
-
-    if inspect.iscoroutinefunction(function):
-        return override if provider.override else call
-    return override_stream if provider.override else stream
-
-
-def interface_problems(interface: type[ServiceInterface], provider: type, version: int) -> list[Problem]:
-    """Return how a class fails to satisfy a service's interface: methods missing, of another shape, not async."""
-    problems = []
-    service = interface.service_name
-    for name, info in interface_methods(interface).items():
-        if info.since > version:
-            continue
-        declared, given = getattr(interface, name), getattr(provider, name, None)
-        where = f"{provider.__qualname__}.{name}"
-        if not implements(provider, name):
-            problems.append(Problem(message=f"{provider.__qualname__} lacks the method {name} of {service}"))
-        elif inspect.iscoroutinefunction(declared) != inspect.iscoroutinefunction(given):
-            wanted = "async def" if inspect.iscoroutinefunction(declared) else "def that returns an async iterator"
-            problems.append(Problem(message=f"{where} must be an {wanted}"))
-        else:
-            musts = _parameter_problems(_parameters(interface, name), _parameters(provider, name))
-            problems += [Problem(message=f"{where} must {must}") for must in musts]
-    return problems
-
-
-Parameters = Mapping[str, inspect.Parameter]
-
-
-def _parameters(owner: type, method: str) -> Parameters:
-    """Return the parameters with which a method is called on an instance."""
-    signature = inspect.signature(getattr(owner, method))
-    is_bound = isinstance(inspect.getattr_static(owner, method), staticmethod | classmethod)
-    return dict(list(signature.parameters.items())[0 if is_bound else 1 :])
-
-
-def _parameter_problems(wanted: Parameters, offered: Parameters) -> list[str]:
-    """Return what a method must do to take every call that the interface's method takes."""
-    kinds = {p.kind for p in offered.values()}
-    problems = []
-    missing = [name for name in wanted if name not in offered]
-    if missing and inspect.Parameter.VAR_KEYWORD not in kinds:
-        problems.append(f"take the parameters {', '.join(missing)}")
-    needed = [
-        name
-        for name, p in offered.items()
-        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and _may_be_left_out(wanted, name)
-    ]
-    if needed:
-        problems.append(f"do without the parameters {', '.join(needed)}, which a caller may leave out")
-    in_order, offered_order = _by_position(wanted), _by_position(offered)
-    if not problems and inspect.Parameter.VAR_POSITIONAL not in kinds and offered_order[: len(in_order)] != in_order:
-        problems.append(f"take the parameters {', '.join(in_order)} in this order, by position and by name")
-    return problems
-
-
-def _by_position(parameters: Parameters) -> list[str]:
-    return [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
-
-
-def _may_be_left_out(wanted: Parameters, name: str) -> bool:
-    return name not in wanted or wanted[name].default is not inspect.Parameter.empty
 
 
 def _needs(info: MethodInfo) -> str:

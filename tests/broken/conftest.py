@@ -14,7 +14,7 @@ from inn import Inn
 
 from tavern_host.hooks import dispatch
 from tavern_host.plugins import lifecycle
-from tavern_host.runtime import timing
+from tavern_host.runtime import threads
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "SHUTDOWN_DEADLINE", 0.2)
     monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 1.0)
     monkeypatch.setattr(dispatch, "DEADLINE", 0.5)
-    monkeypatch.setattr(timing, "GRACE", 0.1)
+    monkeypatch.setattr(threads, "GRACE", 0.1)
 
 
 @pytest.fixture(autouse=True)

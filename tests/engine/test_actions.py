@@ -83,7 +83,7 @@ async def test_a_plugin_that_is_taken_out_does_not_wait_for_its_button_for_ever(
     pressed = asyncio.create_task(bench.nodes.act(DICE, "wait", inputs={}, config={}))
     await asyncio.sleep(0.05)
     await bench.host.disable("acme-buttons")
-    with pytest.raises(DeadlineExceeded, match="acme-buttons was taken out before the action 'wait'"):
+    with pytest.raises(DeadlineExceeded, match="acme-buttons was unloaded before the action 'wait'"):
         await pressed
 
 

@@ -18,7 +18,7 @@ from tavern_host.contracts.audit import AuditCheck, AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import Forbidden, InvalidInput, PermissionDenied
 from tavern_host.contracts.settings import MASK
-from tavern_host.runtime.in_flight import Lease
+from tavern_host.runtime.in_flight import InFlight
 
 WRITER = Principal(kind="agent", id="writer")
 
@@ -32,7 +32,7 @@ async def log(tmp_path: Path) -> AsyncIterator[AuditLog]:
 
 @pytest.fixture
 def facility(log: AuditLog) -> PluginAudit:
-    return PluginAudit(log, Lease("acme"), lambda: True)
+    return PluginAudit(log, InFlight("acme"), lambda: True)
 
 
 def newest(log: AuditLog) -> AuditEntry:
@@ -50,7 +50,7 @@ async def test_a_provider_records_in_the_name_of_whoever_calls_it(log: AuditLog,
 
 
 def test_a_plugin_that_provides_no_service_records_nothing_here(log: AuditLog) -> None:
-    facility = PluginAudit(log, Lease("acme"), lambda: False)
+    facility = PluginAudit(log, InFlight("acme"), lambda: False)
     with pytest.raises(Forbidden, match="acme provides none of the host's services"):
         facility.record("tool.called")
     with pytest.raises(Forbidden):
@@ -71,9 +71,9 @@ def test_an_action_is_a_dotted_name(facility: PluginAudit) -> None:
 
 
 def test_a_plugin_that_was_taken_out_records_nothing(log: AuditLog) -> None:
-    lease = Lease("acme")
-    facility = PluginAudit(log, lease, lambda: True)
-    lease.end()
+    in_flight = InFlight("acme")
+    facility = PluginAudit(log, in_flight, lambda: True)
+    in_flight.close()
     with pytest.raises(PermissionDenied):
         facility.record("tool.called")
 
@@ -170,7 +170,7 @@ def test_a_form_hides_what_an_entry_hides(arguments: dict[str, Any], tmp_path_fa
 
     log = Kept(tmp_path_factory.getbasetemp() / "never")
     log.bodies = []
-    facility = PluginAudit(log, Lease("acme"), lambda: True)
+    facility = PluginAudit(log, InFlight("acme"), lambda: True)
     facility.form("tool.called", subject="a", names=["path", "limit", "text"]).record(WRITER, arguments)
     facility.record("tool.called", subject="a", details={"arguments": arguments}, call=CallContext(principal=WRITER))
     quick, slow = (json.loads(b"{" + body) for body in log.bodies)

@@ -18,7 +18,7 @@ from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.hooks import dispatch
 from tavern_host.hooks.dispatch import Dispatcher
-from tavern_host.runtime import timing
+from tavern_host.runtime import threads
 
 BEFORE = "tavern_before_execute"
 NODE = "tavern_before_register_node"
@@ -280,7 +280,7 @@ async def test_one_that_does_not_end_is_given_up_at_its_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
     monkeypatch.setattr(dispatch, "DEADLINE", 0.05)
-    monkeypatch.setattr(timing, "GRACE", 0.1)
+    monkeypatch.setattr(threads, "GRACE", 0.1)
     async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
         began = time.monotonic()
         with pytest.raises(Vetoed, match=rf"{BEFORE} of a did not end within 0\.05 s"):

@@ -149,7 +149,7 @@ async def test_a_request_that_does_not_end_in_time_is_given_up(project: Path, mo
         asking = asyncio.create_task(ask(host))
         await asyncio.sleep(0.01)
         await host.disable("acme")
-        with pytest.raises(TavernError, match="acme was taken out before .*:go ended") as given_up:
+        with pytest.raises(TavernError, match="acme was unloaded before .*:go ended") as given_up:
             await asking
         assert given_up.value.info.code == "deadline_exceeded"
 

@@ -26,10 +26,11 @@ from tavern_host import LLM, Host, PluginContext
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import Run, RunStatus
 from tavern_host.plugins.loaded import LoadedPlugin
-from tavern_host.runtime.in_flight import Lease, Use
+from tavern_host.runtime.in_flight import InFlight, Use
 from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.ledger import Ledger
-from tavern_host.services.registry import Provider, Views
+from tavern_host.services.calls import Provider
+from tavern_host.services.registry import Views
 from tavern_host.services.views import ViewHandle
 from tavern_host.settings.store import PluginSettings
 
@@ -414,7 +415,7 @@ KINDS = (
     Views,
     ViewHandle,
     Provider,
-    Lease,
+    InFlight,
     Use,
     Ledger,
     PluginSettings,
@@ -430,7 +431,7 @@ def remember(host: Host, dead: dict[str, list[weakref.ref[Any]]]) -> None:
     """Note what there is of the plugins now, which is to be dead when they have been taken out."""
     for name in ("acme", "guest"):
         loaded = host._manager.active[name]
-        for thing in (loaded, loaded.context, loaded.views, loaded.lease, loaded.ledger, loaded.runtime):
+        for thing in (loaded, loaded.context, loaded.views, loaded.in_flight, loaded.ledger, loaded.runtime):
             dead.setdefault(type(thing).__name__, []).append(weakref.ref(thing))
     for name, module in list(sys.modules.items()):
         if of_the_plugins(name):

@@ -39,7 +39,7 @@ async def said(host: Host) -> str:
 async def code_of(project: Path) -> str:
     """Return what names the plugin's code in a new host."""
     async with Host(project, trust=["acme"]) as host:
-        return host._manager.active["acme"].lease.code
+        return host._manager.active["acme"].in_flight.code
 
 
 async def test_a_plugin_that_is_reloaded_gives_nothing_of_before(project: Path, write_acme: Write) -> None:
@@ -72,7 +72,7 @@ async def test_a_load_does_not_get_the_name_of_another_load(project: Path, write
     names = [await code_of(project)]
     async with Host(project, trust=["acme"]) as host:
         for _ in range(3):
-            names.append(host._manager.active["acme"].lease.code)
+            names.append(host._manager.active["acme"].in_flight.code)
             await host.reload("acme")
     assert names[0] == names[1]
     assert len(set(names)) == 3
@@ -87,7 +87,7 @@ async def test_what_an_installed_plugin_gave_after_a_reload_is_not_found_after_o
         async with Host(project, trust=["acme"]) as host:
             installed(site, "acme", nodes(SAYS.replace("WORD", words[1])), nodes={"entry": "nodes"})
             await host.reload("acme")
-            names.append(host._manager.active["acme"].lease.code)
+            names.append(host._manager.active["acme"].in_flight.code)
     assert names[0] != names[1]
 
 

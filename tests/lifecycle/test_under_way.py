@@ -232,12 +232,12 @@ async def test_at_the_deadline_what_is_under_way_is_given_up(
         if what == "node":
             ended = await under_way
             assert ended.status is RunStatus.INTERRUPTED
-            assert ended.error.message == "the run was interrupted: acme was taken out before it ended"
+            assert ended.error.message == "the run was interrupted: acme was unloaded before it ended"
         elif what == "hook":
             with pytest.raises(Vetoed, match="acme failed in tavern_before_execute, so this is refused: .*did not end"):
                 await under_way
         else:
-            with pytest.raises(DeadlineExceeded, match="acme was taken out before .* ended"):
+            with pytest.raises(DeadlineExceeded, match="acme was unloaded before .* ended"):
                 await under_way
         assert host.plugin("acme").state == "disabled"
 
@@ -679,7 +679,7 @@ async def test_a_host_that_stops_interrupts_what_is_under_way_in_its_plugins(pro
             await STAGE.seen("node").wait()
             await STAGE.seen("handler").wait()
         assert (await under_way).status is RunStatus.INTERRUPTED
-        with pytest.raises(DeadlineExceeded, match="acme was taken out before"):
+        with pytest.raises(DeadlineExceeded, match="acme was unloaded before"):
             await asked
 
 
