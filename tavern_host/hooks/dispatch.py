@@ -1,16 +1,15 @@
 """Calls hooks: one implementation at a time, each result and each exception attributed to its plugin.
 
-pluggy registers, checks and orders the implementations; it does not await, so this module walks them
-itself in pluggy's order (last registered first). Policies: collect, first, filter, veto.
+pluggy registers, checks and orders the implementations. It does not await, so this module walks them itself in
+pluggy's order (last registered first). Policies: collect, first, filter, veto.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
-import types
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pluggy
@@ -22,12 +21,12 @@ from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailu
 from tavern_host.contracts.hooks import HookInfo, Veto
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.hooks.catalogue import Catalogue
+from tavern_host.hooks.deadline import until_given_up
 from tavern_host.plugins.failures import one_line
-from tavern_host.runtime.copying import SHARED, duplicate
+from tavern_host.runtime.copying import duplicate
 from tavern_host.runtime.in_flight import InFlight, expire
 from tavern_host.runtime.in_process import PluginRuntime
 from tavern_host.runtime.threads import ended, is_being_cancelled, run_in_thread
-from tavern_host.runtime.timing import resumed
 
 T = TypeVar("T")
 
@@ -38,65 +37,27 @@ _ON_THREAD = frozenset({"collect"})
 """Policies whose `def` implementations run on a thread: declarations and lifecycle, never hot paths."""
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class Implementation:
-    """One hook implementation, ready to be called: which arguments it takes is settled once.
+    """One hook implementation with the load of the plugin that it belongs to."""
 
-    `invoke(arguments)` calls it with those of the arguments that it has a parameter for; the result may
-    be a coroutine.
-    """
+    info: HookImplInfo
+    function: Callable[..., Any]
+    context: PluginContext
+    runtime: PluginRuntime
+    in_flight: InFlight
 
-    __slots__ = ("context", "function", "in_flight", "info", "invoke", "runtime")
-
-    def __init__(
-        self,
-        info: HookImplInfo,
-        function: Callable[..., Any],
-        context: PluginContext,
-        runtime: PluginRuntime,
-        in_flight: InFlight,
-    ) -> None:
-        self.info = info
-        self.function = function
-        self.context = context
-        self.runtime = runtime
-        self.in_flight = in_flight
-        self.invoke = _invoker(function, info.arguments, context)
-
-
-Invoke = Callable[[Mapping[str, Any]], Any]
-
-
-def _invoker(function: Callable[..., Any], names: list[str], context: PluginContext) -> Invoke:
-    """Return a call of `function` with named arguments; the usual small numbers of them without a loop."""
-    taken = tuple(name for name in names if name != "context")
-    fixed = {"context": context} if "context" in names else {}
-    if (
-        fixed
-        or len(taken) > 2
-        or any(p.kind is p.KEYWORD_ONLY for p in inspect.signature(function).parameters.values())
-    ):
-        return lambda arguments: function(**{name: arguments[name] for name in taken}, **fixed)
-    if not taken:
-        return lambda arguments: function()
-    if len(taken) == 1:
-        (only,) = taken
-        return lambda arguments: function(arguments[only])
-    first, second = taken
-    return lambda arguments: function(arguments[first], arguments[second])
-
-
-class _PluginManager(pluggy.PluginManager):
-    """Does not look for hooks among what every object has; that is most of what there is to look at."""
-
-    def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
-        return None if name.startswith("__") else super().parse_hookimpl_opts(plugin, name)
+    def invoke(self, arguments: Mapping[str, Any]) -> Any:
+        """Call it with copies of those arguments that it has a parameter for; the result may be a coroutine."""
+        copies = {name: duplicate(arguments[name]) for name in self.info.arguments if name != "context"}
+        return self.function(**copies, **({"context": self.context} if "context" in self.info.arguments else {}))
 
 
 class _Registered:
     """What pluggy is given for a plugin: the admitted functions as attributes, equal to nothing but itself."""
 
-    def __init__(self, functions: dict[str, Callable[..., Any]]) -> None:
-        vars(self).update(functions)
+    def __init__(self, implementations: Iterable[Implementation]) -> None:
+        vars(self).update({i.info.function: i.function for i in implementations})
 
 
 class Answer:
@@ -137,9 +98,9 @@ class Answer:
 
 
 class Dispatcher:
-    """All active hook implementations, prepared per hook; rebuilt when the set of plugins changes.
+    """All active hook implementations, in the order in which they are called.
 
-    `report` is told of each failure: plugin, hook, exception; `tell` of what else is wrong with an answer.
+    `report` is called with each failure: plugin, hook, exception; `tell` with a problem of an answer.
     """
 
     def __init__(
@@ -149,43 +110,68 @@ class Dispatcher:
         tell: Callable[[str, Problem], None],
     ) -> None:
         self.catalogue = catalogue
+        self.revision = 0
         self._report = report
         self._tell = tell
-        self._prepared: dict[str, tuple[Implementation, ...]] = {}
-        self.revision = 0
+        self._manager = pluggy.PluginManager("tavern")
+        self._manager.add_hookspecs(hookspecs)
+        self._published: dict[str, Callable[..., Any]] = {}
+        self._plugins: list[tuple[str, list[Implementation]]] = []
+        self._ordered: dict[str, tuple[Implementation, ...]] = {}
 
-    def rebuild(self, plugins: Iterable[tuple[str, list[Implementation]]]) -> None:
-        """Take over the implementations of these plugins, in registration order."""
-        manager = _PluginManager("tavern")
-        manager.add_hookspecs(hookspecs)
-        if self.catalogue.published_specs:
-            manager.add_hookspecs(
-                type("published", (), {k: staticmethod(f) for k, f in self.catalogue.published_specs.items()})
-            )
-        known: dict[tuple[str, int], Implementation] = {}
-        for plugin, implementations in plugins:
-            manager.register(_Registered({i.info.function: i.function for i in implementations}), plugin)
-            known.update({(plugin, id(i.function)): i for i in implementations})
-        self._prepared = {}
-        for name in self.catalogue.hooks:
-            hookimpls = reversed(getattr(manager.hook, name).get_hookimpls())
-            called = [known[impl.plugin_name, id(impl.function)] for impl in hookimpls]
-            if called:
-                self._prepared[name] = tuple(called)
+    def set_plugins(self, plugins: Iterable[tuple[str, list[Implementation]]]) -> None:
+        """Register the implementations of these plugins and no others, in this order.
+
+        Those that stay where they are in the order stay registered. An implementation that no longer fits its hook,
+        since the plugin that publishes the hook was reloaded first, is left out until its own plugin is reloaded.
+        """
+        wanted = [(plugin, [i for i in implementations if self._fits(i.info)]) for plugin, implementations in plugins]
+        pairs = zip(self._plugins, wanted, strict=False)
+        kept = next(
+            (place for place, (old, new) in enumerate(pairs) if old != new), min(len(self._plugins), len(wanted))
+        )
+        for plugin, _ in self._plugins[kept:]:
+            self._manager.unregister(name=plugin)
+        self._set_published_specs()
+        for plugin, implementations in wanted[kept:]:
+            self._manager.register(_Registered(implementations), plugin)
+        self._manager.check_pending()
+        self._plugins = wanted
+        known = {(plugin, id(i.function)): i for plugin, implementations in wanted for i in implementations}
+        self._ordered = {}
+        for hook in self.catalogue.hooks:
+            if hookimpls := getattr(self._manager.hook, hook).get_hookimpls():
+                self._ordered[hook] = tuple(known[i.plugin_name, id(i.function)] for i in reversed(hookimpls))
         self.revision += 1
+
+    def _fits(self, info: HookImplInfo) -> bool:
+        spec = self.catalogue.hooks.get(info.hook)
+        return spec is not None and {*info.arguments} <= {*spec.arguments, "context"}
+
+    def _set_published_specs(self) -> None:
+        """Give pluggy the hooks that plugins publish now; pluggy itself has no way to remove a specification."""
+        specs = self.catalogue.published_specs
+        for hook, function in [*self._published.items()]:
+            if specs.get(hook) is not function:
+                delattr(self._manager.hook, hook)
+                del self._published[hook]
+        added = {hook: function for hook, function in specs.items() if hook not in self._published}
+        if added:
+            self._manager.add_hookspecs(type("published", (), {h: staticmethod(f) for h, f in added.items()}))
+            self._published |= added
 
     def implemented(self, hook: str) -> bool:
         """Return whether any active plugin implements the hook."""
-        return hook in self._prepared
+        return hook in self._ordered
 
     def implementations(self, hook: str) -> tuple[Implementation, ...]:
         """Return the implementations of a hook in the order in which they are called."""
-        return self._prepared.get(hook, ())
+        return self._ordered.get(hook, ())
 
     def _in_turn(self, hook: str) -> Iterator[Implementation]:
         """Yield the implementations of a hook, each as it is when its turn comes.
 
-        While others are awaited, a plugin may be taken out, or another load of it put in its place.
+        While others are awaited, a plugin may be unloaded or reloaded.
         """
         revision, waiting = self.revision, list(self.implementations(hook))
         called: set[tuple[str, str]] = set()
@@ -198,18 +184,30 @@ class Dispatcher:
                 current = [i for i in self.implementations(hook) if i.info.plugin in plugins]
                 waiting = [i for i in current if (i.info.plugin, i.info.function) not in called]
 
-    async def collect(self, hook: str, arguments: dict[str, Any]) -> list[Answer]:
-        """Return all answers other than None; a failure is reported and the rest go on."""
+    async def collect(self, hook: str, arguments: Mapping[str, Any]) -> list[Answer]:
+        """Return all answers other than None; a failure is reported and the others are asked all the same."""
         answers = []
         for implementation in self._in_turn(hook):
-            try:
-                value = duplicate(await self.call_one(implementation, _own(arguments)))
-            except Exception as error:
-                self._report(implementation.info.plugin, hook, error)
-                continue
-            if value is not None and (value := self._items(implementation.info, value)):
-                answers.append(_answer(implementation, value))
+            value = await self._ask(implementation, arguments)
+            if value is not None and (items := self._items(implementation.info, value)):
+                answers.append(_answer(implementation, items))
         return answers
+
+    async def first(self, hook: str, arguments: Mapping[str, Any]) -> Answer | None:
+        """Return the first answer other than None; a failure is reported and the next one is asked."""
+        for implementation in self._in_turn(hook):
+            value = await self._ask(implementation, arguments)
+            if value is not None:
+                return _answer(implementation, value)
+        return None
+
+    async def _ask(self, implementation: Implementation, arguments: Mapping[str, Any]) -> Any:
+        """Return a copy of an implementation's answer; a failure is reported, and its answer is None."""
+        try:
+            return duplicate(await self.call_one(implementation, arguments))
+        except Exception as error:
+            self._report(implementation.info.plugin, implementation.info.hook, error)
+            return None
 
     def _items(self, info: HookImplInfo, value: Any) -> list[Any]:
         """Return the items of an answer that are what the hook collects; say with the plugin what the others are."""
@@ -236,33 +234,8 @@ class Dispatcher:
             info.plugin, Problem(message=one_line(f"{info.hook}: {message}"), hint=hint, file=info.file, line=info.line)
         )
 
-    async def first(self, hook: str, arguments: dict[str, Any]) -> Answer | None:
-        """Return the first answer other than None; a failure is reported and the next one is asked."""
-        is_mutable = any(type(value) not in SHARED for value in arguments.values())
-        for implementation in self._prepared.get(hook, ()):
-            if implementation.in_flight.is_closed:  # it was taken out while others were awaited
-                continue
-            try:
-                value = implementation.invoke(_own(arguments) if is_mutable else arguments)
-                if type(value) is types.CoroutineType:
-                    try:
-                        suspended_on = value.send(None)
-                    except StopIteration as finished:
-                        value = finished.value
-                    else:
-                        value = await _go_on(value, suspended_on, DEADLINE, implementation)
-            except Exception as error:
-                self._report(implementation.info.plugin, hook, error)
-                continue
-            except (SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
-                self._report(implementation.info.plugin, hook, _ended(implementation.info, error))
-                continue
-            if value is not None:
-                return _answer(implementation, duplicate(value))
-        return None
-
-    async def filter(self, hook: str, value: T, arguments: dict[str, Any]) -> T:
-        """Return `value` after every implementation had its say; see `context.Hooks.filter`.
+    async def filter(self, hook: str, value: T, arguments: Mapping[str, Any]) -> T:
+        """Return `value` after every implementation was asked; see `context.Hooks.filter`.
 
         With the policy `veto` a failure denies: fail closed. Each plugin gets a copy of its own.
         """
@@ -270,8 +243,7 @@ class Dispatcher:
         for implementation in self._in_turn(hook):
             plugin = implementation.info.plugin
             try:
-                given = _own({spec.arguments[0]: value, **arguments})
-                answer = await self.call_one(implementation, given)
+                answer = await self.call_one(implementation, {spec.arguments[0]: value, **arguments})
                 if answer is not None and not isinstance(answer, Veto):
                     answer = _checked(answer, type(value), f"{hook} of {plugin}")
             except Exception as error:
@@ -288,30 +260,33 @@ class Dispatcher:
         return value
 
     async def call_one(
-        self, implementation: Implementation, arguments: dict[str, Any], *, deadline: float | None = None
+        self, implementation: Implementation, arguments: Mapping[str, Any], *, deadline: float | None = None
     ) -> Any:
-        """Call one implementation with the arguments that it takes.
+        """Return what one implementation returns, called with copies of the arguments that it takes.
 
-        Async ones, and declarations on their thread, have `deadline` seconds (`DEADLINE`, where not given).
+        Async ones, and declarations on their thread, have `deadline` seconds (`DEADLINE`, where not given). Raises
+        `DeadlineExceeded`, `PluginFailure` where it tried to end the program, and what it raises itself.
         """
         info = implementation.info
+        what = f"{info.hook} of {info.plugin}"
         deadline = DEADLINE if deadline is None else deadline
         try:
             if not info.is_async and self._spec(info.hook).policy in _ON_THREAD:
-                what = f"{info.hook} of {info.plugin}"
                 with implementation.in_flight.use():
                     value = await run_in_thread(lambda: implementation.invoke(arguments), deadline=deadline, what=what)
             else:
                 value = implementation.invoke(arguments)
-            if not isinstance(value, Coroutine):
-                return value
-            try:
-                suspended_on = value.send(None)
-            except StopIteration as finished:
-                return finished.value
-            return await _go_on(value, suspended_on, deadline, implementation)
-        except (SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
-            raise _ended(info, error) from error
+            return (
+                await _within(deadline, value, implementation.in_flight, what)
+                if isinstance(value, Coroutine)
+                else value
+            )
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise ended(what, error) from error
+        except asyncio.CancelledError as error:
+            if is_being_cancelled():
+                raise
+            raise PluginFailure(f"{what} waited for something that was cancelled") from error
 
     def _spec(self, hook: str) -> HookInfo:
         try:
@@ -320,33 +295,21 @@ class Dispatcher:
             raise NotFound(f"there is no hook {hook!r}") from None
 
 
-def _answer(implementation: Implementation, value: Any) -> Answer:
-    return Answer(value, implementation.runtime, implementation.context, implementation.in_flight)
-
-
-def _ended(info: HookImplInfo, error: BaseException) -> PluginFailure:
-    """Return what is told of a plugin that raised what ends more than itself; re-raises a true cancellation."""
-    if not isinstance(error, asyncio.CancelledError):
-        return ended(f"{info.hook} of {info.plugin}", error)
-    if is_being_cancelled():
-        raise error
-    return PluginFailure(f"{info.hook} of {info.plugin} waited for something that was cancelled")
-
-
-async def _go_on(
-    coroutine: Coroutine[Any, Any, Any], suspended_on: Any, deadline: float, implementation: Implementation
-) -> Any:
-    """Run a coroutine that was stepped once and suspended to its end: in this task, under a timer."""
+async def _within(deadline: float, coroutine: Coroutine[Any, Any, T], in_flight: InFlight, what: str) -> T:
+    """Await what an implementation returned. Raises `DeadlineExceeded`."""
     timer = asyncio.timeout(deadline)
     try:
         async with timer:
-            with implementation.in_flight.use(lambda: expire(timer)):
-                return await resumed(coroutine, suspended_on, timer)
+            with in_flight.use(lambda: expire(timer)):
+                return await until_given_up(coroutine, timer)
     except TimeoutError:
         if timer.expired():
-            what = f"{implementation.info.hook} of {implementation.info.plugin}"
             raise DeadlineExceeded(f"{what} did not end within {deadline:g} s") from None
         raise
+
+
+def _answer(implementation: Implementation, value: Any) -> Answer:
+    return Answer(value, implementation.runtime, implementation.context, implementation.in_flight)
 
 
 def _checked(answer: Any, wanted: type[T], what: str) -> T:
@@ -366,7 +329,3 @@ def _checked(answer: Any, wanted: type[T], what: str) -> T:
             raise PluginFailure(f"{what} returned a {wanted.__name__} that is none: {wrong}") from None
     copied: T = duplicate(answer)
     return copied
-
-
-def _own(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: duplicate(value) for name, value in arguments.items()}

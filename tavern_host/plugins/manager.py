@@ -308,7 +308,7 @@ class Manager:
     def _rebuild(self) -> None:
         """Prepare the hooks anew, in load order."""
         order = [name for name in self.records if name in self.active]
-        self.dispatcher.rebuild((name, self.active[name].implementations) for name in order)
+        self.dispatcher.set_plugins((name, self.active[name].implementations) for name in order)
 
     # --- the operator's decisions -----------------------------------------------------------------------
 

@@ -326,6 +326,23 @@ async def test_a_hook_that_was_not_asked_for_is_refused(tmp_path: Path) -> None:
         assert 'add "hook:plugin:acme-search:before-find" to permissions.hooks in plugin.yaml' in told
 
 
+async def test_a_changed_published_hook_costs_its_implementers_only(tmp_path: Path) -> None:
+    folder = publisher(tmp_path)
+    hooked = make_plugin(
+        tmp_path, "polite", HOOKED, requires=NEEDS, permissions={"hooks": ["hook:plugin:acme-search:before-find"]}
+    )
+    async with host_with(tmp_path / "p", folder, hooked) as host:
+        write(folder / "contracts.py", CONTRACTS.replace("before_find(words", "before_find(text"))
+        await host.reload("acme-search")
+        assert problems_of(host, "acme-search") == []
+        (told,) = problems_of(host, "polite")
+        assert "the hook acme_search_before_find has no argument 'words'" in told
+        write(hooked / "__init__.py", HOOKED.replace("words", "text"))
+        await host.reload("polite")
+        await _view(host).add("a red fox")
+        assert await _view(host).find("please fox") == ["a red fox"]
+
+
 # --- when the publisher goes ---------------------------------------------------------------------------
 
 

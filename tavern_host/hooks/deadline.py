@@ -1,0 +1,46 @@
+"""Awaits what a plugin returned, in the caller's task, and gives it up where it does not end when it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import types
+from collections.abc import Coroutine, Generator
+from functools import partial
+from typing import Any, TypeVar
+
+from tavern_host.runtime import threads
+
+T = TypeVar("T")
+
+
+@types.coroutine
+def until_given_up(coroutine: Coroutine[Any, Any, T], timer: asyncio.Timeout) -> Generator[Any, Any, T]:
+    """Await a coroutine inside the block of `timer`; give it up `threads.GRACE` seconds after the timer has expired.
+
+    asyncio can cancel a coroutine but not abandon one that suppresses its cancellation, unless that has a task of its
+    own. Hooks run in their caller's task, which is how the host knows which plugin asks to be unloaded by its own hook.
+    """
+    grace: asyncio.TimerHandle | None = None
+    step = partial(coroutine.send, None)
+    try:
+        while True:
+            try:
+                awaited = step()
+            except StopIteration as finished:
+                result: T = finished.value
+                return result
+            if grace is None and timer.expired():
+                grace = asyncio.get_running_loop().call_later(threads.GRACE, asyncio.current_task().cancel)  # type: ignore[union-attr]
+            try:
+                step = partial(coroutine.send, (yield awaited))
+            except BaseException as error:  # cancellation and errors go to the coroutine, as with `await`
+                if grace is not None and grace.when() <= asyncio.get_running_loop().time():
+                    asyncio.current_task().uncancel()  # type: ignore[union-attr]  # the cancellation of `grace`
+                    with contextlib.suppress(RuntimeError):  # it ignores being closed, too
+                        coroutine.close()
+                    raise
+                step = partial(coroutine.throw, error)
+    finally:
+        if grace is not None:
+            grace.cancel()
