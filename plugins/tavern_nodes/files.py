@@ -15,12 +15,12 @@ from tavern_host import InvalidInput, NotFound
 from tavern_host.storage.confined_fs import (
     StillLocked,
     TooLarge,
-    folder_beneath,
+    append_file,
+    confined_folder,
     is_listed,
     is_text,
     open_file,
     open_folder,
-    prolong_file,
     reason_of,
     replace_file,
     writing,
@@ -98,7 +98,7 @@ def append_inside(root: Path, path: str, data: bytes) -> int:
     *folders, name = _steps(path)
     with _folder(root, folders, path, make=True) as folder, _told(path), writing(folder, LOCK_SECONDS):
         try:
-            return prolong_file(folder, name, data, most=MAX_BYTES, seconds=LOCK_SECONDS)[0]
+            return append_file(folder, name, data, most=MAX_BYTES, seconds=LOCK_SECONDS)[0]
         except TooLarge as error:
             bounded(error.size, MAX_BYTES, _shown(path), "bytes")
             raise
@@ -166,7 +166,7 @@ def _folder(root: Path, steps: list[str], path: str, *, make: bool = False) -> I
     """Give the descriptor of the folder that `steps` lead to; with `make`, missing ones are made."""
     with contextlib.ExitStack() as closing:
         with _told(path):
-            handle = closing.enter_context(folder_beneath(root, steps, make=make))
+            handle = closing.enter_context(confined_folder(root, steps, make=make))
         yield handle
 
 

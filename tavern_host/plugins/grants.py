@@ -74,7 +74,7 @@ class _Store(Generic[M]):
 
     def _change(self, change: Callable[[M], M]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with locked(self._path):
+        with locked(self._path.with_name(f".{self._path.name}.lock")):
             data = json.dumps(change(self.load()).to_json(), indent=2)
             write_atomic(self._path, data.encode(), mode=0o600)
 

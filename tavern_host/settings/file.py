@@ -5,13 +5,9 @@ Knows nothing of plugins and of what their settings may be.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import fcntl
 import json
-import os
 import stat
-import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -94,31 +90,29 @@ class SettingsFile:
 
     @contextlib.asynccontextmanager
     async def locked(self, *, deadline: float = LOCK_DEADLINE) -> AsyncIterator[None]:
-        """Keep everybody else from writing while the block runs; the lock is that of `files.locked`.
+        """Keep everybody else from writing while the block runs; the lock is a file beside the settings.
 
         Waits without holding up the host. Raises `DeadlineExceeded` where somebody keeps it for longer than
         `deadline` seconds, `Misconfigured` where the folder cannot be written.
         """
-        until = time.monotonic() + deadline
-        lock = self.path.with_name(f".{self.path.name}.lock")
+        from filelock import AsyncFileLock, Timeout
+
+        path = self.path.with_name(f".{self.path.name}.lock")
+        lock = AsyncFileLock(
+            path, deadline, mode=0o600, poll_interval=_POLL, run_in_executor=False, fallback_to_soft=False
+        )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            await lock.acquire()
+        except Timeout:
+            message = f"settings cannot be saved: another process has held {path} for {deadline:g} s"
+            raise DeadlineExceeded(message) from None
         except OSError as error:
-            raise Misconfigured(f"settings cannot be saved: {lock}: {error.strerror}") from None
+            raise Misconfigured(f"settings cannot be saved: {path}: {error.strerror}") from None
         try:
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        message = f"settings cannot be saved: another process has held {lock} for {deadline:g} s"
-                        raise DeadlineExceeded(message) from None
-                await asyncio.sleep(_POLL)
             yield
         finally:
-            os.close(handle)
+            await lock.release()
 
     def write(self, saved: SavedSettings) -> None:
         """Replace what is saved, while the file is locked. Raises `Misconfigured`."""

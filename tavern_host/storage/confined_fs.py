@@ -1,9 +1,9 @@
-"""Opens, replaces and prolongs files beneath one folder and nowhere else: for plugins that work on a project's files.
+"""Opens, replaces and appends to files inside one folder and nowhere else: for plugins that work on a project's files.
 
-Every step of a path is opened beneath the one before it and no link is followed, so that neither a link that is there
-nor one that is put there meanwhile leads out. Whoever writes holds a lock on the folder that the file is in, so that
-writers, also of other plugins and processes, do not undo each other's work. What a path may look like, and how errors
-are told, is the caller's to say: all functions here raise `OSError`, and wait for the disk.
+Every step of a path is opened relative to the one before it and no link is followed, so that neither an existing link
+nor one that is placed there meanwhile leads out. A writer holds a lock on the folder that the file is in, so that
+writers, also of other plugins and processes, do not undo each other's work. The allowed form of a path and the messages
+of errors are the caller's: all functions here raise `OSError`, and wait for the disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 TEMPORARY = ".tavern-writing-"
-"""How the names of unfinished files begin; a crash may leave one, and listings leave them out."""
+"""Prefix of the names of unfinished files; a crash may leave one, and listings leave them out."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -38,15 +38,15 @@ class TooLarge(Exception):
 
 
 class StillLocked(Exception):
-    """Another writer did not let go in time."""
+    """Another writer kept the lock for too long."""
 
 
 # --- folders --------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def folder_beneath(root: Path, steps: Sequence[str], *, make: bool = False) -> Iterator[int]:
-    """Give the descriptor of a folder beneath `root`; with `make`, missing ones are made, `root` too.
+def confined_folder(root: Path, steps: Sequence[str], *, make: bool = False) -> Iterator[int]:
+    """Give the descriptor of a folder inside `root`; with `make`, missing ones are made, `root` too.
 
     Of `root` only the last step may not be a link: a project may lie wherever its owner wants.
     """
@@ -72,8 +72,8 @@ def open_folder(folder: int, name: str) -> int:
 
 @contextlib.contextmanager
 def writing(folder: int, seconds: float) -> Iterator[None]:
-    """Keep other writers out of an open folder. Raises `StillLocked` after some seconds."""
-    handle = os.open(".", _FOLDER, dir_fd=folder)  # the lock goes with a descriptor of its own
+    """Hold the writers' lock of an open folder. Raises `StillLocked` after some seconds."""
+    handle = os.open(".", _FOLDER, dir_fd=folder)  # the lock belongs to a descriptor of its own
     try:
         _lock(handle, seconds)
         yield
@@ -96,7 +96,7 @@ def _lock(handle: int, seconds: float) -> None:
             return
         except BlockingIOError:
             if time.monotonic() > end:
-                raise StillLocked(f"it is locked since more than {seconds:g} s") from None
+                raise StillLocked(f"it has been locked for more than {seconds:g} s") from None
             time.sleep(0.003)
         except OSError:  # this file system has no locks
             return
@@ -116,8 +116,8 @@ def open_file(folder: int, name: str) -> int:
     return handle
 
 
-def about_file(folder: int, name: str) -> os.stat_result | None:
-    """Return what is known of an entry of an open folder, a link not followed; None where there is none."""
+def stat_file(folder: int, name: str) -> os.stat_result | None:
+    """Return the status of an entry of an open folder, of a link itself; None where there is none."""
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -135,10 +135,10 @@ def require_file(about: os.stat_result) -> None:
 def replace_file(folder: int, name: str, data: bytes, *, overwrite: bool) -> bool:
     """Make `data` the content of a file in an open folder, within `writing`; return whether the file is new.
 
-    Whoever reads meanwhile, and whoever looks after a crash, finds the old content or the new. A file keeps its
-    permissions. Raises `FileExistsError` where there is one and it is not to be overwritten.
+    Readers find the old content or the new, also after a crash. A file keeps its permissions. Raises
+    `FileExistsError` where there is one and it is not to be overwritten.
     """
-    before = about_file(folder, name)
+    before = stat_file(folder, name)
     if before is not None:
         require_file(before)
         if not overwrite:
@@ -151,18 +151,18 @@ def replace_file(folder: int, name: str, data: bytes, *, overwrite: bool) -> boo
     return before is None
 
 
-def prolong_file(folder: int, name: str, data: bytes, *, most: int, seconds: float) -> tuple[int, bool]:
-    """Add `data` at the end of a file in an open folder, within `writing`; return its new size, and whether it is new.
+def append_file(folder: int, name: str, data: bytes, *, most: int, seconds: float) -> tuple[int, bool]:
+    """Append `data` to a file in an open folder, within `writing`; return its new size, and whether it is new.
 
-    One that fails leaves nothing; of one that the machine's end cut off, the first part may stay. Raises `TooLarge`
+    A failure leaves nothing; a crash of the machine may leave the first part. Raises `TooLarge`
     beyond `most` bytes, `StillLocked` where the file itself stays locked for some seconds.
     """
-    is_new = about_file(folder, name) is None
+    is_new = stat_file(folder, name) is None
     flags = os.O_WRONLY | os.O_APPEND | _FILE | (os.O_CREAT if is_new else 0)
     handle = os.open(name, flags, _MODE, dir_fd=folder)
     try:
         require_file(os.fstat(handle))
-        _lock(handle, seconds)  # for those who add to the file without a lock on its folder
+        _lock(handle, seconds)  # for writers that append without the lock on its folder
         before = os.fstat(handle).st_size
         if before + len(data) > most:
             raise TooLarge(before + len(data))
@@ -196,7 +196,7 @@ def temporary_file(folder: int, data: bytes, mode: int) -> Iterator[str]:
             os.unlink(name, dir_fd=folder)
 
 
-# --- words ----------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def is_listed(name: str) -> bool:
@@ -214,7 +214,7 @@ def is_text(name: str) -> bool:
 
 
 def reason_of(error: OSError) -> str:
-    """Return, as a clause, why something beneath a folder cannot be used."""
+    """Return, as a clause, why something inside a folder cannot be used."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
         return "the way to it leads over a link or a file, and links are not followed"
     if error.errno == errno.EISDIR:

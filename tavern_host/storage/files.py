@@ -1,10 +1,9 @@
-"""Writing files so that a crash leaves the old content or the new, never a mixture; and folders of one user's own."""
+"""Replaces files so that a crash leaves the old content or the new, holds lock files, and makes private folders."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
@@ -31,15 +30,28 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep other processes that use this function on `path` waiting while the block runs; the folder must exist."""
-    with path.with_name(f".{path.name}.lock").open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+def locked(path: Path, seconds: float = -1) -> Iterator[None]:
+    """Hold the lock of a lock file while the block runs, against other processes and threads; its folder must exist.
+
+    The system releases it where the process is killed, and the file stays. Waits without end unless `seconds` are
+    given, and raises `TimeoutError` then; `OSError` for a link and where the file system has no locks.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, seconds, mode=0o600, poll_interval=0.01, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        message = f"another process did not let go of it for {seconds:g} s"
+        raise TimeoutError(errno.ETIMEDOUT, message, str(path)) from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only this user may enter, and those above it.
+    """Make a folder that only this user may enter, and its parents.
 
     Raises `OSError` for a link: a project may come from anybody.
     """

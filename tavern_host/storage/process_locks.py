@@ -1,83 +1,80 @@
-"""Who lives, of those who share a folder: each holds the lock of a file of its own, which the system lets go of when
-the process ends.
+"""Which of the processes that share a folder are alive: each holds a lock file, which the system releases when it ends.
 
-So what a process worked on that was killed can be taken up at once. A child that it left may hold on to its lock.
+So the work of a killed process can be claimed at once. A child that it left may keep its lock.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
-import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tavern_host.contracts.errors import Conflict
 from tavern_host.storage.files import make_folder
+from tavern_host.storage.sqlite import Identity, identity_of
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+_TAKE_SECONDS = 0.2
+"""How long a lock is waited for: one that looks whether its process is gone holds it for a moment."""
 
 
-class Living:
-    """The lock files in a folder, by name, and those of them that are held here.
+class ProcessLocks:
+    """The lock files in a folder, by name, and those that this process holds.
 
     Blocking, and for one thread at a time.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._held: dict[str, int] = {}
+        self._held: dict[str, tuple[BaseFileLock, Identity | None]] = {}
 
     def hold(self, name: str) -> None:
-        """Say that whoever has this name lives, as long as this process does.
+        """Mark the process of this name as alive, until this process ends or closes its locks.
 
         Raises `Conflict` where another process has the name, `OSError`.
         """
+        from filelock import Timeout
+
         path = self._path(name)
         if name in self._held:
-            if _is_at(path, self._held[name]):
+            if identity_of(path) == self._held[name][1]:
                 return
-            os.close(self._held.pop(name))  # somebody removed the file
-        make_folder(self._folder.parent)
+            self._held.pop(name)[0].release()  # somebody removed the file
         make_folder(self._folder)
-        while True:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(file)
-                raise Conflict(f"another process works under the name {name!r}; each needs its own") from None
-            if _is_at(path, file):
-                self._held[name] = file
-                return
-            os.close(file)  # somebody who found nobody behind it removed it at this moment
+        lock = _lock(path)
+        try:
+            lock.acquire(timeout=_TAKE_SECONDS)
+        except Timeout:
+            raise Conflict(f"another process works under the name {name!r}; each needs its own") from None
+        self._held[name] = lock, identity_of(path)
 
     def is_gone(self, name: str) -> bool:
-        """Return whether it is certain that whoever has this name has ended."""
+        """Return whether it is certain that the process of this name has ended."""
+        path = self._path(name)
         if name in self._held:
             return False
-        path = self._path(name)
-        try:
-            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
+        if identity_of(path) is None:
             return True
+        lock = _lock(path)
+        try:
+            lock.acquire(blocking=False)
         except OSError:
             return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(path, file):
-                path.unlink()
-            return True
-        except OSError:
-            return False
-        finally:
-            os.close(file)
+        path.unlink(missing_ok=True)
+        lock.release()
+        return True
 
     def close(self) -> None:
-        """Let go of all."""
-        for name, file in self._held.items():
+        """Release all locks, and remove their files."""
+        for name, (lock, identity) in self._held.items():
+            path = self._path(name)
             with contextlib.suppress(OSError):
-                if _is_at(self._path(name), file):
-                    self._path(name).unlink()
-            os.close(file)
+                if identity_of(path) == identity:
+                    path.unlink()
+            lock.release()
         self._held.clear()
 
     def _path(self, name: str) -> Path:
@@ -86,8 +83,8 @@ class Living:
         return self._folder / f"{label}.lock"
 
 
-def _is_at(path: Path, file: int) -> bool:
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(file))
-    except OSError:
-        return False
+def _lock(path: Path) -> BaseFileLock:
+    from filelock import FileLock
+
+    # One that was acquired on one thread may be released on another.
+    return FileLock(path, mode=0o600, thread_local=False, poll_interval=0.01, fallback_to_soft=False)

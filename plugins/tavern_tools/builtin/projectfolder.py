@@ -20,15 +20,15 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_host.storage.confined_fs import (
     StillLocked,
     TooLarge,
-    about_file,
-    folder_beneath,
+    append_file,
+    confined_folder,
     is_listed,
     open_file,
     open_folder,
-    prolong_file,
     reason_of,
     replace_file,
     require_file,
+    stat_file,
     temporary_file,
     writing,
 )
@@ -95,7 +95,7 @@ def append(root: Path, steps: Steps, data: bytes, *, most: int) -> tuple[int, bo
     """
     with _folder_of(root, steps, make=True) as (folder, name), _told(steps, folder), writing(folder, LOCK_SECONDS):
         try:
-            return prolong_file(folder, name, data, most=most, seconds=LOCK_SECONDS)
+            return append_file(folder, name, data, most=most, seconds=LOCK_SECONDS)
         except TooLarge:
             raise _too_large(steps, most) from None
 
@@ -115,7 +115,7 @@ def change(root: Path, steps: Steps, make: Callable[[bytes], bytes], *, most: in
                 if len(data) > most:
                     raise _too_large(steps, most)
                 with temporary_file(folder, data, before.st_mode & 0o777) as temporary:
-                    if _same(before, os.fstat(handle)) and _same(before, about_file(folder, name)):
+                    if _same(before, os.fstat(handle)) and _same(before, stat_file(folder, name)):
                         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
                         return len(data)
             finally:
@@ -216,7 +216,7 @@ def _described(folder: int, steps: Steps, found: list[tuple[Steps, bool]]) -> It
                 if is_folder:
                     yield Found(path, True)
                     continue
-                about = about_file(inner, names[-1])
+                about = stat_file(inner, names[-1])
                 if about is not None and stat.S_ISREG(about.st_mode):
                     yield Found(path, False, about.st_size, about.st_mtime)
 
@@ -238,7 +238,7 @@ def _opened(root: Path, folders: Steps, *, path: Steps | None = None, make: bool
     """Give the descriptor of a folder beneath `root`; with `make`, missing ones are made."""
     with contextlib.ExitStack() as closing:
         with _told(folders if path is None else path):
-            handle = closing.enter_context(folder_beneath(root, folders, make=make))
+            handle = closing.enter_context(confined_folder(root, folders, make=make))
         yield handle
 
 

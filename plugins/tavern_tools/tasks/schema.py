@@ -6,7 +6,7 @@ overwritten, since results may hold what is nobody's business any more.
 
 from __future__ import annotations
 
-from tavern_host.storage.tables import Tables
+from tavern_host.storage.sqlite import Schema
 
 _FIRST = (
     # `entry`, `approval`, `result` and `callback` are JSON. `is_open`: the task has not ended, or its end is still to
@@ -51,4 +51,4 @@ _FIRST = (
     "INSERT INTO counters (name, value) VALUES ('changes', 0)",
 )
 
-TASKS = Tables("tasks.sqlite3", (_FIRST,), synchronous="FULL", overwrites=True)
+TASKS = Schema("tasks.sqlite3", (_FIRST,), synchronous="FULL", secure_delete=True)

@@ -21,8 +21,8 @@ from tavern_host.contracts.toolcalls import (
     ToolErrorType,
     ToolResult,
 )
-from tavern_host.storage.process_locks import Living
-from tavern_host.storage.worker_threads import SoloLane
+from tavern_host.storage.process_locks import ProcessLocks
+from tavern_host.storage.sqlite import DatabaseThread
 from tavern_tools.tasks.approvals import closed, refusal
 from tavern_tools.tasks.rows import (
     LISTED,
@@ -85,13 +85,13 @@ class TaskStore:
     def __init__(self, folder: Path, host: str, log: logging.Logger) -> None:
         self.host = host
         self._log = log
-        self._lane = SoloLane(folder, TASKS, log, "store of tasks", close_seconds=CLOSE_SECONDS)
-        self._living = Living(folder / "hosts")
+        self._database = DatabaseThread(folder, TASKS, log, "store of tasks", close_seconds=CLOSE_SECONDS)
+        self._hosts = ProcessLocks(folder / "hosts")
         self._seen = -1
 
     async def close(self) -> None:
         """Finish what was begun, leave what has not begun to other hosts, and let go."""
-        await self._lane.close(self._living.close)
+        await self._database.close(self._hosts.close)
 
     # --- a task's life ----------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class TaskStore:
             (open_now,) = connection.execute("SELECT count(*) FROM tasks WHERE is_open = 1 AND is_final = 0").fetchone()
             if open_now >= limit:
                 return None
-            self._living.hold(self.host)
+            self._hosts.hold(self.host)
             self._begin_to_see(connection)
             entry, approval = blob(task.entry), task.approval
             status = TaskStatus.PENDING if approval is None else TaskStatus.AWAITING_APPROVAL
@@ -130,7 +130,7 @@ class TaskStore:
             connection.execute(f"INSERT INTO tasks ({', '.join(values)}) VALUES ({marks})", _texts(values))
             return _row(connection, task.id)
 
-        return await self._lane.write(work)
+        return await self._database.write(work)
 
     async def begin(self, task_id: str) -> TaskRow | None:
         """Let a task of this host begin; None where it may not (any more). The call is made after that."""
@@ -149,7 +149,7 @@ class TaskStore:
                 progress_text=None,
             )
 
-        return await self._lane.write(work)
+        return await self._database.write(work)
 
     async def put_back(self, task_id: str) -> TaskRow | None:
         """Undo `begin`: the call was not made."""
@@ -160,7 +160,7 @@ class TaskStore:
                 return None
             return self._update(connection, row, status=TaskStatus.PENDING, attempt=row.attempt - 1, started=None)
 
-        return await self._lane.write(work)
+        return await self._database.write(work)
 
     async def progress(self, task_id: str, progress: float | None, text: str | None) -> TaskRow | None:
         """Keep how far a running task of this host is."""
@@ -169,7 +169,7 @@ class TaskStore:
             row = self._own_running(connection, task_id)
             return None if row is None else self._update(connection, row, progress=progress, progress_text=text)
 
-        return await self._lane.write(work)
+        return await self._database.write(work)
 
     async def end(
         self,
@@ -185,7 +185,7 @@ class TaskStore:
             latest = {"progress": progress[0], "progress_text": progress[1]}
             return None if row is None else self._end(connection, row, status, result, **latest)
 
-        return await self._lane.write(work)
+        return await self._database.write(work)
 
     async def cancel(self, task_id: str, principal: Principal) -> TaskRow | None:
         """Cancel a task that has not begun; ask for it of one that runs. Returns how it stands."""
@@ -201,7 +201,7 @@ class TaskStore:
             result = failed(row.id, row.entry.request, ToolErrorType.CANCELLED, f"it was cancelled by {principal}")
             return self._end(connection, row, TaskStatus.CANCELLED, result, cancelled_by=str(principal))
 
-        return await self._lane.write(work)
+        return await self._database.write(work)
 
     async def decide(
         self, task_id: str, decide: Decide, arguments: dict[str, Any] | None
@@ -215,16 +215,16 @@ class TaskStore:
             row = _row(connection, task_id)
             if row is None or row.status is not TaskStatus.AWAITING_APPROVAL or row.approval is None:
                 return row, "late"
-            self._living.hold(self.host)
+            self._hosts.hold(self.host)
             if row.due is not None and row.due <= now():
                 return self._decided(connection, row, closed(row.approval)), "expired"
             return self._decided(connection, row, decide(row), arguments), "decided"
 
-        return await self._lane.write(work)
+        return await self._database.write(work)
 
     async def audited(self, task_id: str) -> None:
         """Keep that a decision is in the audit log."""
-        await self._lane.write(lambda c: c.execute("UPDATE tasks SET is_audited = 1 WHERE id = ?", (task_id,)))
+        await self._database.write(lambda c: c.execute("UPDATE tasks SET is_audited = 1 WHERE id = ?", (task_id,)))
 
     async def told(self, task_id: str, callback: TaskCallback, due: int | None) -> TaskRow | None:
         """Keep how telling the end of a task went, and when it is tried again."""
@@ -238,13 +238,13 @@ class TaskStore:
                 values |= {"is_open": 0, "owner": None, "entry": blob(row.entry.model_copy(update={"callback": None}))}
             return self._update(connection, row, **values)
 
-        return await self._lane.write(work)
+        return await self._database.write(work)
 
     # --- looking ----------------------------------------------------------------------------------
 
     async def get(self, task_id: str) -> TaskRow | None:
         """Return a task."""
-        return await self._lane.read(lambda connection: _row(connection, task_id), absent=None)
+        return await self._database.read(lambda connection: _row(connection, task_id), absent=None)
 
     async def find(self, filter: TaskFilter, only: Principal | None, since: int) -> list[TaskRow]:
         """Return tasks, newest first, without large results: those of the principal `only`, where given, and not those
@@ -263,17 +263,17 @@ class TaskStore:
                 asked.append(_text(principal))
         asked += [filter.limit, min(filter.offset, 2**62)]
         statement = f"{LISTED} WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ? OFFSET ?"
-        return await self._lane.read(lambda connection: self._read(connection, statement, asked), absent=[])
+        return await self._database.read(lambda connection: self._read(connection, statement, asked), absent=[])
 
     async def look(self, *, takes_up: bool) -> Seen:
         """Return what others changed since the last time; let the time of decisions be over; with `takes_up` take up
         what no living host has."""
-        return await self._lane.read(lambda connection: self._look(connection, takes_up), absent=Seen([], []))
+        return await self._database.read(lambda connection: self._look(connection, takes_up), absent=Seen([], []))
 
     async def callbacks(self) -> list[TaskRow]:
         """Return this host's ended tasks whose end is to be told now."""
         statement = f"{WHOLE} {_TOLD_NOW_WHERE} LIMIT {AT_ONCE}"
-        return await self._lane.read(lambda c: self._read(c, statement, [self.host, now()]), absent=[])
+        return await self._database.read(lambda c: self._read(c, statement, [self.host, now()]), absent=[])
 
     async def release(self) -> None:
         """Leave what this host has, apart from what runs, to other hosts."""
@@ -287,8 +287,8 @@ class TaskStore:
             for row in rows:
                 self._update(connection, row, owner=None)
 
-        if await self._lane.read(self._has_open, absent=False):
-            await self._lane.write(work)
+        if await self._database.read(self._has_open, absent=False):
+            await self._database.write(work)
 
     async def prune(self, before: int, max_bytes: int) -> int:
         """Forget tasks that ended before a moment, and the oldest as long as all take too much; return how many."""
@@ -310,11 +310,11 @@ class TaskStore:
                 surplus, count = surplus - size, count + 1
             return count
 
-        if not await self._lane.read(lambda _: True, absent=False):
+        if not await self._database.read(lambda _: True, absent=False):
             return 0
         forgotten = 0
         for step in (old, beyond):
-            while count := await self._lane.write(step):
+            while count := await self._database.write(step):
                 forgotten += count
         return forgotten
 
@@ -357,11 +357,11 @@ class TaskStore:
     def _orphans(self, connection: sqlite3.Connection) -> list[str | None]:
         """Return the owners of open tasks that have ended."""
         owners = connection.execute("SELECT DISTINCT owner FROM tasks WHERE is_open = 1").fetchall()
-        return [o for (o,) in owners if o is None or (o != self.host and self._living.is_gone(str(o)))]
+        return [o for (o,) in owners if o is None or (o != self.host and self._hosts.is_gone(str(o)))]
 
     def _take_up(self, connection: sqlite3.Connection) -> list[TaskRow]:
         """Make tasks this host's that are nobody's; what became of calls that had begun is not known."""
-        self._living.hold(self.host)
+        self._hosts.hold(self.host)
         taken: list[TaskRow] = []
         for owner in self._orphans(connection):
             whose = "owner IS NULL" if owner is None else "owner = ?"
@@ -395,7 +395,7 @@ class TaskStore:
     def _take_decisions(self, connection: sqlite3.Connection) -> list[TaskRow]:
         """Make decisions this host's to record that one made which ended before it did."""
         rows = self._read(connection, _UNAUDITED, [self.host])
-        return [self._update(connection, row) for row in rows if self._living.is_gone(row.writer)]
+        return [self._update(connection, row) for row in rows if self._hosts.is_gone(row.writer)]
 
     def _decided(
         self,

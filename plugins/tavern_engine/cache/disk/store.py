@@ -22,7 +22,7 @@ from tavern_engine.cache.disk.tables import OUTPUTS, Found
 from tavern_engine.journal.keys import ProjectKey
 from tavern_host import __version__
 from tavern_host.contracts.errors import TavernError, describe
-from tavern_host.storage.worker_threads import ReadingLane, WritingLane
+from tavern_host.storage.sqlite import DatabaseThread
 
 if TYPE_CHECKING:
     import sqlite3
@@ -110,8 +110,8 @@ class DiskCache:
         self._path = folder / OUTPUTS.file
         self._log = log
         self._limit = limit
-        self._writer = WritingLane(folder, OUTPUTS, log, "output cache: writing")
-        self._reader = ReadingLane(folder, OUTPUTS, log, "output cache: reading")
+        self._writer = DatabaseThread(folder, OUTPUTS, log, "output cache: writing")
+        self._reader = DatabaseThread(folder, OUTPUTS, log, "output cache: reading")
         self._key = key
         self._waiting: deque[Waiting] = deque()
         self._waiting_bytes = 0
@@ -164,7 +164,7 @@ class DiskCache:
             return _nothing()
         try:
             async with asyncio.timeout(PATIENCE):
-                found = await self._reader.do(work, _nothing())
+                found = await self._reader.read(work, _nothing())
         except TimeoutError:
             self._trouble_reading.begins(TavernError(f"{self._path}: it took longer than {PATIENCE:g} s"))
             return _nothing()
@@ -258,34 +258,34 @@ class DiskCache:
         touched, self._touched = self._touched, []
         damaged, self._damaged = self._damaged, []
         if damaged:
-            await self._writer.do(lambda connection: tables.remove(connection, damaged))
+            await self._writer.write(lambda connection: tables.remove(connection, damaged))
         prefix = await asyncio.to_thread(self._prefix)
         entries = _each(waiting)
         while waiting and not self._is_closed:
             encoded = await asyncio.to_thread(_encoded, prefix, entries, self.limit // 2)
             if encoded:
-                await self._writer.do(lambda connection, encoded=encoded: tables.write(connection, encoded))  # type: ignore[misc]
+                await self._writer.write(lambda connection, encoded=encoded: tables.write(connection, encoded))  # type: ignore[misc]
                 await self._make_room()
         if touched and self._path.exists():
-            await self._writer.do(
+            await self._writer.write(
                 lambda connection: tables.touch(connection, self._with_prefix(set(chain.from_iterable(touched))))
             )
         self._trouble_writing.ends()
 
     async def _make_room(self) -> None:
         limit = self.limit
-        if await self._writer.do(tables.occupied) <= limit:
+        if await self._writer.write(tables.occupied) <= limit:
             return
-        while await self._writer.do(lambda connection: tables.forget(connection, int(limit * _GOAL))):
+        while await self._writer.write(lambda connection: tables.forget(connection, int(limit * _GOAL))):
             pass
-        while await self._writer.do(lambda connection: tables.shrink(connection, limit)):
+        while await self._writer.write(lambda connection: tables.shrink(connection, limit)):
             pass
 
     # --- looking and clearing ---------------------------------------------------------------------
 
     async def usage(self) -> Usage:
         """Return what is kept. Raises `TavernError`."""
-        entries, size = await self._reader.do(tables.count, (0, 0))
+        entries, size = await self._reader.read(tables.count, (0, 0))
         return Usage(entries, size, self._path)
 
     async def clear(self) -> int:
@@ -297,9 +297,9 @@ class DiskCache:
         forgotten = (await self.usage()).entries
         if not self._path.exists():
             return 0
-        while await self._writer.do(_forget_all):
+        while await self._writer.write(_forget_all):
             pass
-        while await self._writer.do(lambda connection: tables.shrink(connection, 0)):
+        while await self._writer.write(lambda connection: tables.shrink(connection, 0)):
             pass
         return forgotten
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tavern_engine.cache.disk.entries import Entry, decode_entry
-from tavern_host.storage.tables import Tables
+from tavern_host.storage.sqlite import Schema
 
 if TYPE_CHECKING:
     import sqlite3
@@ -41,7 +41,7 @@ _FIRST = (
     "CREATE INDEX outputs_by_use ON outputs (used)",
 )
 
-OUTPUTS = Tables("outputs.sqlite3", (_FIRST,))
+OUTPUTS = Schema("outputs.sqlite3", (_FIRST,))
 
 
 class Found(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tavern_host.storage.tables import Tables
+from tavern_host.storage.sqlite import Schema
 
 _FIRST = (
     # `entry` is what is never changed after a run was accepted, `state` what every update replaces, both JSON. What is
@@ -60,4 +60,4 @@ _FIRST = (
 # Shows of a run that is not finished that it was accepted, or resumed, here: see `ProjectKey`.
 _SECOND = ("ALTER TABLE runs ADD COLUMN seal BLOB",)
 
-RUNS = Tables("runs.sqlite3", (_FIRST, _SECOND))
+RUNS = Schema("runs.sqlite3", (_FIRST, _SECOND))

@@ -19,14 +19,14 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, Interrupted, InvalidInput, NotFound, TavernError
 from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
-from tavern_host.storage.worker_threads import ReadingLane, WritingLane
+from tavern_host.storage.sqlite import DatabaseThread
 
 if TYPE_CHECKING:
     import sqlite3
 
     from tavern_engine.journal.run_store.files import Files
     from tavern_engine.journal.run_store.rows import Standing
-    from tavern_host.storage.process_locks import Living
+    from tavern_host.storage.process_locks import ProcessLocks
 
 KEPT_SECONDS = 3600
 """How long a content that no run refers to is kept: whoever put it may be about to refer to it."""
@@ -46,9 +46,9 @@ class SqliteRunStore(RunStore):
         self._log = log
         self._key = key
         self._is_told_of_key = False
-        self._writer = WritingLane(folder, RUNS, log, "run store: writing")
-        self._reader = ReadingLane(folder, RUNS, log, "run store: reading")
-        self._held: Living | None = None
+        self._writer = DatabaseThread(folder, RUNS, log, "run store: writing")
+        self._reader = DatabaseThread(folder, RUNS, log, "run store: reading")
+        self._held: ProcessLocks | None = None
 
     async def close(self) -> None:
         """Finish what was begun, and let go of the workers' names and the files."""
@@ -95,7 +95,7 @@ class SqliteRunStore(RunStore):
                 "INSERT INTO uses (run, hash) VALUES (?, ?)", [(added.lastrowid, d) for d in documents]
             )
 
-        await self._writer.do(work)
+        await self._writer.write(work)
 
     async def claim(
         self, worker: str, lease: float, *, run_id: str | None = None, call: CallContext | None = None
@@ -104,17 +104,17 @@ class SqliteRunStore(RunStore):
         from tavern_engine.journal.run_store import rows
 
         worker = rows.checked(worker, "the name of a worker")
-        if not await self._reader.do(lambda connection: run_id is not None or _has_open(connection), absent=False):
+        if not await self._reader.read(lambda connection: run_id is not None or _has_open(connection), absent=False):
             return None
 
         def work(connection: sqlite3.Connection) -> tuple[Any, int]:
             return self._claim(connection, worker, lease, run_id)
 
-        if run_id is None and not await self._reader.do_beside(self._has_key):
+        if run_id is None and not await self._reader.run(self._has_key):
             return None
         claimed, foreign, more = None, 0, AT_ONCE
         while claimed is None and more == AT_ONCE:
-            claimed, more = await self._writer.do(work)
+            claimed, more = await self._writer.write(work)
             foreign += more
         if foreign:
             self._log.warning(
@@ -138,7 +138,7 @@ class SqliteRunStore(RunStore):
             renewed = "UPDATE runs SET lease_until = ? WHERE id = ? AND owner = ?"
             return [r for r in wanted if connection.execute(renewed, (until, r, rows.text(worker))).rowcount]
 
-        return await self._writer.do(work)
+        return await self._writer.write(work)
 
     async def append(
         self,
@@ -160,7 +160,7 @@ class SqliteRunStore(RunStore):
             used = "INSERT INTO uses (run, hash) VALUES (?, ?) ON CONFLICT DO NOTHING"
             connection.executemany(used, [(seq, name) for name in contents])
 
-        await self._writer.do(work)
+        await self._writer.write(work)
 
     async def update(self, worker: str, run_id: str, end: RunEnd, *, call: CallContext | None = None) -> None:
         """Write how a run stands; a final status gives it back. Raises `Conflict` where it is another's by now."""
@@ -171,7 +171,7 @@ class SqliteRunStore(RunStore):
             seq = _owned(connection, worker, run_id)
             _write(connection, seq, stands)
 
-        await self._writer.do(work)
+        await self._writer.write(work)
 
     async def get(self, run_id: str) -> RunEntry:
         """Return a run. Raises `NotFound`."""
@@ -183,7 +183,7 @@ class SqliteRunStore(RunStore):
             found = connection.execute(wanted, (rows.text(run_id),)).fetchone()
             return None if found is None else rows.read_entry(found)
 
-        entry = await self._reader.do(work, absent=None)
+        entry = await self._reader.read(work, absent=None)
         if entry is None:
             raise _unknown(run_id)
         return entry
@@ -199,7 +199,7 @@ class SqliteRunStore(RunStore):
             listed = connection.execute("SELECT content FROM batches WHERE run = ? ORDER BY seq", found)
             return [content for (content,) in listed if isinstance(content, bytes)]
 
-        batches = await self._reader.do(work, absent=None)
+        batches = await self._reader.read(work, absent=None)
         if batches is None:
             raise _unknown(run_id)
         return batches
@@ -213,7 +213,7 @@ class SqliteRunStore(RunStore):
         def work(connection: sqlite3.Connection) -> list[RunSummary]:
             return [s for row in connection.execute(statement, values) if (s := self._summary(row)) is not None]
 
-        return await self._reader.do(work, absent=[])
+        return await self._reader.read(work, absent=[])
 
     # --- contents ---------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class SqliteRunStore(RunStore):
             name = hash_of(content)
             return name, None if self._files.read(name) == content else self._files.write(content)
 
-        name, temporary = await self._reader.do_beside(prepare)
+        name, temporary = await self._reader.run(prepare)
 
         def work(connection: sqlite3.Connection) -> bool:
             # The file gets its place while the database is locked: nobody prunes at this moment.
@@ -241,7 +241,7 @@ class SqliteRunStore(RunStore):
             return True
 
         try:
-            if await self._writer.do(work):
+            if await self._writer.write(work):
                 return name
         finally:
             if temporary is not None:
@@ -250,7 +250,7 @@ class SqliteRunStore(RunStore):
 
     async def content(self, hash: str) -> bytes:
         """Return what was put. Raises `NotFound`."""
-        found = await self._reader.do_beside(lambda: self._files.read(hash))
+        found = await self._reader.run(lambda: self._files.read(hash))
         if found is None:
             raise NotFound(f"the value {hash!r:.80} is not kept, or its file is damaged")
         return found
@@ -274,7 +274,7 @@ class SqliteRunStore(RunStore):
             connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
             return True
 
-        return await self._writer.do(work) if await self._exists() else False
+        return await self._writer.write(work) if await self._exists() else False
 
     async def prune(self, *, max_age: float, max_bytes: int, call: CallContext | None = None) -> int:
         """Forget finished runs by age and size, and contents that no run needs; return how many runs."""
@@ -284,14 +284,14 @@ class SqliteRunStore(RunStore):
             return 0
         before = _now() - int(min(max_age, 1e9) * 1_000_000)
         forgotten = 0
-        while count := await self._writer.do(lambda connection: self._forget_old(connection, before)):
+        while count := await self._writer.write(lambda connection: self._forget_old(connection, before)):
             forgotten += count
-        while count := await self._writer.do(lambda connection: self._forget_beyond(connection, max_bytes)):
+        while count := await self._writer.write(lambda connection: self._forget_beyond(connection, max_bytes)):
             forgotten += count
-        while await self._writer.do(self._forget_contents):
+        while await self._writer.write(self._forget_contents):
             pass
         await self._forget_strays()
-        while await self._writer.do(_shrink):
+        while await self._writer.write(_shrink):
             pass
         return forgotten
 
@@ -359,14 +359,14 @@ class SqliteRunStore(RunStore):
 
     async def _forget_strays(self) -> None:
         """Remove files that the database does not know: their process ended before it was told."""
-        for names in await self._reader.do_beside(lambda: list(self._files.names())):
+        for names in await self._reader.run(lambda: list(self._files.names())):
 
             def work(connection: sqlite3.Connection, names: list[str] = names) -> None:
                 for name in names:
                     if not connection.execute("SELECT 1 FROM contents WHERE hash = ?", (name,)).fetchone():
                         self._files.remove(name)
 
-            await self._writer.do(work)
+            await self._writer.write(work)
 
     # --- small parts ------------------------------------------------------------------------------
 
@@ -377,16 +377,16 @@ class SqliteRunStore(RunStore):
         return Files(self._folder / "values")
 
     @property
-    def _workers(self) -> Living:
-        from tavern_host.storage.process_locks import Living
+    def _workers(self) -> ProcessLocks:
+        from tavern_host.storage.process_locks import ProcessLocks
 
         if self._held is None:
-            self._held = Living(self._folder / "workers")
+            self._held = ProcessLocks(self._folder / "workers")
         return self._held
 
     async def _exists(self) -> bool:
         """Return whether there is a database."""
-        return await self._reader.do(lambda _: True, absent=False)
+        return await self._reader.read(lambda _: True, absent=False)
 
     def _summary(self, row: tuple[Any, ...]) -> RunSummary | None:
         """Return what a list shows of a run, or None for a row that nobody can read."""
