@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tavern_host.contracts.ui import UiDeclaration
     from tavern_host.contracts.workflows import WORKFLOW_MANAGER
     from tavern_host.host import Host
+    from tavern_host.projects import Folders
     from tavern_host.sdk.decorator import Config, Slot, hookimpl, node, nodes_of
 
 _HOMES = {
@@ -52,6 +53,7 @@ _HOMES = {
     "contracts.ui": ("UiDeclaration",),
     "contracts.workflows": ("WORKFLOW_MANAGER",),
     "host": ("Host",),
+    "projects": ("Folders",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -70,6 +72,7 @@ __all__ = [
     "CommandOutput",
     "CommandParameter",
     "Config",
+    "Folders",
     "Host",
     "HttpRequest",
     "HttpResponse",

@@ -191,6 +191,12 @@ class Host:
         record = self._manager.get(name)
         return ScriptReview(record.root, record.manifest)
 
+    def folder(self, info: PluginInfo) -> Path | None:
+        """Return the folder of a plugin's code with links resolved, or None for one that has none."""
+        records = [*self._manager.records.values(), *self._manager.duplicates]
+        found = next((r for r in records if (r.name, r.source) == (info.name, info.source)), None)
+        return found.root.resolve() if found is not None and found.root is not None else None
+
     async def grant(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
         """Grant a plugin exactly what it asks for now, and load it if the host runs."""
         await self._manager.grant(name, actor=actor)

@@ -9,11 +9,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, TOOL_MANAGER, CommandOutput, Host, PluginContext
+from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, TOOL_MANAGER, CommandOutput, Folders, Host, PluginContext
 from tavern_host.contracts.agents import AgentRequest
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import Run, RunRequest
-from tavern_host.projects import Folders
 
 GUEST = Path(__file__).parent / "guest"
 ACTION = """Let me greet somebody.

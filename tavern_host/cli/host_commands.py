@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tavern_host.cli.audit_commands import COMMANDS as AUDIT_COMMANDS
-from tavern_host.cli.author_commands import COMMANDS as AUTHOR_COMMANDS
 from tavern_host.cli.own_command import Command, MakeHost
 from tavern_host.cli.settings_commands import COMMANDS as SETTINGS_COMMANDS
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
@@ -244,7 +243,6 @@ _ALL: tuple[tuple[CommandInfo, Command], ...] = (
         ),
         _why,
     ),
-    *AUTHOR_COMMANDS,
     *SETTINGS_COMMANDS,
     *AUDIT_COMMANDS,
 )

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -26,8 +27,9 @@ from tavern_host.cli.host_commands import HOST_COMMANDS
 from tavern_host.cli.live_display import LiveDisplay
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import TavernError, describe
-from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.host import Host
+from tavern_host.projects import Folders
 
 _log = logging.getLogger("tavern.cli")
 
@@ -128,7 +130,7 @@ def run(arguments: list[str]) -> int:
 
 async def _run(options: dict[str, Any], rest: list[str]) -> int:
     def make_host(*, serving: bool = False, third_party: bool = True) -> Host:
-        dev = [Path(path) for path in options["dev"]]
+        dev = [Path(path) for path in options["dev"]] if third_party else []
         return Host(
             options["project"],
             create=False,
@@ -139,18 +141,40 @@ async def _run(options: dict[str, Any], rest: list[str]) -> int:
             serving=serving,
         )
 
-    if rest[0] in {name.split()[0] for name in HOST_COMMANDS}:
+    words = [word for word in rest if word != "--"][:2]
+    if rest[0] in HOST_COMMANDS or " ".join(words) in HOST_COMMANDS:
         invocation = _parse([info for info, _ in HOST_COMMANDS.values()], rest)
         if invocation is None:
             return 0
         command = HOST_COMMANDS[invocation.command.name][1]
         arguments = {**invocation.arguments, "strict": options["strict"]}
         return await _show(command(make_host, arguments), invocation.as_json)
+    if rest[0] in {name.split()[0] for name in HOST_COMMANDS}:
+        with _host_of_first_party_plugins(make_host) as host:
+            return await _run_plugin_command(host, rest, third_party=False)
     return await _run_plugin_command(make_host(), rest)
 
 
-async def _run_plugin_command(host: Host, rest: list[str]) -> int:
-    """Load all plugins, find the command among theirs, then start the host and run it."""
+@contextlib.contextmanager
+def _host_of_first_party_plugins(make_host: Callable[..., Host]) -> Iterator[Host]:
+    """Give a host that loads no third-party plugin, for the commands that first-party plugins add to the host's own.
+
+    Where the project or the operator's file cannot be read, it has an empty project instead: `tavern plugins check`
+    helps to mend one.
+    """
+    with tempfile.TemporaryDirectory(prefix="tavern-") as folder:
+        try:
+            host = make_host(third_party=False)
+            host.link()
+        except TavernError:
+            root = Path(folder)
+            host = Host(root / "project", third_party=False, folders=Folders(root / "config", root / "state", root))
+        yield host
+
+
+async def _run_plugin_command(host: Host, rest: list[str], *, third_party: bool = True) -> int:
+    """Load all plugins, find the command among theirs, then start the host and run it. Without `third_party`, say
+    nothing of plugins that are not first-party."""
     try:
         await host.load()
         registered = host.registrations.commands
@@ -158,7 +182,7 @@ async def _run_plugin_command(host: Host, rest: list[str]) -> int:
         try:
             invocation = _parse(infos, rest)
         finally:
-            _warn_of_failures(host)
+            _warn_of_failures([plugin for plugin in host.plugins() if third_party or plugin.first_party])
         if invocation is None:
             return 0
         if not invocation.command.standalone:
@@ -359,8 +383,8 @@ def _fail(error: TavernError) -> int:
     return 2 if error.info.code in _USER_MISTAKES else 1
 
 
-def _warn_of_failures(host: Host) -> None:
-    for plugin in host.plugins():
+def _warn_of_failures(plugins: list[PluginInfo]) -> None:
+    for plugin in plugins:
         if plugin.state in (PluginState.FAILED, PluginState.INVALID, PluginState.INCOMPATIBLE):
             reason = f": {plugin.problems[0]}" if plugin.problems else ""
             _say(f"Warning: the plugin {plugin.name} is {plugin.state.value}{reason}", err=True)

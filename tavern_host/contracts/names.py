@@ -1,12 +1,29 @@
-"""Guesses which name was meant, for the errors that say that there is no such thing."""
+"""What a plugin may be called, and which name was probably meant where there is none like the one given."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+RESERVED = "tavern-host"
+"""The name under which the host provides services of its own."""
+_LONGEST_PLUGIN_NAME = 100
+_KEBAB = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 LONGEST = 100
 """Names longer than this are not compared: nobody mistyped them, and comparing is quadratic."""
+
+
+def plugin_name(value: str) -> str:
+    """Return a name if a plugin may have it. Raises `ValueError` with what it must be."""
+    if len(value) > _LONGEST_PLUGIN_NAME:
+        raise ValueError(f"must be at most {_LONGEST_PLUGIN_NAME} characters")
+    if not _KEBAB.fullmatch(value):
+        raise ValueError("must be kebab-case: lower-case letters and digits, words joined by '-'")
+    if value == RESERVED:
+        raise ValueError(f"must be another name; {RESERVED!r} is the host itself")
+    return value
 
 
 def near_names(name: str, names: Iterable[str]) -> list[str]:

@@ -12,6 +12,11 @@ from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model
 
+GROUP = "tavern_host.plugins"
+"""The group of entry points in which installed plugins are found."""
+MANIFEST = "plugin.yaml"
+"""The name of a plugin's manifest, which lies in the folder of its code."""
+
 
 class PluginState(enum.StrEnum):
     """How far a plugin came (DESIGN §3, *States*)."""

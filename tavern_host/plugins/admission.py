@@ -1,5 +1,5 @@
-"""Looks at everything that a plugin wants to register, before any of it is registered, and reports all
-that is wrong with it in one error (DESIGN §3, *Admission*)."""
+"""Looks at everything that a plugin wants to register, before any of it is registered, and reports all that is wrong
+with it in one error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tavern_host.services.interface_check import interface_problems
 from tavern_host.services.registry import ServiceRegistry
 
 RESERVED_COMMANDS = frozenset({"plugins", "serve", "init", "why", "config", "settings", "audit"})
-"""First words of commands that only the host registers."""
+"""First words of the host's own commands; of plugins, only first-party ones add commands that begin with them."""
 
 
 _DECLARATION_HOOKS: dict[str, str] = {
@@ -68,7 +68,8 @@ async def admit(
     routes, commands = active.declarations.routes, active.declarations.commands
     wrong = registrations.route_problems(manifest.name, routes, first_party=active.record.first_party)
     problems += _all_placed(active, "routes", [*wrong, *_handler_problems(active, routes)])
-    wrong = registrations.command_problems(manifest.name, commands, RESERVED_COMMANDS)
+    reserved = frozenset() if active.record.first_party else RESERVED_COMMANDS
+    wrong = registrations.command_problems(manifest.name, commands, reserved)
     problems += _all_placed(active, "commands", [*wrong, *_handler_problems(active, commands)])
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)

@@ -22,11 +22,10 @@ from typing import Any
 import importlib_metadata
 
 from tavern_host.contracts.errors import describe
-from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
-from tavern_host.plugins.manifest import MANIFEST, Manifest, missing_entries, read_with_places
+from tavern_host.contracts.plugins import GROUP, MANIFEST, PermissionInfo, PluginState, Problem
+from tavern_host.plugins.manifest import Manifest, missing_entries, read_with_places
 from tavern_host.storage.yaml_file import NOWHERE, InvalidFile, Places
 
-GROUP = "tavern_host.plugins"
 DISTRIBUTION = "tavern-host"
 
 _log = logging.getLogger("tavern.plugins")

@@ -15,7 +15,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, Field
 
-from tavern_host.contracts.plugins import FrontendInfo, Problem
+from tavern_host.contracts.names import plugin_name
+from tavern_host.contracts.plugins import MANIFEST, FrontendInfo, Problem
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import SettingItem
 from tavern_host.contracts.wire import Model
@@ -23,26 +24,11 @@ from tavern_host.hooks.names import canonical
 from tavern_host.plugins.tool_settings import tool_options
 from tavern_host.storage.yaml_file import Location, Mistake, Places, read_partly
 
-MANIFEST = "plugin.yaml"
-RESERVED = "tavern-host"
-"""The name under which the host provides services of its own."""
-LONGEST_NAME = 100
-_KEBAB = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _EVENT_PATTERN = re.compile(r"[A-Za-z][\w.-]*\*?|\*")
 _CAMEL = re.compile(r"[a-z][A-Za-z0-9]*")
 _VERB = re.compile(r"[a-z][a-z-]*")
 _SNAKE = re.compile(r"[a-z][a-z0-9_]*")
 _MODULE = re.compile(r"[\w.]+")
-
-
-def _name(value: str) -> str:
-    if len(value) > LONGEST_NAME:
-        raise ValueError(f"must be at most {LONGEST_NAME} characters")
-    if not _KEBAB.fullmatch(value):
-        raise ValueError("must be kebab-case: lower-case letters and digits, words joined by '-'")
-    if value == RESERVED:
-        raise ValueError(f"must be another name; {RESERVED!r} is the host itself")
-    return value
 
 
 def _version(value: str) -> str:
@@ -68,7 +54,7 @@ def _inside(value: str) -> str:
     return value
 
 
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, AfterValidator(plugin_name)]
 VersionText = Annotated[str, AfterValidator(_version)]
 Range = Annotated[str, AfterValidator(_range)]
 InnerPath = Annotated[str, AfterValidator(_inside)]

@@ -15,10 +15,11 @@ import pytest
 from helpers.command_line import Ran, tavern
 from helpers.folder_plugins import write_plugin
 
+from tavern_devtools.scaffold import Scaffold, api_range, near_name, scaffold, write
 from tavern_host import InvalidInput
-from tavern_host.cli.scaffold import Scaffold, api_range, near_name, scaffold, write
 from tavern_host.cli.terminal import run
 from tavern_host.contracts.errors import Conflict
+from tavern_host.projects import make_project
 
 LONG = "a-name-as-long-as-the-name-of-a-plugin-may-ever-be"
 
@@ -207,6 +208,36 @@ def test_a_folder_is_checked_without_being_started(tmp_path: Path) -> None:
     assert ran.out.splitlines()[-1] == "The host finds nothing wrong with acme-inn."
     assert "hook: tavern_startup" in ran.out
     assert report(tavern("plugins", "check", folder, "--json"))["state"] == "loaded"
+
+
+@pytest.mark.parametrize("broken", ["none", "no project", "tavern.yaml", "host.yaml"])
+def test_authors_need_neither_a_project_nor_its_plugins(tmp_path: Path, operator_folders: Path, broken: str) -> None:
+    folder = write_plugin(tmp_path / "acme_inn", {"__init__.py": FINE_CODE}, **FINE)
+    project = tmp_path / "project"
+    make_project(project)
+    write_plugin(project / "plugins" / "other", {"__init__.py": "raise RuntimeError('imported')\n"}, **FINE)
+    (project / "plugins" / "broken").mkdir()
+    if broken == "no project":
+        project = tmp_path
+    elif broken == "tavern.yaml":
+        (project / "tavern.yaml").write_text("nonsense: [")
+    elif broken == "host.yaml":
+        (operator_folders / "config").mkdir(parents=True, exist_ok=True)
+        (operator_folders / "config" / "host.yaml").write_text("nonsense: [")
+    ran = tavern("--project", project, "plugins", "check", folder)
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "The host finds nothing wrong with acme-inn.")
+    assert ran.err.splitlines() == [f"Importing {folder} to see what it registers …"]
+
+
+def test_only_first_party_plugins_add_to_the_hosts_commands(check: Check, tmp_path: Path) -> None:
+    code = (
+        "from tavern_host import CommandInfo, hookimpl\n\n@hookimpl\ndef tavern_register_commands():\n"
+        "    return [CommandInfo(name='plugins mend', help='Mends.', handler='acme_inn:mend')]\n\n"
+        "async def mend(arguments, context):\n    yield\n"
+    )
+    permissions = {"hooks": ["hook:server:commands:register"]}
+    folder = write_plugin(tmp_path / "acme_inn", {"__init__.py": code}, description="Fine.", permissions=permissions)
+    assert "the command 'plugins mend' belongs to the host" in said(report(check(folder, "--json"))["problems"])
 
 
 def test_the_review_says_what_the_operator_will_be_asked(check: Check, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from helpers.folder_plugins import GREETS_IN_ITS_OWN_WAY, INTERCEPTING, write_pl
 FIRST_PARTY = {
     "tavern-agents",
     "tavern-demo",
+    "tavern-devtools",
     "tavern-engine",
     "tavern-llm",
     "tavern-nodes",

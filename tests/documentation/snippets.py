@@ -39,8 +39,8 @@ from typing import Any
 import yaml
 
 from tavern_host import Host
-from tavern_host.contracts.plugins import PluginState
-from tavern_host.plugins.manifest import MANIFEST, read_manifest
+from tavern_host.contracts.plugins import MANIFEST, PluginState
+from tavern_host.plugins.manifest import read_manifest
 from tavern_host.plugins.permissions import asked
 from tavern_host.projects import OperatorFile, make_project, read_project_file
 from tavern_host.storage.yaml_file import InvalidFile, read_yaml

@@ -1,6 +1,7 @@
-"""Looks at a plugin that is being written, as the host would, before it is installed.
+"""Checks a plugin that is being written, as the host would, before it is installed.
 
-The host that looks has a project and an operator of its own, in a temporary folder, so nothing here is changed.
+The host that checks it has a project and an operator of its own, in a temporary folder, so nothing of the user's is
+changed.
 """
 
 from __future__ import annotations
@@ -19,19 +20,12 @@ from typing import Any
 
 from pydantic import Field
 
-from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host import NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Folders, Host, InvalidInput, TavernError
 from tavern_host.contracts.names import near_names
-from tavern_host.contracts.nodes import NODE_MANAGER
-from tavern_host.contracts.plugins import PermissionInfo, PluginInfo, PluginState, Problem
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition
+from tavern_host.contracts.plugins import GROUP, MANIFEST, PermissionInfo, PluginInfo, PluginState, Problem
+from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.wire import Model
-from tavern_host.contracts.workflows import WORKFLOW_MANAGER
-from tavern_host.host import Host
-from tavern_host.plugins.discovery import GROUP, Record, discover
-from tavern_host.plugins.manifest import MANIFEST, Manifest, read_manifest
-from tavern_host.plugins.script_review import ReviewedScript, ScriptReview
-from tavern_host.projects import Folders
-from tavern_host.storage.yaml_file import InvalidFile
+from tavern_host.plugins.script_review import ReviewedScript
 
 MAX_FILES = 20_000
 MAX_BYTES = 200 << 20
@@ -86,15 +80,13 @@ class Candidate:
     problems: list[Problem] = field(default_factory=list)
 
 
-# --- what there is to look at -----------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def candidates(path: Path) -> Iterator[list[Candidate]]:
     """Give the plugins at a path: a plugin's folder, a project with a `pyproject.toml`, or a wheel.
 
     Raises `InvalidInput` for anything else.
     """
+    path = path.absolute()
     if path.is_dir():
         yield _in_folder(path)
     elif path.suffix == ".whl" and path.is_file():
@@ -193,9 +185,6 @@ def _entries(wheel: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> dict[str
     return dict(parser[GROUP]) if parser.has_section(GROUP) else {}
 
 
-# --- what the host says -----------------------------------------------------------------------------------
-
-
 class Inspection:
     """One plugin in a host that was made to look at it."""
 
@@ -206,13 +195,14 @@ class Inspection:
         self._name: str | None = None
         if candidate.problems:
             return
+        project = root / "project"
         folders = Folders(config=root / "config", state=root / "state", data=root / "data")
-        installed = _installed_from(candidate.folder)
+        installed = _installed_from(candidate.folder, Host(project, folders=folders))
         if installed is None:
-            self._host = Host(root / "project", dev=[candidate.folder], folders=folders, placement="loopback")
+            self._host = Host(project, dev=[candidate.folder], folders=folders, placement="loopback")
         else:  # with `pip install -e`: the folder is what is installed
             self._source, self._name = installed.source, installed.name
-            self._host = Host(root / "project", trust=[installed.name], folders=folders, placement="loopback")
+            self._host = Host(project, trust=[installed.name], folders=folders, placement="loopback")
         self._host.link()
 
     @property
@@ -234,7 +224,7 @@ class Inspection:
             return Report(
                 name=name, version="", path=self._candidate.shown, state=state, imported=False, problems=problems
             )
-        return _report(self._candidate, self._info(self._host))
+        return _report(self._candidate, self._info(self._host), self._host)
 
     async def by_import(self) -> Report:
         """Return what the host says once it has imported the plugin and asked it what it registers, behind the
@@ -242,7 +232,8 @@ class Inspection:
         host = self._host
         assert host is not None
         provides: dict[str, list[str]] = {}
-        with _heard_of(self._candidate) as heard, contextlib.redirect_stdout(sys.stderr):  # it may print
+        log = _warnings_of(self._candidate.folder, self._info(host).name)
+        with log as heard, contextlib.redirect_stdout(sys.stderr):  # the plugin may print
             try:
                 await host.load()
                 if self._info(host).state is PluginState.LOADED:
@@ -250,9 +241,9 @@ class Inspection:
                 info = self._info(host)
             finally:
                 await host.stop()
-        report = _report(self._candidate, info)
-        told = {str(problem) for problem in report.problems}
-        problems = [Problem(message=line) for line in heard.lines if not any(line in one for one in told)]
+        report = _report(self._candidate, info, host)
+        known = {str(problem) for problem in report.problems}
+        problems = [Problem(message=line) for line in heard.lines if not any(line in one for one in known)]
         return report.model_copy(
             update={
                 "imported": True,
@@ -295,57 +286,53 @@ async def _provided(host: Host, info: PluginInfo) -> tuple[dict[str, list[str]],
     return {kind: names for kind, names in provides.items() if names}, lacking
 
 
-def _installed_from(folder: Path) -> Record | None:
+def _installed_from(folder: Path, host: Host) -> PluginInfo | None:
     """Return the installed plugin whose code lies in this folder, or None."""
-    there = folder.resolve()
-    return next((r for r in discover() if r.root is not None and r.root.resolve() == there), None)
+    folder = folder.resolve()
+    return next((info for info in host.link() if host.folder(info) == folder), None)
 
 
-def _report(candidate: Candidate, info: PluginInfo) -> Report:
+def _report(candidate: Candidate, info: PluginInfo, host: Host) -> Report:
     permissions = [p.model_copy(update={"granted": p.level == "add"}) for p in info.permissions]
     if candidate.entry is not None:  # installed code is not reviewed file by file
         permissions = [p for p in permissions if not p.name.startswith("code:")]
-    manifest = _manifest(candidate.folder)
-    problems = [*info.problems, *_entry_problems(candidate, manifest)]
     return Report(
         name=info.name,
         version=info.version,
         path=candidate.shown,
         state=info.state,
         imported=False,
-        problems=problems,
-        warnings=_warnings(candidate, manifest),
+        problems=[*info.problems, *_entry_problems(candidate, info)],
+        warnings=_warnings(candidate, info),
         permissions=permissions,
-        scripts=ScriptReview(candidate.folder, manifest).scripts,
+        scripts=host.script_review(info.name).scripts,
     )
 
 
-def _manifest(folder: Path) -> Manifest | None:
-    try:
-        return read_manifest(folder)[0]
-    except (InvalidFile, OSError):
-        return None
+def _has_manifest(info: PluginInfo) -> bool:
+    """Return whether the manifest could be read: each says the version."""
+    return bool(info.version)
 
 
-def _entry_problems(candidate: Candidate, manifest: Manifest | None) -> list[Problem]:
+def _entry_problems(candidate: Candidate, info: PluginInfo) -> list[Problem]:
     """Return where the entry point differs from what the manifest says."""
-    if manifest is None or candidate.entry in (None, manifest.name):
+    if not _has_manifest(info) or candidate.entry in (None, info.name):
         return []
-    message = f"the entry point is called {candidate.entry!r}, the manifest {manifest.name!r}"
+    message = f"the entry point is called {candidate.entry!r}, the manifest {info.name!r}"
     return [Problem(message=message, hint="give both the same name")]
 
 
-def _warnings(candidate: Candidate, manifest: Manifest | None) -> list[Problem]:
+def _warnings(candidate: Candidate, info: PluginInfo) -> list[Problem]:
     """Return what is no fault and yet worth a thought."""
     warnings = []
-    if manifest is not None and not manifest.description:
+    if _has_manifest(info) and not info.description:
         message = "the manifest has no description; it is what operators read first"
         warnings.append(Problem(message=message, file=f"{candidate.folder.name}/{MANIFEST}"))
     if candidate.project is None:
         return warnings
     version = candidate.project.table("project").get("version")
-    if manifest is not None and version not in (None, manifest.version):
-        message = f"the project's version is {version}, the manifest's {manifest.version}"
+    if _has_manifest(info) and version not in (None, info.version):
+        message = f"the project's version is {version}, the manifest's {info.version}"
         warnings.append(Problem(message=message, hint="give both the same version", file="pyproject.toml"))
     is_dynamic = "dependencies" in candidate.project.texts("project", "dynamic")
     dependencies = candidate.project.texts("project", "dependencies")
@@ -357,13 +344,12 @@ def _warnings(candidate: Candidate, manifest: Manifest | None) -> list[Problem]:
     return warnings
 
 
-class _Heard(logging.Handler):
+class _Warnings(logging.Handler):
     """Keeps the lines of warnings that are about one plugin: those that name it or its folder."""
 
-    def __init__(self, candidate: Candidate) -> None:
+    def __init__(self, folder: Path, name: str) -> None:
         super().__init__(logging.WARNING)
-        manifest = _manifest(candidate.folder)
-        self._marks = [f"{candidate.folder}/", *([manifest.name] if manifest is not None else [])]
+        self._marks = [f"{folder}/", name]
         self.lines: list[str] = []
         self.unavailable: list[Problem] = []
 
@@ -376,9 +362,9 @@ class _Heard(logging.Handler):
 
 
 @contextlib.contextmanager
-def _heard_of(candidate: Candidate) -> Iterator[_Heard]:
-    """Give what is written into the log about a plugin; whether it is shown or not."""
-    heard, logger = _Heard(candidate), logging.getLogger("tavern")
+def _warnings_of(folder: Path, name: str) -> Iterator[_Warnings]:
+    """Give the warnings about a plugin that are written into the log, whether the log is shown or not."""
+    heard, logger = _Warnings(folder, name), logging.getLogger("tavern")
     before = logger.handlers, logger.level, logger.propagate
     is_shown = before[1] <= logging.WARNING  # as with `tavern --verbose`
     logger.handlers, logger.propagate = [heard, *(before[0] if is_shown else [])], is_shown and before[2]

@@ -1,25 +1,18 @@
-"""The commands of `tavern` for those who write plugins: `plugins new` and `plugins check`."""
+"""`tavern plugins new` and `tavern plugins check`: what they say. The work is done in `scaffold` and `inspection`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
-from tavern_host.contracts.errors import InvalidInput
-from tavern_host.host import Host
-
-if TYPE_CHECKING:
-    from tavern_host.cli.plugin_check import Report
-
-MakeHost = Callable[[], Host]
-Command = Callable[[MakeHost, dict[str, Any]], AsyncIterator[CommandOutput]]
+from tavern_devtools.inspection import Report, candidates, inspected
+from tavern_devtools.scaffold import scaffold, write
+from tavern_host import CommandOutput, InvalidInput, PluginContext
 
 
-async def _new(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    from tavern_host.cli.scaffold import scaffold, write
-
+async def new(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Write the files of a new plugin, and say what to do next."""
     plugin = scaffold(arguments["name"], minimal=arguments["minimal"])
     shown, folder = _folder_for(plugin.name, arguments["folder"])
     write(plugin, folder)
@@ -40,12 +33,11 @@ def _folder_for(name: str, given: str | None) -> tuple[str, Path]:
     return shown, Path(shown).absolute()
 
 
-async def _check(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    from tavern_host.cli.plugin_check import candidates, inspected
-
+async def check(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Say what the host would say of the plugins at a path, and fail where one has a problem."""
     wrong = 0
     reports = []
-    with candidates(_absolute(arguments["path"])) as found:
+    with candidates(Path(arguments["path"])) as found:
         for candidate in found:
             with inspected(candidate) as inspection:
                 if inspection.can_be_imported and not arguments["no_import"]:
@@ -57,7 +49,7 @@ async def _check(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
                     report = inspection.by_manifest()
             reports.append(report)
             wrong += len(report.problems)
-            for output in _told(report, because_wheel=candidate.is_wheel):
+            for output in _outputs(report, is_wheel=candidate.is_wheel):
                 yield output
     yield CommandOutput(kind="result", data={"ok": not wrong, "plugins": [report.to_json() for report in reports]})
     if wrong:
@@ -66,11 +58,7 @@ async def _check(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
         yield CommandOutput(kind="failure", text=f"{what} with {names}", exit_code=1)
 
 
-def _absolute(path: str) -> Path:
-    return Path(path).absolute()
-
-
-def _told(report: Report, *, because_wheel: bool) -> list[CommandOutput]:
+def _outputs(report: Report, *, is_wheel: bool) -> list[CommandOutput]:
     from tavern_host.plugins.script_review import told_scripts
 
     title = " ".join(part for part in (report.name, report.version) if part)
@@ -78,7 +66,7 @@ def _told(report: Report, *, because_wheel: bool) -> list[CommandOutput]:
     for kind, names in report.provides.items():
         lines.append(f"  {kind}: {', '.join(names)}")
     if not report.imported:
-        why = "a wheel is read, not imported" if because_wheel else "its code was not imported"
+        why = "a wheel is read, not imported" if is_wheel else "its code was not imported"
         lines.append(f"  looked at the manifest alone: {why}")
     outputs = [CommandOutput(kind="text", text=line) for line in lines]
     if report.permissions:
@@ -91,34 +79,3 @@ def _told(report: Report, *, because_wheel: bool) -> list[CommandOutput]:
     if not report.problems:
         outputs.append(CommandOutput(kind="text", text=f"The host finds nothing wrong with {report.name}."))
     return outputs
-
-
-COMMANDS: tuple[tuple[CommandInfo, Command], ...] = (
-    (
-        CommandInfo(
-            name="plugins new",
-            help="Write the files of a new plugin.",
-            handler="",
-            parameters=[
-                CommandParameter(name="name", help="The plugin's name, such as my-plugin.", required=True),
-                CommandParameter(name="--folder", help="Where to write it; by default a folder of its name."),
-                CommandParameter(name="--minimal", type="flag", help="A hook and a test, and nothing else."),
-            ],
-        ),
-        _new,
-    ),
-    (
-        CommandInfo(
-            name="plugins check",
-            help="Say what the host would say of a plugin, before it is installed.",
-            handler="",
-            parameters=[
-                CommandParameter(
-                    name="path", type="path", help="A plugin's folder, its project's folder, or a wheel.", required=True
-                ),
-                CommandParameter(name="--no-import", type="flag", help="Read the manifest alone."),
-            ],
-        ),
-        _check,
-    ),
-)

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from pydantic import TypeAdapter, ValidationError
-
 from tavern_host import __version__
 from tavern_host.contracts.errors import Conflict, InvalidInput
-from tavern_host.plugins.manifest import RESERVED, Name
+from tavern_host.contracts.names import RESERVED, plugin_name
 
 LONGEST_NAME = 50
 
@@ -61,28 +59,28 @@ def api_range(version: str) -> str:
 
 
 def write(new: Scaffold, folder: Path) -> None:
-    """Write the files below `folder`, which is made if need be.
+    """Write the files below `folder`, which is made where there is none.
 
     Raises `Conflict` where one of them is there already, and `InvalidInput` where they cannot be written; then
     none is left behind.
     """
-    there = [path for path in new.files if (folder / path).exists() or (folder / path).is_symlink()]
-    if there:
-        shown = ", ".join(there[:3]) + (f" and {len(there) - 3} more" if len(there) > 3 else "")
+    existing = [path for path in new.files if (folder / path).exists() or (folder / path).is_symlink()]
+    if existing:
+        shown = ", ".join(existing[:3]) + (f" and {len(existing) - 3} more" if len(existing) > 3 else "")
         raise Conflict(f"{folder} has {shown} already; nothing was written (take another --folder)")
     written: list[Path] = []
     try:
         for path, text in new.files.items():
             target = folder / path
             _make_folders(target.parent, written)
-            with target.open("x", encoding="utf-8", newline="\n") as file:  # whoever made it meanwhile keeps it
+            with target.open("x", encoding="utf-8", newline="\n") as file:  # a file that was made meanwhile is kept
                 written.append(target)
                 file.write(text)
     except OSError as error:
-        _take_back(written)
+        _remove(written)
         raise InvalidInput(f"{error.filename or folder} cannot be written: {error.strerror}") from None
     except BaseException:
-        _take_back(written)
+        _remove(written)
         raise
 
 
@@ -96,23 +94,19 @@ def _make_folders(folder: Path, written: list[Path]) -> None:
         written.append(one)
 
 
-def _take_back(written: list[Path]) -> None:
+def _remove(written: list[Path]) -> None:
     for path in reversed(written):
         try:
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-        except OSError:  # somebody else put something in, or took it away: it is not ours any more
+        except OSError:  # another process added something or removed it: leave it
             continue
-
-
-# --- names ------------------------------------------------------------------------------------------------
 
 
 def _check(name: str) -> None:
     try:
-        TypeAdapter(Name).validate_python(name)
-    except ValidationError as error:
-        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise InvalidInput(f"the name {name!r:.80} {reason}{_hint(near_name(name))}") from None
+        plugin_name(name)
+    except ValueError as error:
+        raise InvalidInput(f"the name {name!r:.80} {error}{_hint(near_name(name))}") from None
     package = name.replace("-", "_")
     if len(name) > LONGEST_NAME:
         raise InvalidInput(f"the name {name!r:.80} has {len(name)} characters; it may have {LONGEST_NAME}")
@@ -137,7 +131,7 @@ def _hint(name: str | None) -> str:
 
 
 def _is_installed(package: str) -> bool:
-    """Return whether importing the package would give somebody else's; a folder without code is nobody's."""
+    """Return whether a package with code can be imported by this name already."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError, AttributeError):
