@@ -33,12 +33,12 @@ from tavern_engine.run.yields import Message
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
+from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.runs import RunEnd, RunEntry
 from tavern_host.contracts.workflows import Workflow, WorkflowNode
 from tavern_host.events.bus import EventBus
 from tavern_host.sdk.decorator import NodeCode
-from tavern_host.sdk.node_runner import InProcessNodeRunner
+from tavern_host.sdk.runners import InProcessNodeRunner
 
 _PLUGIN = "benchmark"
 _END = "EXECUTION_STATUS_UPDATE"
@@ -62,15 +62,12 @@ class _Nodes:
     def value(self) -> list[NodeDefinition]:
         return [code.definition for code in _CODES.values()]
 
-    def open(self, handler: str, *arguments: Any) -> Any:
-        raise NotImplementedError("the benchmarks' nodes name no classes")
+    def open(self, handler: Any, *arguments: Any) -> Any:
+        context: Any = None  # none of these nodes asks for one
+        return InProcessNodeRunner(_CODES[handler.full_type], context)
 
     async def call(self, handler: str, *arguments: Any) -> Any:
         raise NotImplementedError("the benchmarks' nodes name no functions")
-
-    def node_runner(self, definition: NodeDefinition) -> NodeRunner:
-        context: Any = None  # none of these nodes asks for one
-        return InProcessNodeRunner(_CODES[definition.full_type], context)
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> AbstractContextManager[None]:
         return nullcontext()

@@ -178,7 +178,7 @@ class Host:
         """Return every plugin with its state, in load order; refused namesakes come last. Their node types are with
         `plugin` only."""
         records = [*self._manager.records.values(), *self._manager.duplicates]
-        return [self._manager.info(record, nodes=False) for record in records]
+        return [self._manager.info(record, collected=False) for record in records]
 
     def plugin(self, name: str) -> PluginInfo:
         """Return one plugin. Raises `NotFound`."""
@@ -363,7 +363,7 @@ def _boundary(placement: str | None, catalogue: Catalogue, observer: Observer | 
     if placement == "loopback":
         from tavern_host.runtime.loopback import Loopback
 
-        boundary = Loopback(catalogue)
+        boundary = Loopback(catalogue.spec)
     elif placement != "in-process":
         raise InvalidInput(f"the placement is in-process or loopback, not {placement!r}")
     return boundary if observer is None else Observed(boundary, observer)

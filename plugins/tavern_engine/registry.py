@@ -44,7 +44,8 @@ class NodeType:
 
     def runner(self) -> NodeRunner:
         """Return what opens instances. Raises `NotFound` where the code is gone."""
-        return self.contribution.node_runner(self.original)
+        runner: NodeRunner = self.contribution.open(self.original)
+        return runner
 
 
 class NodeRegistry:

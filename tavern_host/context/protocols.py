@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from tavern_host.contracts.calls import CallContext, Principal
-    from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
     from tavern_host.contracts.services import ServiceInterface
+    from tavern_host.contracts.wire import Model
 
 S = TypeVar("S", bound="ServiceInterface")
 T = TypeVar("T")
@@ -264,15 +264,13 @@ class Contribution(Protocol, Generic[T_co]):
     def value(self) -> T_co:
         """The answer."""
 
-    def open(self, handler: str, *arguments: Any) -> Any:
+    def open(self, handler: str | Model, *arguments: Any) -> Any:
         """Return an object of the class `handler`, made by its plugin as `Class(*arguments)`; a last
-        parameter named `context` gets the plugin's own context."""
+        parameter named `context` gets the plugin's own context. A descriptor in the place of a name gives what runs
+        its handler, where its class says so: the `NodeRunner` of a `NodeDefinition`."""
 
     async def call(self, handler: str, *arguments: Any) -> Any:
         """Call the function `handler` in its plugin as `function(*arguments, context)`."""
-
-    def node_runner(self, definition: NodeDefinition) -> NodeRunner:
-        """Return the runner of a node type that the answer defines."""
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> AbstractContextManager[None]:
         """Return what keeps the plugin from being unloaded while the `with` block runs.

@@ -7,10 +7,12 @@ shows the `result` alone).
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import AsyncIterator
+from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
+from tavern_host.contracts.contributions import ContributionKind
 from tavern_host.contracts.wire import Model
 
 
@@ -26,19 +28,6 @@ class CommandParameter(Model):
     required: bool = False
     multiple: bool = False
     default: JsonValue = None
-
-
-class CommandInfo(Model):
-    """A command: `name` is one or two words (`workflow run`); `handler` is `module:function` in the plugin.
-
-    A `standalone` command needs no project: plugins are loaded for it, but not started.
-    """
-
-    name: str
-    help: str
-    handler: str
-    standalone: bool = False
-    parameters: list[CommandParameter] = Field(default_factory=list)
 
 
 class CommandOutput(Model):
@@ -63,3 +52,18 @@ class CommandOutput(Model):
     total: int = 0
     data: JsonValue = None
     exit_code: int = 1
+
+
+class CommandInfo(Model):
+    """A command: `name` is one or two words (`workflow run`); `handler` is `module:function` in the plugin.
+
+    A `standalone` command needs no project: plugins are loaded for it, but not started.
+    """
+
+    KIND: ClassVar[ContributionKind] = ContributionKind(answer=AsyncIterator[CommandOutput])
+
+    name: str
+    help: str
+    handler: str
+    standalone: bool = False
+    parameters: list[CommandParameter] = Field(default_factory=list)

@@ -6,37 +6,14 @@ The kernel owns the transport (`server.py`); a plugin sees data, never a socket 
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.contributions import ContributionKind
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.wire import Model
-
-
-class RouteInfo(Model):
-    """An HTTP route: `path` may hold `{name}` parts. `handler` is `module:function` in the plugin.
-
-    The handler is `async def handler(request: HttpRequest, context: PluginContext) -> HttpResponse`.
-    """
-
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-    path: str
-    handler: str
-    summary: str = ""
-
-
-class MessageInfo(Model):
-    """A message type that clients may send on `/ws`.
-
-    The handler is `async def handler(message: SocketMessage, context: PluginContext) -> list[SocketReply]`;
-    the replies go to the sender alone. What everybody should see is published as an event.
-    """
-
-    type: str
-    handler: str
-    summary: str = ""
 
 
 class HttpRequest(Model):
@@ -83,3 +60,31 @@ class SocketReply(Model):
 
     type: str
     payload: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class RouteInfo(Model):
+    """An HTTP route: `path` may hold `{name}` parts. `handler` is `module:function` in the plugin.
+
+    The handler is `async def handler(request: HttpRequest, context: PluginContext) -> HttpResponse`.
+    """
+
+    KIND: ClassVar[ContributionKind] = ContributionKind(answer=HttpResponse)
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: str
+    handler: str
+    summary: str = ""
+
+
+class MessageInfo(Model):
+    """A message type that clients may send on `/ws`.
+
+    The handler is `async def handler(message: SocketMessage, context: PluginContext) -> list[SocketReply]`;
+    the replies go to the sender alone. What everybody should see is published as an event.
+    """
+
+    KIND: ClassVar[ContributionKind] = ContributionKind(answer=list[SocketReply])
+
+    type: str
+    handler: str
+    summary: str = ""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from pydantic import Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.contributions import ContributionKind
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model
 
@@ -63,18 +64,6 @@ class LlmModelInfo(Model):
     is_default: bool = False
 
 
-class LlmAdapterInfo(Model):
-    """A way to reach models. `handler` is `module:Class`; the class is opened as `Class(options, context)`.
-
-    An adapter with `network` reaches out of this machine: only the operator may set up models for it.
-    """
-
-    name: str
-    handler: str
-    description: str = ""
-    network: bool = True
-
-
 class LlmAdapter(Protocol):
     """One model behind an adapter."""
 
@@ -86,6 +75,20 @@ class LlmAdapter(Protocol):
 
     async def close(self) -> None:
         """Release connections."""
+
+
+class LlmAdapterInfo(Model):
+    """A way to reach models. `handler` is `module:Class`; the class is opened as `Class(options, context)`.
+
+    An adapter with `network` reaches out of this machine: only the operator may set up models for it.
+    """
+
+    KIND: ClassVar[ContributionKind] = ContributionKind(protocol=LlmAdapter)
+
+    name: str
+    handler: str
+    description: str = ""
+    network: bool = True
 
 
 class Llm(ServiceInterface, name="llm"):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.contributions import ContributionKind
 from tavern_host.contracts.wire import Model
 
 
 class PromptMacroInfo(Model):
     """A macro: `{{{name}}}`. `handler` is `async def handler(request: MacroRequest, context) -> str`."""
+
+    KIND: ClassVar[ContributionKind] = ContributionKind(answer=str)
 
     name: str
     handler: str

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from pydantic import ConfigDict, Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.contributions import ContributionKind
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model, OpenModel
 
@@ -107,6 +108,13 @@ class NodeDefinition(OpenModel):
     """
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+    KIND: ClassVar[ContributionKind] = ContributionKind(
+        name="node",
+        title="full_type",
+        collector="tavern_host.sdk.decorator:collect_nodes",
+        opener="tavern_host.sdk.runners:open_node",
+        carrier="tavern_host.sdk.carried:carried_runner",
+    )
 
     type: str
     namespace: str

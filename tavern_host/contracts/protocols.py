@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from pydantic import Field
 
+from tavern_host.contracts.contributions import ContributionKind
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.wire import Model
-
-
-class ActionProtocolInfo(Model):
-    """A protocol: `handler` is `module:Class` in the plugin; the class is opened with `ParserOptions`.
-
-    `instructions` is what an LLM is told, so that it can write the protocol. `source` is what is parsed: the text of
-    an answer, or (`native`) the JSON of its field `tool_calls`, which no text goes through.
-
-    `openings` are the texts with which a block begins, whatever their case and the blanks between their signs. From
-    one of them on a block is this protocol's alone, and its parser is fed; it gives `offset` with all text. A
-    protocol without openings gets what the others left of the text.
-    """
-
-    name: str
-    handler: str
-    description: str = ""
-    instructions: str = ""
-    source: Literal["text", "native"] = "text"
-    openings: list[str] = Field(default_factory=list)
 
 
 class ParserOptions(Model):
@@ -60,3 +42,24 @@ class ActionParser(Protocol):
 
     def finish(self) -> list[ParseEvent]:
         """Say that the text is complete; return the rest. The parser is not used again."""
+
+
+class ActionProtocolInfo(Model):
+    """A protocol: `handler` is `module:Class` in the plugin; the class is opened with `ParserOptions`.
+
+    `instructions` is what an LLM is told, so that it can write the protocol. `source` is what is parsed: the text of
+    an answer, or (`native`) the JSON of its field `tool_calls`, which no text goes through.
+
+    `openings` are the texts with which a block begins, whatever their case and the blanks between their signs. From
+    one of them on a block is this protocol's alone, and its parser is fed; it gives `offset` with all text. A
+    protocol without openings gets what the others left of the text.
+    """
+
+    KIND: ClassVar[ContributionKind] = ContributionKind(protocol=ActionParser)
+
+    name: str
+    handler: str
+    description: str = ""
+    instructions: str = ""
+    source: Literal["text", "native"] = "text"
+    openings: list[str] = Field(default_factory=list)

@@ -11,6 +11,7 @@ from typing import Any
 
 from tavern_host import hookspecs
 from tavern_host.contracts.catalogue import interfaces
+from tavern_host.contracts.contributions import ContributionKind, kind_of
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.services import ServiceInterface
 from tavern_host.hookspecs import hooks
@@ -44,9 +45,19 @@ class Catalogue:
     def item_types(self, hook: str) -> tuple[tuple[type, ...], str]:
         """Return what a hook that collects lists of something collects, also in words; none, where it is no list."""
         if hook not in self._items:
-            function = self._specs.get(hook) or getattr(hookspecs, hook)
-            self._items[hook] = _item_types(typing.get_type_hints(function).get("return"))
+            self._items[hook] = _item_types(typing.get_type_hints(self.spec(hook)).get("return"))
         return self._items[hook]
+
+    def spec(self, hook: str) -> Callable[..., Any]:
+        """Return the function that specifies a hook."""
+        spec: Callable[..., Any] = self._specs.get(hook) or getattr(hookspecs, hook)
+        return spec
+
+    def collected(self) -> dict[str, ContributionKind]:
+        """Return the kinds of what is also found in modules that manifests name, by the hook that collects them."""
+        fields = [name for name, info in self._hooks.items() if info.field is not None]
+        kinds = {name: [kind_of(item) for item in self.item_types(name)[0]] for name in fields}
+        return {name: found[0] for name, found in kinds.items() if found and found[0].collector is not None}
 
     def publish(self, plugin: str, published: Published) -> Callable[[], None]:
         """Add what a plugin publishes, in the place of what it published before; return what takes it back."""

@@ -20,6 +20,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, Vetoed, describe
 from tavern_host.contracts.hooks import HookInfo, Veto
 from tavern_host.contracts.plugins import HookImplInfo, Problem
+from tavern_host.contracts.wire import Model
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.hooks.deadline import until_given_up
 from tavern_host.plugins.failures import one_line
@@ -73,8 +74,8 @@ class Answer:
         self._context = context
         self._in_flight = in_flight
 
-    def open(self, handler: str, *arguments: Any) -> Any:
-        """Return a new object of the plugin's class `handler`."""
+    def open(self, handler: str | Model, *arguments: Any) -> Any:
+        """Return a new object of the plugin's class `handler`, or what runs the handler of a descriptor."""
         self._in_flight.check()
         return self._runtime.open(handler, *arguments)
 
@@ -86,11 +87,6 @@ class Answer:
             return result
         with self._in_flight.use_for_call(handler):
             return await result
-
-    def node_runner(self, definition: Any) -> Any:
-        """Return the runner of one of the plugin's node types."""
-        self._in_flight.check()
-        return self._runtime.node_runner(definition)
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> contextlib.AbstractContextManager[None]:
         """Return what keeps the plugin from being unloaded."""

@@ -22,7 +22,7 @@ from tavern_host.contracts.services import ServiceInfo
 from tavern_host.hooks.dispatch import Answer
 from tavern_host.plugins.admission import admit
 from tavern_host.plugins.discovery import Record
-from tavern_host.plugins.loaded import LoadedPlugin
+from tavern_host.plugins.loaded import LoadedPlugin, source_of
 from tavern_host.plugins.manifest import Manifest
 from tavern_host.plugins.registrations import Registered, Registrations
 from tavern_host.plugins.serialize import asker
@@ -91,7 +91,7 @@ class Lifecycle:
             settings=settings,
             events=manifest.permissions.events,
         )
-        runtime = self._boundary.runtime(record, context)
+        runtime = self._boundary.runtime(source_of(record, self._kernel.dispatcher.catalogue), context)
         loaded = LoadedPlugin(record, manifest, runtime, context, in_flight, ledger, views, settings, granted)
         self._coming.add(loaded)
         restore = self._read_anew(record, runtime)

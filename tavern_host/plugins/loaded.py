@@ -9,13 +9,14 @@ from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.http import MessageInfo, RouteInfo
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.ui import UiDeclaration
-from tavern_host.hooks.catalogue import Published
+from tavern_host.hooks.catalogue import Catalogue, Published
 from tavern_host.hooks.dispatch import Implementation
 from tavern_host.plugins.discovery import Record
 from tavern_host.plugins.manifest import Manifest
 from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.in_process import PluginRuntime
 from tavern_host.runtime.ledger import Ledger
+from tavern_host.runtime.source import Entry, PluginSource
 from tavern_host.services.calls import Provider
 from tavern_host.services.registry import Views
 from tavern_host.settings.store import PluginSettings
@@ -59,3 +60,14 @@ class LoadedPlugin:
     def holds(self, permission: str) -> bool:
         """Return whether this load was granted a permission."""
         return permission in self.granted
+
+
+def source_of(record: Record, catalogue: Catalogue) -> PluginSource:
+    """Return what a runtime has to know of a plugin; modules that its manifest names are collected by hook."""
+    entries = {}
+    for hook, kind in catalogue.collected().items():
+        declared = getattr(record.manifest, catalogue.hooks[hook].field or "", None)
+        if declared is not None and kind.collector is not None:
+            options = declared.model_dump(exclude={"entry"}, exclude_none=True)
+            entries[hook] = Entry(declared.entry, kind.collector, options)
+    return PluginSource(record.name, record.module, record.root, record.reviewed, record.first_party, entries)

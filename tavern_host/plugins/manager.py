@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from tavern_host.audit.log import AuditLog
 from tavern_host.context import Project
@@ -563,9 +562,9 @@ class Manager:
 
     # --- what is known ------------------------------------------------------------------------------------
 
-    def info(self, record: Record, *, nodes: bool = True) -> PluginInfo:
-        """Return a record as data, with or without the names of node types, for which modules may have to be
-        imported."""
+    def info(self, record: Record, *, collected: bool = True) -> PluginInfo:
+        """Return a record as data, with or without the names of what is collected from its modules, for which they
+        may have to be imported."""
         manifest = record.manifest
         frontend = manifest.frontend.info(record.name) if manifest and manifest.frontend else None
         options = [o.model_dump(mode="json", exclude_unset=True) for o in manifest.config_options] if manifest else []
@@ -585,7 +584,7 @@ class Manager:
             problems=[*record.problems, *settings, *self._conflicts(record.name)],
             permissions=list(record.permissions),
             timings={stage: round(ms, 2) for stage, ms in record.timings.items()},
-            contributions=self.contributions(record.name, nodes=nodes),
+            contributions=self.contributions(record.name, collected=collected),
         )
 
     def manifests(self) -> dict[str, Manifest]:
@@ -615,14 +614,16 @@ class Manager:
         details = {"seconds": round(blocked.seconds, 1), "where": f"{blocked.file}:{blocked.line}"}
         self._audit("plugin.blocked", actor="system:host", subject=record.name, details=details)
 
-    def contributions(self, name: str, *, nodes: bool = True) -> dict[str, list[str]]:
-        """Return the names of what a plugin has registered, by kind, with or without its node types."""
+    def contributions(self, name: str, *, collected: bool = True) -> dict[str, list[str]]:
+        """Return the names of what a plugin has registered, by kind, with or without what its modules define."""
         loaded = self.active.get(name)
         if loaded is None:
             return {}
         owned = {**loaded.ledger.owned(), "hook": [i.info.hook for i in loaded.implementations]}
-        types = [n.full_type for n in _with_namespace(loaded)] if nodes else []
-        return {**owned, "node": types} if types else owned
+        for hook, kind in self.dispatcher.catalogue.collected().items() if collected else ():
+            if names := [getattr(item, kind.title) for item in loaded.runtime.collect(hook)]:
+                owned[kind.name] = names
+        return owned
 
     def owned(self, name: str) -> dict[str, list[str]]:
         """Return everything in the ledgers of a plugin, that of loads on their way out included."""
@@ -652,13 +653,11 @@ class Manager:
         return [Path(asset.path) for asset in self.assets("sample")]
 
     def _declared(self, hook: str) -> list[Answer]:
-        """Return what manifests contribute to a hook without code: the node modules under `nodes.entry`."""
-        if hook != "tavern_register_nodes":
-            return []
+        """Return what the modules that manifests name contribute to a hook."""
         return [
-            Answer(nodes, loaded.runtime, loaded.context, loaded.in_flight)
+            Answer(items, loaded.runtime, loaded.context, loaded.in_flight)
             for loaded in self.active.values()
-            if (nodes := _with_namespace(loaded))
+            if (items := loaded.runtime.collect(hook))
         ]
 
     def _conflicts(self, plugin: str) -> list[Problem]:
@@ -718,12 +717,6 @@ def _say_pending(record: Record, upgraded: Sequence[str]) -> None:
         problem = Problem(message=message, hint="restart the host; until then the version that is loaded goes on")
         record.notes.append(problem)
         record.problems.append(problem)
-
-
-def _with_namespace(loaded: LoadedPlugin) -> list[Any]:
-    manifest = loaded.manifest
-    namespace = (manifest.nodes.namespace if manifest.nodes else None) or manifest.name
-    return [n if n.namespace else n.model_copy(update={"namespace": namespace}) for n in loaded.runtime.nodes()]
 
 
 def _differs_from_review(record: Record) -> bool:

@@ -1,4 +1,4 @@
-"""The boundary between the host and a plugin: where the plugin's code is reached, and who may look on.
+"""The boundary between the host and a plugin: where the plugin's code is reached, and observed.
 
 Every call into a plugin goes through its runtime or through a method of a service, and those two are what a
 boundary hands out. `InProcess` hands them out as they are; `loopback.py` has the other one.
@@ -13,31 +13,31 @@ from typing import Any, Literal, Protocol
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.services import ServiceInterface
-from tavern_host.plugins.discovery import Record
+from tavern_host.contracts.wire import Model
 from tavern_host.runtime.in_process import InProcessRuntime, PluginRuntime
+from tavern_host.runtime.source import PluginSource
 
 Method = Callable[..., Any]
 Done = Callable[[Any, BaseException | None], None]
-"""Is told what a call gave: its result, or its error. Of a stream, the list of what it gave."""
+"""Is called with the result or the error of a call; for a stream, with the list of its items."""
 
 
 class Observer(Protocol):
-    """Looks on at calls and events. What it raises is raised to the caller; it changes nothing."""
+    """Observes calls and events, and changes nothing. What it raises is raised to the caller."""
 
     def called(self, kind: Literal["hook", "service"], plugin: str, name: str, arguments: dict[str, Any]) -> Done:
-        """Be told of a call that begins: of which hook, or `service.method`, of which plugin."""
+        """Observe that a call begins, of a hook or `service.method` of a plugin; return what is called when it ends."""
 
     def published(self, event: Event) -> None:
-        """Be told of an event, on the thread that publishes it."""
+        """Observe an event, on the thread that publishes it."""
 
 
 class Boundary(Protocol):
     """Hands out the two ways into a plugin."""
 
-    def runtime(self, record: Record, context: PluginContext) -> PluginRuntime:
+    def runtime(self, source: PluginSource, context: PluginContext) -> PluginRuntime:
         """Return what loads a plugin and reaches its code."""
 
     def method(self, plugin: str, interface: type[ServiceInterface], name: str, function: Method) -> Method:
@@ -47,9 +47,9 @@ class Boundary(Protocol):
 class InProcess:
     """No boundary but the rules."""
 
-    def runtime(self, record: Record, context: PluginContext) -> PluginRuntime:
+    def runtime(self, source: PluginSource, context: PluginContext) -> PluginRuntime:
         """Return the runtime of the host's own process."""
-        return InProcessRuntime(record, context)
+        return InProcessRuntime(source, context)
 
     def method(self, plugin: str, interface: type[ServiceInterface], name: str, function: Method) -> Method:
         """Return the method itself."""
@@ -74,16 +74,16 @@ class RuntimeWrapper:
         """Return an interface or hookspec of the plugin."""
         return self._inner.published(name)
 
-    def nodes(self) -> list[NodeDefinition]:
-        """Return the node types under the manifest's `nodes.entry`."""
-        return self._inner.nodes()
+    def collect(self, hook: str) -> list[Any]:
+        """Return what the modules that the manifest names contribute to a hook."""
+        return self._inner.collect(hook)
 
     def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
         """Return the callable behind a hook implementation."""
         return self._inner.hook_function(info)
 
-    def open(self, handler: str, *arguments: Any, **named: Any) -> Any:
-        """Return a new instance of the class `handler`."""
+    def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
+        """Return a new instance of the class `handler`, or what runs a descriptor's handler."""
         return self._inner.open(handler, *arguments, **named)
 
     def function(self, handler: str) -> Callable[..., Any]:
@@ -98,12 +98,8 @@ class RuntimeWrapper:
         """Return why a handler cannot be reached."""
         return self._inner.handler_problem(handler)
 
-    def node_runner(self, definition: NodeDefinition) -> NodeRunner:
-        """Return the runner of a node type."""
-        return self._inner.node_runner(definition)
-
     def forget_modules(self) -> Callable[[], None]:
-        """Let the next import of the plugin's package read its files anew; return what takes that back."""
+        """Let the next import of the plugin's package read its files again; return a function that undoes this."""
         return self._inner.forget_modules()
 
     def unload(self) -> None:
@@ -118,12 +114,12 @@ class Observed:
         self._inner = inner
         self._observer = observer
 
-    def runtime(self, record: Record, context: PluginContext) -> PluginRuntime:
-        """Return the inner boundary's runtime, whose hook calls are told."""
-        return _ObservedRuntime(self._inner.runtime(record, context), self._observer)
+    def runtime(self, source: PluginSource, context: PluginContext) -> PluginRuntime:
+        """Return the inner boundary's runtime, whose hook calls are observed."""
+        return _ObservedRuntime(self._inner.runtime(source, context), self._observer)
 
     def method(self, plugin: str, interface: type[ServiceInterface], name: str, function: Method) -> Method:
-        """Return the inner boundary's method, whose calls are told."""
+        """Return the inner boundary's method, whose calls are observed."""
         declared = inspect.signature(getattr(interface, name))
         signature = declared.replace(parameters=list(declared.parameters.values())[1:])
         inner = self._inner.method(plugin, interface, name, function)
@@ -143,7 +139,7 @@ class _ObservedRuntime(RuntimeWrapper):
 
 
 def _observed(function: Method, signature: inspect.Signature, begin: Callable[[dict[str, Any]], Done]) -> Method:
-    """Return `function` with somebody told of each call before and after."""
+    """Return `function` with an observer called before and after each call."""
 
     def begun(args: Any, kwargs: Any) -> Done:
         bound = signature.bind(*args, **kwargs)
@@ -153,9 +149,9 @@ def _observed(function: Method, signature: inspect.Signature, begin: Callable[[d
     @functools.wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
         done = begun(args, kwargs)
-        return await told(function(*args, **kwargs), done)
+        return await observed(function(*args, **kwargs), done)
 
-    async def told(awaitable: Any, done: Done) -> Any:
+    async def observed(awaitable: Any, done: Done) -> Any:
         try:
             result = await awaitable
         except BaseException as error:
@@ -188,7 +184,7 @@ def _observed(function: Method, signature: inspect.Signature, begin: Callable[[d
             done(None, error)
             raise
         if inspect.iscoroutine(result):
-            return told(result, done)
+            return observed(result, done)
         if isinstance(result, AsyncIterator):
             return stream(result, done)
         done(result, None)

@@ -1,5 +1,5 @@
-"""Where a plugin's code runs. `PluginRuntime` is what the host needs of any placement; the first one
-runs plugins in the host's own process (DESIGN §3, *Rules of the contracts*, rule 4)."""
+"""Where a plugin's code runs. `PluginRuntime` is what the host needs of any placement; `InProcessRuntime` runs
+plugins in the host's own process."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.contributions import kind_of
 from tavern_host.contracts.errors import NotFound
-from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
 from tavern_host.contracts.plugins import HookImplInfo, Problem
-from tavern_host.plugins.discovery import Record
+from tavern_host.contracts.wire import Model
 from tavern_host.runtime.folder_import import import_folder, release, reserve
+from tavern_host.runtime.source import Entry, FolderSource, PluginSource, imported
 from tavern_host.runtime.threads import contained, ended
-from tavern_host.sdk.decorator import NodeCode, nodes_of
-from tavern_host.sdk.node_process import FolderSource
-from tavern_host.sdk.node_runner import InProcessNodeRunner
 
 
 class PluginRuntime(Protocol):
@@ -36,14 +34,15 @@ class PluginRuntime(Protocol):
     def published(self, name: str) -> Any:
         """Return what `module:name`, counted from the plugin's package, names. Raises `NotFound`."""
 
-    def nodes(self) -> list[NodeDefinition]:
-        """Return the node types under the manifest's `nodes.entry`."""
+    def collect(self, hook: str) -> list[Any]:
+        """Return the descriptors in the module that the manifest names for a hook; none where it names none."""
 
     def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
         """Return the callable behind a hook implementation."""
 
-    def open(self, handler: str, *arguments: Any, **named: Any) -> Any:
-        """Return a new instance of the class `handler`; see `Contribution.open`."""
+    def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
+        """Return a new instance of the class `handler`, or what runs a descriptor's handler; see
+        `Contribution.open`. Raises `NotFound`."""
 
     def function(self, handler: str) -> Callable[..., Any]:
         """Return the function `handler`. Raises `NotFound`."""
@@ -55,11 +54,8 @@ class PluginRuntime(Protocol):
     def handler_problem(self, handler: str) -> str | None:
         """Return why a handler cannot be reached, or None; imports nothing."""
 
-    def node_runner(self, definition: NodeDefinition) -> NodeRunner:
-        """Return the runner of a node type of this plugin. Raises `NotFound`."""
-
     def forget_modules(self) -> Callable[[], None]:
-        """Let the next import of the plugin's package read its files anew; return what takes that back."""
+        """Let the next import of the plugin's package read its files again; return a function that undoes this."""
 
     def unload(self) -> None:
         """Forget the plugin's modules, where that is safe."""
@@ -68,37 +64,37 @@ class PluginRuntime(Protocol):
 class InProcessRuntime:
     """Runs a plugin in the host's process."""
 
-    def __init__(self, record: Record, context: PluginContext) -> None:
-        self._record = record
+    def __init__(self, source: PluginSource, context: PluginContext) -> None:
+        self._source = source
         self._context = context
-        self._package = record.module or reserve(record.name.replace("-", "_"))
+        self._package = source.module or reserve(source.name.replace("-", "_"))
         self._module: ModuleType | None = None
         self._modules: dict[str, ModuleType] = {}
-        self._nodes: list[NodeDefinition] | None = None
+        self._collected: dict[str, list[Any]] = {}
 
     def load(self) -> None:
-        """Import the package and the modules under `nodes.entry`; those of the host's own plugins when somebody asks
-        for nodes."""
-        record = self._record
-        if record.module is not None:
-            self._module = importlib.import_module(record.module)
+        """Import the package, and unless the source is lazy the modules that the manifest names."""
+        source = self._source
+        if source.module is not None:
+            self._module = importlib.import_module(source.module)
         else:
-            assert record.root is not None
-            self._module = import_folder(self._package, record.root, record.reviewed)
-        if not record.first_party:
-            self._nodes = self._read_nodes()
+            assert source.root is not None
+            self._module = import_folder(self._package, source.root, source.reviewed)
+        for hook in () if source.is_lazy else source.entries:
+            self.collect(hook)
         self._modules = {name: module for name, module in sys.modules.items() if self._is_inside(name)}
 
-    def _read_nodes(self) -> list[NodeDefinition]:
-        manifest = self._record.manifest
-        if manifest is None or manifest.nodes is None:
-            return []
-        return nodes_of(self._entry_module(manifest.nodes.entry))
+    def collect(self, hook: str) -> list[Any]:
+        """Return the descriptors in the module for a hook, as they were when they were first collected."""
+        if hook not in self._collected:
+            entry = self._source.entries.get(hook)
+            self._collected[hook] = [] if entry is None else self._read(entry)
+        return list(self._collected[hook])
 
-    def _entry_module(self, entry: str) -> ModuleType:
-        path = Path(entry)
-        parts = [part for part in path.with_suffix("").parts if part != "."]
-        return importlib.import_module(".".join([self._package, *parts]))
+    def _read(self, entry: Entry) -> list[Any]:
+        parts = [part for part in Path(entry.module).with_suffix("").parts if part != "."]
+        module = importlib.import_module(".".join([self._package, *parts]))
+        return list(imported(entry.collector)(module, plugin=self._source.name, **entry.options))
 
     def hookimpls(self) -> tuple[list[HookImplInfo], list[Problem]]:
         """Return the `@hookimpl` functions of the package's own namespace."""
@@ -118,7 +114,7 @@ class InProcessRuntime:
                 continue
             found.append(
                 HookImplInfo(
-                    plugin=self._record.name,
+                    plugin=self._source.name,
                     hook=options.get("specname") or name,
                     function=name,
                     arguments=list(inspect.signature(value).parameters),
@@ -128,12 +124,6 @@ class InProcessRuntime:
                 )
             )
         return found, problems
-
-    def nodes(self) -> list[NodeDefinition]:
-        """Return the node types, as they were when the plugin was loaded."""
-        if self._nodes is None:
-            self._nodes = self._read_nodes()
-        return list(self._nodes)
 
     def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
         """Return the function that was marked."""
@@ -147,11 +137,14 @@ class InProcessRuntime:
         """Return what `module:name` names inside the plugin's package."""
         target = self._resolve(handler)
         if not callable(target):
-            raise NotFound(f"{self._record.name}: the handler {handler!r} is not callable")
+            raise NotFound(f"{self._source.name}: the handler {handler!r} is not callable")
         return target  # type: ignore[no-any-return]
 
-    def open(self, handler: str, *arguments: Any, **named: Any) -> Any:
-        """Return `Class(*arguments)`; `context` and other `named` values go to parameters of that name."""
+    def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
+        """Return `Class(*arguments)`; `context` and other `named` values go to parameters of that name. For a
+        descriptor, return what the opener of its kind makes."""
+        if not isinstance(handler, str):
+            return self._open_described(handler)
         target = self.function(handler)
         accepted = inspect.signature(target).parameters
         offered = {"context": self._context, **named}
@@ -159,7 +152,7 @@ class InProcessRuntime:
 
     def call(self, handler: str, *arguments: Any) -> Any:
         """Return `function(*arguments)`."""
-        function, what = self.function(handler), f"{handler} of {self._record.name}"
+        function, what = self.function(handler), f"{handler} of {self._source.name}"
         try:
             result = function(*arguments)
         except (SystemExit, KeyboardInterrupt) as error:
@@ -180,21 +173,19 @@ class InProcessRuntime:
             found = False
         return None if found else f"the handler {handler!r} names a module that does not exist"
 
-    def node_runner(self, definition: NodeDefinition) -> NodeRunner:
-        """Return the runner of the `@node` object that the definition names."""
-        code = getattr(self._resolve(definition.handler), "__tavern_node__", None)
-        if not isinstance(code, NodeCode):
-            raise NotFound(f"{self._record.name}: {definition.handler!r} is not a @node")
-        record = self._record
-        source = None
-        if record.module is None and record.root is not None:
-            source = FolderSource(self._package, record.root, record.reviewed)
-        return InProcessNodeRunner(code, self._context, source)
+    def _open_described(self, descriptor: Any) -> Any:
+        opener, source = kind_of(type(descriptor)).opener, self._source
+        if opener is None:
+            raise NotFound(f"{source.name}: nothing opens the handler of a {type(descriptor).__name__}")
+        folder = None
+        if source.module is None and source.root is not None:
+            folder = FolderSource(self._package, source.root, source.reviewed)
+        return imported(opener)(self._resolve(descriptor.handler), descriptor, self._context, folder)
 
     def _resolve(self, handler: str) -> Any:
         module_name, _, path = handler.partition(":")
         if not self._is_inside(module_name) or not path:
-            raise NotFound(f"{self._record.name}: {self._wrong_form(handler)}")
+            raise NotFound(f"{self._source.name}: {self._wrong_form(handler)}")
         try:
             target: Any = self._own_module(module_name)
             for part in path.split("."):
@@ -202,9 +193,9 @@ class InProcessRuntime:
         except (ImportError, AttributeError) as error:
             if isinstance(error, ImportError) and not module_name.startswith(error.name or "\0"):
                 raise  # the module is there, and what it imports is not
-            raise NotFound(f"{self._record.name}: there is no handler {handler!r} ({error})") from error
+            raise NotFound(f"{self._source.name}: there is no handler {handler!r} ({error})") from error
         except (SystemExit, KeyboardInterrupt) as error:
-            raise ended(f"importing {module_name} of {self._record.name}", error) from error
+            raise ended(f"importing {module_name} of {self._source.name}", error) from error
         return target
 
     def _own_module(self, name: str) -> ModuleType:
@@ -238,7 +229,7 @@ class InProcessRuntime:
 
     def unload(self) -> None:
         """Forget the modules of a folder plugin; those of installed packages stay imported."""
-        if self._record.module is None:
+        if self._source.module is None:
             self.forget_modules()
             release(self._package)
         self._module = None

@@ -177,6 +177,13 @@ def nodes_of(module: types.ModuleType) -> list[NodeDefinition]:
     return list(found.values())
 
 
+def collect_nodes(module: types.ModuleType, *, plugin: str, namespace: str | None = None) -> list[NodeDefinition]:
+    """Return `nodes_of(module)`; those without a namespace get `namespace`, or else the plugin's name."""
+    default = namespace or plugin
+    found = nodes_of(module)
+    return [one if one.namespace else one.model_copy(update={"namespace": default}) for one in found]
+
+
 # --- what can be read -------------------------------------------------------------------------------------
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tavern_host.contracts.nodes import NodeRunner
-from tavern_host.runtime.loopback import carried_runner
+from tavern_host.sdk.carried import carried_runner
 from tavern_host.sdk.decorator import NodeCode
-from tavern_host.sdk.node_runner import InProcessNodeRunner
+from tavern_host.sdk.runners import InProcessNodeRunner
 
 RunnerOf = Callable[[Any], NodeRunner]
 

@@ -17,8 +17,9 @@ import pytest
 from node_runners import RunnerOf, direct
 
 from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError
-from tavern_host.sdk import node_process as nodeprocess
-from tavern_host.sdk.node_process import FolderSource, run_in_process
+from tavern_host.runtime.source import FolderSource
+from tavern_host.sdk import worker_process
+from tavern_host.sdk.worker_process import run_in_process
 
 HERE = Path(__file__).parent
 
@@ -133,7 +134,7 @@ async def test_nothing_that_the_function_started_outlives_it(what: str) -> None:
 async def test_an_interrupt_ends_the_process_and_what_it_started(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nodeprocess, "ENDS_BY_ITSELF", 0.5 if how == "stop" else 60)
+    monkeypatch.setattr(worker_process, "ENDS_BY_ITSELF", 0.5 if how == "stop" else 60)
     note = tmp_path / "pids"
     running = asyncio.create_task(run(isolated_nodes.hang, {"note": str(note), "how": how}))
     pids = await written(note)
@@ -165,7 +166,7 @@ def children() -> list[str]:
     listed = subprocess.run(
         ["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True, check=False
     )
-    return [line for line in listed.stdout.splitlines() if "node_child" in line]
+    return [line for line in listed.stdout.splitlines() if "worker_main" in line]
 
 
 async def test_many_at_once_do_not_mix() -> None:
@@ -177,7 +178,7 @@ HOST = f"""
 import asyncio, sys
 sys.path.insert(0, {str(HERE)!r})
 import isolated_nodes
-from tavern_host.sdk.node_runner import InProcessNodeRunner
+from tavern_host.sdk.runners import InProcessNodeRunner
 
 instance = InProcessNodeRunner(isolated_nodes.hang.__tavern_node__, None).open({{}})
 asyncio.run(instance.run({{"note": sys.argv[1]}}, None))

@@ -14,9 +14,9 @@ import tavern_nodes.nodes
 from tavern_host import Host, nodes_of
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.nodes import NodeCall, NodeInstance, NodeRunner
-from tavern_host.runtime.loopback import carried_runner
+from tavern_host.sdk.carried import carried_runner
 from tavern_host.sdk.decorator import NodeCode
-from tavern_host.sdk.node_runner import InProcessNodeRunner
+from tavern_host.sdk.runners import InProcessNodeRunner
 
 DEFINITIONS = {definition.type: definition for definition in nodes_of(tavern_nodes.nodes)}
 
@@ -67,7 +67,7 @@ class HostedNodes(Nodes):
     def runner(self, type: str) -> NodeRunner:
         """Return the runner that the host makes."""
         loaded = self.host._manager.active["tavern-nodes"]
-        return loaded.runtime.node_runner(DEFINITIONS[type])
+        return loaded.runtime.open(DEFINITIONS[type])
 
     def write(self, name: str, content: str | bytes) -> Path:
         """Write a file into the project's folder of files."""

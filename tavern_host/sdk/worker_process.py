@@ -1,5 +1,5 @@
 """Runs a function of a plugin in a process of its own, which is killed with all that it started when nobody waits for
-it any more. What the process does is in `nodechild`. It is no sandbox: the function may do all that the host may.
+it any more. What the process does is in `worker_main`. It is no sandbox: the function may do all that the host may.
 """
 
 from __future__ import annotations
@@ -13,28 +13,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput, PluginFailure, error_of
 from tavern_host.runtime.codec import decode, decode_loose, encode_loose
+from tavern_host.runtime.source import FolderSource
 from tavern_host.runtime.threads import run_in_thread
-from tavern_host.sdk.node_child import TRAILER, uncoded
+from tavern_host.sdk.worker_main import TRAILER, uncoded
 
-_CHILD = Path(__file__).with_name("node_child.py")
+_CHILD = Path(__file__).with_name("worker_main.py")
 ENDS_BY_ITSELF = 5.0
 """Seconds after which a process that was told to end is killed; the function may have stopped it."""
-
-
-@dataclass(frozen=True)
-class FolderSource:
-    """Where the code of a folder plugin is: its package, its folder, and by path the hash of each file that was
-    reviewed (None: any may be imported)."""
-
-    package: str
-    root: Path
-    reviewed: Mapping[str, bytes] | None
 
 
 async def run_in_process(

@@ -1,8 +1,8 @@
-"""How an open node is called: with which arguments, where, and what becomes of its result.
+"""Runs what `@node` marked, in this process: binds configuration when a node is opened, then calls its function.
 
-A workflow may have thousands of trivial nodes, so all that can be known is settled when a node is opened. The nodes
-that are most common, functions on the event loop without a context, have a way of their own that does nothing but
-call them.
+A workflow may have thousands of trivial nodes, so all that can be known is settled when a node is opened; the most
+common nodes, functions on the event loop without a context, are called without anything in between. How a function
+runs in a process of its own is in `worker_process`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,88 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Protocol
 
+from pydantic import JsonValue
+
 from tavern_host.context import NodeContext, PluginContext
-from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeInstance
+from tavern_host.contracts.errors import NotFound, PluginFailure
+from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, NodeRunner
+from tavern_host.runtime.codec import WireError, decode, encode
+from tavern_host.runtime.source import FolderSource
 from tavern_host.runtime.threads import ended, run_in_thread
-from tavern_host.sdk.decorator import NodeCode
-from tavern_host.sdk.node_process import FolderSource, run_in_process
+from tavern_host.sdk.decorator import NodeCode, NodeFunction
+from tavern_host.sdk.worker_process import run_in_process
+
+
+def open_node(
+    target: Any, definition: NodeDefinition, context: PluginContext, source: FolderSource | None
+) -> NodeRunner:
+    """Return the runner of the `@node` object that a definition names. Raises `NotFound` for another object."""
+    code = getattr(target, "__tavern_node__", None)
+    if not isinstance(code, NodeCode):
+        raise NotFound(f"{context.plugin}: {definition.handler!r} is not a @node")
+    return InProcessNodeRunner(code, context, source)
+
+
+class InProcessNodeRunner:
+    """Makes instances of one node type in this process; see `contracts.nodes.NodeRunner`.
+
+    `source` is where the code of a folder plugin is, for a node that runs in a process of its own.
+    """
+
+    def __init__(self, code: NodeCode, context: PluginContext, source: FolderSource | None = None) -> None:
+        self._code = code
+        self._context = context
+        self._source = source
+        schema = code.definition.config_schema or {}
+        self._defaults = {key: slot.default for key, slot in schema.items() if slot.has_default}
+        self._is_same_for_all = not (code.raw or code.is_class or code.config_parameters)
+        self._shared: NodeInstance | None = None
+
+    def open(self, config: dict[str, Any]) -> NodeInstance:
+        """Return an instance with these configuration values, filled up with the declared defaults."""
+        if self._shared is not None:
+            return self._shared
+        instance = _instance_of(_NodeCalls(self._code, self._context, self._source, self._defaults | config))
+        if self._is_same_for_all:
+            self._shared = instance
+        return instance
+
+    async def change(self, inputs: dict[str, Any], config: dict[str, Any]) -> JsonValue:
+        """Return what the author's `is_changed` returns. Raises `PluginFailure` where that is no JSON value."""
+        function = self._code.change
+        if function is None:
+            raise NotFound(f"node {self._code.definition.type} has no is_changed")
+        value: JsonValue = await self._ask(function, "is_changed", inputs, config, JsonValue)
+        return value
+
+    async def act(self, action: str, inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, JsonValue]:
+        """Return what the author's function for the action returns. Raises `NotFound`, `PluginFailure`."""
+        actions = self._code.actions
+        if action not in actions:
+            name = self._code.definition.type
+            raise NotFound(f"node {name} has no action {action!r}{did_you_mean(action, actions)}")
+        changed = await self._ask(actions[action], f"action {action!r}", inputs, config, dict[str, JsonValue] | None)
+        return changed or {}
+
+    async def _ask(
+        self, function: NodeFunction, what: str, inputs: dict[str, Any], config: dict[str, Any], expected: Any
+    ) -> Any:
+        place = f"{what} of node {self._code.definition.type}"
+        context = {} if function.context_parameter is None else {function.context_parameter: self._context}
+        try:
+            result = function.target(inputs, self._defaults | config, **context)
+            if inspect.isawaitable(result):
+                result = await result
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise ended(place, error) from error
+        try:
+            return decode(encode(result, expected), expected)
+        except WireError as error:
+            raise PluginFailure(f"{place} returned what it may not: {error}") from None
+
+
+# --- calls of an open node ---
 
 _NEVER_AWAITED = frozenset({str, int, float, bool, type(None), dict, list, bytes})
 
@@ -48,7 +124,7 @@ class _Instance:
         """Nothing is held that the garbage collector does not release."""
 
 
-class NodeCalls:
+class _NodeCalls:
     """One node with its configuration: what its function is, how it is called, and what its results mean.
 
     A class node is made here, by its constructor.
@@ -131,7 +207,7 @@ class NodeCalls:
         return frozenset(key for key, slot in outputs.items() if slot.is_stream)
 
 
-def instance_of(calls: NodeCalls) -> NodeInstance:
+def _instance_of(calls: _NodeCalls) -> NodeInstance:
     """Return the instance of an open node."""
     if calls.code.definition.traits.streams:
         stream = _streaming(calls)
@@ -140,7 +216,7 @@ def instance_of(calls: NodeCalls) -> NodeInstance:
     return _Instance(run, _yielding_once(run), direct=_directly(calls))
 
 
-def _is_plain(calls: NodeCalls) -> bool:
+def _is_plain(calls: _NodeCalls) -> bool:
     """Return whether the inputs can be the arguments as they are: nothing else is needed, and the function refuses
     those that it does not know before any of its code runs."""
     code = calls.code
@@ -150,7 +226,7 @@ def _is_plain(calls: NodeCalls) -> bool:
     return inspect.isfunction(function) and not function.__code__.co_flags & inspect.CO_VARKEYWORDS
 
 
-def _directly(calls: NodeCalls) -> DirectCall | None:
+def _directly(calls: _NodeCalls) -> DirectCall | None:
     """Return how a function is called of which its inputs are all that it needs, and its result the one output."""
     key = calls.code.single_output
     if key is None or calls.bound or calls.code.is_class or not _is_plain(calls):
@@ -158,7 +234,7 @@ def _directly(calls: NodeCalls) -> DirectCall | None:
     return DirectCall(calls.target, key, inspect.iscoroutinefunction(calls.target))
 
 
-def _plainly(calls: NodeCalls) -> _Run:
+def _plainly(calls: _NodeCalls) -> _Run:
     target, bound, key, outputs = calls.target, calls.bound, calls.code.single_output, calls.outputs
     is_async = inspect.iscoroutinefunction(target)
     known = {*calls.code.parameters, *bound}
@@ -182,7 +258,7 @@ def _plainly(calls: NodeCalls) -> _Run:
     return run
 
 
-def _somehow(calls: NodeCalls) -> _Run:
+def _somehow(calls: _NodeCalls) -> _Run:
     async def run(inputs: dict[str, Any], node_call: NodeCall | None) -> dict[str, Any]:
         return calls.outputs(await calls.call(inputs, node_call))
 
@@ -196,7 +272,7 @@ def _yielding_once(run: _Run) -> _Stream:
     return stream
 
 
-def _streaming(calls: NodeCalls) -> _Stream:
+def _streaming(calls: _NodeCalls) -> _Stream:
     key, outputs = calls.code.single_output, calls.outputs
 
     async def stream(inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncGenerator[dict[str, Any], None]:
@@ -214,7 +290,7 @@ def _streaming(calls: NodeCalls) -> _Stream:
     return stream
 
 
-def _items(calls: NodeCalls) -> ItemStream | None:
+def _items(calls: _NodeCalls) -> ItemStream | None:
     """Return how a node is called that yields nothing but items of its one stream."""
     if calls.code.single_output is None:
         return None
@@ -227,7 +303,7 @@ def _items(calls: NodeCalls) -> ItemStream | None:
     return items
 
 
-def _collecting(stream: _Stream, calls: NodeCalls) -> _Run:
+def _collecting(stream: _Stream, calls: _NodeCalls) -> _Run:
     """Return how a node that streams is run where nobody reads its streams: each of them is a list in its outputs."""
     streams = calls.streams()
 

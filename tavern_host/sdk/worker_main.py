@@ -1,6 +1,6 @@
 """What runs in the process of an isolated node: one function of a plugin, once.
 
-It is run as a script; `nodeprocess` starts it and says on standard input what to call. Before that has been read,
+It is run as a script; `worker_process` starts it and says on standard input what to call. Before that has been read,
 `sys.path` is not the host's, so nothing of the host is imported above.
 """
 

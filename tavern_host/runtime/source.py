@@ -1,0 +1,49 @@
+"""What a runtime has to know of a plugin to load it, and of the host's functions that kinds of contributions name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A module that a manifest names, in which `collector` finds descriptors; see `ContributionKind`."""
+
+    module: str
+    collector: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class PluginSource:
+    """Where a plugin's code is. `module` is None for a folder plugin, which is imported from `root`.
+
+    `reviewed` is by path the hash of each file that may be imported (None: any may). `entries` are collected by hook;
+    when the plugin is loaded, or with `is_lazy` when they are first asked for.
+    """
+
+    name: str
+    module: str | None = None
+    root: Path | None = None
+    reviewed: Mapping[str, bytes] | None = None
+    is_lazy: bool = False
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FolderSource:
+    """Where the code of a folder plugin is: its package, its folder, and the hashes as in `PluginSource`."""
+
+    package: str
+    root: Path
+    reviewed: Mapping[str, bytes] | None
+
+
+def imported(name: str) -> Any:
+    """Return the function `module:function` of the host."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)

@@ -1,0 +1,76 @@
+"""Runners of nodes behind the loopback boundary: values on edges and configuration are encoded and decoded."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, NodeRunner
+from tavern_host.runtime.loopback import CarriedStream, Crossing, loose_trip, passed_on, round_trip
+
+
+def carried_runner(runner: NodeRunner, plugin: str, definition: NodeDefinition) -> NodeRunner:
+    """Return the runner of a node type of a plugin, behind the boundary."""
+    return _Runner(runner, Crossing(plugin, f"node {definition.type}", log=False))  # the engine logs it
+
+
+class _Runner:
+    """A `NodeRunner` behind the boundary."""
+
+    def __init__(self, inner: NodeRunner, crossing: Crossing) -> None:
+        self._inner = inner
+        self._crossing = crossing
+
+    def open(self, config: dict[str, Any]) -> NodeInstance:
+        with self._crossing:
+            return _Instance(self._inner.open(loose_trip(config)), self._crossing)
+
+    async def change(self, inputs: dict[str, Any], config: dict[str, Any]) -> JsonValue:
+        with self._crossing:
+            value = await self._inner.change(loose_trip(inputs), loose_trip(config))
+        return self._crossing.answer(value, JsonValue)  # type: ignore[no-any-return]
+
+    async def act(self, action: str, inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, JsonValue]:
+        with self._crossing:
+            changed = await self._inner.act(action, loose_trip(inputs), loose_trip(config))
+        return self._crossing.answer(changed, dict[str, JsonValue])  # type: ignore[no-any-return]
+
+
+class _Instance:
+    """A `NodeInstance` behind the boundary. Of values on edges, those without a codec stay in memory (rule 8)."""
+
+    direct: DirectCall | None = None
+
+    def __init__(self, inner: NodeInstance, crossing: Crossing) -> None:
+        self._inner = inner
+        self._crossing = crossing
+        self.items: ItemStream | None = self._items if inner.items is not None else None
+
+    async def run(self, inputs: dict[str, Any], node_call: NodeCall | None) -> dict[str, Any]:
+        with self._crossing:
+            outputs = await self._inner.run(_sent(inputs), round_trip(node_call, NodeCall | None))
+        return loose_trip(outputs)  # type: ignore[no-any-return]
+
+    def stream(self, inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncIterator[dict[str, Any]]:
+        sent = _sent(inputs)
+        call = round_trip(node_call, NodeCall | None)
+        return passed_on(lambda: self._inner.stream(sent, call), loose_trip, self._crossing)
+
+    def _items(self, inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncIterator[Any]:
+        assert self._inner.items is not None
+        items, sent, call = self._inner.items, _sent(inputs), round_trip(node_call, NodeCall | None)
+        return passed_on(lambda: items(sent, call), loose_trip, self._crossing)
+
+    async def close(self) -> None:
+        with self._crossing:
+            await self._inner.close()
+
+
+def _sent(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return inputs as the plugin gets them: of a stream, every item when it is read."""
+    return {
+        key: CarriedStream(value, loose_trip) if isinstance(value, AsyncIterator) else loose_trip(value)
+        for key, value in inputs.items()
+    }
