@@ -1,4 +1,4 @@
-"""The rules of the contracts (DESIGN §3): wire types, async methods, marks, descriptions of each hook and service."""
+"""The rules of the contracts: wire types, async methods, marks, descriptions of each hook and service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-import pytest
+from helpers.repetition import Failures
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 import tavern_host
@@ -30,14 +30,18 @@ from tavern_host.contracts.services import ServiceInterface, interface_methods
 from tavern_host.contracts.wire import Model, OpenModel, wire_problem
 from tavern_host.hookspecs import hooks
 
-HOOKS = sorted(hooks())
-METHODS = [(interface, name) for interface in INTERFACES for name in interface_methods(interface)]
+HOOKS = {name: (getattr(hookspecs, name), info) for name, info in sorted(hooks().items())}
+METHODS = {
+    f"{interface.service_name}.{name}": (interface, getattr(interface, name), info)
+    for interface in INTERFACES
+    for name, info in interface_methods(interface).items()
+}
 LEVELS = {"add", "intercept", "override"}
 POLICIES = {"collect", "first", "filter", "veto"}
 
 
 def modules_of(package: types.ModuleType) -> Iterator[types.ModuleType]:
-    """Import every module beneath a package."""
+    """Import every module below a package."""
     for info in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}."):
         yield importlib.import_module(info.name)
 
@@ -46,61 +50,55 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     return typing.get_type_hints(function, include_extras=True)
 
 
-def each_method(cases: list[tuple[type[ServiceInterface], str]]) -> Any:
-    return pytest.mark.parametrize(
-        ("interface", "name"), cases, ids=[f"{interface.service_name}.{name}" for interface, name in cases]
-    )
+def wire_problems(hints: dict[str, Any]) -> dict[str, str]:
+    return {name: problem for name, hint in hints.items() if (problem := wire_problem(hint))}
 
 
 # --- hooks -------------------------------------------------------------------------------------------
 
 
-def test_all_functions_of_hookspecs_that_are_named_like_hooks_are_hooks() -> None:
+def test_every_tavern_function_of_hookspecs_is_a_hook() -> None:
     named = {name for name in vars(hookspecs) if name.startswith("tavern_")}
     assert named == set(hooks())
     assert len(named) >= 15
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-def test_a_hook_takes_and_returns_wire_types_and_the_context(hook: str) -> None:
-    hints = hints_of(getattr(hookspecs, hook))
-    assert hints.pop("context") is PluginContext
-    assert {name: wire_problem(hint) for name, hint in hints.items() if wire_problem(hint)} == {}
+def test_hooks_take_and_return_wire_types() -> None:
+    with Failures() as failures:
+        for hook, (function, _) in HOOKS.items():
+            with failures.row(hook):
+                hints = hints_of(function)
+                assert hints.pop("context") is PluginContext
+                assert wire_problems(hints) == {}
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-def test_a_hook_says_everything_about_itself(hook: str) -> None:
-    function, info = getattr(hookspecs, hook), hooks()[hook]
-    assert info.name == hook
-    assert [*info.arguments, "context"] == list(inspect.signature(function).parameters)
-    assert info.level in LEVELS
-    assert info.policy in POLICIES
-    assert info.permission == "services.override" or info.permission.startswith("hook:server:")
-    assert info.caller == "host" or info.caller in interfaces()
-    assert info.description.endswith(".")
-    assert inspect.getdoc(function)
+def test_hooks_are_fully_described() -> None:
+    with Failures() as failures:
+        for hook, (function, info) in HOOKS.items():
+            with failures.row(hook):
+                assert info.name == hook
+                assert [*info.arguments, "context"] == list(inspect.signature(function).parameters)
+                assert info.level in LEVELS
+                assert info.policy in POLICIES
+                assert info.permission == "services.override" or info.permission.startswith("hook:server:")
+                assert info.caller == "host" or info.caller in interfaces()
+                assert info.description.endswith(".")
+                assert inspect.getdoc(function)
+                ast.parse("async def example(context):\n" + textwrap.indent(info.example, "    "))
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-def test_the_example_of_a_hook_is_python(hook: str) -> None:
-    ast.parse("async def example(context):\n" + textwrap.indent(hooks()[hook].example, "    "))
-
-
-@pytest.mark.parametrize("hook", [h for h in HOOKS if hooks()[h].policy in ("filter", "veto")])
-def test_a_filter_returns_what_its_first_argument_is_or_a_veto_or_nothing(hook: str) -> None:
-    hints = hints_of(getattr(hookspecs, hook))
-    first = hooks()[hook].arguments[0]
-    assert set(typing.get_args(hints["return"])) == {hints[first], Veto, type(None)}
-
-
-@pytest.mark.parametrize("hook", [h for h in HOOKS if hooks()[h].policy == "veto"])
-def test_a_hook_about_something_that_is_done_says_for_whom(hook: str) -> None:
-    assert hints_of(getattr(hookspecs, hook))["call"] is CallContext
-
-
-@pytest.mark.parametrize("hook", [h for h in HOOKS if hooks()[h].policy == "collect"])
-def test_a_hook_that_collects_has_no_arguments_that_could_be_changed(hook: str) -> None:
-    assert hooks()[hook].arguments == ()
+def test_signatures_of_hooks_follow_their_policies() -> None:
+    with Failures() as failures:
+        for hook, (function, info) in HOOKS.items():
+            with failures.row(hook):
+                hints = hints_of(function)
+                if info.policy in ("filter", "veto"):
+                    first = hints[info.arguments[0]]
+                    assert set(typing.get_args(hints["return"])) == {first, Veto, type(None)}
+                if info.policy == "veto":
+                    assert hints["call"] is CallContext
+                if info.policy == "collect":
+                    assert info.arguments == ()
 
 
 def test_no_two_hooks_share_a_permission() -> None:
@@ -122,74 +120,81 @@ def test_the_catalogue_has_every_interface_of_the_contracts() -> None:
     assert len(interfaces()) == len(INTERFACES)
 
 
-@pytest.mark.parametrize("interface", INTERFACES, ids=lambda i: i.service_name)
-def test_every_public_attribute_of_an_interface_is_a_marked_method(interface: type[ServiceInterface]) -> None:
-    public = {name for name in vars(interface) if not name.startswith("_")} - {"service_name", "service_version"}
-    assert public == set(interface_methods(interface))
-    assert inspect.getdoc(interface)
+def test_public_attributes_of_interfaces_are_marked_methods() -> None:
+    with Failures() as failures:
+        for interface in INTERFACES:
+            with failures.row(interface.service_name):
+                public = {name for name in vars(interface) if not name.startswith("_")}
+                assert public - {"service_name", "service_version"} == set(interface_methods(interface))
+                assert inspect.getdoc(interface)
 
 
-@each_method(METHODS)
-def test_a_method_takes_and_returns_wire_types(interface: type[ServiceInterface], name: str) -> None:
-    hints = hints_of(getattr(interface, name))
-    parameters = list(inspect.signature(getattr(interface, name)).parameters)[1:]
-    assert set(hints) == {*parameters, "return"}
-    assert {key: wire_problem(hint) for key, hint in hints.items() if wire_problem(hint)} == {}
+def test_methods_take_and_return_wire_types() -> None:
+    with Failures() as failures:
+        for name, (_, method, _) in METHODS.items():
+            with failures.row(name):
+                hints = hints_of(method)
+                assert set(hints) == {*list(inspect.signature(method).parameters)[1:], "return"}
+                assert wire_problems(hints) == {}
 
 
-@each_method(METHODS)
-def test_a_method_is_async_or_returns_a_stream(interface: type[ServiceInterface], name: str) -> None:
-    method = getattr(interface, name)
-    streams = typing.get_origin(hints_of(method)["return"]) is AsyncIterator
-    assert inspect.iscoroutinefunction(method) is not streams
-    assert inspect.getdoc(method)
+def test_methods_are_async_or_return_streams() -> None:
+    with Failures() as failures:
+        for name, (_, method, _) in METHODS.items():
+            with failures.row(name):
+                streams = typing.get_origin(hints_of(method)["return"]) is AsyncIterator
+                assert inspect.iscoroutinefunction(method) is not streams
+                assert inspect.getdoc(method)
 
 
-@each_method([m for m in METHODS if interface_methods(m[0])[m[1]].permission is not None])
-def test_an_acting_method_takes_the_call_by_keyword(interface: type[ServiceInterface], name: str) -> None:
-    parameter = inspect.signature(getattr(interface, name)).parameters["call"]
-    assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    assert parameter.default is None
-    assert hints_of(getattr(interface, name))["call"] == CallContext | None
+def test_only_acting_methods_take_the_call_by_keyword() -> None:
+    with Failures() as failures:
+        for name, (_, method, info) in METHODS.items():
+            with failures.row(name):
+                parameter = inspect.signature(method).parameters.get("call")
+                if info.permission is None:
+                    assert parameter is None
+                else:
+                    assert parameter is not None
+                    assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+                    assert parameter.default is None
+                    assert hints_of(method)["call"] == CallContext | None
 
 
-@each_method([m for m in METHODS if interface_methods(m[0])[m[1]].permission is None])
-def test_a_reading_method_does_not_ask_who_reads(interface: type[ServiceInterface], name: str) -> None:
-    assert "call" not in inspect.signature(getattr(interface, name)).parameters
+def test_permissions_to_act_name_service_and_effect() -> None:
+    with Failures() as failures:
+        for permission, (level, sentence) in service_permissions().items():
+            with failures.row(permission):
+                assert permission.partition(":")[0] in interfaces()
+                assert level in LEVELS
+                assert sentence.endswith(".")
 
 
-@pytest.mark.parametrize("permission", sorted(service_permissions()))
-def test_a_permission_to_act_names_its_service_and_says_what_it_allows(permission: str) -> None:
-    level, sentence = service_permissions()[permission]
-    assert permission.partition(":")[0] in interfaces()
-    assert level in LEVELS
-    assert sentence.endswith(".")
-
-
-@each_method(METHODS)
-def test_methods_of_one_permission_have_one_level(interface: type[ServiceInterface], name: str) -> None:
-    info = interface_methods(interface)[name]
-    if info.permission is not None:
-        assert service_permissions()[info.permission][0] == info.level
-    assert 1 <= info.since <= interface.service_version
+def test_methods_of_one_permission_have_one_level() -> None:
+    with Failures() as failures:
+        for name, (interface, _, info) in METHODS.items():
+            with failures.row(name):
+                if info.permission is not None:
+                    assert service_permissions()[info.permission][0] == info.level
+                assert 1 <= info.since <= interface.service_version
 
 
 # --- data --------------------------------------------------------------------------------------------
 
 
-def models_of_contracts() -> list[type[BaseModel]]:
-    return [
+def test_models_of_the_contracts_are_frozen_all_the_way() -> None:
+    models = {
         value
         for module in modules_of(contracts)
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, BaseModel) and value.__module__ == module.__name__
-    ]
-
-
-@pytest.mark.parametrize("model", models_of_contracts(), ids=lambda m: m.__qualname__)
-def test_a_model_of_the_contracts_is_frozen_all_the_way_down(model: type[BaseModel]) -> None:
-    assert wire_problem(model) is None
-    assert inspect.getdoc(model)
+    }
+    assert len(models) > 100
+    with Failures() as failures:
+        for model in models:
+            with failures.row(model.__qualname__):
+                assert wire_problem(model) is None
+                assert inspect.getdoc(model)
 
 
 def test_errors_have_codes_of_their_own() -> None:
@@ -256,9 +261,8 @@ class Data:
     text: str
 
 
-@pytest.mark.parametrize(
-    "hint",
-    [
+def test_wire_types_may_cross() -> None:
+    hints = [
         None,
         bool,
         int,
@@ -279,16 +283,12 @@ class Data:
         Annotated[str, "anything"],
         AsyncIterator[Frozen],
         CallContext,
-    ],
-    ids=str,
-)
-def test_a_wire_type_may_cross(hint: Any) -> None:
-    assert wire_problem(hint) is None
+    ]
+    assert wire_problems({str(hint): hint for hint in hints}) == {}
 
 
-@pytest.mark.parametrize(
-    ("hint", "why"),
-    [
+def test_other_types_are_refused_and_named() -> None:
+    rows = [
         (set, "not a wire type"),
         (set[str], "not a wire type"),
         (frozenset[str], "not a wire type"),
@@ -313,8 +313,8 @@ def test_a_wire_type_may_cross(hint: Any) -> None:
         (SetInside, r"SetInside\.tags: .*set"),
         (NotFrozenAnyMore, "NotFrozenAnyMore is not frozen"),
         (dict[str, Loose], "Loose is not frozen"),
-    ],
-    ids=str,
-)
-def test_what_is_no_wire_type_is_refused_and_named(hint: Any, why: str) -> None:
-    assert re.search(why, wire_problem(hint) or "")
+    ]
+    with Failures() as failures:
+        for hint, why in rows:
+            with failures.row(hint):
+                assert re.search(why, wire_problem(hint) or "")

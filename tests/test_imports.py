@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from helpers.repetition import Failures
 
 import tavern_host
 
@@ -64,50 +65,54 @@ def modules_after(code: str, *, cwd: Path) -> set[str]:
     return set(json.loads(printed.splitlines()[-1]))
 
 
+@pytest.fixture(scope="module")
+def there_from_the_start(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    return modules_after("", cwd=tmp_path_factory.mktemp("empty"))
+
+
 def tops(modules: set[str]) -> set[str]:
     return {name.partition(".")[0] for name in modules}
 
 
-def foreign(loaded: set[str], *, cwd: Path) -> set[str]:
-    """Return what is neither ours, nor the standard library's, nor pydantic's, nor there from the start."""
-    names = tops(loaded - modules_after("", cwd=cwd))
-    return {n for n in names - OF_PYDANTIC - sys.stdlib_module_names - {"tavern_host"} if "_sysconfigdata" not in n}
+def third_party(loaded: set[str]) -> set[str]:
+    """Return what is neither ours, nor the standard library's, nor pydantic's."""
+    names = tops(loaded) - OF_PYDANTIC - sys.stdlib_module_names - {"tavern_host"}
+    return {name for name in names if "_sysconfigdata" not in name}
 
 
 # --- a fresh process ---------------------------------------------------------------------------------
 
 
-def test_the_version_is_told_before_anything_is_imported(tmp_path: Path) -> None:
-    code = "import runpy\nsys.argv = ['tavern', '--version']\nrunpy.run_module('tavern_host.cli', run_name='__main__')"
-    loaded = modules_after(code, cwd=tmp_path)
-    assert {name for name in loaded if name.startswith("tavern_host")} <= {"tavern_host", "tavern_host.cli"}
-    assert tops(loaded) & set(HEAVY) == set()
-
-
-def test_the_version_is_told(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tavern_host.cli", "--version"], capture_output=True, text=True, cwd=tmp_path, check=True
+def test_the_version_is_printed_before_anything_is_imported(tmp_path: Path) -> None:
+    code = (
+        "import json, runpy, sys\nsys.argv = ['tavern', '--version']\n"
+        "try:\n    runpy.run_module('tavern_host.cli', run_name='__main__')\n"
+        "except SystemExit as ended:\n    assert not ended.code\n"
+        "print(json.dumps(sorted(sys.modules)))"
     )
-    assert done.stdout == f"tavern-host {tavern_host.__version__}\n"
+    printed, loaded = run_python(code, cwd=tmp_path).splitlines()
+    assert printed == f"tavern-host {tavern_host.__version__}"
+    assert {n for n in json.loads(loaded) if n.startswith("tavern_host")} <= {"tavern_host", "tavern_host.cli"}
+    assert tops(set(json.loads(loaded))) & set(HEAVY) == set()
 
 
-def test_importing_tavern_host_imports_nothing_else(tmp_path: Path) -> None:
-    before = modules_after("", cwd=tmp_path)
-    assert tops(modules_after("import tavern_host", cwd=tmp_path) - before) & {*HEAVY, "asyncio"} == set()
+def test_importing_tavern_host_imports_nothing_else(tmp_path: Path, there_from_the_start: set[str]) -> None:
+    loaded = modules_after("import tavern_host", cwd=tmp_path) - there_from_the_start
+    assert tops(loaded) & {*HEAVY, "asyncio"} == set()
 
 
-def test_what_authors_import_needs_pydantic_and_the_standard_library_only(tmp_path: Path) -> None:
+def test_what_authors_import_needs_only_pydantic(tmp_path: Path, there_from_the_start: set[str]) -> None:
     names = ", ".join(sorted(set(tavern_host.__all__) - {"Folders", "Host"}))
     loaded = modules_after(f"from tavern_host import {names}", cwd=tmp_path)
-    assert foreign(loaded, cwd=tmp_path) == set()
+    assert third_party(loaded - there_from_the_start) == set()
     assert "tavern_host.host" not in loaded
 
 
-def test_the_contracts_need_pydantic_and_the_standard_library_only(tmp_path: Path) -> None:
+def test_the_contracts_need_only_pydantic(tmp_path: Path, there_from_the_start: set[str]) -> None:
     files = sorted(p.stem for p in (KERNEL / "contracts").glob("*.py") if p.stem != "__init__")
     code = "\n".join(f"import tavern_host.contracts.{name}" for name in files)
     loaded = modules_after(code, cwd=tmp_path)
-    assert foreign(loaded, cwd=tmp_path) == set()
+    assert third_party(loaded - there_from_the_start) == set()
     assert {n for n in loaded if n.startswith("tavern_host.")} <= {
         "tavern_host.contracts",
         *(f"tavern_host.contracts.{name}" for name in files),
@@ -127,9 +132,11 @@ def test_a_host_that_links_imports_no_plugin(tmp_path: Path) -> None:
     assert tops(loaded) & {"aiohttp", "click", "jsonschema", "networkx", "rich"} == set()
 
 
-@pytest.mark.parametrize("command", ["list", "show tavern-engine"])
-def test_listing_and_showing_plugins_imports_none(tmp_path: Path, command: str) -> None:
-    code = f"from tavern_host.cli.terminal import run\nassert run(['plugins', *{command.split()!r}]) == 0"
+def test_listing_and_showing_plugins_imports_none(tmp_path: Path) -> None:
+    code = (
+        "from tavern_host.cli.terminal import run\n"
+        "assert run(['plugins', 'list']) == run(['plugins', 'show', 'tavern-engine']) == 0"
+    )
     loaded = modules_after(code, cwd=tmp_path)
     assert tops(loaded) & set(FIRST_PARTY) == set()
     assert "aiohttp" not in loaded
@@ -180,7 +187,7 @@ def _module_or_member(module: str, name: str) -> str:
 
 
 def modules_in(folder: Path) -> dict[str, tuple[Path, str]]:
-    """Return each module beneath a package folder with its file and its package."""
+    """Return each module below a package folder with its file and its package."""
     found = {}
     for file in sorted(folder.rglob("*.py")):
         parts = [folder.name, *file.relative_to(folder).with_suffix("").parts]
@@ -202,18 +209,15 @@ def test_the_reader_of_imports_sees_all_forms(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("module", sorted(modules_in(KERNEL)))
-def test_a_module_of_the_kernel_imports_no_plugin(module: str) -> None:
-    imported = imports_of(*modules_in(KERNEL)[module])
-    assert tops(set(imported)) & set(FIRST_PARTY) == set()
-
-
-@pytest.mark.parametrize("module", sorted(modules_in(KERNEL)))
-def test_no_text_in_the_kernel_is_the_name_of_a_first_party_plugin(module: str) -> None:
+def test_the_kernel_neither_imports_nor_names_first_party_plugins() -> None:
     names = {*FIRST_PARTY, *(name.replace("_", "-") for name in FIRST_PARTY)}
-    tree = ast.parse(modules_in(KERNEL)[module][0].read_text(encoding="utf-8"))
-    texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-    assert {t for t in texts if t.partition(":")[0].partition(".")[0] in names} == set()
+    with Failures() as failures:
+        for module, (file, package) in modules_in(KERNEL).items():
+            with failures.row(module):
+                assert tops(set(imports_of(file, package))) & set(FIRST_PARTY) == set()
+                tree = ast.parse(file.read_text(encoding="utf-8"))
+                texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+                assert {t for t in texts if t.partition(":")[0].partition(".")[0] in names} == set()
 
 
 def test_the_contracts_import_nothing_of_the_kernel_but_contracts() -> None:
@@ -223,17 +227,17 @@ def test_the_contracts_import_nothing_of_the_kernel_but_contracts() -> None:
             assert {i for i in kernel if not i.startswith("tavern_host.contracts")} == set(), module
 
 
-@pytest.mark.parametrize("plugin", FIRST_PARTY)
-def test_a_first_party_plugin_imports_itself_the_contracts_and_what_authors_use(plugin: str) -> None:
+def test_first_party_plugins_import_only_what_authors_may() -> None:
     used: set[tuple[str, str]] = set()
-    for file, package in modules_in(PLUGINS / plugin).values():
-        for name in imports_of(file, package):
-            top = name.partition(".")[0]
-            assert top == plugin or top not in FIRST_PARTY, f"{file}: {name}"
-            allowed = any(name == room or name.startswith(f"{room}.") for room in FOR_AUTHORS)
-            if top == "tavern_host" and name != top and not allowed:
-                used.add((plugin, name))
-    assert used == {e for e in EXCEPTIONS if e[0] == plugin}
+    for plugin in FIRST_PARTY:
+        for file, package in modules_in(PLUGINS / plugin).values():
+            for name in imports_of(file, package):
+                top = name.partition(".")[0]
+                assert top == plugin or top not in FIRST_PARTY, f"{file}: {name}"
+                allowed = any(name == room or name.startswith(f"{room}.") for room in FOR_AUTHORS)
+                if top == "tavern_host" and name != top and not allowed:
+                    used.add((plugin, name))
+    assert used == EXCEPTIONS
 
 
 def test_nothing_in_the_kernel_imports_in_a_circle() -> None:
