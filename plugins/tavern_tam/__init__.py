@@ -1,7 +1,6 @@
-"""The action protocols in which language models ask for tool calls: TAM (`spec/000` §5), ACTION (`spec/003` §3.1),
-tool_call (`spec/001` §3.1) and native function calls.
+"""The action protocols in which language models ask for tool calls: TAM, ACTION, tool_call and native function calls.
 
-They read calls out of text; nothing is carried out here, and no tools are known beyond what a parser is opened with.
+They find calls in text. They execute nothing, and know of the tools only what a parser is opened with.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from tavern_host.contracts.protocols import ActionProtocolInfo
 
 @hookimpl
 def tavern_register_action_protocols() -> list[ActionProtocolInfo]:
-    """Return the protocols; TAM is the one that models are told of by default."""
-    from tavern_tam import action, instructions, toolcall
+    """Return the protocols; TAM is the default one."""
+    from tavern_tam import action, instructions, tool_call
 
     return [
         ActionProtocolInfo(
@@ -32,9 +31,9 @@ def tavern_register_action_protocols() -> list[ActionProtocolInfo]:
         ),
         ActionProtocolInfo(
             name="tool_call",
-            handler="tavern_tam.toolcall:ToolCallParser",
+            handler="tavern_tam.tool_call:ToolCallParser",
             description='An element <tool_call name="…"> with <param name="…"> for each parameter.',
-            instructions=toolcall.INSTRUCTIONS,
+            instructions=tool_call.INSTRUCTIONS,
             openings=["<tool_call", "<tool-call", "<toolcall"],
         ),
         ActionProtocolInfo(

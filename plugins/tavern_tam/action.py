@@ -1,12 +1,9 @@
-"""The action protocol ACTION (`spec/003` §3.1): calls written as an element, in either of its two shapes.
-
-What is in the tags is told in `tagblock`.
-"""
+"""The action protocol ACTION: calls written as an element, in either of two shapes; `tag_block` reads it."""
 
 from __future__ import annotations
 
-from tavern_tam.tagblock import Grammar
-from tavern_tam.tagparser import TagParser
+from tavern_tam.tag_block import Grammar
+from tavern_tam.tag_parser import TagParser
 
 ACTION = Grammar(protocol="action", words=("action",), tool=frozenset({"toolid"}))
 

@@ -1,6 +1,6 @@
-"""One TAM block: markers to pairs of key and value, with the repairs of DESIGN §5.
+"""One TAM block: markers to pairs of key and value, with the repairs of the TAM format.
 
-It does not know what the keys mean. What the documents leave open is decided so:
+It does not know what the keys mean. What the format leaves open is decided so:
 
 - A value is unclosed if, before its closing delimiter, a line begins another key with the same opening
   delimiter, or an end marker and then a request marker come, or the text ends. Inside an escaped value
@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from tavern_tam.keys import KEY_REACH, SEPARATORS, Key, key_before
 from tavern_tam.lexing import END_MARKER, Source, Token, open_thought
+from tavern_tam.window import Warn
 
 _SHOWN = 60
 
@@ -35,15 +36,8 @@ class Pair(NamedTuple):
     offset: int
 
 
-class Warn(NamedTuple):
-    """What was repaired or not understood, and where."""
-
-    text: str
-    offset: int
-
-
 @dataclass(slots=True)
-class Outcome:
+class BlockText:
     """A finished block: its pairs, or the `problem` for which nothing in it is called.
 
     `source` is the block as it was written, `after` text behind its last value that turned out to be no
@@ -95,7 +89,7 @@ class Block:
         self._pairs: list[Pair] = []
         self._warnings: list[Warn] = []
 
-    def read(self) -> Outcome | None:
+    def read(self) -> BlockText | None:
         """Read on; return the finished block, with the source standing behind it, or None for more text."""
         while True:
             text, token = self._source.next_token()
@@ -115,7 +109,7 @@ class Block:
             if outcome is not None:
                 return outcome
 
-    def _between(self, token: Token) -> Outcome | None:
+    def _between(self, token: Token) -> BlockText | None:
         if token.kind == "end":
             self._close_gap(token.offset)
             self._parts.append(token.text)
@@ -158,7 +152,7 @@ class Block:
             value.holds_end = True
         self._parts.append(token.text)
 
-    def _at_end(self) -> Outcome | None:
+    def _at_end(self) -> BlockText | None:
         value = self._value
         if value is None:
             return self._without_end(self._source.offset)
@@ -202,7 +196,7 @@ class Block:
             self._parts.append(text[split:])
 
     def _back_to_thought(self) -> int:
-        """Return how far back in an unclosed value a thought begins that goes on: what it asks for is not asked for."""
+        """Return how far back in an unclosed value an unclosed thought begins: nothing in a thought is called."""
         text = self._text()
         begin = open_thought(text)
         return 0 if begin is None else len(text) - begin
@@ -256,7 +250,7 @@ class Block:
         shown = ignored if len(ignored) <= _SHOWN else ignored[:_SHOWN] + "…"
         self._warn(f"not understood and ignored: {shown!r}", end - len(gap) + begin)
 
-    def _without_end(self, offset: int) -> Outcome:
+    def _without_end(self, offset: int) -> BlockText:
         text = self._text()
         outcome = self._outcome()
         outcome.warnings.append(Warn(f"the block has no {END_MARKER}; it ends behind its last value", offset))
@@ -264,8 +258,8 @@ class Block:
             outcome.after = text
         return outcome
 
-    def _outcome(self) -> Outcome:
-        return Outcome(self._begin, self._parts, self._pairs, self._warnings)
+    def _outcome(self) -> BlockText:
+        return BlockText(self._begin, self._parts, self._pairs, self._warnings)
 
     def _warn(self, text: str, offset: int) -> None:
         self._warnings.append(Warn(text, offset))

@@ -1,4 +1,4 @@
-"""What a language model is told so that it can write TAM."""
+"""The instructions with which a language model can write TAM."""
 
 from __future__ import annotations
 

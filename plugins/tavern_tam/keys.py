@@ -47,7 +47,7 @@ class Key:
 
 @lru_cache(maxsize=4096)
 def normalise(text: str) -> str:
-    """Return a key as it is compared: without case, underscores, hyphens and spaces (DESIGN §5)."""
+    """Return a key as it is compared: without case, underscores, hyphens and spaces."""
     return _IGNORED.sub("", text).casefold()
 
 

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from tavern_tam.window import Window
+
 REQUEST_MARKER = "<|[REQUEST_TOOL]|>"
 END_MARKER = "<|[END_TOOL]|>"
 
@@ -58,7 +60,10 @@ OPENING = re.compile(f"<(?:(?P<request>{''.join(_REQUEST[1:])})|{''.join(_THINK[
 OPENING_CUT = re.compile(rf"(?:{REQUEST_CUT}|{_prefixes(_THINK)})\Z", re.ASCII)
 """What `OPENING` is about while it is still arriving."""
 
-_THINK_BEGIN = re.compile("".join(_THINK), re.ASCII)
+THINK = "".join(_THINK)
+"""The pattern of what begins a thought."""
+
+_THINK_BEGIN = re.compile(THINK, re.ASCII)
 THINK_END = re.compile("".join(_THINK_END), re.ASCII)
 THINK_END_CUT = re.compile(rf"(?:{_prefixes(_THINK_END)})\Z", re.ASCII)
 
@@ -92,64 +97,15 @@ _PLAIN: dict[str, tuple[TokenKind, str]] = {
 
 
 @dataclass(slots=True)
-class Source:
-    """The text that has arrived and has not been used up, and how far it was read.
+class Source(Window):
+    """A window that is read by tokens.
 
-    `base` is the offset of `data[0]` in the whole text, `final` says that no more will come. `closers` is
-    the last offset at which each form of closing delimiter was seen; once `exhausted`, a block has been
+    `closers` is the last offset at which each form of closing delimiter was seen; once `exhausted`, a block has been
     read to the very end, and what `closers` does not have beyond an offset does not come.
     """
 
-    data: str = ""
-    position: int = 0
-    base: int = 0
-    final: bool = False
     exhausted: bool = False
     closers: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def offset(self) -> int:
-        """How far the whole text was read, in characters."""
-        return self.base + self.position
-
-    @property
-    def is_used_up(self) -> bool:
-        """Whether nothing is left to read."""
-        return self.position == len(self.data)
-
-    def append(self, text: str) -> None:
-        """Add text, dropping what was read."""
-        self.base += self.position
-        self.data = self.data[self.position :] + text
-        self.position = 0
-
-    def skip(self, length: int) -> int:
-        """Count text that is used up as it arrives, where nothing before it is left; return where it begins."""
-        offset = self.base + self.position
-        self.base += length
-        return offset
-
-    def take_rest(self) -> str:
-        """Return what is left, for the caller to keep; `put_back` gives it and more to the source again."""
-        rest = self.data[self.position :]
-        self.base += self.position
-        self.data = ""
-        self.position = 0
-        return rest
-
-    def put_back(self, text: str, offset: int) -> None:
-        """Read `text`, which begins at `offset`, where `take_rest` took the source's text away."""
-        self.data = text
-        self.base = offset
-
-    def rewind(self, offset: int, parts: list[str]) -> None:
-        """Go back to `offset`; `parts` is all that was read since."""
-        if offset >= self.base:
-            self.position = offset - self.base
-        else:
-            self.data = "".join(parts) + self.data[self.position :]
-            self.base = offset
-            self.position = 0
 
     def next_token(self) -> tuple[str, Token | None]:
         """Return the text before the next marker, and the marker; None where more text is needed.
@@ -163,12 +119,11 @@ class Source:
             if not self.final:
                 cut_off = _TOKEN_CUT.search(self.data, max(begin, stop - LONGEST))
                 stop = cut_off.start() if cut_off else stop
-            self.position = stop
-            return self.data[begin:stop], None
+            return self.take(stop), None
         self.position = found.end()
         token = _token(found, self.base + found.start())
         if token.kind == "close":
-            self.closers[token.form] = token.offset
+            self.closers[token.form] = max(token.offset, self.closers.get(token.form, 0))
         return self.data[begin : found.start()], token
 
 

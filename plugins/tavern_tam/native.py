@@ -1,4 +1,4 @@
-"""Native function calls: the JSON of an answer's field `tool_calls`, as OpenAI's interface has it (DESIGN §5).
+"""Native function calls: the JSON of an answer's field `tool_calls`, as OpenAI's API has it.
 
 What is taken: a list of calls or one, each `{id, type, function: {name, arguments}}` or without the inner object, with
 the arguments as JSON text or as an object; and the pieces of a stream, which are put together by their `index`.
@@ -16,11 +16,11 @@ from pydantic_core import from_json
 
 from tavern_host.contracts.protocols import ParseEvent, ParserOptions
 from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_tam.window import without_surrogates
 
 PROTOCOL = "native"
 
 _BLANK = re.compile(r"\s*+")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _SHOWN = 60
 
 
@@ -127,7 +127,7 @@ class NativeParser:
             call.texts.append(json.dumps(arguments))
 
     def _request(self, call: _Call, place: int) -> ToolCallRequest | None:
-        name = _SURROGATE.sub("\ufffd", call.name).strip()
+        name = without_surrogates(call.name).strip()
         where = f"call {place + 1}" + (f" ({_shown(name)})" if name else "")
         if call.kind not in ("", "function"):
             self._warnings.append(f"{where} is a {_shown(call.kind)} and not a function; it is not made")
@@ -143,7 +143,7 @@ class NativeParser:
         return ToolCallRequest(
             tool_id=self._aliases.get(name, name),
             arguments=arguments,
-            request_id=None if call.id is None else _SURROGATE.sub("\ufffd", call.id),
+            request_id=None if call.id is None else without_surrogates(call.id),
             protocol=PROTOCOL,
         )
 
@@ -184,5 +184,5 @@ def _shown(value: object) -> str:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     except (ValueError, RecursionError):
         text = type(value).__name__
-    text = _SURROGATE.sub("\ufffd", text)
+    text = without_surrogates(text)
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")

@@ -1,6 +1,6 @@
 """Pairs of key and value to tool calls: which step a key belongs to, and what TAM's own words ask for.
 
-The rules are those of DESIGN §5. The documents leave open, and this module decides:
+What the TAM format leaves open is decided so:
 
 - A known parameter wins over a word of the protocol, so that a tool may have a parameter `comment`.
 - A key without a number in a chain belongs to the step whose command was written last, with a warning.
@@ -21,15 +21,17 @@ from typing import Literal
 from pydantic import JsonValue
 
 from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_tam.block import Pair, Warn
-from tavern_tam.events import chain_call
+from tavern_tam.block import Pair
 from tavern_tam.hints import hinted
 from tavern_tam.keys import Key, normalise, without_number
+from tavern_tam.window import Warn, made
 
 MOST_COMMON = 32
 """How many `common_P` a block may have: each is an argument of every step, which must not grow as a product."""
 
 MOST_RETRIES = 10
+
+PROTOCOL = "tam"
 
 OnError = Literal["stop", "continue"]
 
@@ -82,6 +84,32 @@ class _Step:
     def same(self, name: str) -> str:
         """Return by what an argument is compared: a known tool may have names that only spelling tells apart."""
         return normalise(name) if self.names is None else name
+
+
+def call_of(
+    tool_id: str,
+    arguments: dict[str, JsonValue],
+    block: int,
+    *,
+    index: int = 1,
+    request_id: str | None = None,
+    on_error: OnError = "stop",
+    retry: int = 0,
+    variables: dict[str, JsonValue] | None = None,
+) -> ToolCallRequest:
+    """Return a call of TAM; the fields are those of `ToolCallRequest`, and the dicts become the call's own."""
+    values = {
+        "tool_id": tool_id,
+        "arguments": arguments,
+        "index": index,
+        "block": block,
+        "request_id": request_id,
+        "on_error": on_error,
+        "retry": retry,
+        "variables": variables or {},
+        "protocol": PROTOCOL,
+    }
+    return made(ToolCallRequest, values)
 
 
 def steps_of(pairs: Sequence[Pair], names: ParameterNames, offset: int, block: int = 0) -> Steps:
@@ -285,15 +313,15 @@ class _Reader:
     def _calls(self) -> Iterator[ToolCallRequest]:
         for number in sorted(self._steps):
             step = self._steps[number]
-            yield chain_call(
+            yield call_of(
                 step.tool_id,
                 step.arguments,
                 self._block,
-                number,
-                self._request_id,
-                step.on_error or self._on_error,
-                self._retry if step.retry is None else step.retry,
-                self._variables(),
+                index=number,
+                request_id=self._request_id,
+                on_error=step.on_error or self._on_error,
+                retry=self._retry if step.retry is None else step.retry,
+                variables=self._variables(),
             )
 
     def _warn(self, pair: Pair, text: str) -> None:

@@ -1,13 +1,12 @@
 """Tags in text that is still arriving: how they are found, their attributes, and entities.
 
-This is no XML: `a < b` and tags that nobody knows are text, and nothing is ever an error.
+This is no XML: `a < b` and unknown tags are text, and nothing is ever an error.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -38,45 +37,6 @@ class Tag(NamedTuple):
     empty: bool
     attributes: dict[str, str]
     text: str
-
-
-@dataclass(slots=True)
-class Window:
-    """The text that has arrived and has not been used up, and how far it was read.
-
-    `base` is the offset of `data[0]` in the whole text; `final` says that no more will come.
-    """
-
-    data: str = ""
-    position: int = 0
-    base: int = 0
-    final: bool = False
-
-    @property
-    def offset(self) -> int:
-        """How far the whole text was read, in characters."""
-        return self.base + self.position
-
-    def append(self, text: str) -> None:
-        """Add text, dropping what was read."""
-        self.base += self.position
-        self.data = self.data[self.position :] + text
-        self.position = 0
-
-    def take(self, end: int) -> str:
-        """Read on up to the index `end` of `data` and return what was read."""
-        text = self.data[self.position : end]
-        self.position = end
-        return text
-
-    def rewind(self, offset: int, parts: list[str]) -> None:
-        """Go back to `offset`; `parts` is all that was read since."""
-        if offset >= self.base:
-            self.position = offset - self.base
-        else:
-            self.data = "".join(parts) + self.data[self.position :]
-            self.base = offset
-            self.position = 0
 
 
 def tag_of(found: re.Match[str]) -> Tag:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from tavern_host.contracts.protocols import ParseEvent, ParserOptions
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.action import ActionParser
-from tavern_tam.tagparser import TagParser
-from tavern_tam.toolcall import ToolCallParser
+from tavern_tam.tag_parser import TagParser
+from tavern_tam.tool_call import ToolCallParser
 
 
 @dataclass

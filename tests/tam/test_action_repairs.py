@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
+from helpers.repetition import Failures, repetitions
 from tag_reading import action, read_tags, tag_events, value
+from tam_reading import calls_made
 
 from tavern_tam.action import ActionParser
-from tavern_tam.tagparser import TagParser
-from tavern_tam.toolcall import ToolCallParser
+from tavern_tam.tag_parser import TagParser
+from tavern_tam.tool_call import ToolCallParser
 
 CALL = "<ACTION><tool_id>t</tool_id><inputs>"
 
@@ -159,10 +161,9 @@ PARTS = [
 
 
 @pytest.mark.parametrize("parser", [ActionParser, ToolCallParser])
-@pytest.mark.parametrize("seed", range(8))
-def test_no_mixture_makes_a_parser_raise_or_depend_on_how_it_is_fed(parser: type[TagParser], seed: int) -> None:
-    source = random.Random(seed)
-    for _ in range(60):
+def test_result_does_not_depend_on_the_cuts(parser: type[TagParser]) -> None:
+    source = random.Random(1)
+    for _ in range(repetitions(100, 500)):
         text = "".join(source.choice(PARTS) for _ in range(source.randint(1, 20)))
         whole = tag_events([text], parser)
         assert tag_events(text, parser) == whole
@@ -179,21 +180,25 @@ def test_no_mixture_makes_a_parser_raise_or_depend_on_how_it_is_fed(parser: type
             assert "".join(event.text for event in whole if event.kind == "text") == text.replace("\ud800", "\ufffd")
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "<ACTION><tool_id>x</tool_id><inputs><input name='a'>",
-        "<ACTION><tool_id>x</tool_id><input name='a'><![CDATA[",
-        "<ACTION><tool_id>x</tool_id><!--",
-        "<ACTION><tool_id>x</tool_id><input name='a'></ACTION>",
-        "<ACTION>",
-        "<ACTION ",
-        "<",
-        "```\n",
-    ],
-)
-def test_many_unfinished_calls_are_read_to_the_end(unit: str) -> None:
-    text = unit * 5_000
-    events = tag_events([text, "]]>", "</ACTION>"], ActionParser)
-    assert events[-1].offset is not None
-    assert not any(event.kind == "call" and event.call is None for event in events)
+UNFINISHED = [
+    "<ACTION><tool_id>x</tool_id><inputs><input name='a'>",
+    "<ACTION><tool_id>x</tool_id><input name='a'><![CDATA[",
+    "<ACTION><tool_id>x</tool_id><!--",
+    "<ACTION><tool_id>x</tool_id><input name='a'></ACTION>",
+    "<ACTION>",
+    "<ACTION ",
+    "<",
+    "```\n",
+]
+
+
+def test_unfinished_calls_take_linear_work() -> None:
+    count = repetitions(200, 2_000)
+    with Failures() as failures:
+        for unit in UNFINISHED:
+            with failures.row(unit):
+                work, base = (
+                    calls_made(tag_events, [unit * times, "]]>", "</ACTION>"], ActionParser)
+                    for times in (4 * count, count)
+                )
+                assert work < 6 * base + 500

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from helpers.repetition import repetitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tam_reading import END, REQUEST, block, read
@@ -137,7 +138,7 @@ def chains(draw: st.DrawFn) -> list[ToolCallRequest]:
     return calls
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=repetitions(40, 200))
 @given(chains())
 def test_what_is_written_is_read_back(calls: list[ToolCallRequest]) -> None:
     reading = read(write_tam(calls))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tag_reading import read_tool_call
 
-from tavern_tam.toolcall import INSTRUCTIONS
+from tavern_tam.tool_call import INSTRUCTIONS
 
 
 def test_the_element_names_tool_and_parameters() -> None:

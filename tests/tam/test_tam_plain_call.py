@@ -1,4 +1,4 @@
-"""The quick ways through the parser give what the slow ones give."""
+"""The shortcut for blocks of one plain call gives what the block reader gives."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import pickle
 
 import pytest
+from helpers.repetition import repetitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -15,7 +16,7 @@ from tavern_host.contracts.protocols import ParseEvent
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.block import Block
 from tavern_tam.lexing import Source
-from tavern_tam.regular import pairs_of, single_call
+from tavern_tam.plain import plain_call
 from tavern_tam.steps import ParameterNames, steps_of
 
 PIECES = [
@@ -50,32 +51,29 @@ bodies = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 TOOLS = {"t": ["filePath", "a1"]}
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=repetitions(150, 800))
 @given(bodies, st.booleans())
-def test_a_block_that_is_read_at_once_is_read_as_by_its_markers(body: str, known: bool) -> None:
+def test_shortcut_and_block_reader_agree(body: str, known: bool) -> None:
     names = ParameterNames(TOOLS if known else {})
-    source = Source(data=body + END, base=100, final=True)
-    outcome = Block(source, REQUEST).read()
-    assert outcome is not None
-    pairs = pairs_of(body, 100)
-    if pairs is not None:
-        assert pairs == outcome.pairs
-        assert outcome.warnings == []
-    slowly = steps_of(outcome.pairs, names, 100, 7)
-    call = single_call(body, names, 7)
+    call = plain_call(body, names, 7)
     if call is not None:
-        assert [call] == slowly.calls
-        assert slowly.warnings == outcome.warnings == []
+        block = Block(Source(data=body + END, base=100, final=True), REQUEST).read()
+        assert block is not None
+        steps = steps_of(block.pairs, names, 100, 7)
+        assert [call] == steps.calls
+        assert steps.warnings == block.warnings == []
 
 
-def test_a_regular_block_is_read_at_once() -> None:
+def test_plain_block_takes_the_shortcut() -> None:
     body = "\n# why\ncommand:「始」 t 「末」\nFile-Path:「始」「a」 b「末」, z:「始」「末」\n# done\n"
-    call = single_call(body, ParameterNames(TOOLS), 0)
+    call = plain_call(body, ParameterNames(TOOLS), 0)
     assert call is not None
     assert call.arguments == {"filePath": "「a」 b", "z": ""}
+    assert plain_call("command:「始」t", ParameterNames(TOOLS), 0) is None
+    assert plain_call("nothing:", ParameterNames(TOOLS), 0) is None
 
 
-def test_what_is_made_without_validation_equals_what_is_validated() -> None:
+def test_events_made_without_validation_equal_validated_ones() -> None:
     text = (
         "a"
         + block("command:「始」t「末」", "x:「始」1「末」")

@@ -1,12 +1,9 @@
-"""The action protocol tool_call (`spec/001` §3.1): `<tool_call name="…"><param name="…">…</param></tool_call>`.
-
-What is in the tags is told in `tagblock`.
-"""
+"""The action protocol tool_call: `<tool_call name="…"><param name="…">…</param></tool_call>`, read by `tag_block`."""
 
 from __future__ import annotations
 
-from tavern_tam.tagblock import Grammar
-from tavern_tam.tagparser import TagParser
+from tavern_tam.tag_block import Grammar
+from tavern_tam.tag_parser import TagParser
 
 TOOL_CALL = Grammar(protocol="tool_call", words=("tool", "call"))
 

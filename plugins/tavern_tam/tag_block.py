@@ -1,15 +1,15 @@
-"""One call that is written in tags, from behind its opening tag on, with the repairs of DESIGN §5.
+"""One call that is written in tags, from behind its opening tag on, with its repairs.
 
-What the documents leave open is decided so:
+What the formats leave open is decided so:
 
 - Outside CDATA a value is verbatim but for its entities; where it begins with a line break, that one and the last
   are no part of it. Around a CDATA section blanks do not count.
 - A value ends at the first closing tag of its element that is outside CDATA. One that holds another opening tag of a
-  parameter is refused: nobody can tell whether it is closed.
+  parameter is refused: it is not clear whether it is closed.
 - A value is unclosed if the call's own closing tag comes (that of a call within the value is content), and then the
   text ends or another call begins. It then ends before the next tag of the call.
 - Where the text ends within a value, it was cut short, and nothing is called.
-- Elements that nobody knows are ignored outside the list of parameters, and refused in it.
+- Unknown elements are ignored outside the list of parameters, and refused in it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import re
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
 
-from tavern_tam.tags import CDATA, CDATA_END, MARK, TAG, Tag, Window, decoded, held_tag, tag_of
+from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_tam.tags import CDATA, CDATA_END, MARK, TAG, Tag, decoded, held_tag, tag_of
+from tavern_tam.window import Outcome, Warn, Window
 
 PARAMETERS = frozenset({"input", "param", "parameter"})
 LISTS = frozenset({"inputs", "params", "parameters"})
@@ -52,28 +53,6 @@ class Grammar:
         return tag.name == self.root and not tag.closing and (bool(self.tool) or "name" in tag.attributes)
 
 
-class Warn(NamedTuple):
-    """What was repaired or not understood, and where."""
-
-    text: str
-    offset: int
-
-
-@dataclass(slots=True)
-class Outcome:
-    """A finished block: the call that it asks for, or the `problem` for which there is none.
-
-    Without either it is no block at all. `source` is the block as it was written.
-    """
-
-    offset: int
-    source: str
-    tool_id: str | None = None
-    arguments: dict[str, str] = field(default_factory=dict)
-    warnings: list[Warn] = field(default_factory=list)
-    problem: Warn | None = None
-
-
 @dataclass(slots=True)
 class Unclosed:
     """What is known not to be closed: values of an element that begin before an offset, and CDATA sections that
@@ -103,12 +82,13 @@ class _Value:
 
 
 class TagBlock:
-    """Reads one call from a window."""
+    """Reads one call, the `number`th of the text, from a window."""
 
-    def __init__(self, window: Window, grammar: Grammar, opening: Tag, unclosed: Unclosed) -> None:
+    def __init__(self, window: Window, grammar: Grammar, opening: Tag, unclosed: Unclosed, number: int) -> None:
         self._window = window
         self._grammar = grammar
         self._unclosed = unclosed
+        self._number = number
         self._begin = window.offset - len(opening.text)
         self._parts = [opening.text]
         self._certain = (1, window.offset)  # behind the last part that was understood: index in `_parts`, offset
@@ -362,9 +342,14 @@ class TagBlock:
         tool_id = (self._tool_id or "").strip()
         if self._problem is None and not tool_id and self._understood:
             self._refuse("it names no tool", self._begin)
-        outcome.problem = self._problem
-        if self._problem is None and self._understood:
-            outcome.tool_id, outcome.arguments, outcome.warnings = tool_id, self._arguments, self._warnings
+        if self._problem is not None:
+            outcome.problem = Warn(f"{self._problem.text}; nothing is called", self._problem.offset)
+        elif self._understood:
+            protocol = self._grammar.protocol
+            call = ToolCallRequest(
+                tool_id=tool_id, arguments=dict(self._arguments), block=self._number, protocol=protocol
+            )
+            outcome.calls, outcome.warnings = [call], self._warnings
         return outcome
 
     def _what(self, value: _Value) -> str:

@@ -1,0 +1,114 @@
+"""The part of a text that has arrived and is not read yet, and what reading it comes to; the same for all protocols."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
+
+from tavern_host.contracts.protocols import ParseEvent
+from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_host.contracts.wire import Model
+
+M = TypeVar("M", bound=Model)
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def without_surrogates(text: str) -> str:
+    """Return `text` with lone surrogates, which no wire value may hold, as U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-32-le")  # the quickest look at every character
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
+
+
+@dataclass(slots=True)
+class Window:
+    """The text that has arrived and has not been used up, and how far it was read.
+
+    `base` is the offset of `data[0]` in the whole text; `final` says that no more will come.
+    """
+
+    data: str = ""
+    position: int = 0
+    base: int = 0
+    final: bool = False
+
+    @property
+    def offset(self) -> int:
+        """How far the whole text was read, in characters."""
+        return self.base + self.position
+
+    def append(self, text: str) -> None:
+        """Add text, dropping what was read."""
+        self.base += self.position
+        self.data = self.data[self.position :] + text
+        self.position = 0
+
+    def take(self, end: int) -> str:
+        """Read on up to the index `end` of `data` and return what was read."""
+        text = self.data[self.position : end]
+        self.position = end
+        return text
+
+    def rewind(self, offset: int, parts: list[str]) -> None:
+        """Go back to `offset`; `parts` is all that was read since."""
+        if offset >= self.base:
+            self.position = offset - self.base
+        else:
+            self.data = "".join(parts) + self.data[self.position :]
+            self.base = offset
+            self.position = 0
+
+
+class Warn(NamedTuple):
+    """What was repaired or not understood, and where."""
+
+    text: str
+    offset: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a finished block asks for: its calls, or the `problem` for which there are none.
+
+    With neither it is no block at all. `source` is the block as it was written; it is returned as text where nothing
+    is called. `after` is text behind the calls that turned out to be no part of the block.
+    """
+
+    offset: int
+    source: str = ""
+    calls: list[ToolCallRequest] = field(default_factory=list)
+    warnings: list[Warn] = field(default_factory=list)
+    problem: Warn | None = None
+    after: str = ""
+
+
+def made(model: type[M], values: dict[str, Any]) -> M:
+    """Return a model with `values` for all of its fields, in their order, without validating them.
+
+    Only for values that a parser made itself: a text may hold thousands of small calls, and validating them takes as
+    long as finding them.
+    """
+    instance = object.__new__(model)
+    put = object.__setattr__  # models are frozen
+    put(instance, "__dict__", values)
+    put(instance, "__pydantic_fields_set__", _fields_of(model))
+    put(instance, "__pydantic_extra__", None)
+    put(instance, "__pydantic_private__", None)
+    return instance
+
+
+@cache
+def _fields_of(model: type[Model]) -> set[str]:
+    return set(model.model_fields)
+
+
+def event_of(kind: str, offset: int, text: str = "", call: ToolCallRequest | None = None) -> ParseEvent:
+    """Return an event that begins at `offset`; `kind` is that of `ParseEvent`."""
+    return made(ParseEvent, {"kind": kind, "text": text, "call": call, "offset": offset})
