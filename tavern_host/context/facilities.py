@@ -6,27 +6,24 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tavern_host.audit.forms import PluginAudit
 from tavern_host.audit.log import AuditLog
 from tavern_host.context import Contribution, PluginContext, Project
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.catalogue import interfaces
-from tavern_host.contracts.errors import Forbidden, PermissionDenied
+from tavern_host.contracts.errors import Forbidden, PermissionDenied, one_line
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.events.bus import WAITING, BusSubscription, EventBus, covers, is_own
 from tavern_host.hooks.catalogue import owner
 from tavern_host.hooks.dispatch import Answer, Dispatcher
-from tavern_host.plugins.failures import one_line
-from tavern_host.plugins.manifest import EventPermissions
-from tavern_host.plugins.serialize import asker
-from tavern_host.runtime.in_flight import InFlight
+from tavern_host.runtime.in_flight import InFlight, requester
 from tavern_host.runtime.ledger import Ledger
 from tavern_host.runtime.threads import GRACE, contained
 from tavern_host.services.json_calls import JsonCall
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _REMEMBERED = 1024
-"""Of how many event types it is remembered that a plugin may publish them."""
+"""How many event types that a plugin may publish are remembered."""
 
 
 class PluginServices:
@@ -57,7 +54,7 @@ class PluginServices:
         return self._views.get(key if isinstance(key, str) else key.name)
 
     def has(self, key: ServiceKey[Any] | str) -> bool:
-        """Return whether somebody provides the service."""
+        """Return whether the service has a provider."""
         return self._views.has(key if isinstance(key, str) else key.name)
 
     async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext) -> Any:
@@ -66,14 +63,24 @@ class PluginServices:
         return await self._views.method(service, method)(arguments, call)
 
     def method(self, service: str, method: str) -> JsonCall:
-        """Return what calls a method by name, again and again."""
+        """Return a callable that calls a method by name."""
         return self._views.method(service, method)
+
+
+class EventPatterns(Protocol):
+    """Which types of events a plugin may publish and subscribe to besides its own; patterns may end with `*`."""
+
+    @property
+    def publish(self) -> Sequence[str]: ...
+
+    @property
+    def subscribe(self) -> Sequence[str]: ...
 
 
 class PluginEvents:
     """The event bus; see `context.Events`. `permissions` are the event patterns that the plugin was granted."""
 
-    def __init__(self, bus: EventBus, ledger: Ledger, in_flight: InFlight, permissions: EventPermissions) -> None:
+    def __init__(self, bus: EventBus, ledger: Ledger, in_flight: InFlight, permissions: EventPatterns) -> None:
         self._plugin = in_flight.plugin
         self._bus = bus
         self._ledger = ledger
@@ -157,7 +164,7 @@ class PluginTasks:
         task = asyncio.create_task(contained(coroutine, what), name=f"{self._plugin}: {name}")
 
         async def cancel() -> None:
-            if task is asker():  # it has its own plugin taken out, and is told how that went
+            if task is requester():  # it has its own plugin unloaded, and gets the outcome
                 task.get_loop().call_later(GRACE, task.cancel)
                 return
             task.cancel()
@@ -169,7 +176,7 @@ class PluginTasks:
             uses.enter_context(self._in_flight.use_elsewhere(task.cancel))
 
         def done(finished: asyncio.Task[T]) -> None:
-            coroutine.close()  # it was never begun, where the task was cancelled at once
+            coroutine.close()  # it was never started, if the task was cancelled at once
             forget()
             uses.close()
             if not finished.cancelled() and finished.exception() is not None:
@@ -224,11 +231,11 @@ class PluginHooks:
         return self._dispatcher.revision
 
     def implemented(self, hook: str) -> bool:
-        """Return whether anybody implements the hook."""
+        """Return whether the hook has an implementation."""
         return self._dispatcher.implemented(hook)
 
     async def collect(self, hook: str, **arguments: Any) -> list[Contribution[Any]]:
-        """Return all answers, those that manifests declare first."""
+        """Return all answers, those collected from modules first."""
         self._check(hook)
         return [*self._declared(hook), *await self._dispatcher.collect(hook, arguments)]
 
@@ -252,7 +259,7 @@ class PluginHooks:
         line: int | None = None,
         column: int | None = None,
     ) -> None:
-        """Say with a plugin that something that it contributed cannot be used."""
+        """Report against a plugin that something that it contributed cannot be used."""
         self._in_flight.check()
         if plugin != self._plugin and not any(self._registry.provides(self._plugin, name) for name in interfaces()):
             raise Forbidden(f"{self._plugin} may not report on {plugin}: it provides none of the host's services")
@@ -294,7 +301,7 @@ def make_context(
     ledger: Ledger,
     views: Views,
     settings: PluginSettings,
-    events: EventPermissions,
+    events: EventPatterns,
 ) -> PluginContext:
     """Return a plugin's context. Its data folder is made when the plugin is started."""
     plugin = in_flight.plugin

@@ -32,7 +32,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class Project:
-    """The folder that a host works on (DESIGN §8). `files` is what tools may read and write."""
+    """The folder that a host works on. `files` is what tools may read and write."""
 
     id: str
     name: str
@@ -72,7 +72,7 @@ class Project:
 class ServiceMethod(Protocol):
     """A method of a service, to be called with JSON arguments on behalf of a call; gives its result as JSON.
 
-    One that only reads (`info.permission` is None) does not look at the call.
+    One that only reads (`info.permission` is None) ignores the call.
     """
 
     @property
@@ -92,13 +92,13 @@ class Services(Protocol):
     def get(self, key: str) -> Any: ...
 
     def get(self, key: ServiceKey[Any] | str) -> Any:
-        """Return this plugin's view of a service. Raises `ServiceUnavailable` where nobody provides it.
+        """Return this plugin's view of a service. Raises `ServiceUnavailable` for one without a provider.
 
         A service that another folder plugin publishes is named by its name, since its interface cannot be imported.
         """
 
     def has(self, key: ServiceKey[Any] | str) -> bool:
-        """Return whether somebody provides the service."""
+        """Return whether the service has a provider."""
 
     async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext) -> Any:
         """Call a method of a service by name, with arguments as JSON, for `call.principal`.
@@ -108,7 +108,7 @@ class Services(Protocol):
         """
 
     def method(self, service: str, method: str) -> ServiceMethod:
-        """Return what does as `invoke` for one method, again and again, until plugins change (`Hooks.revision`).
+        """Return a callable that does as `invoke` for one method; it is valid until plugins change (`Hooks.revision`).
 
         Raises `NotFound` for an unknown service or method, `ServiceUnavailable`.
         """
@@ -188,7 +188,7 @@ class AuditForm(Protocol):
 
 class Audit(Protocol):
     """The audit log, for the providers of the host's services: they record what others do through them, in the
-    name of whoever does it. What a plugin does on its own is recorded by the service `audit`.
+    name of the caller. What a plugin does on its own is recorded by the service `audit`.
 
     What stands under a secret's name is masked, and what stands under one of `secrets`, at any depth.
     """
@@ -205,8 +205,8 @@ class Audit(Protocol):
         """Record that the call's principal did `action`, a dotted name in the past tense, to `subject`.
 
         Never blocks; it is on disk about 50 ms later, or after `written`. Returns the entry's number, 0 for one that
-        was dropped since too many wait to be written. Raises `Forbidden` for who provides no service and for what
-        only the host records, `InvalidInput` for what is no action.
+        was dropped since too many wait to be written. Raises `Forbidden` for a plugin that provides no service and for
+        actions that only the host records, `InvalidInput` for what is no action.
         """
 
     def form(
@@ -219,12 +219,12 @@ class Audit(Protocol):
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so much waits to be written that whoever can wait had better: by `written()`."""
+        """Whether so much waits to be written that callers should wait with `written()`."""
 
     async def written(self, number: int | None = None) -> None:
         """Return when the entry of this number is on disk, or all that were recorded until now.
 
-        Those who wait at a time share one flush of the disk. Raises `ServiceUnavailable` where it was dropped or
+        Concurrent waits share one flush to the disk. Raises `ServiceUnavailable` where it was dropped or
         cannot be written.
         """
 
@@ -235,8 +235,7 @@ class Tasks(Protocol):
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str, finish: bool = False) -> asyncio.Task[T]:
         """Start a task. An exception in it is logged and shown with the plugin.
 
-        With `finish`, whoever disables or reloads the plugin lets the task go on up to a deadline before it is
-        cancelled.
+        With `finish`, unloading the plugin waits for the task up to a deadline before it is cancelled.
         """
 
 
@@ -252,13 +251,12 @@ class Contribution(Protocol, Generic[T_co]):
 
     @property
     def plugin(self) -> str:
-        """Who answered."""
+        """The plugin that answered."""
 
     @property
     def code(self) -> str:
-        """Names the plugin's code as it was loaded: by its version, for a folder plugin also by what is in the folder,
-        and where the host loaded it before also by the number of the load. What code of another name gave is not to
-        be used again."""
+        """Names the plugin's code as it was loaded: by its version, for a folder plugin also by the hash of its files,
+        and after the first load also by the load's number. Results of code of another name must not be reused."""
 
     @property
     def value(self) -> T_co:
@@ -275,8 +273,8 @@ class Contribution(Protocol, Generic[T_co]):
     def in_use(self, cancel: Callable[[], object] | None = None) -> AbstractContextManager[None]:
         """Return what keeps the plugin from being unloaded while the `with` block runs.
 
-        Whoever disables or reloads the plugin waits for it up to a deadline, then calls `cancel`; what is revoked
-        is not waited for.
+        Disabling or reloading the plugin waits for it up to a deadline, then calls `cancel`; a revoked plugin is not
+        waited for.
         """
 
 
@@ -289,7 +287,7 @@ class Hooks(Protocol):
         hook compares it on each access and collects again when it differs."""
 
     async def collect(self, hook: str, **arguments: Any) -> list[Contribution[Any]]:
-        """Call every implementation; an error is recorded with its plugin and the rest go on."""
+        """Call every implementation; an error is reported against its plugin and the others are called."""
 
     async def first(self, hook: str, **arguments: Any) -> Contribution[Any] | None:
         """Call implementations until one answers something other than None."""
@@ -301,7 +299,7 @@ class Hooks(Protocol):
         """
 
     def implemented(self, hook: str) -> bool:
-        """Return whether anybody implements the hook: one attribute test."""
+        """Return whether the hook has an implementation."""
 
     def report(
         self,
@@ -313,7 +311,7 @@ class Hooks(Protocol):
         line: int | None = None,
         column: int | None = None,
     ) -> None:
-        """Say with a plugin that something that it contributed cannot be used, and log it; once for each text.
+        """Report against a plugin that something that it contributed cannot be used, and log it; once for each text.
 
         For the providers of the host's services, to which plugins contribute.
         """
@@ -324,11 +322,11 @@ class PluginContext:
     """What a plugin gets. `data_dir` is a folder of its own that survives restarts; `state` is for
     objects that parts of one plugin share within one host (two services of one plugin, say).
 
-    `operator_dir` is such a folder among the operator's own, for this project, to be made when it is needed: what was
-    decided about a project belongs there, since a project may come from anybody, with all that is in its folder.
+    `operator_dir` is such a folder among the operator's own, for this project, to be made when it is needed: decisions
+    about a project belong there, since a project's folder, with all that is in it, may come from anyone.
 
-    `serving` says that the host goes on until it is stopped, as `tavern serve` does, not for one command: what is
-    taken up at the start and goes on for long (work left over from before, a watch on files) belongs there.
+    `serving` says that the host runs until it is stopped, as under `tavern serve`, not for one command: work that is
+    resumed at the start and long-running work (a watch on files) belongs there.
     """
 
     plugin: str

@@ -151,3 +151,13 @@ def describe(error: BaseException) -> str:
     except BaseException:  # whatever a hostile or broken __str__ does must not break the report of the failure
         text = "(its text cannot be shown)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+MAX_SHOWN = 500
+"""How many characters of a text that a plugin made are shown."""
+
+
+def one_line(text: str) -> str:
+    """Return a text of any length and shape as one line of at most `MAX_SHOWN` characters."""
+    line = " ".join(text[: 4 * MAX_SHOWN].split())
+    return line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]} …"

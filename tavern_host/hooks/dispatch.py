@@ -17,13 +17,12 @@ from pydantic import BaseModel, ValidationError
 
 from tavern_host import hookspecs
 from tavern_host.context import PluginContext
-from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, Vetoed, describe
+from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, Vetoed, describe, one_line
 from tavern_host.contracts.hooks import HookInfo, Veto
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.hooks.deadline import until_given_up
-from tavern_host.plugins.failures import one_line
 from tavern_host.runtime.copying import duplicate
 from tavern_host.runtime.in_flight import InFlight, expire
 from tavern_host.runtime.in_process import PluginRuntime

@@ -6,11 +6,8 @@ import logging
 import traceback
 from pathlib import Path
 
-from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.errors import TavernError, describe, one_line
 from tavern_host.contracts.plugins import Problem
-
-MOST = 500
-"""How many characters of a text that a plugin made are shown."""
 
 
 def problem_of(error: BaseException, where: str, root: Path | None, plugin: str) -> Problem:
@@ -33,12 +30,6 @@ def _places_in(error: BaseException) -> list[tuple[str, int | None]]:
 
 def _is_in(file: str, root: Path) -> bool:
     return Path(file).is_relative_to(root)
-
-
-def one_line(text: str) -> str:
-    """Return a text of any length and shape as one line that can be shown."""
-    line = " ".join(text[: 4 * MOST].split())
-    return line if len(line) <= MOST else f"{line[:MOST]} …"
 
 
 def log_failure(log: logging.Logger, plugin: str, where: str, error: BaseException) -> None:

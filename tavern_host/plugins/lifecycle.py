@@ -25,7 +25,6 @@ from tavern_host.plugins.discovery import Record
 from tavern_host.plugins.loaded import LoadedPlugin, source_of
 from tavern_host.plugins.manifest import Manifest
 from tavern_host.plugins.registrations import Registered, Registrations
-from tavern_host.plugins.serialize import asker
 from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.in_flight import InFlight, expire
 from tavern_host.runtime.in_process import PluginRuntime
@@ -278,7 +277,7 @@ class Lifecycle:
         self._drain_timers.add(timer)
         try:
             async with timer:
-                await loaded.in_flight.wait_idle(apart_from=asker())
+                await loaded.in_flight.wait_idle()
         except TimeoutError:
             return False
         finally:
@@ -294,7 +293,7 @@ class Lifecycle:
             try:
                 async with asyncio.timeout(CANCEL_GRACE):
                     for loaded in loads:
-                        await loaded.in_flight.wait_idle(apart_from=asker())
+                        await loaded.in_flight.wait_idle()
             except TimeoutError:
                 continue
 
@@ -304,7 +303,7 @@ class Lifecycle:
         def report(error: Exception) -> None:
             self._kernel.report(loaded.record.name, "being interrupted", error)
 
-        return loaded.in_flight.cancel(calls=calls, report=report, apart_from=asker())
+        return loaded.in_flight.cancel(calls=calls, report=report)
 
     async def interrupt_all(self) -> None:
         """Ask everything that is under way in the plugins in use to end, and give it a moment to do so."""

@@ -7,20 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from tavern_host.runtime.in_flight import set_requester
+
 T = TypeVar("T")
-
-_asker: ContextVar[weakref.ref[asyncio.Task[Any]] | None] = ContextVar("who asked for the decision", default=None)
-
-
-def asker() -> asyncio.Task[Any] | None:
-    """Return the task that asked for what is carried out in this context, or None."""
-    task = _asker.get()
-    return task() if task is not None else None
 
 
 class Decisions:
@@ -41,7 +33,7 @@ class Decisions:
         within = self._under_way.get(asking) if asking is not None else None
 
         async def carried_out() -> T:
-            _asker.set(weakref.ref(asking) if asking is not None else None)
+            set_requester(asking)
             async with self.alone() if within is None else self._counted():
                 return await decide()
 

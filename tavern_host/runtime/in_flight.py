@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import weakref
 from asyncio import current_task
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
 from tavern_host.contracts.errors import DeadlineExceeded, PermissionDenied
 
 Cancel = Callable[[], object]
+
+_requester: ContextVar[weakref.ref[asyncio.Task[Any]] | None] = ContextVar(
+    "task that asked for a decision", default=None
+)
+
+
+def requester() -> asyncio.Task[Any] | None:
+    """Return the task that asked for the decision that is carried out in this context, or None."""
+    task = _requester.get()
+    return task() if task is not None else None
+
+
+def set_requester(task: asyncio.Task[Any] | None) -> None:
+    """Say which task asked for what this context carries out: unloading does not wait for that one."""
+    _requester.set(weakref.ref(task) if task is not None else None)
 
 
 class InFlight:
@@ -46,7 +63,7 @@ class InFlight:
 
     def use(self, cancel: Cancel | None = None) -> Use:
         """Return a context manager that counts this task's work as in flight; unloading waits for it, unless this
-        task asked for the unloading. `cancel` is called when it takes too long."""
+        task requested the unloading. `cancel` is called when it takes too long."""
         return Use(self, current_task(), cancel)
 
     def use_elsewhere(self, cancel: Cancel | None = None) -> Use:
@@ -66,21 +83,19 @@ class InFlight:
         if self._changed is not None:
             self._changed.set()
 
-    async def wait_idle(self, *, apart_from: asyncio.Task[Any] | None = None) -> None:
-        """Wait until nothing is in flight except the work of one task."""
-        while self._others(apart_from):
+    async def wait_idle(self) -> None:
+        """Wait until nothing is in flight except the work of the requester."""
+        while self._others():
             self._changed = self._changed or asyncio.Event()
             self._changed.clear()
             await self._changed.wait()
 
-    def cancel(
-        self, *, calls: bool, report: Callable[[Exception], None], apart_from: asyncio.Task[Any] | None = None
-    ) -> bool:
-        """Ask calls, or all other work in flight, to end, except the work of one task; return whether there was any.
+    def cancel(self, *, calls: bool, report: Callable[[Exception], None]) -> bool:
+        """Ask calls, or all other work in flight, to end, except that of the requester; return whether there was any.
 
         Calls are asked last: a call may only wait for other work, such as a run, and then says how that ended.
         """
-        asked = [use for use in self._others(apart_from) if use.is_call is calls and (calls or use.can_be_cancelled)]
+        asked = [use for use in self._others() if use.is_call is calls and (calls or use.can_be_cancelled)]
         for use in asked:
             try:
                 use.cancel()
@@ -88,7 +103,8 @@ class InFlight:
                 report(error)
         return bool(asked)
 
-    def _others(self, task: asyncio.Task[Any] | None) -> list[Use]:
+    def _others(self) -> list[Use]:
+        task = requester()
         return [use for use in self._uses if use.task is None or use.task is not task]
 
 

@@ -1,4 +1,4 @@
-"""The ownership ledger of one loaded plugin: everything that it registered, with how to take it back."""
+"""The ownership ledger of one loaded plugin: everything that it registered, with how to undo each."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Undo = Callable[[], Awaitable[None] | None]
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing that a plugin registered. An `offer` reaches others at once and is taken back at once, without
-    an await: a route, a hook, a service."""
+    """One thing that a plugin registered. An `offer` is visible to others, and is withdrawn at once, without an
+    await: a route, a hook, a service."""
 
     kind: str
     name: str
@@ -26,14 +26,14 @@ class Entry:
 
 
 class Ledger:
-    """What one loaded plugin owns. Taking it out walks the entries backwards, so that nothing of it survives."""
+    """What one loaded plugin owns. Unloading it undoes the entries in reverse order, so that nothing of it survives."""
 
     def __init__(self) -> None:
         self._entries: dict[int, Entry] = {}
         self._numbers = itertools.count()
 
     def add(self, kind: str, name: str, undo: Undo, *, offer: bool = False) -> Callable[[], None]:
-        """Record an entry; return what forgets it where it ended by itself."""
+        """Record an entry; return a function that removes it when it has ended by itself."""
         number = next(self._numbers)
         self._entries[number] = Entry(kind, name, undo, offer)
 
@@ -50,7 +50,7 @@ class Ledger:
         return owned
 
     def withdraw(self) -> list[tuple[Entry, BaseException]]:
-        """Take back all offers now, newest first; return what could not be taken back cleanly."""
+        """Withdraw all offers now, newest first; return the entries whose undo failed."""
         failures: list[tuple[Entry, BaseException]] = []
         for number in [n for n, entry in reversed(self._entries.items()) if entry.offer]:
             entry = self._entries.pop(number)
@@ -61,9 +61,9 @@ class Ledger:
         return failures
 
     async def remove(self, *, deadline: float) -> list[tuple[Entry, BaseException]]:
-        """Take back everything, newest first; return what could not be taken back cleanly.
+        """Undo everything, newest first; return the entries whose undo failed.
 
-        All entries together have `deadline` seconds, and each at least a hundredth of that; then it is given up.
+        All entries together have `deadline` seconds, and each at least a hundredth of that; then it is abandoned.
         """
         failures: list[tuple[Entry, BaseException]] = []
         loop = asyncio.get_running_loop()

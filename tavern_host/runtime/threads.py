@@ -19,7 +19,7 @@ GRACE = 1.0
 
 
 def ended(what: str, error: BaseException) -> PluginFailure:
-    """Return what is told of plugin code that raised what would end the program; `error` is its cause."""
+    """Return the failure for plugin code that raised what would end the program; `error` is its cause."""
     failure = PluginFailure(f"{what} tried to end the program ({describe(error)})")
     failure.__cause__ = error
     return failure

@@ -160,7 +160,7 @@ def node(
 
 
 def nodes_of(module: types.ModuleType) -> list[NodeDefinition]:
-    """Return the definitions of all `@node` objects that `module`, or a module beneath it, defines.
+    """Return the definitions of all `@node` objects that `module`, or one of its submodules, defines.
 
     Modules of a package are imported, in order of name.
     """

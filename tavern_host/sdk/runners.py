@@ -160,7 +160,7 @@ class _NodeCalls:
             named.update((key, inputs[key]) for key in code.parameters if key in inputs)
             named.update(self.bound)
         if code.context_parameter is not None:
-            assert node_call is not None, "a node with a context is told of its call"
+            assert node_call is not None, "a node with a context needs its call"
             named[code.context_parameter] = NodeContext(
                 plugin=self._context,
                 run_id=node_call.run_id,

@@ -111,7 +111,7 @@ def _answer(request: dict[str, Any], values: bytes) -> bytes:
             raise PluginFailure(f"{request['what']}: its result {uncoded(result, kept)}")
     except (SystemExit, KeyboardInterrupt) as error:
         return _failure(ended(request["what"], error))
-    except BaseException as error:  # whatever it is, the host is told
+    except BaseException as error:  # whatever it is, the host gets it
         return _failure(error)
     return _framed(encoded, trace=None)
 

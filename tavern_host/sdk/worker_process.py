@@ -63,7 +63,7 @@ async def run_in_process(
 
 
 def _look_at(running: asyncio.Future[Any]) -> None:
-    """Take an error that came of a process which nobody waited for any more, so that nobody is told of it."""
+    """Retrieve the error of a process that nobody waits for any longer, so that asyncio does not log it."""
     if not running.cancelled():
         running.exception()
 

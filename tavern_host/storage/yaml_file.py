@@ -17,10 +17,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from yaml.constructor import SafeConstructor
 
-from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.errors import Misconfigured, one_line
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem
-from tavern_host.plugins.failures import one_line
 from tavern_host.storage.yaml_nodes import compose
 
 M = TypeVar("M", bound=BaseModel)
