@@ -4,7 +4,7 @@ A hookimpl is a `def` or `async def` function of the plugin's package, marked `@
 of the hook's arguments by name. Every hook may also take `context`, the plugin's own `PluginContext`.
 What an implementation needs to be admitted stands with each hook: the permission, its level (`add` is
 granted by declaring it, `intercept` and `override` need the operator) and the policy by which answers
-are combined (DESIGN §3, *Hooks*).
+are combined.
 """
 
 from __future__ import annotations

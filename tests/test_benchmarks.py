@@ -21,7 +21,7 @@ from tavern_host import Host
 from tavern_host.contracts.plugins import PluginState
 
 KEYS = {"name", "value", "unit", "floor", "floor_name", "ratio", "runs"}
-"""What every result has; DESIGN §8."""
+"""What every result has."""
 
 
 @pytest.fixture

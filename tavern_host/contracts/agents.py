@@ -1,4 +1,4 @@
-"""Agents: profiles, the trace of what one does, and the `agentRuntime` service (DESIGN §7)."""
+"""Agents: profiles, the trace of what one does, and the `agentRuntime` service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log: who decided or did what that an operator may want to look up later (`spec/000` §13)."""
+"""The audit log: who decided or did what that an operator may want to look up later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AuditEntry(Model):
 
 
 class AuditCheck(Model):
-    """What checking the whole log found. Without `problem` nothing of it was changed or taken out.
+    """What checking the whole log found. Without `problem` nothing of it was changed or removed.
 
     `unsealed` entries stand after the last seal; `recovered` ones were left so by a writer that crashed, and sealed
     by the next one. `torn` counts lines that are no entries, such as what a crash cut short.

@@ -1,4 +1,4 @@
-"""On whose behalf, within which run and until when something is called (DESIGN §3, rule 6)."""
+"""On whose behalf, within which run and until when something is called."""
 
 from __future__ import annotations
 
@@ -87,5 +87,5 @@ class CallContext(Model):
 
 
 def system_call(project: str | None = None) -> CallContext:
-    """Return a context for what the host does of its own accord."""
+    """Return a context for what the host does by itself."""
     return CallContext(principal=Principal(kind="system", id="host"), project=project)

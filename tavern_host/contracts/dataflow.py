@@ -1,6 +1,6 @@
-"""What may flow along an edge, and how a value changes on the way (DESIGN §4).
+"""What may flow along an edge, and how a value changes on the way.
 
-Pure functions that whoever checks a workflow and whoever runs it share, so that both say the same.
+Pure functions that checking and running a workflow share, so that both say the same.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def find_slot(slots: Slots, handle: str, *, dynamic: bool = False) -> tuple[str,
 
 
 def config_of(definition: NodeDefinition, node: WorkflowNode) -> dict[str, Any]:
-    """Return a node's configuration: declared defaults, beneath the type's values, beneath its own."""
+    """Return a node's configuration: declared defaults, overridden by the type's values, overridden by its own."""
     schema = definition.config_schema or {}
     values = {key: slot.default for key, slot in schema.items() if slot.has_default}
     values |= definition.config_values or {}

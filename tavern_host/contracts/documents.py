@@ -1,6 +1,6 @@
 """Reads JSON documents from files that anybody may have written, and says what their content is.
 
-Bounded, UTF-8, regular files only. What a document means is the business of whoever reads it.
+Bounded, UTF-8, regular files only. What a document means is its reader's business.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def read_document_bytes(path: Path) -> bytes:
     """Return what is in a file, for `read_document`: of one that is too large, a byte too many. Raises `NotFound`, and
     `InvalidInput` naming the file."""
     try:
-        # O_NONBLOCK: a FIFO that somebody put there must not hang the host.
+        # O_NONBLOCK: a FIFO in its place must not hang the host.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     except FileNotFoundError:
         raise NotFound(f"there is no file {path}") from None

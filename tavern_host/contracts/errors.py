@@ -1,6 +1,6 @@
 """The errors that cross a plugin boundary: a stable code, a message for a person, details for a program.
 
-Callers match on `code`, never on the class (DESIGN §3, rule 7): across a process boundary only the
+Callers match on `code`, never on the class: across a process boundary only the
 `ErrorInfo` travels. The classes exist so that code in one process can raise the right code tersely.
 """
 
@@ -75,7 +75,7 @@ class PermissionDenied(TavernError):
 
 
 class Forbidden(TavernError):
-    """*Forbidden*: no permission could ever allow it (a private name, a foreign hook)."""
+    """*Forbidden*: no permission could ever allow it (a private name, another plugin's hook)."""
 
     code = "forbidden"
 
@@ -125,7 +125,7 @@ class Misconfigured(TavernError):
 
 
 def error_info(error: BaseException, *, plugin: str | None = None) -> ErrorInfo:
-    """Return `error` as data; a foreign exception becomes `plugin_error` whatever its `__str__` does."""
+    """Return `error` as data; an exception of any other class becomes `plugin_error` whatever its `__str__` does."""
     if isinstance(error, TavernError):
         info = error.info
         return info if info.plugin or not plugin else info.model_copy(update={"plugin": plugin})

@@ -90,7 +90,7 @@ class NodeState(Model):
 class Run(Model):
     """A run as it stands. `outputs` are the values of the workflow's interface outputs.
 
-    Nodes inside a group have the id `instance/node`. `not_resumable` says why the run cannot go on after the host
+    Nodes inside a group have the id `instance/node`. `not_resumable` says why the run cannot resume after the host
     ended in the middle of it, where that is so. `attempt` counts how often it was begun: more than once where it
     was resumed. `principal` is who asked for it.
     """
@@ -181,14 +181,14 @@ class ExecutionEngine(ServiceInterface, name="executionEngine", version=2):
 
     @reads(since=2)
     async def history(self, filter: RunFilter | None = None) -> list[RunSummary]:
-        """Return runs, those that go on among them, newest first."""
+        """Return runs, active ones among them, newest first."""
 
     @acts("executionEngine:execute", "Run workflows.", since=2)
     async def resume(self, run_id: str, *, call: CallContext | None = None) -> str:
-        """Go on with a run that failed or was interrupted, from where it ended: nodes that finished keep their
+        """Resume a run that failed or was interrupted, from where it ended: nodes that finished keep their
         outputs. Return its id, which stays the same.
 
-        Raises `NotFound`, `Conflict` for a run that goes on, is complete or cannot be resumed.
+        Raises `NotFound`, `Conflict` for a run that is active, complete or cannot be resumed.
         """
 
     @acts("executionEngine:execute", "Run workflows.", since=2)

@@ -1,6 +1,6 @@
 """Routes and socket messages that plugins register, and the plain request and response they exchange.
 
-The kernel owns the transport (`server.py`); a plugin sees data, never a socket (DESIGN §3, rule 1).
+The kernel owns the transport (`server.py`); a plugin sees data, never a socket.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Talking to a language model: requests, answers, and the `llm` service (DESIGN §7)."""
+"""Talking to a language model: requests, answers, and the `llm` service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slots that a `core:LoopZone` has by its configuration, and which of them are for whom (DESIGN §4, *LoopZone*).
+"""The slots that a `core:LoopZone` has by its configuration, and which of them are for whom.
 
 A zone runs the nodes that name it as their `parentNode` again and again. Its configuration:
 

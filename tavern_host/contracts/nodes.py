@@ -1,6 +1,6 @@
 """Nodes as data: slots, definitions, and the runner through which an engine executes one.
 
-The JSON of a `NodeDefinition` is what the existing platform serves at `GET /api/nodes` (DESIGN §4).
+The JSON of a `NodeDefinition` is what the existing platform serves at `GET /api/nodes`.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class NodeInstance(Protocol):
 
 
 class NodeRunner(Protocol):
-    """Makes instances of one node type; the engine never sees the author's function (DESIGN §3, rule 4)."""
+    """Makes instances of one node type; the engine never sees the author's function."""
 
     def open(self, config: dict[str, Any]) -> NodeInstance:
         """Return an instance for a node with these configuration values."""

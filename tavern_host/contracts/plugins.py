@@ -19,7 +19,7 @@ MANIFEST = "plugin.yaml"
 
 
 class PluginState(enum.StrEnum):
-    """How far a plugin came (DESIGN §3, *States*)."""
+    """How far a plugin came."""
 
     DISCOVERED = "discovered"
     INVALID = "invalid"
@@ -76,8 +76,8 @@ class FrontendInfo(Model):
 class PluginInfo(Model):
     """A plugin as `GET /api/plugins` and `tavern plugins list` show it.
 
-    The first six fields are the platform's `ExtensionInfo` (`spec/000` §15.1.1); the rest are ours.
-    `timings` are milliseconds per stage; with `pending_restart` the version that is loaded goes on until the host
+    The first six fields are the platform's `ExtensionInfo`; the rest are ours.
+    `timings` are milliseconds per stage; with `pending_restart` the version that is loaded runs until the host
     is restarted. `source` is `entry-point:DIST`, `folder:PATH`, `dev:PATH` or `embedded:MODULE`.
     """
 
@@ -181,11 +181,11 @@ class Plugins(ServiceInterface, name="plugins"):
 
     @acts("plugins:manage", "Enable, disable and reload other plugins.", level="override")
     async def disable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
-        """Take a plugin out until it is enabled again; what is under way finishes within a deadline."""
+        """Unload a plugin until it is enabled again; in-flight work finishes within a deadline."""
 
     @acts("plugins:manage", "Enable, disable and reload other plugins.", level="override")
     async def reload(self, name: str | None = None, *, call: CallContext | None = None) -> list[PluginInfo]:
-        """Read one plugin (or, without a name, look for all) anew and load what is new; return what changed."""
+        """Reload one plugin (or, without a name, rescan for all) and load what is new; return what changed."""
 
 
 PLUGINS = ServiceKey(Plugins)

@@ -145,7 +145,7 @@ class ProjectFiles(ServiceInterface, name="projectFiles"):
 
         In a file all of whose lines end with CR LF, line breaks of both texts count as such. Otherwise nothing is
         changed and `InvalidInput` says where the text is, or what in the file is nearest to it. Raises `NotFound`,
-        `Conflict` where somebody else keeps changing the file.
+        `Conflict` where another writer keeps changing the file.
         """
 
 

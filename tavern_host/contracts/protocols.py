@@ -47,7 +47,7 @@ class ActionParser(Protocol):
 class ActionProtocolInfo(Model):
     """A protocol: `handler` is `module:Class` in the plugin; the class is opened with `ParserOptions`.
 
-    `instructions` is what an LLM is told, so that it can write the protocol. `source` is what is parsed: the text of
+    `instructions` is what an LLM reads so that it can write the protocol. `source` is what is parsed: the text of
     an answer, or (`native`) the JSON of its field `tool_calls`, which no text goes through.
 
     `openings` are the texts with which a block begins, whatever their case and the blanks between their signs. From

@@ -26,7 +26,7 @@ class RunEntry(Model):
     """A run as it is kept. `request` holds the inputs as they were given, and no document.
 
     `workflow` and, by the id that refers to it, `groups` name the documents as they were when the run was accepted,
-    so that it can go on although they changed: each by the hash of its content, which `RunStore.put` keeps once for
+    so that it can resume although they changed: each by the hash of its content, which `RunStore.put` keeps once for
     all runs. `owner` is the worker that claimed it last, until `lease_until`. `batches` of node results are kept apart.
     """
 

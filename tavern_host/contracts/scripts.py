@@ -1,5 +1,4 @@
-"""Running scripts in a sandbox: what is asked, what was enforced, what came of it, and the `scriptExecution` service
-(DESIGN §6, `spec/003` §2.1)."""
+"""Scripts in a sandbox: the request, what was enforced, the result, and the `scriptExecution` service."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ class NetworkAccess(Model):
 
 
 class SecurityContext(OpenModel):
-    """What a tool asks for (`spec/003` §5.4): a request, of which the operator's policy grants a part."""
+    """What a tool asks for: a request, of which the operator's policy grants a part."""
 
     file_access: FileAccess = Field(default_factory=FileAccess)
     network_access: NetworkAccess = Field(default_factory=NetworkAccess)
@@ -164,7 +163,7 @@ class ScriptFile(Model):
 
 
 class ScriptResult(_Published):
-    """What came of a script (`spec/003` §2.1.3), what was enforced and what was used."""
+    """What came of a script, what was enforced and what was used."""
 
     success: bool
     output_data: JsonValue = None
@@ -301,7 +300,7 @@ class ScriptExecution(ServiceInterface, name="scriptExecution"):
 
     @acts("scriptExecution:execute", "Run scripts in the sandbox.")
     def stream(self, request: ScriptRequest, *, call: CallContext | None = None) -> AsyncIterator[ScriptEvent]:
-        """Run a script and yield its log and progress while it goes on, and its result at the end."""
+        """Run a script and yield its log and progress while it runs, and its result at the end."""
 
     @reads
     async def review(self, request: ScriptRequest) -> ScriptEnforced:

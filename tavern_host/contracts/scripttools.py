@@ -1,5 +1,5 @@
 """The service behind the tools `CodeInterpreter:execute`, `core:execute-python-script` and
-`core:execute-nodejs-script`: scripts for agents, told in few words (`spec/003` §2.2.3)."""
+`core:execute-nodejs-script`: scripts for agents, told in few words."""
 
 from __future__ import annotations
 

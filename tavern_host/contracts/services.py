@@ -2,7 +2,7 @@
 
 A service is an interface class whose methods are all `async def` (or return an `AsyncIterator`) and each
 marked `@reads` or `@acts(permission)`. A plugin reaches a service only through a view made from this
-description (DESIGN §3, *Services*).
+description.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def acts(permission: str, allows: str, *, level: Level = "intercept", since: int
 
     An acting method takes `call: CallContext | None = None` by keyword: who acts, and until when.
     `since` is the interface version that introduced it: an override of an older version lets it fall
-    through to the provider beneath.
+    through to the next provider in the stack.
     """
     return lambda method: _mark(method, MethodInfo(permission, level, since, allows))
 
@@ -113,7 +113,7 @@ class ServiceInfo(Model):
     """A provider that a plugin offers: which service, and the class in the plugin that implements it.
 
     `handler` is `module:Class` inside the plugin. The host makes one instance: `Class(context=…)`, for an
-    override `Class(context=…, original=…)` where `original` is a view of the provider beneath; a constructor
+    override `Class(context=…, original=…)` where `original` is a view of the next provider; a constructor
     takes those of the two that it names. An `async def close(self)` is called when the plugin is unloaded.
     """
 

@@ -1,4 +1,4 @@
-"""Settings: how a plugin declares its options (`spec/000` §17.1), and the service that reads and saves them."""
+"""Settings: how a plugin declares its options, and the service that reads and saves them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service behind the tools `system:*`: the time, which tools there are, calls that go on, and streams."""
+"""The service behind the tools `system:*`: the time, which tools there are, running tasks, and streams."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class ToolList(Model):
 
 
 class TaskState(Model):
-    """How a call that goes on stands. `progress` goes from 0 to 1; `waits_for` says what an approval is asked for,
-    until `approval_expires_at`."""
+    """The state of a call that runs as a task. `progress` goes from 0 to 1; `waits_for` says what an approval is
+    asked for, until `approval_expires_at`."""
 
     task_id: str
     tool_id: str
@@ -74,7 +74,7 @@ class TaskOutcome(Model):
     error: str | None = None
 
 
-_TASKS = "See tasks of calls that go on, with their results, and cancel them."
+_TASKS = "See tasks with their results, and cancel them."
 
 
 class SystemTools(ServiceInterface, name="systemTools"):

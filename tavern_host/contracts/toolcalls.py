@@ -1,4 +1,4 @@
-"""Calls of tools: what is asked for, what it gave, and what becomes of the calls that take long (DESIGN §5)."""
+"""Calls of tools: what is asked for, what it gave, and what becomes of the calls that take long."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class ToolResult(Model):
     """What a call gave. `structured` is the whole result as JSON; `content` is what an LLM reads; `block`, `index`
     and `request_id` are those of the call.
 
-    `pending`: it goes on as the task `task_id`. `awaiting_approval`: the task waits until a person decides. `cached`:
+    `pending`: it continues as the task `task_id`. `awaiting_approval`: the task waits until a person decides. `cached`:
     the result is that of an earlier call with these arguments. `attempts` counts the tries. `warnings` are about
     references in the arguments and the like.
     """
@@ -136,7 +136,7 @@ class ToolScope(Model):
 
     `allowed` are patterns of tool ids; None means no limit. Calls that one of the `approval` rules names wait for a
     person. With `streams` the caller reads streams by their handles; else it gets what they gave in the end.
-    `callback` is an HTTP address that is told when a task has ended, on a host that the operator lists.
+    `callback` is an HTTP address that is notified when a task has ended, on a host that the operator lists.
     """
 
     allowed: list[str] | None = None
@@ -146,7 +146,7 @@ class ToolScope(Model):
 
 
 class ToolFeedback(Model):
-    """What a language model is told of a call: one sentence, and the same in the frame of its protocol."""
+    """The feedback on a call for a language model: one sentence, and the same in the frame of its protocol."""
 
     tool_id: str
     text: str
@@ -203,7 +203,7 @@ class ToolApproval(Model):
 
 
 class TaskCallback(Model):
-    """Where the end of a task is told to, without the query of the address, and how that went.
+    """Where the end of a task is reported to, without the query of the address, and how that went.
 
     `waiting`: it was not told yet, or is to be tried again; `error` is why the latest attempt failed.
     """

@@ -1,4 +1,4 @@
-"""Tools as data, and the `toolManager` service (DESIGN §5). Calls and their results are in `toolcalls.py`."""
+"""Tools as data, and the `toolManager` service. Calls and their results are in `toolcalls.py`."""
 
 from __future__ import annotations
 
@@ -144,11 +144,11 @@ class ToolManager(ServiceInterface, name="toolManager"):
 
     @reads
     async def describe(self, tool_ids: list[str]) -> str:
-        """Return the documentation of these tools for an LLM (`spec/000` §11.2); unknown ids are named."""
+        """Return the documentation of these tools for an LLM; unknown ids are named."""
 
     @reads
     async def schemas(self, tool_ids: list[str]) -> list[dict[str, JsonValue]]:
-        """Return `{name, description, parameters}` of these tools (`spec/002` §2.3)."""
+        """Return `{name, description, parameters}` of these tools."""
 
     @reads
     async def native_schemas(self, tool_ids: list[str]) -> list[dict[str, JsonValue]]:
@@ -166,7 +166,7 @@ class ToolManager(ServiceInterface, name="toolManager"):
 
     @reads
     async def instructions(self, *, protocols: list[str] | None = None) -> str:
-        """Return what an LLM is told about asking for calls, by these protocols: by default one that is for text."""
+        """Return the instructions for an LLM on asking for calls, by these protocols: by default a text protocol."""
 
     @reads
     async def parse_text(self, text: str, *, protocols: list[str] | None = None) -> ParsedText:
@@ -182,14 +182,14 @@ class ToolManager(ServiceInterface, name="toolManager"):
     async def feedback(
         self, calls: list[ToolCallRequest], results: list[ToolResult], *, limit: int = 16_000
     ) -> list[ToolFeedback]:
-        """Return what a language model is told of these calls (`spec/003` §3.4), also of those that were not made since
+        """Return the feedback on these calls for a language model, also on those that were not made since
         an earlier step had failed; each at most about `limit` characters long."""
 
     @acts("toolManager:expand", "Have prompt macros filled in.", level="add")
     async def expand(
         self, value: JsonValue, *, tool_ids: list[str] | None = None, call: CallContext | None = None
     ) -> ExpandedPrompt:
-        """Fill in the macros `{{{…}}}` in all texts of a value (`spec/000` §7.2); `tool_ids` are the tools that the
+        """Fill in the macros `{{{…}}}` in all texts of a value; `tool_ids` are the tools that the
         prompt's reader may call. Raises `Misconfigured` where they grow without measure."""
 
     @acts("toolManager:execute", "Call tools.")
@@ -238,15 +238,15 @@ class ToolManager(ServiceInterface, name="toolManager"):
         """Return the next items of a stream that a call of the same principal gave, at most `max`; waits up to `wait`
         seconds for the first one. Raises `NotFound`."""
 
-    @acts("toolManager:tasks", "See tasks of calls that go on, with their results, and cancel them.")
+    @acts("toolManager:tasks", "See tasks with their results, and cancel them.")
     async def tasks(self, filter: TaskFilter | None = None, *, call: CallContext | None = None) -> list[ToolTask]:
         """Return tasks: a user's or the host's see all, others their own."""
 
-    @acts("toolManager:tasks", "See tasks of calls that go on, with their results, and cancel them.")
+    @acts("toolManager:tasks", "See tasks with their results, and cancel them.")
     async def task(self, task_id: str, *, wait: float = 0.0, call: CallContext | None = None) -> ToolTask:
         """Return a task as it stands, or as soon as it has ended within `wait` seconds. Raises `NotFound`."""
 
-    @acts("toolManager:tasks", "See tasks of calls that go on, with their results, and cancel them.")
+    @acts("toolManager:tasks", "See tasks with their results, and cancel them.")
     async def cancel_task(self, task_id: str, *, call: CallContext | None = None) -> ToolTask:
         """Cancel a task and return how it stands then; one that has ended stays as it is. Raises `NotFound`."""
 

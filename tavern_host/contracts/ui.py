@@ -1,4 +1,4 @@
-"""What a plugin declares on the user interface (`spec/000` §20–§21)."""
+"""What a plugin declares on the user interface."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which values may cross a plugin boundary, and the frozen model that all contracts are made of.
 
-DESIGN §3, rules 1 and 2. `wire_problem` is what a test asks about every hook and service method.
+`wire_problem` is what a test asks about every hook and service method.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Workflow files as data, and the `workflowManager` service (DESIGN §4, *Workflow file*).
+"""Workflow files as data, and the `workflowManager` service.
 
 The format is the existing platform's; keys that we do not know survive a load and a save.
 """
@@ -34,7 +34,7 @@ class NodePolicy(OpenModel):
 
     `retry`: how often it is tried again, after `retry_delay` seconds, which doubles each time. `timeout`: the
     seconds that one try may take. `on_error`, when no try is left: `fail` (the run fails; what follows is skipped),
-    `skip_branch` (what follows is skipped, the run goes on), `default` (its outputs are `defaults`, where they name
+    `skip_branch` (what follows is skipped, the run continues), `default` (its outputs are `defaults`, where they name
     none the empty value of the type), `route` (the output `error` gives the error, the others give nothing).
     """
 

@@ -1,5 +1,4 @@
-"""The platform's examples of what a language model reads of tools, and of where people find them (`spec/000` §7.2,
-§11)."""
+"""The platform's examples of what a language model reads of tools, and of where people find them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The platform's workflow that is a tool (`spec/000` §4.4, `spec/002`): its schema, its call, and agents that may call
+"""The platform's workflow that is a tool: its schema, its call, and agents that may call
 it."""
 
 from __future__ import annotations
