@@ -58,7 +58,7 @@ TUNNEL = """
 import os, socket, sys, threading
 relay = os.environ["HTTPS_PROXY"].rpartition(":")[2]
 s = socket.create_connection(("127.0.0.1", int(relay)))
-s.sendall(f"CONNECT {sys.argv[1]} HTTP/1.1\\r\\n\\r\\n".encode())
+s.sendall(f"CONNECT {sys.argv[1]} HTTP/1.1\\r\\nHost: h\\r\\n\\r\\n".encode())
 head = b""
 while not head.endswith(b"\\r\\n\\r\\n"):
     head += s.recv(1)

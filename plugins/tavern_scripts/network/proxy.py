@@ -19,9 +19,18 @@ from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
 
+import h11
+
 from tavern_scripts.network.allowlist import Address, AllowList, Scheme, Target
-from tavern_scripts.network.bodies import PIECE, read_body
-from tavern_scripts.network.heads import MAX_HEAD, BadMessage, RequestHead, parse_request, parse_response
+from tavern_scripts.network.http1 import (
+    MAX_HEAD,
+    PIECE,
+    body_of,
+    client_side,
+    read_request,
+    read_response,
+    server_side,
+)
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 """Looks up the addresses of a name; the port is the one that will be connected to."""
@@ -235,6 +244,7 @@ class _Exchange:
         self._limits = proxy.limits
         self._reader = reader
         self._writer = writer
+        self._client = client_side()
         self._target: Target | None = None
         self._scheme: Scheme = "http"
         self._address: Address | None = None
@@ -278,7 +288,7 @@ class _Exchange:
                 await self._proceed()
         except TimeoutError:
             raise _Stopped("504 Gateway Timeout", "it took too long", allowed=self._address is not None) from None
-        except BadMessage as error:
+        except h11.ProtocolError as error:
             status = "502 Bad Gateway" if self._address else "400 Bad Request"
             raise _Stopped(status, str(error), allowed=self._address is not None) from None
         except OSError:
@@ -288,14 +298,14 @@ class _Exchange:
         head = await self._head()
         if head is None:
             return
-        request = parse_request(head)
-        self._target, self._scheme = request.target, "connect" if request.is_tunnel else "http"
+        request = read_request(self._client, head)
+        self._target, self._scheme = request.target, "http" if request.message else "connect"
         reader, writer = await self._connect(request.target)
         try:
-            if request.is_tunnel:
+            if request.message is None:
                 await self._tunnel(reader, writer)
             else:
-                await self._pass_on(request, reader, writer)
+                await self._pass_on(request.message, request.expects_continue, reader, writer)
         finally:
             writer.transport.abort()
 
@@ -331,20 +341,22 @@ class _Exchange:
         self._writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         async with self._guarded():
             await _both(
-                self._copy(read_body(self._reader, "until-end"), writer, out=True),
-                self._copy(read_body(reader, "until-end"), self._writer, out=False),
+                self._copy(_pieces(self._reader), writer, out=True),
+                self._copy(_pieces(reader), self._writer, out=False),
             )
 
-    async def _pass_on(self, request: RequestHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(request.encode())
-        if request.expects_continue:
+    async def _pass_on(
+        self, request: h11.Request, expects: bool, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        server = server_side()
+        writer.write(server.send(request) or b"")
+        if expects:
             self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         async with self._guarded():
             # The server may answer before it has read all; what comes after the body is passed on to nobody.
-            sending = asyncio.ensure_future(
-                self._copy(read_body(self._reader, request.body), writer, out=True, end=False)
-            )
-            answering = asyncio.ensure_future(self._answer(request.method, reader))
+            body = body_of(self._reader, self._client, server)
+            sending = asyncio.ensure_future(self._copy(body, writer, out=True, end=False))
+            answering = asyncio.ensure_future(self._answer(server, reader))
             try:
                 await asyncio.wait((sending, answering), return_when=asyncio.FIRST_COMPLETED)
                 failure = sending.exception() if sending.done() else None
@@ -356,21 +368,18 @@ class _Exchange:
                     task.cancel()
                 await asyncio.gather(sending, answering, return_exceptions=True)
 
-    async def _answer(self, method: str, reader: asyncio.StreamReader) -> None:
-        while True:
+    async def _answer(self, server: h11.Connection, reader: asyncio.StreamReader) -> None:
+        response = None
+        while response is None:
             try:
-                response = parse_response(await reader.readuntil(b"\r\n\r\n"), method)
+                response = read_response(server, await reader.readuntil(b"\r\n\r\n"))
             except asyncio.IncompleteReadError:
-                raise BadMessage("the server answered with nothing") from None
+                raise h11.RemoteProtocolError("the server answered with nothing") from None
             except asyncio.LimitOverrunError:
-                raise BadMessage("the head of the server's answer is too long") from None
-            if response.status == 101:
-                raise BadMessage("the server wants to speak another protocol")
-            if response.status >= 200:
-                break
+                raise h11.RemoteProtocolError("the head of the server's answer is too long") from None
         self._answered = True
-        self._writer.write(response.encode())
-        await self._copy(read_body(reader, response.body), self._writer, out=False)
+        self._writer.write(self._client.send(response) or b"")
+        await self._copy(body_of(reader, server, self._client), self._writer, out=False)
 
     async def _copy(
         self, pieces: AsyncIterator[bytes], writer: asyncio.StreamWriter, *, out: bool, end: bool = True
@@ -430,6 +439,11 @@ class _Exchange:
                 self._writer.write_eof()
                 while await self._reader.read(PIECE):  # else what is unread would take the answer with it
                     pass
+
+
+async def _pieces(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    while piece := await reader.read(PIECE):
+        yield piece
 
 
 async def _both(first: Awaitable[None], second: Awaitable[None]) -> None:

@@ -308,16 +308,16 @@ PROXY_ABUSE = {
     "the other port": "GET http://127.0.0.1:{forbidden}/ HTTP/1.1\r\nHost: 127.0.0.1:{forbidden}\r\n\r\n",
     "the other port by CONNECT": "CONNECT 127.0.0.1:{forbidden} HTTP/1.1\r\nHost: 127.0.0.1:{forbidden}\r\n\r\n",
     "another name of the machine": "GET http://localhost:{forbidden}/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "another name by CONNECT": "CONNECT localhost:{forbidden} HTTP/1.1\r\n\r\n",
-    "a short address": "CONNECT 127.1:{forbidden} HTTP/1.1\r\n\r\n",
-    "an address as a number": "CONNECT 2130706433:{forbidden} HTTP/1.1\r\n\r\n",
-    "an address in hexadecimal": "CONNECT 0x7f000001:{forbidden} HTTP/1.1\r\n\r\n",
-    "an address in octal": "CONNECT 0177.0.0.1:{forbidden} HTTP/1.1\r\n\r\n",
-    "IPv6": "CONNECT [::1]:{forbidden} HTTP/1.1\r\n\r\n",
-    "IPv4 in IPv6": "CONNECT [::ffff:127.0.0.1]:{forbidden} HTTP/1.1\r\n\r\n",
-    "everywhere": "CONNECT 0.0.0.0:{forbidden} HTTP/1.1\r\n\r\n",
+    "another name by CONNECT": "CONNECT localhost:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
+    "a short address": "CONNECT 127.1:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
+    "an address as a number": "CONNECT 2130706433:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
+    "an address in hexadecimal": "CONNECT 0x7f000001:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
+    "an address in octal": "CONNECT 0177.0.0.1:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
+    "IPv6": "CONNECT [::1]:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
+    "IPv4 in IPv6": "CONNECT [::ffff:127.0.0.1]:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
+    "everywhere": "CONNECT 0.0.0.0:{forbidden} HTTP/1.1\r\nHost: h\r\n\r\n",
     "the services of clouds": "GET http://169.254.169.254/latest/meta-data/ HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n",
-    "the allowed one as a user's name": "GET http://127.0.0.1:{allowed}@127.0.0.1:{forbidden}/ HTTP/1.1\r\n\r\n",
+    "the allowed one as a user's name": "GET http://127.0.0.1:{allowed}@127.0.0.1:{forbidden}/ HTTP/1.1\r\nHost: h\r\n\r\n",
     "the other in the header": "GET http://127.0.0.1:{allowed}/ HTTP/1.1\r\nHost: 127.0.0.1:{forbidden}\r\n\r\n",
     "a path instead of an address": "GET / HTTP/1.1\r\nHost: 127.0.0.1:{forbidden}\r\n\r\n",
     "two requests at once": (
@@ -326,10 +326,10 @@ PROXY_ABUSE = {
     ),
     "two lengths": (
         "POST http://127.0.0.1:{allowed}/ HTTP/1.1\r\nHost: 127.0.0.1:{allowed}\r\nContent-Length: 0\r\n"
-        "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET http://127.0.0.1:{forbidden}/ HTTP/1.1\r\n\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET http://127.0.0.1:{forbidden}/ HTTP/1.1\r\nHost: h\r\n\r\n"
     ),
     "a line break in the address": "GET http://127.0.0.1:{allowed}/\rHost: 127.0.0.1:{forbidden} HTTP/1.1\r\n\r\n",
-    "another scheme": "GET file:///etc/passwd HTTP/1.1\r\n\r\n",
+    "another scheme": "GET file:///etc/passwd HTTP/1.1\r\nHost: h\r\n\r\n",
 }
 SPEAK = """
 import json, os, socket, sys
