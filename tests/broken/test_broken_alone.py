@@ -1,4 +1,4 @@
-"""Each broken plugin by itself: the host starts, says what is wrong with it and what to do, and all else works."""
+"""Each broken plugin by itself, what `test_broken_together` shows of all at once; and what the corpus must have."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from broken_plugins import Broken
 from inn import Inn, everything_else_works
 from saying import names, prepare, says_all
 
-EACH = pytest.mark.parametrize("row", CORPUS, ids=[row.name for row in CORPUS])
 
-
-def test_the_corpus_is_large_and_no_two_rows_get_in_each_others_way() -> None:
+def test_the_corpus_is_large_and_has_distinct_names() -> None:
     plugins = [says.plugin for row in CORPUS for says in row.says]
     assert len(CORPUS) >= 55
     assert len({row.name for row in CORPUS}) == len(CORPUS)
     assert len(set(plugins)) >= len(CORPUS)
 
 
-def test_of_every_broken_plugin_it_is_written_down_what_the_host_must_say() -> None:
+def test_every_row_says_reason_and_mend() -> None:
     assert all(row.says for row in CORPUS)
     assert [s.plugin for row in CORPUS for s in row.says if s.reason and not s.mend] == []
 
 
-@EACH
-async def test_a_broken_plugin_costs_the_host_itself_alone(row: Broken, inn: Inn) -> None:
+@pytest.mark.extended
+@pytest.mark.parametrize("row", CORPUS, ids=[row.name for row in CORPUS])
+async def test_a_broken_plugin_fails_alone(row: Broken, inn: Inn) -> None:
     host = await prepare(inn, [row])
     async with asyncio.timeout(60):
         async with host:

@@ -40,7 +40,7 @@ def unsaid(says: Says, plugins: list[dict[str, Any]]) -> Iterator[str]:
         yield f"{says.plugin}: {says.reason!r} ({says.mend!r}) is not said in {told}"
 
 
-async def test_all_are_listed_with_what_is_wrong_and_none_is_imported(inn: Inn, tmp_path: Path) -> None:
+async def test_listing_says_what_is_wrong_and_imports_none(inn: Inn, tmp_path: Path) -> None:
     imported = tmp_path / "imported"
     imported.mkdir()
     await (await prepare(inn, CORPUS)).stop()
@@ -54,20 +54,21 @@ async def test_all_are_listed_with_what_is_wrong_and_none_is_imported(inn: Inn, 
     assert {s.plugin for row in CORPUS for s in row.says if s.at == "link"} <= set(not_in_order)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "print('hello')",
-        "sys.stdout = sys.stderr = None",
-        "sys.stdout.close()",
-        "import threading; threading.Thread(target=threading.Event().wait).start()",
-        "import warnings; warnings.simplefilter('error')",
-        "import logging; logging.disable(); logging.shutdown()",
-        "import os; os.chdir('/')",
-    ],
+CLOSES = "sys.stdout.close()"
+RUDE = (
+    "print('hello')",
+    "import threading; threading.Thread(target=threading.Event().wait).start()",
+    "import warnings; warnings.simplefilter('error')",
+    "import logging; logging.disable(); logging.shutdown()",
+    "import os; os.chdir('/')",
+    "sys.stdout = sys.stderr = None",
 )
-async def test_no_plugin_takes_the_output_of_a_command_or_keeps_it_from_ending(inn: Inn, statement: str) -> None:
-    inn.code("rude", f"import sys\n{statement}\n")
+
+
+@pytest.mark.parametrize("statements", [RUDE, [CLOSES]], ids=["takes", "closes"])
+async def test_no_plugin_takes_output_or_keeps_commands_running(inn: Inn, statements: list[str]) -> None:
+    for number, statement in enumerate(statements):
+        inn.code(f"rude-{number}", f"import sys\n{statement}\n")
     await (await inn.reviewed()).stop()
 
     ran = tavern("--project", inn.root, "workflow", "run", "toast", "--input", "name=Ada", "--json", cwd=inn.root)

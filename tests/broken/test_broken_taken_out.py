@@ -1,4 +1,4 @@
-"""Broken plugins that run can be taken out and put back while the host runs, and nothing of them stays."""
+"""Broken plugins that run can be disabled, enabled and revoked while the host runs, and nothing of them stays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RUNNING = [row for row in CORPUS if row.running]
 NAMES = [name for row in RUNNING for name in row.running]
 
 
-async def test_every_broken_plugin_that_runs_can_be_disabled_and_enabled_again(inn: Inn) -> None:
+async def test_broken_plugins_can_be_disabled_and_enabled(inn: Inn) -> None:
     async with await prepare(inn, RUNNING) as host:
         for row in RUNNING:
             if row.use is not None:
@@ -25,7 +25,7 @@ async def test_every_broken_plugin_that_runs_can_be_disabled_and_enabled_again(i
         await everything_else_works(host, names(RUNNING))
 
 
-async def test_every_broken_plugin_that_runs_by_a_grant_is_gone_when_that_is_taken_back(inn: Inn) -> None:
+async def test_broken_plugins_are_gone_when_revoked(inn: Inn) -> None:
     async with await prepare(inn, RUNNING) as host:
         granted = [n for n in NAMES if any(p.level != "add" for p in host.plugin(n).permissions)]
         assert len(granted) > len(NAMES) / 2

@@ -144,6 +144,15 @@ class Stage:
             (info / "entry_points.txt").write_text(f"[tavern_host.plugins]\n{NAME} = {PACKAGE}\n")
         importlib.invalidate_caches()
 
+    async def grant_version_1(self, *asked: dict[str, Any]) -> None:
+        """Let the operator grant a first version, without code of its own, all of this."""
+        self.write("", *asked, version="1.0.0")
+        host = self.new_host()
+        host.link()
+        await host.grant(NAME)
+        assert self.info.version == "1.0.0"
+        await host.stop()
+
     def new_host(self, *, trusted: bool = False) -> Host:
         """Make a host; with `trusted` the plugin needs no grant."""
         self._module, self._views = None, {}

@@ -1,4 +1,4 @@
-"""Every permission that there is, as it is not declared, declared, granted, revoked, and asked for by an upgrade.
+"""Every permission that there is: not declared, declared, asked for by an upgrade, granted and revoked.
 
 Each cell of the table is a real plugin in a real host that does what the permission is for.
 """
@@ -20,6 +20,7 @@ from tavern_host.plugins.permissions import all_permissions
 from tavern_host.plugins.ui import COMPONENTS, OUTLETS
 
 ROWS = rows()
+ADDING = [row for row in ROWS if row.level == "add"]
 each_permission = pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 
 BALLAST = "hook:client:node:render:after"
@@ -66,7 +67,7 @@ def test_every_permission_is_in_the_table() -> None:
 
 
 @each_permission
-async def test_what_is_not_declared_is_not_had(row: Row, stage: Stage) -> None:
+async def test_undeclared_permissions_are_not_had(row: Row, stage: Stage) -> None:
     stage.write(None if row.is_folder else row.code, row.besides, **row.manifest)
     async with stage.new_host(trusted=True):
         if row.refused is None:
@@ -78,67 +79,35 @@ async def test_what_is_not_declared_is_not_had(row: Row, stage: Stage) -> None:
         assert not await row.tries(stage)
 
 
-@each_permission
-async def test_what_is_declared_is_had_if_it_adds_and_waits_for_the_operator_if_it_does_more(
-    row: Row, stage: Stage
-) -> None:
+@pytest.mark.parametrize("row", ADDING, ids=[row.name for row in ADDING])
+async def test_declared_permissions_that_add_are_had(row: Row, stage: Stage) -> None:
     stage.write(row.code, row.asks, row.besides, **row.manifest)
     async with stage.new_host():
         (asked,) = [p for p in stage.info.permissions if p.name.startswith(row.name)]
         assert asked.level == row.level
         assert asked.description.endswith(".")
-        if row.level == "add":
-            assert asked.granted
-            assert stage.state == "started", stage.problems
-            assert await row.tries(stage)
-            with pytest.raises(Conflict, match="acme needs no grant: it only adds things"):
-                await stage.host.revoke("acme")
-        else:
-            assert not asked.granted
-            assert names(row, missing(stage))
-            assert stage.state == "needs-review"
-            assert f"it asks for {row.name}" in stage.problems
-            assert not await row.tries(stage)
-            assert not stage.is_imported
-
-
-@each_permission
-async def test_what_is_granted_works_at_once(row: Row, stage: Stage) -> None:
-    stage.write(row.code, row.asks, row.besides, {"hooks": [ballast(row)]}, **row.manifest)
-    async with stage.new_host():
-        assert stage.state == "needs-review"
-        assert not stage.is_imported
-        await stage.host.grant("acme")
+        assert asked.granted
         assert stage.state == "started", stage.problems
-        assert missing(stage) == []
         assert await row.tries(stage)
+        with pytest.raises(Conflict, match="acme needs no grant: it only adds things"):
+            await stage.host.revoke("acme")
 
 
 @each_permission
-async def test_what_is_revoked_is_gone_at_once(row: Row, stage: Stage) -> None:
-    stage.write(row.code, row.asks, row.besides, {"hooks": [ballast(row)]}, **row.manifest)
-    async with stage.new_host():
-        await stage.host.grant("acme")
-        assert await row.tries(stage)
-        await stage.host.revoke("acme")
-        stage.calls.clear()
-        assert not await row.tries(stage)
+async def test_granted_permissions_work_until_they_are_revoked(row: Row, stage: Stage) -> None:
+    if row not in ADDING:
+        stage.write(row.code, row.asks, row.besides, **row.manifest)
+        stage.new_host().link()
+        (asked,) = [p for p in stage.info.permissions if p.name.startswith(row.name)]
+        assert (asked.level, asked.granted) == (row.level, False)
+        assert asked.description.endswith(".")
+        assert names(row, missing(stage))
         assert stage.state == "needs-review"
-        assert stage.info.contributions == {}
-        assert stage.host.owned("acme") == {}
-        assert ballast(row) in missing(stage)
-    assert stage.calls == []
-
-
-@each_permission
-async def test_what_an_upgrade_asks_for_in_addition_is_not_covered_by_the_grant(row: Row, stage: Stage) -> None:
-    stage.write("", row.besides, {"hooks": [ballast(row)]}, version="1.0.0")
-    async with stage.new_host():
-        await stage.host.grant("acme")
-        assert stage.state == "started", stage.problems
+        assert f"it asks for {row.name}" in stage.problems
+    await stage.grant_version_1(row.besides, {"hooks": [ballast(row)]})
     stage.write(row.code, row.asks, row.besides, {"hooks": [ballast(row)]}, version="2.0.0", **row.manifest)
     async with stage.new_host():
-        if row.level != "add":
+        if row not in ADDING:
             assert names(row, missing(stage))
             assert stage.state == "needs-review"
             if row.is_folder:
@@ -150,4 +119,14 @@ async def test_what_an_upgrade_asks_for_in_addition_is_not_covered_by_the_grant(
             assert not stage.is_imported
             await stage.host.grant("acme")
         assert stage.state == "started", stage.problems
+        assert missing(stage) == []
         assert await row.tries(stage)
+
+        await stage.host.revoke("acme")
+        stage.calls.clear()
+        assert not await row.tries(stage)
+        assert stage.state == "needs-review"
+        assert stage.info.contributions == {}
+        assert stage.host.owned("acme") == {}
+        assert ballast(row) in missing(stage)
+    assert stage.calls == []
