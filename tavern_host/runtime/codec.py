@@ -1,6 +1,6 @@
-"""Makes bytes of the values that cross a plugin boundary, and values of the bytes (DESIGN §3, rules 1 and 8).
+"""Encodes values that cross a plugin boundary as bytes, by their annotations of wire types (`contracts.wire`).
 
-Knows the wire types (`contracts/wire.py`) and what their annotations promise; not who sends what to whom.
+What a value without an annotation becomes is in `storage.values`. Why pydantic does not do it: decision 19.
 """
 
 from __future__ import annotations
@@ -19,14 +19,9 @@ from typing import Annotated, Any, Literal, NoReturn, Protocol
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic.fields import FieldInfo
 
-INT_BITS = 64
-"""A whole number on the wire has this many bits, one of them for its sign."""
-
-MAX_VALUES = 1_000_000
-"""How many values one value may hold when all that it shares within itself is written out."""
+from tavern_host.storage.values import INT_BITS, LIMIT, MAX_VALUES, is_endless, to_bytes
 
 Path = tuple[str | int, ...]
-_LIMIT = 1 << (INT_BITS - 1)
 
 
 class WireError(ValueError):
@@ -48,10 +43,10 @@ class WireError(ValueError):
 
 def encode(value: Any, annotation: Any) -> bytes:
     """Return a value as bytes. Raises `WireError` where it is not what `annotation` says, or that is no wire type."""
-    if _is_endless(value):
+    if is_endless(value):
         raise WireError(f"it has more than {MAX_VALUES} values, or contains itself")
     try:
-        return _dump(_shape(annotation).encode(value, ()))
+        return to_bytes(_shape(annotation).encode(value, ()))
     except RecursionError:
         raise WireError("it is nested too deeply") from None
 
@@ -75,48 +70,6 @@ def decode(data: bytes, annotation: Any) -> Any:
         raise WireError(f"these bytes are no {shape.name}: {type(error).__name__}: {error}") from None
 
 
-def encode_loose(value: Any) -> tuple[bytes, list[Any]]:
-    """Return any value of an edge as bytes, and the objects in it that have no codec and stay in memory.
-
-    JSON, bytes and datetimes have one. A value that is too large or too deep for `encode` stays in memory whole.
-    """
-    kept: list[Any] = []
-    try:
-        if not _is_endless(value):
-            tree = _loose(value, kept)
-            return _dump(tree), kept
-    except RecursionError:
-        pass
-    return json.dumps({_KEPT: 0}).encode(), [value]
-
-
-def decode_loose(data: bytes, kept: list[Any]) -> Any:
-    """Return the value that `encode_loose` made these bytes of; the objects that stayed in memory are the same."""
-    return _tight(json.loads(data), kept)
-
-
-def _dump(tree: Any) -> bytes:
-    text = json.dumps(tree, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode("utf-8", "surrogatepass")  # escaped, two lone surrogates would come back as one character
-
-
-def _is_endless(value: Any) -> bool:
-    left, waiting = MAX_VALUES, [value]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, BaseModel):
-            items = [*vars(part).values(), *(part.model_extra or {}).values()]
-        else:
-            items = list(part.values() if isinstance(part, dict) else part) if isinstance(part, _PARTED) else []
-        left -= len(items)
-        if left < 0:
-            return True
-        waiting += [item for item in items if isinstance(item, _PARTED)]
-    return False
-
-
-_PARTED = (dict, list, tuple, BaseModel)
-
 # --- values with an annotation ----------------------------------------------------------------------------
 
 
@@ -125,7 +78,7 @@ class _Shape(Protocol):
 
     @property
     def name(self) -> str:
-        """What people are told was expected."""
+        """The name in messages that say what was expected."""
 
     def encode(self, value: Any, path: Path) -> Any:
         """Return the value as JSON. Raises `WireError`."""
@@ -170,7 +123,7 @@ def _bool(value: Any, path: Path) -> bool:
 def _int(value: Any, path: Path) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         _refuse("int", value, path)
-    if not -_LIMIT <= value < _LIMIT:
+    if not -LIMIT <= value < LIMIT:
         raise WireError(f"an int must have at most {INT_BITS} bits, this one has {value.bit_length() + 1}", path)
     return int(value)
 
@@ -212,7 +165,7 @@ def _from_iso(tree: Any, path: Path) -> datetime:
 
 
 def _json(value: Any, path: Path) -> Any:
-    """Return a JSON value as one that shares nothing with it."""
+    """Return a JSON value that shares nothing with it."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -440,46 +393,3 @@ def _shape(annotation: Any) -> _Shape:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return _model(annotation)
     raise WireError(f"{annotation!r} is no wire type")
-
-
-# --- values without an annotation, as they flow along edges -----------------------------------------------
-
-_BYTES, _DATETIME, _DICT, _KEPT = "$bytes", "$datetime", "$dict", "$kept"
-"""The only key of an object that stands for something else. A dict with such a key is wrapped into one."""
-
-
-def _loose(value: Any, kept: list[Any]) -> Any:
-    kind = type(value)
-    if value is None or kind is bool or kind is str:
-        return value
-    if (kind is int and -_LIMIT <= value < _LIMIT) or (kind is float and math.isfinite(value)):
-        return value
-    if kind is bytes:
-        return {_BYTES: _bytes(value, ())}
-    if kind is datetime and value.utcoffset() is not None:
-        return {_DATETIME: _datetime(value, ())}
-    if kind is list or kind is tuple:
-        return [_loose(item, kept) for item in value]
-    if kind is dict and all(type(key) is str for key in value):
-        tree = {key: _loose(item, kept) for key, item in value.items()}
-        return {_DICT: tree} if any(key.startswith("$") for key in tree) else tree
-    kept.append(value)
-    return {_KEPT: len(kept) - 1}
-
-
-def _tight(tree: Any, kept: list[Any]) -> Any:
-    if isinstance(tree, list):
-        return [_tight(item, kept) for item in tree]
-    if not isinstance(tree, dict):
-        return tree
-    if len(tree) == 1:
-        ((tag, inner),) = tree.items()
-        if tag == _BYTES:
-            return _from_base64(inner, ())
-        if tag == _DATETIME:
-            return _from_iso(inner, ())
-        if tag == _KEPT:
-            return kept[inner]
-        if tag == _DICT:
-            return {key: _tight(item, kept) for key, item in inner.items()}
-    return {key: _tight(item, kept) for key, item in tree.items()}

@@ -31,9 +31,10 @@ from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.services import ServiceInterface
 from tavern_host.contracts.wire import Model, wire_problem
 from tavern_host.runtime.boundary import Method, RuntimeWrapper
-from tavern_host.runtime.codec import WireError, decode, decode_loose, encode, encode_loose
+from tavern_host.runtime.codec import WireError, decode, encode
 from tavern_host.runtime.in_process import InProcessRuntime, PluginRuntime
 from tavern_host.runtime.source import PluginSource, imported
+from tavern_host.storage.values import decode_loose, encode_loose
 
 _END: Any = object()
 _UNKNOWN: Any = object()

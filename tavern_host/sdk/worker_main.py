@@ -99,8 +99,8 @@ def uncoded(value: Any, kept: list[Any]) -> str:
 def _answer(request: dict[str, Any], values: bytes) -> bytes:
     """Return what the function returns or raises: a line that says which, and the bytes of it."""
     from tavern_host.contracts.errors import PluginFailure
-    from tavern_host.runtime.codec import decode_loose, encode_loose
     from tavern_host.runtime.threads import ended
+    from tavern_host.storage.values import decode_loose, encode_loose
 
     try:
         function = _function(request["handler"], request["folder"])

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput, PluginFailure, error_of
-from tavern_host.runtime.codec import decode, decode_loose, encode_loose
+from tavern_host.runtime.codec import decode
 from tavern_host.runtime.source import FolderSource
 from tavern_host.runtime.threads import run_in_thread
 from tavern_host.sdk.worker_main import TRAILER, uncoded
+from tavern_host.storage.values import decode_loose, encode_loose
 
 _CHILD = Path(__file__).with_name("worker_main.py")
 ENDS_BY_ITSELF = 5.0

@@ -28,7 +28,8 @@ from tavern_host.contracts.services import interface_methods
 from tavern_host.contracts.settings import SettingItem
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import InterfaceSlot, Workflow
-from tavern_host.runtime.codec import MAX_VALUES, WireError, decode, decode_loose, encode, encode_loose
+from tavern_host.runtime.codec import WireError, decode, encode
+from tavern_host.storage.values import MAX_VALUES, decode_loose, encode_loose
 
 Answer = RunRequest | Veto | None
 NOW = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)

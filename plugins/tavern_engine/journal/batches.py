@@ -24,7 +24,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from tavern_host.contracts.errors import ErrorInfo, TavernError
-from tavern_host.runtime.codec import MAX_VALUES, decode_loose, encode_loose
+from tavern_host.storage.values import MAX_VALUES, decode_loose, encode_loose
 
 COMPLETE = "complete"
 """The status of a node that gave its outputs."""
