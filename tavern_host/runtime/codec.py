@@ -14,7 +14,7 @@ import typing
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache, cached_property
-from typing import Annotated, Any, Literal, NoReturn, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic.fields import FieldInfo
@@ -70,21 +70,15 @@ def decode(data: bytes, annotation: Any) -> Any:
         raise WireError(f"these bytes are no {shape.name}: {type(error).__name__}: {error}") from None
 
 
-# --- values with an annotation ----------------------------------------------------------------------------
+class _Shape(NamedTuple):
+    """How values of one annotation become JSON and come back; `name` says in messages what was expected.
 
+    Both functions take the path to the value, and raise `WireError`.
+    """
 
-class _Shape(Protocol):
-    """How values of one annotation become JSON and come back."""
-
-    @property
-    def name(self) -> str:
-        """The name in messages that say what was expected."""
-
-    def encode(self, value: Any, path: Path) -> Any:
-        """Return the value as JSON. Raises `WireError`."""
-
-    def decode(self, tree: Any, path: Path) -> Any:
-        """Return the value of the JSON. Raises `WireError`."""
+    name: str
+    encode: Callable[[Any, Path], Any]
+    decode: Callable[[Any, Path], Any]
 
 
 class _WrongKind(WireError):
@@ -102,22 +96,16 @@ def _kind(value: Any) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-class _Scalar:
-    """A value without parts. `send` and `receive` raise `WireError` for what is none."""
-
-    def __init__(self, name: str, send: Callable[[Any, Path], Any], receive: Callable[[Any, Path], Any]) -> None:
-        self.name = name
-        self.encode = send
-        self.decode = receive
+# --- values without parts ---------------------------------------------------------------------------------
 
 
-def _none(value: Any, path: Path) -> None:
-    if value is not None:
-        _refuse("None", value, path)
+def _of(name: str, kind: type, plain: Callable[[Any], Any]) -> Callable[[Any, Path], Any]:
+    """Return what refuses values of another kind, and returns `plain(value)`."""
+    return lambda value, path: plain(value) if isinstance(value, kind) else _refuse(name, value, path)
 
 
-def _bool(value: Any, path: Path) -> bool:
-    return value if isinstance(value, bool) else _refuse("bool", value, path)
+def _same(value: Any) -> Any:
+    return value
 
 
 def _int(value: Any, path: Path) -> int:
@@ -140,18 +128,6 @@ def _float(value: Any, path: Path) -> float:
     return number
 
 
-def _text(value: Any, path: Path) -> str:
-    return str.__str__(value) if isinstance(value, str) else _refuse("str", value, path)
-
-
-def _bytes(value: Any, path: Path) -> str:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else _refuse("bytes", value, path)
-
-
-def _from_base64(tree: Any, path: Path) -> bytes:
-    return base64.b64decode(_text(tree, path), validate=True)
-
-
 def _datetime(value: Any, path: Path) -> str:
     if not isinstance(value, datetime):
         _refuse("datetime", value, path)
@@ -160,16 +136,12 @@ def _datetime(value: Any, path: Path) -> str:
     return value.astimezone(UTC).isoformat()
 
 
-def _from_iso(tree: Any, path: Path) -> datetime:
-    return datetime.fromisoformat(_text(tree, path))
-
-
 def _json(value: Any, path: Path) -> Any:
-    """Return a JSON value that shares nothing with it."""
+    """Return a JSON value that shares nothing with this one."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return _text(value, path)
+        return str.__str__(value)
     if isinstance(value, int):
         return _int(value, path)
     if isinstance(value, float):
@@ -187,125 +159,106 @@ def _key(key: Any, path: Path) -> str:
     return str.__str__(key)
 
 
+_NONE = _of("None", type(None), _same)
+_BOOL = _of("bool", bool, _same)
+_TEXT = _of("str", str, str.__str__)
 _SCALARS: dict[Any, _Shape] = {
-    type(None): _Scalar("None", _none, _none),
-    bool: _Scalar("bool", _bool, _bool),
-    int: _Scalar("int", _int, _int),
-    float: _Scalar("float", _float, _float),
-    str: _Scalar("str", _text, _text),
-    bytes: _Scalar("bytes", _bytes, _from_base64),
-    datetime: _Scalar("datetime", _datetime, _from_iso),
-    JsonValue: _Scalar("JSON", _json, _json),
+    type(None): _Shape("None", _NONE, _NONE),
+    None: _Shape("None", _NONE, _NONE),
+    bool: _Shape("bool", _BOOL, _BOOL),
+    int: _Shape("int", _int, _int),
+    float: _Shape("float", _float, _float),
+    str: _Shape("str", _TEXT, _TEXT),
+    bytes: _Shape(
+        "bytes",
+        _of("bytes", bytes, lambda value: base64.b64encode(value).decode()),
+        lambda tree, path: base64.b64decode(_TEXT(tree, path), validate=True),
+    ),
+    datetime: _Shape("datetime", _datetime, lambda tree, path: datetime.fromisoformat(_TEXT(tree, path))),
+    JsonValue: _Shape("JSON", _json, _json),
 }
-_SCALARS[None] = _SCALARS[type(None)]
 
 
-class _Literal:
-    """One of a few values."""
+def _literal(choices: tuple[Any, ...]) -> _Shape:
+    name = f"one of {', '.join(map(repr, choices))}"
 
-    def __init__(self, choices: tuple[Any, ...]) -> None:
-        self._choices = choices
-        self.name = f"one of {', '.join(map(repr, choices))}"
+    def is_same(choice: Any, value: Any) -> bool:
+        return bool(choice == value) and isinstance(value, bool) == isinstance(choice, bool)
 
-    def encode(self, value: Any, path: Path) -> Any:
-        for choice in self._choices:
-            if _is_same(choice, value):
+    def encode(value: Any, path: Path) -> Any:
+        for choice in choices:
+            if is_same(choice, value):
                 return _json(choice, path)
         if isinstance(value, str | int):
-            raise WireError(f"expected {self.name}, found {value!r:.80}", path)
-        return _refuse(self.name, value, path)
+            raise WireError(f"expected {name}, found {value!r:.80}", path)
+        return _refuse(name, value, path)
 
-    def decode(self, tree: Any, path: Path) -> Any:
-        return next(choice for choice in self._choices if _is_same(choice, tree))
-
-
-def _is_same(choice: Any, value: Any) -> bool:
-    return bool(choice == value) and isinstance(value, bool) == isinstance(choice, bool)
+    return _Shape(name, encode, lambda tree, path: next(choice for choice in choices if is_same(choice, tree)))
 
 
-class _Enum:
-    """A member of an enumeration, sent by name."""
-
-    def __init__(self, kind: type[enum.Enum]) -> None:
-        self._kind = kind
-        self.name = kind.__name__
-
-    def encode(self, value: Any, path: Path) -> str:
-        return value.name if isinstance(value, self._kind) else _refuse(self.name, value, path)
-
-    def decode(self, tree: Any, path: Path) -> Any:
-        return self._kind[tree]
+def _enum(kind: type[enum.Enum]) -> _Shape:
+    """Members are sent by name."""
+    name = kind.__name__
+    return _Shape(name, _of(name, kind, lambda member: member.name), lambda tree, path: kind[tree])
 
 
-class _List:
+# --- values with parts ------------------------------------------------------------------------------------
+
+
+def _list(item: _Shape, make: Callable[[Iterator[Any]], Any]) -> _Shape:
     """Any number of values of one shape. A list and a tuple may stand for each other."""
+    name = f"a list of {item.name}"
 
-    def __init__(self, item: Any, make: Callable[[Iterator[Any]], Any]) -> None:
-        self._item = _shape(item)
-        self._make = make
-        self.name = f"a list of {self._item.name}"
-
-    def encode(self, value: Any, path: Path) -> list[Any]:
+    def encode(value: Any, path: Path) -> list[Any]:
         if not isinstance(value, list | tuple):
-            _refuse(self.name, value, path)
-        return [self._item.encode(item, (*path, index)) for index, item in enumerate(value)]
+            _refuse(name, value, path)
+        return [item.encode(one, (*path, index)) for index, one in enumerate(value)]
 
-    def decode(self, tree: Any, path: Path) -> Any:
-        return self._make(self._item.decode(item, (*path, index)) for index, item in enumerate(tree))
+    return _Shape(name, encode, lambda tree, path: make(item.decode(one, (*path, i)) for i, one in enumerate(tree)))
 
 
-class _Tuple:
+def _tuple(items: list[_Shape]) -> _Shape:
     """A value of each shape, in order."""
+    name = f"a tuple of {len(items)} values"
 
-    def __init__(self, items: tuple[Any, ...]) -> None:
-        self._items = [_shape(item) for item in items]
-        self.name = f"a tuple of {len(items)} values"
+    def encode(value: Any, path: Path) -> list[Any]:
+        if not isinstance(value, list | tuple) or len(value) != len(items):
+            _refuse(name, value, path)
+        return [shape.encode(one, (*path, i)) for i, (shape, one) in enumerate(zip(items, value, strict=True))]
 
-    def encode(self, value: Any, path: Path) -> list[Any]:
-        if not isinstance(value, list | tuple) or len(value) != len(self._items):
-            _refuse(self.name, value, path)
-        pairs = zip(self._items, value, strict=True)
-        return [shape.encode(item, (*path, index)) for index, (shape, item) in enumerate(pairs)]
+    def decode(tree: Any, path: Path) -> Any:
+        return tuple(shape.decode(one, (*path, i)) for i, (shape, one) in enumerate(zip(items, tree, strict=True)))
 
-    def decode(self, tree: Any, path: Path) -> Any:
-        return tuple(
-            shape.decode(item, (*path, i)) for i, (shape, item) in enumerate(zip(self._items, tree, strict=True))
-        )
+    return _Shape(name, encode, decode)
 
 
-class _Dict:
+def _dict(item: _Shape) -> _Shape:
     """Values of one shape by text."""
+    name = f"a dict of {item.name}"
 
-    def __init__(self, item: Any) -> None:
-        self._item = _shape(item)
-        self.name = f"a dict of {self._item.name}"
-
-    def encode(self, value: Any, path: Path) -> dict[str, Any]:
+    def encode(value: Any, path: Path) -> dict[str, Any]:
         if not isinstance(value, dict):
-            _refuse(self.name, value, path)
-        return {_key(key, path): self._item.encode(item, (*path, key)) for key, item in value.items()}
+            _refuse(name, value, path)
+        return {_key(key, path): item.encode(one, (*path, key)) for key, one in value.items()}
 
-    def decode(self, tree: Any, path: Path) -> Any:
-        return {key: self._item.decode(item, (*path, key)) for key, item in tree.items()}
+    return _Shape(name, encode, lambda tree, path: {key: item.decode(one, (*path, key)) for key, one in tree.items()})
 
 
-class _Union:
+def _union(members: tuple[Any, ...]) -> _Shape:
     """One of several shapes, sent with its name."""
+    # What takes more than its own kind comes last: a float takes an int, and JSON takes all of both.
+    shapes = [_shape(m) for m in sorted(members, key=lambda m: (m is JsonValue, m is float))]
+    by_name = {shape.name: shape for shape in shapes}
+    if len(by_name) < len(shapes):
+        raise WireError(f"{' | '.join(shape.name for shape in shapes)} cannot be told apart")
+    *most, last = by_name
+    name = f"{', '.join(most)} or {last}" if most else last
 
-    def __init__(self, members: tuple[Any, ...]) -> None:
-        # What takes more than its own kind comes last: a float takes an int, and JSON takes all of both.
-        shapes = [_shape(m) for m in sorted(members, key=lambda m: (m is JsonValue, m is float))]
-        self._members = {shape.name: shape for shape in shapes}
-        if len(self._members) < len(shapes):
-            raise WireError(f"{' | '.join(shape.name for shape in shapes)} cannot be told apart")
-        *most, last = self._members
-        self.name = f"{', '.join(most)} or {last}" if most else last
-
-    def encode(self, value: Any, path: Path) -> list[Any]:
+    def encode(value: Any, path: Path) -> list[Any]:
         faults = []
-        for name, shape in self._members.items():
+        for member, shape in by_name.items():
             try:
-                return [name, shape.encode(value, path)]
+                return [member, shape.encode(value, path)]
             except WireError as error:
                 if error.path == path and not isinstance(error, _WrongKind):
                     raise  # it is of that kind, and cannot be sent
@@ -313,11 +266,13 @@ class _Union:
         deepest = max(faults, key=lambda fault: len(fault.path))
         if deepest.path != path:  # it is of that kind, but for something in it
             raise deepest
-        return _refuse(self.name, value, path)
+        return _refuse(name, value, path)
 
-    def decode(self, tree: Any, path: Path) -> Any:
-        name, inner = tree
-        return self._members[name].decode(inner, path)
+    def decode(tree: Any, path: Path) -> Any:
+        member, inner = tree
+        return by_name[member].decode(inner, path)
+
+    return _Shape(name, encode, decode)
 
 
 class _Model:
@@ -367,8 +322,9 @@ def _is_default(info: FieldInfo, held: dict[str, Any], item: Any) -> bool:
 
 
 @cache
-def _model(model: type[BaseModel]) -> _Model:
-    return _Model(model)
+def _model(model: type[BaseModel]) -> _Shape:
+    shape = _Model(model)
+    return _Shape(shape.name, shape.encode, shape.decode)
 
 
 def _shape(annotation: Any) -> _Shape:
@@ -379,17 +335,19 @@ def _shape(annotation: Any) -> _Shape:
     if origin is Annotated:
         return _shape(arguments[0])
     if origin is Literal:
-        return _Literal(arguments)
+        return _literal(arguments)
     if origin in (typing.Union, types.UnionType):
-        return _Union(arguments)
+        return _union(arguments)
     if origin is list:
-        return _List(arguments[0], list)
+        return _list(_shape(arguments[0]), list)
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return _list(_shape(arguments[0]), tuple)
     if origin is tuple:
-        return _List(arguments[0], tuple) if arguments[-1] is Ellipsis else _Tuple(arguments)
+        return _tuple([_shape(one) for one in arguments])
     if origin is dict and arguments[0] is str:
-        return _Dict(arguments[1])
+        return _dict(_shape(arguments[1]))
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return _Enum(annotation)
+        return _enum(annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return _model(annotation)
     raise WireError(f"{annotation!r} is no wire type")

@@ -1,9 +1,8 @@
-"""Views: what a plugin gets of a service. Made from the interface, checked when made, revoked at once.
+"""Views: what a plugin gets of a service. Generated from the interface, and revoked at once.
 
-A view has one function per method of the interface and nothing else; each is a closure over the target,
-and revoking or replacing the provider rebinds that closure, so that a call costs no look-up and methods
-that were taken out of the view stop as well. What can be changed is copied on its way in and out
-(`docs/security.md` says what this does not hold).
+A view has one function per method of the interface and nothing else; each is a closure over the target, and revoking
+or replacing the provider rebinds that closure, so that a call costs no look-up, and a method object that a plugin kept
+stops as well. Mutable values are copied on their way in and out (`docs/security.md` says what this does not protect).
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ Complete = Callable[[CallContext | None], CallContext]
 Copier = Callable[[Any], Any]
 
 Make = Callable[[Callable[..., Any], Complete], Callable[..., Any]]
-"""Makes a view's function for one method, from what it calls and what completes the call."""
+"""Makes a view's function for one method, from its target and from what completes the call."""
 
 _MAKERS = "__tavern_view__"
-"""Where an interface keeps its methods' `Make`s, so that they go with it."""
+"""The attribute in which an interface keeps its methods' `Make`s, so that they are freed with it."""
 
 
 class _ViewType(type):
-    """The type of all types of views: nothing is set on those, since other plugins' views share them."""
+    """The type of all view types. Nothing can be set on those."""
 
     def __setattr__(cls, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{cls.__name__} cannot be changed")
@@ -100,7 +99,7 @@ class ViewHandle:
         for name, cell in self._targets.items():
             if only is None or name in only:
                 cell.cell_contents = _refusal(error, name)
-                if name in self._completes:  # whoever may not call at all is told that, whatever the call says
+                if name in self._completes:  # the refusal comes first, whatever the call context says
                     self._completes[name][0].cell_contents = _as_it_is
 
 
@@ -116,10 +115,10 @@ def _makers(interface: type[ServiceInterface]) -> dict[str, Make]:
 def _maker(interface: type[ServiceInterface], name: str) -> Make:
     """Write a view's function for one method, with the method's own signature.
 
-    A reading method whose result cannot be changed is handed through without an `await` of the view's own;
-    any other looks for its target when it runs, so that a call which was prepared before its plugin lost
-    the permission is refused. Names of our own begin with `_`, which no parameter of an interface does.
-    All that the function uses is in its closure: its globals are empty, and so shared without harm.
+    A reading method with an immutable result is called without an `await` of the view's own; any other looks up its
+    target when it is awaited, so that a coroutine which was made before its plugin lost the permission is refused.
+    Names of our own begin with `_`, which no parameter of an interface does. All that the function uses is in its
+    closure: its globals are empty.
     """
     declared, where = getattr(interface, name), f"{interface.service_name}.{name}"
     is_acting = interface_methods(interface)[name].permission is not None
@@ -180,7 +179,7 @@ def _parameters(
 
 
 def _unbound(*args: Any, **kwargs: Any) -> Any:
-    raise AssertionError("a view is bound before it is handed out")
+    raise AssertionError("a view is bound before a plugin gets it")
 
 
 def _cell(function: Callable[..., Any], name: str) -> types.CellType:
@@ -193,7 +192,7 @@ def _as_it_is(call: Any) -> Any:
 
 
 def _checked(complete: Complete, where: str) -> Complete:
-    """Return `complete` for contexts only: of a derived class could be any answer to who is asking."""
+    """Return `complete` for exact contexts only: a derived class could give any answer to who is calling."""
 
     def checked(call: CallContext | None) -> CallContext:
         if call is not None:
@@ -229,7 +228,7 @@ def _argument_copier(where: str, name: str) -> Copier:
 
 
 def _stream_taker(where: str, name: str, copied: Copier) -> Copier:
-    """Return what makes a stream of copies of the items of one that a caller gives; each is copied when it is read."""
+    """Return what makes a stream of copies of the items of a caller's stream, each copied when it is read."""
     copies = _stream_of(copied)
 
     def taken(value: Any) -> AsyncIterator[Any]:
@@ -241,11 +240,9 @@ def _stream_taker(where: str, name: str, copied: Copier) -> Copier:
 
 
 def _result_copier(where: str, annotation: Any) -> Copier | None:
-    """Return how a result, or each item of a stream, is copied, or None where it cannot be changed anyway."""
+    """Return what copies a result, or each item of a stream; None for immutable ones."""
     if is_deeply_immutable(annotation):
         return None
-    if typing.get_origin(annotation) is list and is_deeply_immutable(typing.get_args(annotation)[0]):
-        return list
 
     def copied(value: Any) -> Any:
         try:
@@ -257,7 +254,7 @@ def _result_copier(where: str, annotation: Any) -> Copier | None:
 
 
 def _stream_of(copied: Copier | None) -> Callable[[Callable[[], AsyncIterator[Any]]], AsyncIterator[Any]]:
-    """Return what begins a stream when its first item is asked for, and hands its items on."""
+    """Return what starts a stream when its first item is requested, and yields its items."""
 
     async def stream(begin: Callable[[], AsyncIterator[Any]]) -> AsyncIterator[Any]:
         items = begin()
