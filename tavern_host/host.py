@@ -6,45 +6,36 @@ async with Host(project="my-project") as host:
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from tavern_host.audit.log import AuditLog, HostAudit
 from tavern_host.context import Project
+from tavern_host.context.facilities import Kernel
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.errors import InvalidInput, TavernError, describe
-from tavern_host.contracts.plugins import (
-    PLUGINS,
-    AdmissionError,
-    Explanation,
-    PermissionInfo,
-    PluginAsset,
-    PluginInfo,
-    Plugins,
-    PluginState,
-    Problem,
-    ServiceLayer,
-)
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.plugins import PLUGINS, Explanation, PermissionInfo, PluginInfo, Problem
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
 from tavern_host.contracts.settings import SETTINGS
 from tavern_host.events.bus import EventBus
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.plugins.grants import GrantStore, SwitchStore
-from tavern_host.plugins.manager import OPERATOR as OPERATOR_NAME
 from tavern_host.plugins.manager import Manager, Sources
-from tavern_host.plugins.permissions import all_permissions
+from tavern_host.plugins.operator import OPERATOR as OPERATOR_NAME
+from tavern_host.plugins.operator import Operator
 from tavern_host.plugins.registrations import Registrations
+from tavern_host.plugins.report import check_in_order
 from tavern_host.plugins.review import Review
+from tavern_host.plugins.service import HostPlugins
 from tavern_host.plugins.why import explain
 from tavern_host.projects import Folders, environment_settings, find_project, make_project, read_project_file
 from tavern_host.runtime.boundary import Boundary, InProcess, Observed, Observer
-from tavern_host.runtime.watchdog import Blocked, Watchdog
+from tavern_host.runtime.watchdog import Watchdog
 from tavern_host.services.calls import Provider
 from tavern_host.settings.file import SettingsFile
 from tavern_host.settings.secrets import SecretBox
@@ -57,8 +48,6 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=ServiceInterface)
 
 Placement = Literal["in-process", "loopback"]
-
-_log = logging.getLogger("tavern.plugins")
 
 OPERATOR = Principal(kind="user", id="operator")
 
@@ -86,8 +75,8 @@ class Host:
     `create` makes a project that does not exist when the host starts, `sample` fills it with the plugins'
     samples (the default project always is). `folders` are the operator's, by default this user's.
     `placement` is `in-process`, or for tests `loopback`: everything that crosses a plugin's boundary is encoded and
-    decoded; by default what `TAVERN_PLACEMENT` says. `observer` looks on at calls and events. `serving` tells the
-    plugins that this host goes on until it is stopped, as `tavern serve` does, not for one command.
+    decoded; by default what `TAVERN_PLACEMENT` says. `observer` sees calls and events. `serving` tells the plugins
+    that this host runs until it is stopped, as `tavern serve` does, not for one command.
     """
 
     def __init__(
@@ -127,30 +116,35 @@ class Host:
             environment={**environment_settings(), **(settings or {})},
             file=SettingsFile(state / "settings.json", SecretBox(folders.state)),
         )
-        self._grants = GrantStore(state / "grants.json")
-        self._switches = SwitchStore(state / "plugins.json")
+        switches = SwitchStore(state / "plugins.json")
         self._manager = Manager(
-            project=self.project,
-            operator_dir=state,
             sources=Sources(folders=[self.project.plugins], dev=dev, embedded=plugins),
             review=Review(operator, frozenset(trust), frozenset(without), third_party),
-            grants=self._grants,
-            switches=self._switches,
+            grants=GrantStore(state / "grants.json"),
+            switches=switches,
             settings=self._store,
             catalogue=catalogue,
             boundary=_boundary(placement, catalogue, observer),
-            bus=lambda: self.events,
-            audit=self.audit,
-            serving=serving,
+            kernel=partial(
+                Kernel,
+                project=self.project,
+                operator_dir=state,
+                bus=lambda: self.events,
+                serving=serving,
+                audit=self.audit,
+            ),
+            publish=self._publish,
+            audit=self.audit.record,
         )
+        self._operator = Operator(self._manager, switches, self.audit.record)
         self.settings = HostSettings(
             self._store,
-            self._manager.manifests,
+            self._manager.report.manifests,
             filter=self._filter,
             publish=self._publish,
             record=self.audit.record,
         )
-        self._watchdog = Watchdog(self._manager.locate, self._say_blocked)
+        self._watchdog = Watchdog(self._manager.report.locate, self._manager.problems.blocked)
         self.services = HostServices(self._manager)
 
     @property
@@ -175,14 +169,13 @@ class Host:
             self._manager.link()
 
     def plugins(self) -> list[PluginInfo]:
-        """Return every plugin with its state, in load order; refused namesakes come last. Their node types are with
-        `plugin` only."""
-        records = [*self._manager.records.values(), *self._manager.duplicates]
-        return [self._manager.info(record, collected=False) for record in records]
+        """Return every plugin with its state, in load order; refused namesakes come last. The names of what their
+        modules define are with `plugin` only."""
+        return self._manager.infos()
 
     def plugin(self, name: str) -> PluginInfo:
         """Return one plugin. Raises `NotFound`."""
-        return self._manager.info(self._manager.get(name))
+        return self._manager.info(name)
 
     def script_review(self, name: str) -> ScriptReview:
         """Return what the script tools of a plugin run and ask for. Raises `NotFound`."""
@@ -199,42 +192,31 @@ class Host:
 
     async def grant(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
         """Grant a plugin exactly what it asks for now, and load it if the host runs."""
-        await self._manager.grant(name, actor=actor)
-        return self.plugin(name)
+        return await self._operator.grant(name, actor=actor)
 
     async def revoke(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
         """Take a plugin's grant back; what it registered is gone when this returns."""
-        await self._manager.revoke(name, actor=actor)
-        return self.plugin(name)
+        return await self._operator.revoke(name, actor=actor)
 
     async def enable(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
         """Let a plugin be loaded again that was disabled, and load it if the host runs."""
-        await self._manager.enable(name, actor=actor)
-        return self.plugin(name)
+        return await self._operator.enable(name, actor=actor)
 
     async def disable(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
-        """Take a plugin out until it is enabled again; returns when what was under way in it has ended."""
-        await self._manager.disable(name, actor=actor)
-        return self.plugin(name)
+        """Unload a plugin until it is enabled again; returns when its work in flight has ended."""
+        return await self._operator.disable(name, actor=actor)
 
     async def reload(self, name: str | None = None, *, actor: str = OPERATOR_NAME) -> list[PluginInfo]:
-        """Read one plugin anew, or look for all that are new, changed or gone; return those that are there."""
-        names = await self._manager.reload(name, actor=actor)
-        return [self.plugin(one) for one in names if one in self._manager.records]
+        """Reload one plugin, or look for all that are new, changed or gone; return those that are there."""
+        return await self._operator.reload(name, actor=actor)
 
     def ask_to_reload(self, name: str | None = None) -> None:
         """Let the running hosts of this project reload a plugin, or look for all."""
-        self._manager.ask_to_reload(name)
+        self._operator.ask_to_reload(name)
 
     def permissions(self) -> list[tuple[PermissionInfo, dict[str, bool]]]:
         """Return every permission that there is with the plugins that ask for it, and whether each has it."""
-        known = {p.name: p for p in all_permissions()}
-        asking: dict[str, dict[str, bool]] = {}
-        for record in self._manager.records.values():
-            for permission in record.permissions:
-                known.setdefault(permission.name, permission)
-                asking.setdefault(permission.name, {})[record.name] = permission.granted
-        return [(permission, asking.get(name, {})) for name, permission in known.items()]
+        return self._manager.report.permissions()
 
     def why(self, subject: str) -> Explanation:
         """Explain `service:NAME`, `hook:NAME`, `permission:NAME` or `plugin:NAME`; see `Plugins.why`."""
@@ -242,7 +224,7 @@ class Host:
 
     def owned(self, name: str) -> dict[str, list[str]]:
         """Return the names of all that a plugin owns at this moment, by kind."""
-        return self._manager.owned(name)
+        return self._manager.report.owned(name)
 
     def unknown_settings(self) -> list[Problem]:
         """Return the settings that belong to no plugin, and what is wrong with the file of saved ones."""
@@ -250,16 +232,11 @@ class Host:
 
     async def watch_decisions(self, *, every: float = 0.5) -> None:
         """Follow what other processes of the operator decide (grants, switches, settings), until cancelled."""
-        seen = None
-        while True:
-            await asyncio.sleep(every)
-            try:
-                self.settings.follow()
-                if (changed := (self._grants.changed(), self._switches.changed())) != seen:
-                    seen = changed
-                    await self._manager.follow()
-            except (TavernError, OSError) as error:  # a damaged file: what holds now holds until it is mended
-                _log.error("the operator's files cannot be followed: %s", describe(error))
+        await self._operator.watch(self.settings.follow, every=every)
+
+    def report_failure(self, plugin: str, where: str, error: BaseException) -> None:
+        """Report a failure of a plugin: in the log, and as a problem that people see."""
+        self._manager.problems.failed(plugin, where, error)
 
     def call(self) -> CallContext:
         """Return the context of a call that the operator makes."""
@@ -267,12 +244,7 @@ class Host:
 
     def frontend_folder(self, plugin: str) -> Path | None:
         """Return the folder that is served under `/plugins/{plugin}/`, for a loaded plugin that has one."""
-        active = self._manager.active.get(plugin)
-        if active is None or active.record.root is None or active.record.manifest is None:
-            return None
-        frontend = active.record.manifest.frontend
-        folder = frontend.folder() if frontend is not None else None
-        return active.record.root / folder if folder is not None else None
+        return self._manager.report.frontend_folder(plugin)
 
     async def load(self) -> None:
         """Import, admit and register plugins, without starting them (enough to know all commands). Writes nothing.
@@ -289,20 +261,13 @@ class Host:
     async def start(self) -> None:
         """Start all loaded plugins. Raises `AdmissionError` with `strict` where one is not in order."""
         if self._is_new:
-            make_project(self.project.root, self._manager.samples() if self._with_sample else ())
+            samples = [Path(asset.path) for asset in self._manager.report.assets("sample")] if self._with_sample else []
+            make_project(self.project.root, samples)
             self._store.set_project(dict(read_project_file(self.project.root).settings))
             self._is_new = False
         await self._manager.start_all()
         if self._strict:
-            bad = [
-                p
-                for p in self.plugins()
-                if p.state is not PluginState.DISABLED and (p.state is not PluginState.STARTED or p.problems)
-            ]
-            if bad:
-                lines = [f"  {p.name} is {p.state.value}: {problem}" for p in bad for problem in p.problems]
-                problems = [problem for p in bad for problem in p.problems]
-                raise AdmissionError("not all plugins are in order:\n" + "\n".join(lines), problems)
+            check_in_order(self.plugins())
 
     async def stop(self) -> None:
         """Stop all plugins, newest first, and end every subscription."""
@@ -335,7 +300,7 @@ class Host:
 
     def _provide_services(self) -> None:
         for key, instance in (
-            (PLUGINS, HostPlugins(self, self._manager)),
+            (PLUGINS, HostPlugins(self._manager, self._operator)),
             (SETTINGS, self.settings),
             (AUDIT, HostAudit(self.audit)),
         ):
@@ -351,10 +316,6 @@ class Host:
     async def _filter(self, hook: str, value: Any, /, **arguments: Any) -> Any:
         return await self._manager.dispatcher.filter(hook, value, arguments)
 
-    def _say_blocked(self, blocked: Blocked) -> None:
-        """Say with a plugin that it kept everything else waiting."""
-        self._manager.say_blocked(blocked)
-
 
 def _boundary(placement: str | None, catalogue: Catalogue, observer: Observer | None) -> Boundary:
     """Return the boundary of a placement. Raises `InvalidInput` for an unknown one."""
@@ -367,57 +328,3 @@ def _boundary(placement: str | None, catalogue: Catalogue, observer: Observer | 
     elif placement != "in-process":
         raise InvalidInput(f"the placement is in-process or loopback, not {placement!r}")
     return boundary if observer is None else Observed(boundary, observer)
-
-
-class HostPlugins(Plugins):
-    """The `plugins` service: what plugins may know of each other."""
-
-    def __init__(self, host: Host, manager: Manager) -> None:
-        self._host = host
-        self._manager = manager
-
-    async def list_plugins(self) -> list[PluginInfo]:
-        """Return every plugin."""
-        return self._host.plugins()
-
-    async def get(self, name: str) -> PluginInfo:
-        """Return one plugin."""
-        return self._host.plugin(name)
-
-    async def assets(self, kind: str) -> list[PluginAsset]:
-        """Return the folders of a kind that loaded plugins declare."""
-        if kind != "plugin":
-            return self._manager.assets(kind)
-        return await asyncio.to_thread(self._manager.assets, kind)  # it looks at all files of these folders
-
-    async def service_stack(self, service: str) -> list[ServiceLayer]:
-        """Return the providers of a service."""
-        return self._manager.services.layers(service)
-
-    async def why(self, subject: str) -> Explanation:
-        """Explain a subject."""
-        return self._host.why(subject)
-
-    async def grant(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
-        """Grant a plugin what it asks for."""
-        return await self._host.grant(name, actor=_actor(call))
-
-    async def revoke(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
-        """Take a plugin's grant back."""
-        return await self._host.revoke(name, actor=_actor(call))
-
-    async def enable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
-        """Let a plugin be loaded again."""
-        return await self._host.enable(name, actor=_actor(call))
-
-    async def disable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
-        """Take a plugin out."""
-        return await self._host.disable(name, actor=_actor(call))
-
-    async def reload(self, name: str | None = None, *, call: CallContext | None = None) -> list[PluginInfo]:
-        """Read plugins anew."""
-        return await self._host.reload(name, actor=_actor(call))
-
-
-def _actor(call: CallContext | None) -> str:
-    return str(call.principal) if call is not None else OPERATOR_NAME

@@ -16,9 +16,8 @@ from tavern_host.contracts.services import ServiceInfo
 from tavern_host.hooks.catalogue import Catalogue, Published, owner
 from tavern_host.hooks.dispatch import Dispatcher, Implementation
 from tavern_host.hooks.published import read_published
-from tavern_host.plugins.failures import problem_of
-from tavern_host.plugins.loaded import LoadedPlugin
 from tavern_host.plugins.manifest import Manifest
+from tavern_host.plugins.record import LoadedPlugin, problem_of
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.ui import declaration_problems
 from tavern_host.services.interface_check import interface_problems

@@ -14,7 +14,6 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,9 +21,10 @@ from typing import Any
 import importlib_metadata
 
 from tavern_host.contracts.errors import describe
-from tavern_host.contracts.plugins import GROUP, MANIFEST, PermissionInfo, PluginState, Problem
-from tavern_host.plugins.manifest import Manifest, missing_entries, read_with_places
-from tavern_host.storage.yaml_file import NOWHERE, InvalidFile, Places
+from tavern_host.contracts.plugins import GROUP, MANIFEST, PluginState, Problem
+from tavern_host.plugins.manifest import missing_entries, read_with_places
+from tavern_host.plugins.record import Record
+from tavern_host.storage.yaml_file import InvalidFile
 
 DISTRIBUTION = "tavern-host"
 
@@ -32,46 +32,6 @@ _log = logging.getLogger("tavern.plugins")
 
 _NAME_LINE = re.compile(r"^Name: *(\S+) *$", re.MULTILINE)
 _CODE = tuple(importlib.machinery.all_suffixes())
-
-
-@dataclass
-class Record:
-    """What the host knows of one plugin. `module` is None for a folder plugin, which is imported by path.
-
-    `places` is where everything stands in its manifest. `faults` are what is wrong with its files so that it cannot
-    be loaded, `notes` what costs it no more than a part; `read_at` is when they were read, `fingerprint` what they
-    were then. `code_hash` is that of all files of a folder plugin with code.
-    """
-
-    name: str
-    source: str
-    root: Path | None = None
-    module: str | None = None
-    first_party: bool = False
-    pending_restart: bool = False
-    is_dev: bool = False
-    read_at: float = field(default_factory=time.time)
-    fingerprint: int = 0
-    reviewed: Mapping[str, bytes] | None = None
-    code_hash: str | None = None
-    manifest: Manifest | None = None
-    places: Places = NOWHERE
-    state: PluginState = PluginState.DISCOVERED
-    faults: list[Problem] = field(default_factory=list)
-    notes: list[Problem] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    permissions: list[PermissionInfo] = field(default_factory=list)
-    timings: dict[str, float] = field(default_factory=dict)
-
-    def refuse(self, state: PluginState, *problems: Problem) -> None:
-        """Say that the plugin is not to be used, and why."""
-        self.state = state
-        self.problems.extend(problems)
-
-    @property
-    def has_code(self) -> bool:
-        """Whether the folder holds code that could be imported, compiled or not."""
-        return self.root is not None and any(path.name.endswith(_CODE) for path in self.root.rglob("*"))
 
 
 def discover(
@@ -124,13 +84,9 @@ def _from_entry_point(entry: importlib_metadata.EntryPoint) -> Record:
         record.module = entry.value
     record.root = _package_folder(record.module)
     if record.root is None:
-        record.refuse(
-            PluginState.INVALID,
-            Problem(
-                message=f"the package {record.module!r} of the entry point {entry.name!r} cannot be found",
-                hint=f"reinstall {distribution}; the entry point must name an importable package",
-            ),
-        )
+        message = f"the package {record.module!r} of the entry point {entry.name!r} cannot be found"
+        hint = f"reinstall {distribution}; the entry point must name an importable package"
+        record.refuse(PluginState.INVALID, Problem(message=message, hint=hint))
         return record
     return _read(record, expected_name=entry.name)
 
@@ -228,13 +184,13 @@ def _refuse_duplicates(records: list[Record]) -> None:
     for record in records:
         first = seen.setdefault(record.name, record)
         if first is not record:
-            record.refuse(
-                PluginState.INVALID,
-                Problem(
-                    message=f"the name {record.name!r} is taken by the plugin from {first.source}",
-                    hint="remove one of the two",
-                ),
-            )
+            message = f"the name {record.name!r} is taken by the plugin from {first.source}"
+            record.refuse(PluginState.INVALID, Problem(message=message, hint="remove one of the two"))
+
+
+def has_code(root: Path) -> bool:
+    """Return whether a folder holds code that could be imported, compiled or not."""
+    return any(path.name.endswith(_CODE) for path in root.rglob("*"))
 
 
 def file_hashes(root: Path) -> dict[str, bytes]:
@@ -269,7 +225,7 @@ def fingerprint(root: Path) -> int:
 
 
 def upgraded_since(record: Record) -> list[str]:
-    """Return the distributions that a plugin's own requires and that were installed anew since it was read.
+    """Return the distributions that a plugin's own requires and that were installed again since it was read.
 
     What the process imported of them is the old version; no reload changes that.
     """

@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import PluginState, Problem
-from tavern_host.plugins.discovery import Record
+from tavern_host.plugins.record import Record
 
 _USABLE = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.STARTED})
 
@@ -24,7 +24,7 @@ def load_order(records: list[Record]) -> list[Record]:
     ordered: list[Record] = []
     placed: set[str] = set()
     while waiting:
-        ready = next((r for r in waiting if all(d in placed or d not in names for d in _requires(r))), waiting[0])
+        ready = next((r for r in waiting if all(d in placed or d not in names for d in r.required)), waiting[0])
         waiting.remove(ready)
         ordered.append(ready)
         placed.add(ready.name)
@@ -41,7 +41,7 @@ def dependency_problems(records: dict[str, Record]) -> Iterator[tuple[str, Probl
     for index, (name, record) in enumerate(records.items()):
         if record.state not in _USABLE:
             continue
-        for needed, versions in (record.manifest.requires.plugins if record.manifest else {}).items():
+        for needed, versions in record.required.items():
             other = records.get(needed)
             problem = None
             if other is None:
@@ -61,7 +61,3 @@ def dependency_problems(records: dict[str, Record]) -> Iterator[tuple[str, Probl
             if problem is not None:
                 yield name, problem
                 break
-
-
-def _requires(record: Record) -> list[str]:
-    return list(record.manifest.requires.plugins) if record.manifest is not None else []

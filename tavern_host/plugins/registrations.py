@@ -22,7 +22,7 @@ _HOST_OPTIONS = frozenset({"json", "help"})
 
 @dataclass(frozen=True)
 class Registered(Generic[I]):
-    """A descriptor with its owner and the call that reaches its handler (with the plugin's context last)."""
+    """A descriptor with its owner and the call of its handler, which gets the plugin's context as its last argument."""
 
     plugin: str
     info: I

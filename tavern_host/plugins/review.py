@@ -11,10 +11,11 @@ from packaging.version import Version
 
 from tavern_host import __version__
 from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
-from tavern_host.plugins.discovery import Record, content_hash, file_hashes
+from tavern_host.plugins.discovery import content_hash, file_hashes, has_code
 from tavern_host.plugins.grants import Grant
 from tavern_host.plugins.manifest import Manifest
 from tavern_host.plugins.permissions import CODE, Trust, asked, decide
+from tavern_host.plugins.record import Record
 from tavern_host.plugins.tool_settings import script_tools
 from tavern_host.projects import OperatorFile
 
@@ -37,7 +38,7 @@ class Review:
     third_party: bool = True
 
     def codes(self, records: Iterable[Record]) -> dict[str, Code]:
-        """Return by name what `decide` is told of plugins' code. Reads whole folders, and decides nothing."""
+        """Return by name what `decide` takes of plugins' code. Reads whole folders, and decides nothing."""
         return {record.name: _code(record) for record in records}
 
     def decide(
@@ -115,7 +116,7 @@ def _code(record: Record) -> Code:
     try:
         if record.module is not None or record.root is None:
             return None
-        return file_hashes(record.root) if record.has_code or _has_scripts(record.root, record.manifest) else {}
+        return file_hashes(record.root) if has_code(record.root) or _has_scripts(record.root, record.manifest) else {}
     except OSError as error:
         message = f"{error.filename} cannot be read: {error.strerror}"
         return Problem(message=message, hint="all of a plugin's code is reviewed")

@@ -11,9 +11,9 @@ from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Explanation, PermissionInfo, PluginState
 from tavern_host.hooks.names import canonical
-from tavern_host.plugins.discovery import Record
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.permissions import all_permissions
+from tavern_host.plugins.record import Record
 
 
 def explain(manager: Manager, subject: str) -> Explanation:
@@ -39,18 +39,15 @@ class _Facts:
         """Explain a plugin: its state, and by what it has each permission."""
         record = self._manager.get(name)
         facts = [f"it comes from {record.source}" + (", first-party" if record.first_party else "")]
-        if record.manifest is not None:
-            facts += [f"it requires {other} {versions}" for other, versions in record.manifest.requires.plugins.items()]
-        required_by = [
-            other.name
-            for other in self._manager.records.values()
-            if other.manifest is not None and name in other.manifest.requires.plugins
-        ]
+        facts += [f"it requires {other} {versions}" for other, versions in record.required.items()]
+        required_by = [other.name for other in self._manager.records.values() if name in other.required]
         facts += [f"{', '.join(required_by)} requires it"] if required_by else []
         facts += [f"{p.name} ({p.level}): {self._why_granted(record, p)}" for p in record.permissions]
-        facts += [f"it has the {kind} {', '.join(names)}" for kind, names in self._manager.contributions(name).items()]
+        facts += [
+            f"it has the {kind} {', '.join(names)}" for kind, names in self._manager.report.contributions(name).items()
+        ]
         facts += [f"{stage} took {ms:.1f} ms" for stage, ms in record.timings.items()]
-        problems = [str(problem) for problem in self._manager.info(record).problems]
+        problems = [str(problem) for problem in self._manager.report.info(record).problems]
         reason = problems[0] if problems else _ORDINARY.get(record.state, "nothing is wrong with it")
         return f"{name} is {record.state.value}: {reason}", [*problems[1:], *facts]
 
@@ -70,7 +67,7 @@ class _Facts:
                 facts.append(f"{layer.plugin} provides it with {layer.handler}, {since}")
                 continue
             later = [m for m, info in services.methods(name).items() if info.since > layer.version]
-            falls = f"; leaves {', '.join(later)} to what is beneath" if later else ""
+            falls = f"; leaves {', '.join(later)} to the next provider in the stack" if later else ""
             by = self._granted_to(layer.plugin, f"services.override:{name}")
             facts.append(f"{layer.plugin} overrides version {layer.version} with {layer.handler}, {since}, {by}{falls}")
         conflict = services.conflict(name)

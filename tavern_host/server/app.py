@@ -12,17 +12,17 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import unquote
 
 from aiohttp import WSMsgType, web
 
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.events import Event, Gap
-from tavern_host.contracts.http import HttpRequest, SocketMessage, SocketReply
+from tavern_host.contracts.http import SocketMessage, SocketReply
 from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.events.bus import BusSubscription
 from tavern_host.host import Host
 from tavern_host.server.app_keys import HOST
+from tavern_host.server.plugin_routes import call_message, plugin_route, wrong_method
 from tavern_host.server.settings_routes import ROUTES as SETTINGS_ROUTES
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -58,7 +58,6 @@ _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     "Cache-Control": "no-store",
 }
-_PRIVATE_HEADERS = frozenset({"authorization", "cookie"})
 
 _log = logging.getLogger("tavern.server")
 
@@ -122,21 +121,16 @@ def make_app(host: Host, *, token: str, port: int) -> web.Application:
         if "GET" in by_method and path != "/ws":
             resource.add_route("HEAD", by_method["GET"])
         resource.add_route("*", _refuse_other_methods(sorted(by_method)))
-    app.router.add_route("*", "/{path:.*}", _plugin_route)
+    app.router.add_route("*", "/{path:.*}", plugin_route)
     app.on_response_prepare.append(_add_headers)
     return app
 
 
 def _refuse_other_methods(allowed: list[str]) -> Handler:
     async def refuse(request: web.Request) -> web.StreamResponse:
-        raise _wrong_method(request, allowed)
+        raise wrong_method(request, allowed)
 
     return refuse
-
-
-def _wrong_method(request: web.Request, allowed: list[str]) -> web.HTTPMethodNotAllowed:
-    text = f"{request.path} takes {', '.join(allowed)}, not {request.method}"
-    return web.HTTPMethodNotAllowed(request.method, allowed, text=text)
 
 
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
@@ -278,37 +272,6 @@ async def _plugin_file(request: web.Request) -> web.StreamResponse:
     return web.FileResponse(file)
 
 
-async def _plugin_route(request: web.Request) -> web.StreamResponse:
-    """Hand a request to the plugin that registered its route."""
-    host = request.app[HOST]
-    # An encoded slash belongs to the parameter that it stands in.
-    registered, parameters, allowed = host.registrations.find(request.method, request.rel_url.path_safe)
-    if registered is None:
-        if allowed:
-            raise _wrong_method(request, allowed)
-        raise web.HTTPNotFound(text=f"there is nothing at {request.path}")
-    response = await registered.call(
-        HttpRequest(
-            method=request.method,
-            path=request.path,
-            parameters={key: unquote(value) for key, value in parameters.items()},
-            query={key: value for key, value in request.query.items() if key != "token"},
-            headers={k.lower(): v for k, v in request.headers.items() if k.lower() not in _PRIVATE_HEADERS},
-            body=await request.read(),
-            call=host.call(),
-        )
-    )
-    if any(ord(c) < 32 for header in response.headers.items() for c in "".join(header)):
-        raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")
-    return web.Response(
-        status=response.status,
-        body=response.body,
-        headers=response.headers,
-        content_type=response.content_type,
-        charset="utf-8" if response.content_type.startswith(("text/", "application/json")) else None,
-    )
-
-
 # --- the socket -----------------------------------------------------------------------------------
 
 
@@ -386,7 +349,7 @@ async def _answer(host: Host, socket: web.WebSocketResponse, text: str) -> None:
             await _send(socket, _error_reply(f"unknown message type {message['type']!r}; known are {known}"))
             return
         asked = SocketMessage(type=message["type"], payload=message["payload"], call=host.call())
-        for reply in await registered.call(asked):
+        for reply in await call_message(host, registered, asked):
             await _send(socket, SocketReply.to_json(reply))
     except TavernError as error:
         await _send(socket, _error_reply(error.message, {"code": error.info.code, **error.info.details}))

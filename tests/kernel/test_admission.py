@@ -498,4 +498,8 @@ def tavern_register_routes():
 async def test_a_service_stack_names_the_host_as_provider_of_plugins(tmp_path: Path) -> None:
     async with Host(tmp_path / "p") as host:
         (layer,) = await host.services.get(PLUGINS).service_stack("plugins")
-        assert (layer.plugin, layer.handler, layer.override) == ("tavern-host", "tavern_host.host:HostPlugins", False)
+        assert (layer.plugin, layer.handler, layer.override) == (
+            "tavern-host",
+            "tavern_host.plugins.service:HostPlugins",
+            False,
+        )

@@ -11,9 +11,9 @@ from plugin_maker import host_with, make_plugin, problems_of
 
 from tavern_host import Host
 from tavern_host.contracts.plugins import PluginState
-from tavern_host.plugins.discovery import Record
 from tavern_host.plugins.manifest import Manifest, Requires
 from tavern_host.plugins.ordering import dependency_problems, load_order
+from tavern_host.plugins.record import Record
 
 
 def requiring(parent: Path, name: str, *others: str, **manifest: object) -> Path:

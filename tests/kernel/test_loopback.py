@@ -32,6 +32,7 @@ from tavern_host.contracts.http import SocketMessage
 from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.workflows import Workflow
+from tavern_host.server.plugin_routes import call_message, call_route
 from tavern_host.testing.recorder import CallRecorder
 
 OVERRIDE = {"permissions": {"services": {"override": ["workflowManager"]}}}
@@ -426,21 +427,21 @@ async def test_requests_and_responses_are_data(project: Path, handlers: Path) ->
         route, _, _ = host.registrations.find("GET", "/api/x/acme/a")
         assert route is not None
         request = HttpRequest(method="GET", path="/", body=b"\xff\x00", call=host.call())
-        assert (await route.call(request)).body == b"\xff\x00"
+        assert (await call_route(host, route, request)).body == b"\xff\x00"
         assert request.headers == {}
         module_of().KEPT["response"] = HttpResponse.model_construct(status="ok")
         with pytest.raises(PluginFailure, match="expected int, found str"):
-            await route.call(request)
+            await call_route(host, route, request)
 
 
 async def test_messages_and_replies_are_data(project: Path, handlers: Path) -> None:
     async with loopback(project, handlers) as host:
         asked = SocketMessage(type="acme.ask", payload={"a": [1]}, call=host.call())
-        (reply,) = await host.registrations.messages["acme.ask"].call(asked)
+        (reply,) = await call_message(host, host.registrations.messages["acme.ask"], asked)
         assert reply.payload == {"a": [1]} and reply.payload is not asked.payload
         module_of().KEPT["replies"] = {"type": "acme.answer"}
         with pytest.raises(PluginFailure, match="expected a list of SocketReply, found dict"):
-            await host.registrations.messages["acme.ask"].call(asked)
+            await call_message(host, host.registrations.messages["acme.ask"], asked)
 
 
 async def test_what_a_command_is_given_and_says_is_data(project: Path, handlers: Path) -> None:

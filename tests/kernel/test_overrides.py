@@ -214,7 +214,7 @@ async def test_the_host_says_which_version_an_override_is_of_and_what_it_leaves(
             _, top = await host.services.get(PLUGINS).service_stack("workflowManager")
             facts = (await host.services.get(PLUGINS).why("service:workflowManager")).facts
             assert top.version == version
-            assert any("leaves closure to what is beneath" in fact for fact in facts) is leaves
+            assert any("leaves closure to the next provider in the stack" in fact for fact in facts) is leaves
 
 
 async def test_a_provider_with_nobody_beneath_must_have_the_methods_of_the_newest_version(

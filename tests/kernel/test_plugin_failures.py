@@ -15,9 +15,11 @@ from plugin_maker import context_of, contextual, host_with, make_plugin, message
 
 from tavern_host import LLM, PLUGINS, Host
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.http import HttpRequest
 from tavern_host.contracts.plugins import AdmissionError, PluginState
 from tavern_host.hooks import dispatch
 from tavern_host.plugins import lifecycle
+from tavern_host.server.plugin_routes import call_route
 
 LIFE = ["tavern_startup", "tavern_shutdown"]
 HEAD = "from tavern_host import hookimpl\nimport asyncio, sys, threading\n"
@@ -433,8 +435,7 @@ def tavern_register_routes():
         found = host.registrations.find("GET", "/api/x/acme/a")[0]
         assert found is not None
         with pytest.raises(TavernError, match=complaint):
-            result = found.call(None)
-            await result
+            await call_route(host, found, HttpRequest(method="GET", path="/api/x/acme/a", call=host.call()))
         await the_rest_works(host)
 
 

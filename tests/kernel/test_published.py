@@ -265,7 +265,9 @@ async def test_an_override_of_an_older_version_leaves_later_methods_to_what_is_b
         assert await index.find("fox") == ["A RED FOX"]
         assert await index.clear() == "cleared by the index"
         facts = host.why("service:acme-search.index").facts
-        assert any("louder overrides version 1" in f and "leaves clear to what is beneath" in f for f in facts)
+        assert any(
+            "louder overrides version 1" in f and "leaves clear to the next provider in the stack" in f for f in facts
+        )
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tavern_host.contracts.executions import Run, RunRequest
 from tavern_host.contracts.http import HttpRequest, HttpResponse
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.hookspecs import hooks
+from tavern_host.server.plugin_routes import call_route
 
 
 def plugin(
@@ -107,7 +108,9 @@ async def get(host: Host, path: str) -> Any:
     if registered is None:
         return None
     call = CallContext(principal=Principal(kind="user", id="operator"))
-    response = await registered.call(HttpRequest(method="GET", path=path, parameters=parameters, call=call))
+    response = await call_route(
+        host, registered, HttpRequest(method="GET", path=path, parameters=parameters, call=call)
+    )
     assert isinstance(response, HttpResponse)
     return response.data
 

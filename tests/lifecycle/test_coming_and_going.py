@@ -19,6 +19,7 @@ from tavern_host.contracts.http import HttpRequest, HttpResponse
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.plugins import lifecycle
+from tavern_host.server.plugin_routes import call_route
 
 NODE = """
 import asyncio
@@ -73,7 +74,7 @@ async def ask(host: Host) -> Any:
     """Ask the plugin's route, and return what it answers."""
     found, _, _ = host.registrations.find("GET", "/api/x/acme/go")
     assert found is not None, "there is no such route"
-    answer = await found.call(HttpRequest(method="GET", path="/api/x/acme/go", call=host.call()))
+    answer = await call_route(host, found, HttpRequest(method="GET", path="/api/x/acme/go", call=host.call()))
     assert isinstance(answer, HttpResponse)
     return answer.data
 
@@ -401,7 +402,7 @@ async def test_a_first_party_plugin_is_switched_off_and_on_but_not_read_anew(pro
         assert host.plugin("tavern-studio").state is PluginState.DISABLED
         await host.enable("tavern-studio")
         assert host.plugin("tavern-studio").state is PluginState.STARTED
-        with pytest.raises(Conflict, match="tavern-studio is first-party: restart the host to read it anew"):
+        with pytest.raises(Conflict, match="tavern-studio is first-party: restart the host to reload it"):
             await host.reload("tavern-studio")
 
 

@@ -25,7 +25,7 @@ from lifecycle_maker import begin, get, installed, plugin
 from tavern_host import LLM, Host, PluginContext
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import Run, RunStatus
-from tavern_host.plugins.loaded import LoadedPlugin
+from tavern_host.plugins.record import LoadedPlugin
 from tavern_host.runtime.in_flight import InFlight, Use
 from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.ledger import Ledger
@@ -480,7 +480,7 @@ def tables(host: Host) -> dict[str, Any]:
         "in use": lifecycle.active,
         "on their way": lifecycle.loads()[len(lifecycle.active) :],
         "imported": lifecycle._imported,
-        "decisions": [*manager._decisions._tasks, *manager._decisions._under_way],
+        "decisions": [*manager.operations._tasks, *manager.operations._nested],
         "services": services.services(),
         "providers": services._living,
         "overrides": [one for service in services.services() for one in services.overrides(service)],

@@ -267,7 +267,7 @@ async def test_a_plugin_that_was_handed_over_or_came_with_the_host_is_not_read_a
             await host.disable("handed-over")
             await host.enable("handed-over")
             assert await ask(host, "handed-over") == "one"
-            with pytest.raises(Conflict, match="tavern-engine is first-party: restart the host to read it anew"):
+            with pytest.raises(Conflict, match="tavern-engine is first-party: restart the host to reload it"):
                 await host.reload("tavern-engine")
     finally:
         del sys.modules["handed_over"]
@@ -405,7 +405,7 @@ async def say(text: str) -> str:
         old = host._manager.active["acme"].runtime
         write_version("two")
         await host.reload("acme")
-        assert [d.type for d in old.nodes()] == ["Wait", "Say"]
+        assert [d.type for d in old.collect("tavern_register_nodes")] == ["Wait", "Say"]
         assert old.function("acme.nodes:say") is not sys.modules["acme.nodes"].say
         STAGE.cue("node").set()
         assert (await under_way).outputs == {"text": "made, one, one"}
@@ -464,7 +464,7 @@ async def test_where_what_it_stands_on_was_upgraded_the_old_version_goes_on(proj
             assert (shown.state, shown.pending_restart) == ("started", True)
             assert problems(host, name) == [
                 "pending restart: library was upgraded while the host ran "
-                "(restart the host; until then the version that is loaded goes on)"
+                "(restart the host; until then the loaded version stays in use)"
             ]
             assert await ask(host, name) == "one"
         await host.disable("base")

@@ -120,7 +120,7 @@ async def test_a_first_party_plugin_is_not_read_anew(ahoy: Site) -> None:
     answer = await ahoy.ask("POST", "/api/plugins/tavern-engine/reload")
     assert (answer.status, (await answer.json())["error"]) == (
         409,
-        "tavern-engine is first-party: restart the host to read it anew",
+        "tavern-engine is first-party: restart the host to reload it",
     )
 
 

@@ -1,0 +1,155 @@
+"""What the host knows of one plugin, what one load of it consists of, and its failures as problems."""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.commands import CommandInfo
+from tavern_host.contracts.errors import TavernError, describe, one_line
+from tavern_host.contracts.http import MessageInfo, RouteInfo
+from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
+from tavern_host.contracts.services import ServiceInfo
+from tavern_host.contracts.ui import UiDeclaration
+from tavern_host.hooks.catalogue import Published
+from tavern_host.hooks.dispatch import Implementation
+from tavern_host.plugins.manifest import Manifest
+from tavern_host.runtime.in_flight import InFlight
+from tavern_host.runtime.in_process import PluginRuntime
+from tavern_host.runtime.ledger import Ledger
+from tavern_host.services.calls import Provider
+from tavern_host.services.registry import Views
+from tavern_host.settings.store import PluginSettings
+from tavern_host.storage.yaml_file import NOWHERE, Places
+
+MOST_PROBLEMS = 20
+"""How many problems of a plugin are kept, the newest."""
+
+_log = logging.getLogger("tavern.plugins")
+
+
+@dataclass
+class Record:
+    """What the host knows of one plugin. `module` is None for a folder plugin, which is imported by path.
+
+    `places` is where everything stands in its manifest. `faults` are what is wrong with its files so that it cannot
+    be loaded, `notes` what costs it no more than a part; `read_at` is when they were read (seconds since 1970),
+    `fingerprint` what they were then. `reviewed` is the hash of each file of a folder plugin by its path, `code_hash`
+    that of all of them where there is code.
+    """
+
+    name: str
+    source: str
+    root: Path | None = None
+    module: str | None = None
+    first_party: bool = False
+    pending_restart: bool = False
+    is_dev: bool = False
+    read_at: float = field(default_factory=time.time)
+    fingerprint: int = 0
+    reviewed: Mapping[str, bytes] | None = None
+    code_hash: str | None = None
+    manifest: Manifest | None = None
+    places: Places = NOWHERE
+    state: PluginState = PluginState.DISCOVERED
+    faults: list[Problem] = field(default_factory=list)
+    notes: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    permissions: list[PermissionInfo] = field(default_factory=list)
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def refuse(self, state: PluginState, *problems: Problem) -> None:
+        """Record that the plugin is not to be used, and why."""
+        self.state = state
+        self.problems.extend(problems)
+
+    def add_problem(self, problem: Problem) -> bool:
+        """Keep a problem unless it is there already; return whether it is new."""
+        if problem in self.problems:
+            return False
+        self.problems = [*self.problems[1 - MOST_PROBLEMS :], problem]
+        return True
+
+    @property
+    def required(self) -> Mapping[str, str]:
+        """The plugins that it requires, each with the range of versions."""
+        return self.manifest.requires.plugins if self.manifest is not None else {}
+
+    @property
+    def why_not_reloadable(self) -> str | None:
+        """Why its code cannot be reloaded while the process runs, or None."""
+        if self.first_party:
+            return "is first-party"
+        if self.source.startswith("embedded:"):
+            return "was handed over by the program that the host is part of"
+        return None
+
+
+@dataclass
+class Declarations:
+    """What a plugin publishes, and what its declaration hooks returned."""
+
+    published: Published = field(default_factory=Published)
+    services: list[ServiceInfo] = field(default_factory=list)
+    overrides: list[ServiceInfo] = field(default_factory=list)
+    routes: list[RouteInfo | MessageInfo] = field(default_factory=list)
+    commands: list[CommandInfo] = field(default_factory=list)
+    ui: list[UiDeclaration] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class LoadedPlugin:
+    """One load of a plugin: its record, its code, what it was given and what it owns.
+
+    While a plugin is reloaded there are two of them, of which the older one finishes its work in flight. `providers`
+    are what it put on the stacks of services; `is_provided` tells whether it has done so, overrides apart.
+    """
+
+    record: Record
+    manifest: Manifest
+    runtime: PluginRuntime
+    context: PluginContext
+    in_flight: InFlight
+    ledger: Ledger
+    views: Views
+    settings: PluginSettings
+    granted: frozenset[str]
+    implementations: list[Implementation] = field(default_factory=list)
+    declarations: Declarations = field(default_factory=Declarations)
+    providers: list[Provider] = field(default_factory=list)
+    is_provided: bool = False
+    started: bool = False
+
+    def holds(self, permission: str) -> bool:
+        """Return whether this load was granted a permission."""
+        return permission in self.granted
+
+
+def problem_of(error: BaseException, where: str, root: Path | None, plugin: str) -> Problem:
+    """Return an exception as a problem that names the plugin's own file and line where its code was left, or none."""
+    message = one_line(f"{where}: {error.message if isinstance(error, TavernError) else describe(error)}")
+    causes = [one for one in (error, error.__cause__) if one is not None]
+    own = [
+        place for one in causes for place in _places_in(one) if root is not None and Path(place[0]).is_relative_to(root)
+    ]
+    file, line = own[0] if own else (None, None)
+    mend = "mend it there" if own else "mend it"
+    hint = f"{mend}, or keep it out with `tavern plugins disable {plugin}`"
+    return Problem(message=message, hint=hint, file=file, line=line)
+
+
+def _places_in(error: BaseException) -> list[tuple[str, int | None]]:
+    """Return the files and lines that an exception passed, the innermost first; a syntax error begins with its own."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    written = [(error.filename, error.lineno)] if isinstance(error, SyntaxError) and error.filename is not None else []
+    return [*written, *reversed(frames)]
+
+
+def log_failure(plugin: str, where: str, error: BaseException) -> None:
+    """Write a plugin's failure into the log, with its traceback."""
+    _log.error("%s failed in %s: %s", plugin, where, describe(error), exc_info=error)

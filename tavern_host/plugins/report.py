@@ -1,0 +1,186 @@
+"""What is known of the plugins of one host, as data, and the problems that are reported against them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tavern_host.contracts.plugins import (
+    AdmissionError,
+    PermissionInfo,
+    PluginAsset,
+    PluginInfo,
+    PluginState,
+    Problem,
+)
+from tavern_host.plugins.discovery import file_hashes, fingerprint
+from tavern_host.plugins.lifecycle import Lifecycle
+from tavern_host.plugins.manifest import Entry, Manifest
+from tavern_host.plugins.permissions import all_permissions
+from tavern_host.plugins.record import Record, log_failure, problem_of
+from tavern_host.runtime.watchdog import Blocked
+from tavern_host.services.registry import ServiceRegistry
+from tavern_host.settings.store import SettingsStore
+
+_log = logging.getLogger("tavern.plugins")
+
+
+class Problems:
+    """Reports problems against plugins: in their records, where people see them, and in the log."""
+
+    def __init__(self, records: Mapping[str, Record], audit: Callable[..., object]) -> None:
+        self._records = records
+        self._audit = audit
+
+    def failed(self, plugin: str, where: str, error: BaseException) -> None:
+        """Report a failure of a plugin."""
+        log_failure(plugin, where, error)
+        record = self._records.get(plugin)
+        if record is not None:
+            record.add_problem(problem_of(error, where, record.root, plugin))
+
+    def add(self, plugin: str, problem: Problem) -> None:
+        """Report, once, what is wrong with something that a plugin contributed."""
+        record = self._records.get(plugin)
+        if record is not None and record.add_problem(problem):
+            _log.warning("%s: %s", plugin, problem)
+
+    def blocked(self, blocked: Blocked) -> None:
+        """Report that a plugin blocked the event loop, once that is over."""
+        record = self._records.get(blocked.plugin or "")
+        if record is None or not blocked.over:
+            return
+        message = f"{blocked.function} kept the whole host waiting for {blocked.seconds:.1f} s"
+        hint = "let it await, or run it in a thread (a node declared `blocking`)"
+        record.add_problem(Problem(message=message, hint=hint, file=blocked.file, line=blocked.line))
+        details = {"seconds": round(blocked.seconds, 1), "where": f"{blocked.file}:{blocked.line}"}
+        self._audit("plugin.blocked", actor="system:host", subject=record.name, details=details)
+
+
+class Report:
+    """Looks up what is known of the plugins of one host."""
+
+    def __init__(
+        self, records: Mapping[str, Record], lifecycle: Lifecycle, services: ServiceRegistry, settings: SettingsStore
+    ) -> None:
+        self._records = records
+        self._lifecycle = lifecycle
+        self._active = lifecycle.active
+        self._services = services
+        self._settings = settings
+
+    def info(self, record: Record, *, collected: bool = True) -> PluginInfo:
+        """Return a record as data, with or without the names of what is collected from its modules, for which they
+        may have to be imported."""
+        manifest = record.manifest
+        frontend = manifest.frontend.info(record.name) if manifest and manifest.frontend else None
+        options = [o.model_dump(mode="json", exclude_unset=True) for o in manifest.config_options] if manifest else []
+        settings = self._settings.problems(manifest) if manifest else []
+        return PluginInfo(
+            name=record.name,
+            display_name=manifest.display_name if manifest else record.name,
+            version=manifest.version if manifest else "",
+            description=manifest.description if manifest else None,
+            frontend=frontend,
+            config_options=options or None,
+            is_enabled=record.state is not PluginState.DISABLED,
+            state=record.state,
+            source=record.source,
+            first_party=record.first_party,
+            pending_restart=record.pending_restart,
+            problems=[*record.problems, *settings, *self._conflicts(record.name)],
+            permissions=list(record.permissions),
+            timings={stage: round(ms, 2) for stage, ms in record.timings.items()},
+            contributions=self.contributions(record.name, collected=collected),
+        )
+
+    def _conflicts(self, plugin: str) -> list[Problem]:
+        """Return the unsettled conflicts over services that a plugin is part of, as they are now."""
+        services = self._services
+        conflicts = {s: services.conflict(s) for s in services.services()}
+        return [c for s, c in conflicts.items() if c and any(o.plugin == plugin for o in services.overrides(s))]
+
+    def manifests(self) -> dict[str, Manifest]:
+        """Return the manifests of all plugins by name, valid ones only."""
+        records = self._records.items()
+        return {name: r.manifest for name, r in records if r.manifest and r.state is not PluginState.INVALID}
+
+    def permissions(self) -> list[tuple[PermissionInfo, dict[str, bool]]]:
+        """Return every permission that there is with the plugins that ask for it, and whether each has it."""
+        known = {p.name: p for p in all_permissions()}
+        asking: dict[str, dict[str, bool]] = {}
+        for record in self._records.values():
+            for permission in record.permissions:
+                known.setdefault(permission.name, permission)
+                asking.setdefault(permission.name, {})[record.name] = permission.granted
+        return [(permission, asking.get(name, {})) for name, permission in known.items()]
+
+    def contributions(self, name: str, *, collected: bool = True) -> dict[str, list[str]]:
+        """Return the names of what a plugin has registered, by kind, with or without what its modules define."""
+        loaded = self._active.get(name)
+        if loaded is None:
+            return {}
+        owned = {**loaded.ledger.owned(), "hook": [i.info.hook for i in loaded.implementations]}
+        for hook, kind in self._services.catalogue.collected().items() if collected else ():
+            if names := [getattr(item, kind.title) for item in loaded.runtime.collect(hook)]:
+                owned[kind.name] = names
+        return owned
+
+    def owned(self, name: str) -> dict[str, list[str]]:
+        """Return everything in the ledgers of a plugin by kind, those of draining loads included."""
+        owned: dict[str, list[str]] = {}
+        for loaded in self._lifecycle.loads_of(name):
+            for kind, names in loaded.ledger.owned().items():
+                owned.setdefault(kind, []).extend(names)
+        return owned
+
+    def assets(self, kind: str) -> list[PluginAsset]:
+        """Return the folders of a kind (`tools`, `workflows`) that loaded plugins declare, or their own: `plugin`."""
+        assets = []
+        for name, loaded in [*self._active.items()]:
+            root, entry = loaded.record.root, getattr(loaded.manifest, kind, None)
+            if kind == "plugin" and root is not None:
+                changed = _differs_from_review(loaded.record)
+                assets.append(PluginAsset(plugin=name, kind=kind, path=str(root.resolve()), changed=changed))
+            if root is None or not isinstance(entry, Entry):
+                continue
+            folder = (root / entry.entry).resolve()
+            if folder.is_relative_to(root.resolve()):
+                assets.append(PluginAsset(plugin=name, kind=kind, path=str(folder)))
+        return assets
+
+    def frontend_folder(self, plugin: str) -> Path | None:
+        """Return the folder that is served under `/plugins/{plugin}/`, for a loaded plugin that has one."""
+        loaded = self._active.get(plugin)
+        if loaded is None or loaded.record.root is None or loaded.manifest.frontend is None:
+            return None
+        folder = loaded.manifest.frontend.folder()
+        return loaded.record.root / folder if folder is not None else None
+
+    def locate(self, file: str) -> str | None:
+        """Return the plugin that a file of code belongs to, or None. Called on another thread."""
+        path = Path(file)
+        roots = ((name, loaded.record.root) for name, loaded in tuple(self._active.items()))
+        return next((name for name, root in roots if root is not None and path.is_relative_to(root)), None)
+
+
+def check_in_order(infos: Sequence[PluginInfo]) -> None:
+    """Raise `AdmissionError` with every problem unless each plugin is disabled, or started without a problem."""
+    bad = [
+        p for p in infos if p.state is not PluginState.DISABLED and (p.state is not PluginState.STARTED or p.problems)
+    ]
+    if bad:
+        lines = [f"  {p.name} is {p.state.value}: {problem}" for p in bad for problem in p.problems]
+        problems = [problem for p in bad for problem in p.problems]
+        raise AdmissionError("not all plugins are in order:\n" + "\n".join(lines), problems)
+
+
+def _differs_from_review(record: Record) -> bool:
+    """Return whether a plugin's folder had to be reviewed and has changed since. Blocking."""
+    if record.root is None or record.reviewed is None or fingerprint(record.root) == record.fingerprint:
+        return False
+    try:
+        return file_hashes(record.root) != record.reviewed
+    except OSError:
+        return True

@@ -1,0 +1,104 @@
+"""Calls the handlers of plugins' routes and messages, and encodes what they return."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from tavern_host.contracts.errors import PluginFailure, TavernError
+from tavern_host.contracts.http import HttpRequest, HttpResponse, MessageInfo, RouteInfo, SocketMessage, SocketReply
+from tavern_host.host import Host
+from tavern_host.plugins.registrations import Registered
+from tavern_host.server.app_keys import HOST
+
+_PRIVATE_HEADERS = frozenset({"authorization", "cookie"})
+
+
+async def plugin_route(request: web.Request) -> web.StreamResponse:
+    """Answer a request with the plugin that registered its route."""
+    host = request.app[HOST]
+    # An encoded slash belongs to the parameter that it stands in.
+    registered, parameters, allowed = host.registrations.find(request.method, request.rel_url.path_safe)
+    if registered is None:
+        if allowed:
+            raise wrong_method(request, allowed)
+        raise web.HTTPNotFound(text=f"there is nothing at {request.path}")
+    asked = HttpRequest(
+        method=request.method,
+        path=request.path,
+        parameters={key: unquote(value) for key, value in parameters.items()},
+        query={key: value for key, value in request.query.items() if key != "token"},
+        headers={k.lower(): v for k, v in request.headers.items() if k.lower() not in _PRIVATE_HEADERS},
+        body=await request.read(),
+        call=host.call(),
+    )
+    response = await call_route(host, registered, asked)
+    if any(ord(c) < 32 for header in response.headers.items() for c in "".join(header)):
+        raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")
+    return web.Response(
+        status=response.status,
+        body=response.body,
+        headers=response.headers,
+        content_type=response.content_type,
+        charset="utf-8" if response.content_type.startswith(("text/", "application/json")) else None,
+    )
+
+
+def wrong_method(request: web.Request, allowed: list[str]) -> web.HTTPMethodNotAllowed:
+    """Return the error for a path that takes other methods."""
+    text = f"{request.path} takes {', '.join(allowed)}, not {request.method}"
+    return web.HTTPMethodNotAllowed(request.method, allowed, text=text)
+
+
+async def call_route(host: Host, registered: Registered[RouteInfo], request: HttpRequest) -> HttpResponse:
+    """Return the response of a route's handler, its data encoded as JSON in `body`.
+
+    Raises the handler's `TavernError`, and `PluginFailure` for any other failure, which is reported.
+    """
+    where = f"{registered.info.method} {registered.info.path}"
+    response: HttpResponse = await _call(host, registered, where, request)
+    return response
+
+
+async def call_message(
+    host: Host, registered: Registered[MessageInfo], message: SocketMessage
+) -> Sequence[SocketReply]:
+    """Return the replies of a message's handler. Raises as `call_route`."""
+    replies: Sequence[SocketReply] = await _call(host, registered, f"the message {registered.info.type}", message)
+    return replies
+
+
+async def _call(host: Host, registered: Registered[Any], where: str, argument: HttpRequest | SocketMessage) -> Any:
+    name = registered.plugin
+    try:
+        result = await registered.call(argument)
+        is_route = isinstance(registered.info, RouteInfo)
+        return _response(registered.info, result) if is_route else _replies(registered.info, result)
+    except TavernError as error:
+        if isinstance(error, PluginFailure):
+            host.report_failure(name, where, error)
+        raise
+    except Exception as error:
+        host.report_failure(name, where, error)
+        raise PluginFailure(f"{name} failed in {where}; the log says why", plugin=name) from None
+
+
+def _response(info: RouteInfo, result: Any) -> HttpResponse:
+    if not isinstance(result, HttpResponse):
+        raise TypeError(f"{info.handler} returned {type(result).__name__}, expected an HttpResponse")
+    if result.body is not None:
+        return result
+    try:
+        return result.model_copy(update={"body": json.dumps(result.data, allow_nan=False).encode()})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{info.handler} returned data that is not JSON: {error}") from None
+
+
+def _replies(info: MessageInfo, result: Any) -> Sequence[SocketReply]:
+    if not isinstance(result, list | tuple) or not all(isinstance(reply, SocketReply) for reply in result):
+        raise TypeError(f"{info.handler} returned {type(result).__name__}, expected a list of SocketReply")
+    return result
