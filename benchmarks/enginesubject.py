@@ -19,17 +19,17 @@ from typing import Any, Protocol
 
 from benchmarks.enginenodes import NODES
 from tavern_engine.cache.cache import OutputCache
-from tavern_engine.compile.bound import Bound
+from tavern_engine.compile.bound import BoundPlan
 from tavern_engine.compile.compiler import compile_plan
 from tavern_engine.journal.journal import Journal, RunJournal, read_rows
 from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.run_store.store import SqliteRunStore
 from tavern_engine.registry import NodeType
-from tavern_engine.run.account import Account, State
-from tavern_engine.run.activity import Activity
-from tavern_engine.run.feed import Feed
+from tavern_engine.run.event_batch import Feed
+from tavern_engine.run.node_table import NodeTable, State
+from tavern_engine.run.run_execution import RunExecution
 from tavern_engine.run.scope import Scope
-from tavern_engine.run.yields import Message
+from tavern_engine.run.stream_messages import Message
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
@@ -87,7 +87,7 @@ class Ran:
     """What came of a run, as the engine keeps it. `messages` is how many the consumer got, `lost` how many it did
     not, since too many were waiting for it."""
 
-    def __init__(self, run_id: str, account: Account, numbers: Mapping[str, int], messages: int, lost: int) -> None:
+    def __init__(self, run_id: str, account: NodeTable, numbers: Mapping[str, int], messages: int, lost: int) -> None:
         self.run_id = run_id
         self._account = account
         self._numbers = numbers
@@ -221,7 +221,7 @@ class Subject:
 
     def __init__(self, workflow: Workflow, *, listener: Listener | None = None, journal: RunLog | None = None) -> None:
         self._plan = compile_plan(workflow, _TYPES)
-        self._bound = Bound.of(self._plan)
+        self._bound = BoundPlan.of(self._plan)
         self._cache = OutputCache()
         self._listener = listener or QueueListener()
         self._journal = journal
@@ -236,11 +236,11 @@ class Subject:
         if changed:
             self._bound = self._bound.patched({self._plan.targets[i]: self._written(n) for i, n in changed.items()})
         run_id = f"run_{next(_numbers)}"
-        account = Account(self._plan.ids)
+        account = NodeTable(self._plan.ids)
         feed = Feed(run_id, self._plan, account, self._listener.publish, cache=self._cache)
         if self._journal is not None:
             feed.journal = await self._journal.begin(run_id, self._call)
-        activity = Activity(self._bound, Scope(run_id, self._call, feed, _log), cache=self._cache)
+        activity = RunExecution(self._bound, Scope(run_id, self._call, feed, _log), cache=self._cache)
         consumer = asyncio.create_task(self._listener.consumed())
         await activity.run()
         await self._listener.finish((_END, {"promptId": run_id, "status": "complete"}))

@@ -21,7 +21,7 @@ from tavern_host.contracts.nodes import NODE_MANAGER
 from tavern_host.contracts.runs import RUN_STORE
 
 _LATER = 0.2
-"""Seconds after the start, in which the host can answer for the first time: the engine is imported and made then."""
+"""Seconds after the start, in which the host can serve its first request: the engine is imported and created then."""
 
 
 @hookimpl
@@ -36,17 +36,17 @@ def tavern_register_services() -> list[ServiceInfo]:
 
 @hookimpl
 async def tavern_startup(context: PluginContext) -> None:
-    """Let the engine begin to look after runs that are left over, where the host goes on until it is stopped."""
+    """Start the recovery of abandoned runs, where the host serves."""
     if context.serving:
-        context.tasks.spawn(_look_after_runs(context), name="begin to look after runs")
+        context.tasks.spawn(_recover_runs(context), name="start recovering runs")
 
 
-async def _look_after_runs(context: PluginContext) -> None:
+async def _recover_runs(context: PluginContext) -> None:
     await asyncio.sleep(_LATER)
-    await context.services.get(EXECUTION_ENGINE).queue()  # makes it, unless another plugin's has taken its place
+    await context.services.get(EXECUTION_ENGINE).queue()  # creates it, unless another plugin overrides it
     engine = context.state.get("engine")
     if engine is not None:
-        engine.look_after_runs()
+        engine.recover_runs()
 
 
 @hookimpl
@@ -105,12 +105,12 @@ def tavern_register_commands() -> list[CommandInfo]:
         *_run_commands(),
         CommandInfo(
             name="cache show",
-            help="Show how many outputs of nodes are kept for later runs, and where.",
+            help="Show how many outputs of nodes are cached for later runs, and where.",
             handler="tavern_engine.cli.cache_commands:show",
         ),
         CommandInfo(
             name="cache clear",
-            help="Forget the outputs of nodes that are kept, so that every node runs anew.",
+            help="Delete the cached outputs of nodes, so that every node runs again.",
             handler="tavern_engine.cli.cache_commands:clear",
         ),
         CommandInfo(name="nodes list", help="List all node types.", handler="tavern_engine.cli.commands:list_nodes"),
@@ -127,7 +127,7 @@ def _run_routes() -> list[RouteInfo]:
             method="POST",
             path="/api/runs/{runId}/resume",
             handler=f"{web}:resume",
-            summary="Go on with a run that failed or was interrupted.",
+            summary="Resume a run that failed or was interrupted.",
         ),
         RouteInfo(
             method="POST",
@@ -167,7 +167,7 @@ def _run_commands() -> list[CommandInfo]:
         ),
         CommandInfo(
             name="runs resume",
-            help="Go on with a run that failed or was interrupted, from where it ended.",
+            help="Resume a run that failed or was interrupted, from where it ended.",
             handler=f"{handlers}:resume",
             parameters=[run],
         ),

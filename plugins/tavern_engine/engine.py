@@ -1,5 +1,5 @@
-"""The service `executionEngine`: accepts runs, lets a limited number of them go on at a time, keeps what
-became of them. How one run is carried out is the business of `activity.py`."""
+"""The service `executionEngine`: accepts runs, executes a limited number of them at a time, and remembers their
+results. One run is executed by `run_execution.py`."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ import asyncio
 import contextlib
 import functools
 import os
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tavern_engine.acting import check_principal
+from cachetools import FIFOCache
+
 from tavern_engine.cache.cache import DEFAULT_LIMIT as CACHE_LIMIT
 from tavern_engine.cache.cache import OutputCache
-from tavern_engine.cache.disk.recall import Recall
+from tavern_engine.cache.disk.lookup import CacheLookup
 from tavern_engine.cache.disk.store import DiskCache
-from tavern_engine.compile.bound import Bound
+from tavern_engine.compile.bound import BoundPlan
 from tavern_engine.compile.planner import Planner
-from tavern_engine.journal.keeper import Keeper, Kept
 from tavern_engine.journal.keys import ProjectKey
+from tavern_engine.journal.recorder import RunRecorder, StoredRun
 from tavern_engine.registry import NodeRegistry
-from tavern_engine.run.activity import Activity, Results, check_targets
-from tavern_engine.run.execution import GRACE
-from tavern_engine.run.feed import Feed
-from tavern_engine.run.loopdiary import LoopState
-from tavern_engine.run.record import RunRecord, remembered
+from tavern_engine.run.event_batch import EventBatch
+from tavern_engine.run.json_values import error_form
+from tavern_engine.run.loop_log import LoopState
+from tavern_engine.run.output_calls import check_principal, with_call_results
+from tavern_engine.run.priority_semaphore import PrioritySemaphore, Ticket
+from tavern_engine.run.record import RunRecord, list_in_memory
+from tavern_engine.run.run_execution import Results, RunExecution, check_targets
+from tavern_engine.run.scheduler import GRACE
 from tavern_engine.run.scope import Scope
-from tavern_engine.run.turns import Turn, Turns
-from tavern_engine.run.wireform import error_form
-from tavern_engine.run.yields import Message
-from tavern_host import TOOL_MANAGER, WORKFLOW_MANAGER, CallContext, PluginContext
+from tavern_engine.run.stream_messages import Message
+from tavern_host import WORKFLOW_MANAGER, CallContext, PluginContext
 from tavern_host.contracts.calls import new_id, system_call
 from tavern_host.contracts.errors import (
     Conflict,
@@ -54,26 +55,23 @@ from tavern_host.contracts.executions import (
 from tavern_host.contracts.runs import RUN_STORE, RunEntry
 from tavern_host.contracts.workflows import Workflow
 
-KEPT = 500
-"""How many finished runs are remembered."""
-
-KEPT_NODES = 200_000
-"""How many nodes the finished runs that are remembered may have altogether."""
+REMEMBERED_RUNS, REMEMBERED_NODES = 500, 200_000
+"""How many finished runs are remembered, and how many nodes they may have altogether; the oldest are dropped first."""
 
 DISK_CACHE_LIMIT = 1024 * 2**20
-"""How many bytes the outputs on disk may take, unless the setting `cacheDiskMegabytes` says otherwise."""
+"""The size of the disk cache in bytes, unless the setting `cacheDiskMegabytes` says otherwise."""
 
 DEFAULT_LIMIT = 4
-"""How many runs go on at a time, unless the setting `maxConcurrentRuns` says otherwise."""
+"""How many runs run at a time, unless the setting `maxConcurrentRuns` says otherwise."""
 
 _POLL = 0.2
-"""Seconds between two looks at a run that goes on in another process."""
+"""Seconds between two polls of a run that runs in another process."""
 
-_LOOK_EVERY, _PRUNE_EVERY = 10.0, 3600.0
-"""Seconds between two looks for runs that are left over, and for old ones."""
+_RECOVER_EVERY, _PRUNE_EVERY = 10.0, 3600.0
+"""Seconds between two searches for abandoned runs, and for old ones."""
 
 _ATTEMPTS = 5
-"""How often a run is begun that ends the host each time."""
+"""How often a run is started that crashes the host each time."""
 
 DEFAULT_QUEUE = 1000
 """How many runs may wait, unless the setting `maxQueuedRuns` says otherwise."""
@@ -81,24 +79,24 @@ DEFAULT_QUEUE = 1000
 
 @dataclass(eq=False)
 class _Active:
-    """A run that is not finished. `turn` is None for a run within a run: it goes on in its parent's turn."""
+    """An unfinished run. `ticket` is None for a run within a run: it shares the slot of its parent."""
 
     record: RunRecord
-    activity: Activity
+    execution: RunExecution
     call: CallContext
-    turn: Turn | None
+    ticket: Ticket | None
     interrupted: str | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    uses: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    in_flight: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     task: asyncio.Task[None] | None = None
     result: Run | None = None
 
     def interrupt(self, why: str = "the run was interrupted") -> None:
-        """Give up the place in the line, or stop what runs."""
+        """Leave the queue, or stop the execution."""
         self.interrupted = self.interrupted or why
-        if self.turn is not None and not self.turn.done():
-            self.turn.set_result(False)
-        self.activity.stop()
+        if self.ticket is not None and not self.ticket.done():
+            self.ticket.set_result(False)
+        self.execution.stop()
 
 
 class Engine(ExecutionEngine):
@@ -110,19 +108,18 @@ class Engine(ExecutionEngine):
         self.cache = OutputCache(self._cache_limit())
         key = ProjectKey(context.operator_dir)
         self.disk_cache = DiskCache(context.project.private / "cache", context.log, self._disk_cache_limit, key)
-        self._turns = Turns(self._limit)
-        self._processes = Turns(self._process_limit)
+        self._run_slots = PrioritySemaphore(self._limit)
+        self._process_slots = PrioritySemaphore(self._process_limit)
         self._accepting = 0
         self._resuming: set[str] = set()
-        self._keeper = Keeper(context)
+        self._recorder = RunRecorder(context)
         self._endings: set[asyncio.Task[None]] = set()
         self._active: dict[str, _Active] = {}
-        self._finished: dict[str, Run] = {}
-        self._order: deque[str] = deque()
+        self._finished: FIFOCache[str, Run] = FIFOCache(REMEMBERED_NODES, getsizeof=_weight)
         context.state["engine"] = self
 
     async def submit(self, request: RunRequest, *, call: CallContext | None = None) -> str:
-        """Check and accept a run; it goes on by itself."""
+        """Check and accept a run, which then runs in the background."""
         return (await self._accept(request, call)).record.id
 
     async def run(self, request: RunRequest, *, call: CallContext | None = None) -> Run:
@@ -139,12 +136,12 @@ class Engine(ExecutionEngine):
         return active.result
 
     async def get(self, run_id: str) -> Run:
-        """Return a run as it stands. Raises `NotFound`."""
+        """Return a run in its present state. Raises `NotFound`."""
         finished = self._finished.get(run_id)
         if finished is not None:
             return finished
         active = self._active.get(run_id)
-        return active.record.snapshot() if active is not None else await self._kept_run(run_id)
+        return active.record.snapshot() if active is not None else await self._recorded_run(run_id)
 
     async def wait(self, run_id: str) -> Run:
         """Return a run when it is finished. Raises `NotFound`."""
@@ -154,8 +151,8 @@ class Engine(ExecutionEngine):
             assert active.result is not None
             return active.result
         finished = self._finished.get(run_id)
-        while finished is None or not finished.status.is_final:  # another process works on it
-            finished = await self._kept_run(run_id)
+        while finished is None or not finished.status.is_final:  # another process runs it
+            finished = await self._recorded_run(run_id)
             if not finished.status.is_final:
                 await asyncio.sleep(_POLL)
         return finished
@@ -175,22 +172,22 @@ class Engine(ExecutionEngine):
             run = await self.get(run_id)
             if run.status.is_final:
                 return False
-            raise Conflict(f"the run {run_id} goes on in another process, or waits to be resumed; nothing runs here")
+            raise Conflict(f"the run {run_id} is running in another process, or waits to be resumed; nothing runs here")
         if active.record.status.is_final:
             return False
         active.interrupt()
         return True
 
     async def history(self, filter: RunFilter | None = None) -> list[RunSummary]:
-        """Return runs, those that go on among them, newest first."""
+        """Return runs, active ones included, newest first."""
         if self._context.services.has(RUN_STORE):
             return await self._context.services.get(RUN_STORE).list_runs(filter or RunFilter())
-        return remembered(self._finished.values(), [a.record for a in self._active.values()], filter or RunFilter())
+        return list_in_memory(self._finished.values(), [a.record for a in self._active.values()], filter or RunFilter())
 
     async def resume(self, run_id: str, *, call: CallContext | None = None) -> str:
-        """Go on with a run that failed or was interrupted, from where it ended."""
+        """Resume a run that failed or was interrupted, from where it ended."""
         if run_id in self._active or run_id in self._resuming:
-            raise Conflict(f"the run {run_id} goes on already")
+            raise Conflict(f"the run {run_id} is already running")
         self._resuming.add(run_id)
         try:
             await self._resume(run_id, call)
@@ -199,25 +196,25 @@ class Engine(ExecutionEngine):
         return run_id
 
     async def _resume(self, run_id: str, call: CallContext | None) -> None:
-        before = await self._keeper.entry(run_id)
+        before = await self._recorder.entry(run_id)
         if before.status is RunStatus.COMPLETE:
             raise Conflict(f"the run {run_id} is complete; run it again with `rerun`")
         if before.not_resumable is not None:
             raise Conflict(f"the run {run_id} cannot be resumed: {before.not_resumable}; run it again with `rerun`")
         if call is not None:
             check_principal(before.request.actions, call.principal)
-        entry = await self._keeper.claim(run_id)
+        entry = await self._recorder.claim(run_id)
         if entry is None:
-            raise Conflict(f"the run {run_id} goes on in another process")
+            raise Conflict(f"the run {run_id} is running in another process")
         try:
-            await self._go_on(await self._keeper.kept(entry), call)
+            await self._continue(await self._recorder.load(entry), call)
         except BaseException:
-            await self._keeper.give_back(entry, entry.status if entry.status.is_final else RunStatus.INTERRUPTED)
+            await self._recorder.release(entry, entry.status if entry.status.is_final else RunStatus.INTERRUPTED)
             raise
 
     async def rerun(self, run_id: str, *, call: CallContext | None = None) -> str:
         """Run a run's workflow, as it was then, once more with the same inputs."""
-        kept = await self._keeper.kept(await self._keeper.entry(run_id), results=False)
+        kept = await self._recorder.load(await self._recorder.entry(run_id), results=False)
         request = kept.entry.request.model_copy(update={"workflow": kept.workflow})
         return await self.submit(request, call=call)
 
@@ -232,62 +229,62 @@ class Engine(ExecutionEngine):
             await asyncio.wait(tasks, timeout=2 * GRACE)
         if self._endings:
             await asyncio.wait(self._endings, timeout=2 * GRACE)
-        await self._keeper.close()
+        await self._recorder.close()
         await self.disk_cache.close()
 
-    # --- runs that are left over ------------------------------------------------------------------
+    # --- recovery ---------------------------------------------------------------------------------
 
-    def look_after_runs(self) -> None:
-        """Take up runs that a host left when it was killed, and forget old ones, from now on again and again.
+    def recover_runs(self) -> None:
+        """Resume runs that a crashed host left behind, and delete old ones, periodically from now on.
 
-        For when all plugins are there: a run that needs one of them could not go on without it.
+        To be called when all plugins are loaded: a run may need any of them.
         """
-        self._context.tasks.spawn(self._look_after_runs(), name="look after runs")
+        self._context.tasks.spawn(self._recover_runs(), name="recover runs")
 
-    async def _look_after_runs(self) -> None:
+    async def _recover_runs(self) -> None:
         next_pruning = 0.0
         while True:
             try:
-                await self._take_up()
+                await self._claim_abandoned()
                 if (now := asyncio.get_running_loop().time()) >= next_pruning:
                     next_pruning = now + _PRUNE_EVERY
                     days = self._number("keepRunsDays", 30, least=0)
                     size = self._number("keepRunsMegabytes", 1024, least=0)
-                    await self._keeper.prune(max_age=days * 86400.0, max_bytes=size * 2**20)
+                    await self._recorder.prune(max_age=days * 86400.0, max_bytes=size * 2**20)
             except TavernError as error:
-                if error.info.code != DeadlineExceeded.code:  # that is a store that is busy, or a host that stops
-                    self._context.log.error("the run store cannot be looked after: %s", error.message)
-            await asyncio.sleep(_LOOK_EVERY)
+                if error.info.code != DeadlineExceeded.code:  # a busy store, or a host that stops
+                    self._context.log.error("recovering runs from the run store failed: %s", error.message)
+            await asyncio.sleep(_RECOVER_EVERY)
 
-    async def _take_up(self) -> None:
-        """Go on with the runs that nobody works on, or say that they were interrupted."""
-        while (entry := await self._keeper.claim()) is not None:
+    async def _claim_abandoned(self) -> None:
+        """Resume the runs that have lost their worker, or mark them as interrupted."""
+        while (entry := await self._recorder.claim()) is not None:
             if entry.id in self._active:
                 continue
             why = self._why_not(entry)
             if why is None:
                 try:
-                    await self._go_on(await self._keeper.kept(entry), entry.call)
+                    await self._continue(await self._recorder.load(entry), entry.call)
                     continue
-                except Exception as error:  # a plugin that it needs may be gone
+                except Exception as error:  # such as a plugin that is not loaded any more
                     info = error_form(error)
-                    why = f"the host ended in the middle of it, and it cannot go on: {info.message}"
+                    why = f"the host ended in the middle of it, and it cannot be resumed: {info.message}"
             self._context.log.warning("run %s: %s", entry.id, why)
-            await self._keeper.give_back(entry, RunStatus.INTERRUPTED, why)
+            await self._recorder.release(entry, RunStatus.INTERRUPTED, why)
 
     def _why_not(self, entry: RunEntry) -> str | None:
-        """Return why a run that is left over is not taken up."""
+        """Return why an abandoned run is not resumed."""
         ended = "the host ended in the middle of it"
         if entry.not_resumable is not None:
-            return f"{ended}, and it cannot go on: {entry.not_resumable}"
+            return f"{ended}, and it cannot be resumed: {entry.not_resumable}"
         if entry.attempt >= _ATTEMPTS:
             return f"{ended} {entry.attempt} times; it is not tried again"
         if self._context.settings.get("onRestart", "resume") == "interrupt":
             return ended
         return None
 
-    async def _go_on(self, kept: Kept, call: CallContext | None) -> None:
-        """Begin a run that was claimed from where it ended."""
+    async def _continue(self, kept: StoredRun, call: CallContext | None) -> None:
+        """Start a claimed run from where it ended."""
         entry = kept.entry
         request = entry.request
         name = entry.workflow_name or entry.workflow_id or "the workflow"
@@ -305,7 +302,7 @@ class Engine(ExecutionEngine):
             attempt=entry.attempt + 1,
         )
         self._finished.pop(entry.id, None)
-        self._keeper.taken_over(record)
+        self._recorder.resumed(record)
         known = _signatures(bound)
         finished = {
             node_id: outputs
@@ -324,14 +321,14 @@ class Engine(ExecutionEngine):
     async def _accept(self, request: RunRequest, call: CallContext | None) -> _Active:
         call = call or system_call(self._context.project.id)
         if call.remaining() == 0:
-            raise DeadlineExceeded("the run was not begun: its deadline is over")
+            raise DeadlineExceeded("the run was not started: its deadline has passed")
         hooks = self._context.hooks
         if hooks.implemented("tavern_before_execute"):
             request = await hooks.filter("tavern_before_execute", request, call=call)
         check_principal(request.actions, call.principal)
-        waiting = self._turns.waiting + self._accepting
-        if call.run_id not in self._active and waiting >= self._queue_limit() + self._turns.free:
-            raise Conflict(f"the run was not accepted: {self._turns.waiting} runs wait already; try again later")
+        waiting = self._run_slots.waiting + self._accepting
+        if call.run_id not in self._active and waiting >= self._queue_limit() + self._run_slots.free:
+            raise Conflict(f"the run was not accepted: {self._run_slots.waiting} runs wait already; try again later")
         self._accepting += 1
         try:
             workflow, name = await self._workflow(request)
@@ -339,10 +336,10 @@ class Engine(ExecutionEngine):
             bound = await self._planner.bind(workflow, groups, request.inputs, name)
             record = RunRecord(new_id("run"), request, workflow, groups, bound.plan, call, self._publish)
             check_targets(bound, request.targets)
-            with contextlib.ExitStack() as uses:  # no code of the plan goes while the run is written down
+            with contextlib.ExitStack() as in_flight:  # the code of the plan must stay loaded while the run is recorded
                 for contribution in bound.plan.contributions:
-                    uses.enter_context(contribution.in_use())
-                await self._keeper.accept(record)
+                    in_flight.enter_context(contribution.in_use())
+                await self._recorder.accept(record)
                 return self._begin(record, bound)
         finally:
             self._accepting -= 1
@@ -350,30 +347,30 @@ class Engine(ExecutionEngine):
     def _begin(
         self,
         record: RunRecord,
-        bound: Bound,
+        bound: BoundPlan,
         finished: Results | None = None,
         loops: Mapping[str, LoopState] | None = None,
     ) -> _Active:
-        """Let a run that was accepted go on by itself."""
+        """Start an accepted run in the background."""
         request, call = record.request, record.call
         cache = self.cache if request.use_cache and self._cache_limit() else None
-        self.cache.on_kept = self.disk_cache.keep if self.keeps_on_disk else None
-        recall = Recall(self.disk_cache, cache) if cache is not None and self.keeps_on_disk else None
-        feed = Feed(record.id, bound.plan, record.account, self._publish, cache=cache)
+        self.cache.on_kept = self.disk_cache.keep if self.caches_on_disk else None
+        lookup = CacheLookup(self.disk_cache, cache) if cache is not None and self.caches_on_disk else None
+        events = EventBatch(record.id, bound.plan, record.nodes, self._publish, cache=cache)
         within = call.child(run_id=record.id)
-        scope = Scope(record.id, within, feed, self._context.log, loops=loops or {}, processes=self._processes)
-        activity = Activity(bound, scope, cache=cache, recall=recall, finished=finished, targets=request.targets)
-        record.streams = activity.streams
-        # A run that waited for a turn while its parent holds one could wait forever.
-        turn = None if call.run_id in self._active else self._turns.enter(request.priority)
-        active = _Active(record, activity, call, turn)
-        feed.journal = self._keeper.begin(record, active.interrupt)
+        scope = Scope(record.id, within, events, self._context.log, loops=loops or {}, processes=self._process_slots)
+        execution = RunExecution(bound, scope, cache=cache, lookup=lookup, finished=finished, targets=request.targets)
+        record.streams = execution.streams
+        # A run that waits for a slot while its parent holds one could wait forever.
+        ticket = None if call.run_id in self._active else self._run_slots.enter(request.priority)
+        active = _Active(record, execution, call, ticket)
+        events.journal = self._recorder.begin(record, active.interrupt)
         self._active[record.id] = active
-        for contribution in bound.plan.contributions:  # their code stays while the run goes on
+        for contribution in bound.plan.contributions:  # their code stays loaded while the run runs
             why = f"the run was interrupted: {contribution.plugin} was unloaded before it ended"
-            active.uses.enter_context(contribution.in_use(functools.partial(active.interrupt, why)))
+            active.in_flight.enter_context(contribution.in_use(functools.partial(active.interrupt, why)))
         active.task = self._context.tasks.spawn(self._drive(active), name=record.id, finish=True)
-        active.task.add_done_callback(lambda _: self._never_begun(active))
+        active.task.add_done_callback(lambda _: self._settle_unstarted(active))
         return active
 
     async def _workflow(self, request: RunRequest) -> tuple[Workflow, str]:
@@ -385,58 +382,58 @@ class Engine(ExecutionEngine):
         stored = await self._context.services.get(WORKFLOW_MANAGER).get(request.workflow_id)
         return stored.workflow, request.workflow_id
 
-    # --- carrying out -----------------------------------------------------------------------------
+    # --- execution --------------------------------------------------------------------------------
 
     async def _drive(self, active: _Active) -> None:
-        """Take one run from its place in the line to its end."""
+        """Drive one run from the queue to its end."""
         record, error = active.record, None
         try:
             async with asyncio.timeout(active.call.remaining()):
-                if active.turn is not None and not active.turn.done():
+                if active.ticket is not None and not active.ticket.done():
                     record.queued()
-                    self._tell_queue()
-                if active.turn is None or await active.turn:
+                    self._publish_queue()
+                if active.ticket is None or await active.ticket:
                     record.started()
-                    self._tell_queue()
-                    await self._keeper.started(record)
-                    await active.activity.run()
+                    self._publish_queue()
+                    await self._recorder.started(record)
+                    await active.execution.run()
         except TimeoutError:
             error = DeadlineExceeded("the run did not end before its deadline").info
-        except asyncio.CancelledError:  # the host stops, or takes the plugin away: no time for hooks
-            self._end_soon(active, self._result(active, Interrupted("the host stopped the run").info))
+        except asyncio.CancelledError:  # the host stops, or unloads this plugin: no time for hooks
+            self._settle_now(active, self._result(active, Interrupted("the host stopped the run").info))
             raise
         except Exception as failure:
             self._context.log.exception("run %s failed in the engine", record.id)
             error = error_form(failure)
         result = self._result(active, error)
         try:
-            result = await self._after(active, await self._acted(active, result))
-            await self._keeper.end(record, result)
+            result = await self._filtered(active, await with_call_results(result, active.call, self._context))
+            await self._recorder.end(record, result)
         except asyncio.CancelledError:
-            self._end_soon(active, result)
+            self._settle_now(active, result)
             raise
-        # What cannot be kept is known when all of it is written.
-        self._end(active, result.model_copy(update={"not_resumable": record.not_resumable}))
+        # Whether the run can be resumed is known when its journal is written.
+        self._settle(active, result.model_copy(update={"not_resumable": record.not_resumable}))
 
-    def _never_begun(self, active: _Active) -> None:
+    def _settle_unstarted(self, active: _Active) -> None:
         """Settle a run whose task was cancelled before its first step, as happens when the host stops."""
         if not active.ended.is_set():
-            self._end_soon(active, self._result(active, Interrupted("the host stopped the run").info))
+            self._settle_now(active, self._result(active, Interrupted("the host stopped the run").info))
 
-    def _end_soon(self, active: _Active, run: Run) -> None:
-        """Settle a run at once, and keep how it ended in a task of its own, which closing waits for."""
+    def _settle_now(self, active: _Active, run: Run) -> None:
+        """Settle a run at once, and record its end in a task of its own, which closing waits for."""
         if active.ended.is_set():
             return
-        task = asyncio.get_running_loop().create_task(self._keeper.end(active.record, run), name=f"end of {run.id}")
+        task = asyncio.get_running_loop().create_task(self._recorder.end(active.record, run), name=f"end of {run.id}")
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
-        self._end(active, run)
+        self._settle(active, run)
 
     def _result(self, active: _Active, error: ErrorInfo | None) -> Run:
-        """Return how the run ended; `error` is what stopped it from outside of its nodes."""
+        """Return the finished run; `error` is a failure outside of its nodes."""
         record = active.record
-        record.account.close()
-        record.error = active.activity.error
+        record.nodes.close()
+        record.error = active.execution.error
         if error is not None:
             record.error = error
             status = RunStatus.INTERRUPTED if error.code == Interrupted.code else RunStatus.ERROR
@@ -445,10 +442,10 @@ class Engine(ExecutionEngine):
             record.error = Interrupted(active.interrupted).info
         else:
             status = RunStatus.ERROR if record.error is not None else RunStatus.COMPLETE
-        return record.snapshot(status, active.activity.outputs())
+        return record.snapshot(status, active.execution.outputs())
 
-    async def _after(self, active: _Active, run: Run) -> Run:
-        """Return the run as the hooks leave it: their outputs count, a refusal withholds all of them."""
+    async def _filtered(self, active: _Active, run: Run) -> Run:
+        """Return the run with the outputs that the hooks return; a refusal withholds them."""
         hooks = self._context.hooks
         if not hooks.implemented("tavern_after_execute"):
             return run
@@ -458,51 +455,29 @@ class Engine(ExecutionEngine):
             return _withheld(run, refused.info)
         return run.model_copy(update={"outputs": changed.outputs})
 
-    async def _acted(self, active: _Active, run: Run) -> Run:
-        """Return a run that was submitted with `actions` with what came of the calls in its outputs."""
-        services = self._context.services
-        actions = run.actions
-        if actions is None or run.status is not RunStatus.COMPLETE or not services.has(TOOL_MANAGER):
-            return run
-        call = active.call.child(run_id=run.id, principal=actions.principal)
-        try:
-            tools = services.get(TOOL_MANAGER)
-            outputs = await tools.call_outputs(run.outputs, protocols=actions.protocols, call=call)
-        except TavernError as error:
-            self._context.log.warning("run %s: the calls in its outputs were not made: %s", run.id, error.message)
-            return run
-        return run.model_copy(update={"outputs": outputs})
-
-    def _end(self, active: _Active, run: Run) -> None:
-        """Settle the run for everybody who waits for it, and let the next one begin."""
+    def _settle(self, active: _Active, run: Run) -> None:
+        """End a run: wake its waiters, release its slot, publish its end."""
         del self._active[run.id]
-        self._remember(run)
-        if active.turn is not None:
-            self._turns.leave(active.turn)
-        active.uses.close()
+        self._finished[run.id] = run
+        if active.ticket is not None:
+            self._run_slots.leave(active.ticket)
+        active.in_flight.close()
         active.result = run
         active.record.announce_end(run)
         active.ended.set()
-        self._tell_queue()
+        self._publish_queue()
 
-    def _remember(self, run: Run) -> None:
-        self._finished[run.id] = run
-        self._order.append(run.id)
-        nodes = sum(len(kept.nodes) for kept in self._finished.values())
-        while len(self._order) > KEPT or (nodes > KEPT_NODES and len(self._order) > 1):
-            nodes -= len(self._finished.pop(self._order.popleft()).nodes)
-
-    # --- small parts ------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     @property
-    def keeps_on_disk(self) -> bool:
-        """Whether outputs are kept on disk, and looked for there."""
+    def caches_on_disk(self) -> bool:
+        """Whether outputs are written to and read from the disk cache."""
         return self._context.settings.get("cacheOnDisk", False) is True
 
-    async def _kept_run(self, run_id: str) -> Run:
+    async def _recorded_run(self, run_id: str) -> Run:
         """Return a run of the store. Raises `NotFound`."""
         try:
-            return await self._keeper.run(run_id)
+            return await self._recorder.run(run_id)
         except NotFound:
             raise NotFound(f"there is no run {run_id!r}") from None
 
@@ -528,8 +503,8 @@ class Engine(ExecutionEngine):
     def _publish(self, messages: Iterable[Message]) -> None:
         self._context.events.publish_all(messages)
 
-    def _tell_queue(self) -> None:
-        """Tell clients what runs and what waits."""
+    def _publish_queue(self) -> None:
+        """Publish the running and the waiting runs."""
         records = [active.record for active in self._active.values()]
         update = {
             "runningExecutions": [r.summary() for r in records if r.status is RunStatus.RUNNING],
@@ -538,17 +513,22 @@ class Engine(ExecutionEngine):
         self._context.events.publish("SYSTEM_QUEUE_UPDATE", update)
 
 
-def _signatures(bound: Bound) -> dict[str, bytes | None]:
-    """Return by id what stands for what a node gives: its signature, else for what code it comes from."""
-    lineages = bound.plan.lineages
+def _signatures(bound: BoundPlan) -> dict[str, bytes | None]:
+    """Return by id the signature of a node, else its code digest."""
+    code_digests = bound.plan.code_digests
     nodes = zip(bound.plan.level.nodes, bound.signatures, strict=True)
-    return {node.id: signature or lineages.get(node.number) for node, signature in nodes}
+    return {node.id: signature or code_digests.get(node.number) for node, signature in nodes}
 
 
 def _withheld(run: Run, reason: ErrorInfo) -> Run:
-    """Return a run without anything of its result: what it did stands, but nobody is told."""
+    """Return a run without its results: its effects stand, but its outputs are withheld."""
     nodes = {
         node_id: NodeState(status=state.status, error=state.error, started=state.started, finished=state.finished)
         for node_id, state in run.nodes.items()
     }
     return run.model_copy(update={"status": RunStatus.ERROR, "outputs": {}, "nodes": nodes, "error": reason})
+
+
+def _weight(run: Run) -> int:
+    """Return the share of a finished run in what is remembered, in nodes; the largest fills it alone."""
+    return min(max(len(run.nodes), REMEMBERED_NODES // REMEMBERED_RUNS), REMEMBERED_NODES)

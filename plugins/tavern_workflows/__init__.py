@@ -26,14 +26,15 @@ def tavern_register_commands() -> list[CommandInfo]:
         ),
         CommandInfo(
             name="workflow show",
-            help="Draw a workflow's graph as text, also of one that is broken.",
-            handler="tavern_workflows.graphtext:show",
+            help="Show a workflow's graph as a tree, also of one that is broken.",
+            handler="tavern_workflows.show:show",
             parameters=[
                 CommandParameter(
                     name="workflow", type="path", required=True, help="A workflow file, or the id of a stored one."
                 ),
-                CommandParameter(name="--expand", type="flag", help="Draw what is inside of groups too."),
-                CommandParameter(name="--values", type="flag", help="Show the values that are written at nodes."),
+                CommandParameter(name="--expand", type="flag", help="Show the workflows of groups too."),
+                CommandParameter(name="--values", type="flag", help="Show the written values of nodes."),
+                CommandParameter(name="--mermaid", type="flag", help="Print a Mermaid flowchart instead."),
                 CommandParameter(name="--width", type="integer", default=80, help="How many columns to use."),
             ],
         ),

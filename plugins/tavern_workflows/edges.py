@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 
 from tavern_host.contracts.dataflow import compatible, find_slot
 from tavern_host.contracts.documents import json_path
@@ -160,37 +161,25 @@ def _border(
 
 
 def cycles(subject: Subject) -> Iterator[Finding]:
-    """One finding for each knot of nodes that wait for one another."""
+    """One finding for each strongly connected component of nodes that wait for one another."""
     links = subject.links
-    tangled = _tangled(links)
-    if not tangled:
+    sources: dict[str, list[str]] = defaultdict(list)
+    for source, target in links:
+        sources[target].append(source)
+    try:
+        TopologicalSorter(sources).prepare()
         return
-    import networkx
+    except CycleError:  # only then is networkx imported: every run checks its workflow
+        import networkx
 
-    graph: networkx.DiGraph[str] = networkx.DiGraph([link for link in links if set(link) <= tangled])
-    for knot in sorted(map(sorted, networkx.strongly_connected_components(graph))):
-        if len(knot) == 1 and not graph.has_edge(knot[0], knot[0]):
+    graph: networkx.DiGraph[str] = networkx.DiGraph(list(links))
+    for component in sorted(map(sorted, networkx.strongly_connected_components(graph))):
+        if len(component) == 1 and not graph.has_edge(component[0], component[0]):
             continue
-        cycle = networkx.find_cycle(graph.subgraph(knot), source=knot[0])
+        cycle = networkx.find_cycle(graph.subgraph(component), source=component[0])
         shown = [short(link[0]) for link in cycle[:_SHOWN]]
         if len(cycle) > _SHOWN:
             shown.append(f"{len(cycle) - _SHOWN:,} more")
         names = " → ".join([*shown, shown[0]])
         place = links[cycle[-1][0], cycle[-1][1]]
         yield Finding(("edges", place), f"these nodes wait for one another: {names}", cycle[0][0])
-
-
-def _tangled(links: Iterable[tuple[str, str]]) -> set[str]:
-    """Return the nodes that are on a cycle or behind one: those that never become ready."""
-    following: dict[str, list[str]] = defaultdict(list)
-    waiting_for: dict[str, int] = defaultdict(int)
-    for source, target in links:
-        following[source].append(target)
-        waiting_for[target] += 1
-    ready = [node for node in following if node not in waiting_for]
-    while ready:
-        for target in following.get(ready.pop(), ()):
-            waiting_for[target] -= 1
-            if not waiting_for[target]:
-                ready.append(target)
-    return {node for node, count in waiting_for.items() if count}

@@ -1,12 +1,12 @@
-"""Which stored workflows the groups of a workflow stand for, and what is wrong with them and how they nest.
+"""Checks the groups of a workflow: the stored workflows that they refer to, their problems and their nesting.
 
-A workflow *stands on* those that its groups refer to. What is wrong inside of one is told at the group that refers to
-it, so that the report of a document has places in that document only.
+A problem inside of a referenced workflow is reported at the group that refers to it, so that the report of a document
+has places in that document only.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from tavern_workflows.report import Finding, Hints, quoted, short
 from tavern_workflows.store import Entry
 
 _SHOWN = 10
-"""How many workflows of a circle are named."""
+"""How many workflows of a cycle are named."""
 
 _UNCOUNTED = 10**15
 """Sizes beyond this are all the same: far too large."""
@@ -65,8 +65,8 @@ class Groups:
         self.workflows: dict[str, Workflow] = {i: e.workflow for i, e in self._found.items() if not e.problems}
         self._references = {i: references(w) for i, w in self.workflows.items()}
         self._references[root.id or ""] = references(root)
-        self._order = _from_the_ground(self._references)
-        self._circular = frozenset(self._references) - frozenset(self._order)
+        self._order = _acyclic(self._references)
+        self._cyclic = frozenset(self._references) - frozenset(self._order)
         self._depths: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
         self._troubles: dict[str, _Trouble] = {}
@@ -83,17 +83,17 @@ class Groups:
             if errors:
                 self._troubles[identifier] = _Trouble(identifier, errors[0], len(errors) - 1)
                 continue
-            beneath = (self._troubles.get(reference) for reference in self._references[identifier])
-            trouble = next((found for found in beneath if found is not None), None)
+            inner = (self._troubles.get(reference) for reference in self._references[identifier])
+            trouble = next((found for found in inner if found is not None), None)
             if trouble is not None:
                 self._troubles[identifier] = trouble
 
     def size(self, root: Workflow) -> Iterator[Finding]:
-        """Say so where the document has too many nodes when its groups are laid out."""
+        """Say so where the document has too many nodes when its groups are expanded."""
         count = _size(root, self._sizes)
         if count > MOST_NODES:
             shown = f"{count:,}" if count < _UNCOUNTED else f"more than {_UNCOUNTED:,}"
-            message = f"with its groups laid out the workflow has {shown} nodes, at most {MOST_NODES:,} are allowed"
+            message = f"with its groups expanded the workflow has {shown} nodes, at most {MOST_NODES:,} are allowed"
             yield Finding(("nodes",), message)
 
     def within(self, node: WorkflowNode, place: int, hints: Hints) -> Iterator[Finding]:
@@ -104,8 +104,8 @@ class Groups:
             given = node.config_values.get(GROUP_REFERENCE)
             got = "nothing" if given is None else "empty text" if given == "" else json_type(given)
             yield Finding(path, f"expected the id of a workflow, got {got}", node.id)
-        elif identifier in self._circular:
-            chain = " → ".join(self._circle(identifier))
+        elif identifier in self._cyclic:
+            chain = " → ".join(self._cycle(identifier))
             yield Finding(path, f"groups stand for one another without end: {chain}", node.id)
         elif identifier not in self._found:
             hint = hints(identifier, self._entries)
@@ -131,18 +131,18 @@ class Groups:
 
     def _measure(self, identifier: str) -> None:
         workflow = self.workflows[identifier]
-        beneath = (reference(node) for node in workflow.nodes if node.type == NODE_GROUP and not node.bypassed)
-        self._depths[identifier] = 1 + max((self._depths.get(i or "", 0) for i in beneath), default=0)
+        inner = (reference(node) for node in workflow.nodes if node.type == NODE_GROUP and not node.bypassed)
+        self._depths[identifier] = 1 + max((self._depths.get(i or "", 0) for i in inner), default=0)
         self._sizes[identifier] = min(_size(workflow, self._sizes), _UNCOUNTED)
 
-    def _circle(self, start: str) -> list[str]:
-        """Return the ids of a circle that a workflow is in or leads to, the first of them again at the end."""
+    def _cycle(self, start: str) -> list[str]:
+        """Return the ids of a cycle that a workflow is in or leads to, the first of them again at the end."""
         path: dict[str, int] = {}
         while start not in path:
             path[start] = len(path)
-            start = next(i for i in self._references[start] if i in self._circular)
-        circle = [*list(path)[path[start] :], start]
-        names = [short(name) for name in circle]
+            start = next(i for i in self._references[start] if i in self._cyclic)
+        cycle = [*list(path)[path[start] :], start]
+        names = [short(name) for name in cycle]
         return names if len(names) <= _SHOWN + 1 else [*names[:_SHOWN], "…", names[-1]]
 
 
@@ -151,24 +151,21 @@ def _more(count: int) -> str:
 
 
 def _size(workflow: Workflow, sizes: Mapping[str, int]) -> int:
-    """Return how many nodes a workflow has with its groups laid out; of bypassed groups nothing is."""
-    laid_out = Counter(reference(n) for n in workflow.nodes if n.type == NODE_GROUP and not n.bypassed)
-    return len(workflow.nodes) + sum(count * sizes.get(identifier or "", 0) for identifier, count in laid_out.items())
+    """Return how many nodes a workflow has with its groups expanded; bypassed groups are not."""
+    expanded = Counter(reference(n) for n in workflow.nodes if n.type == NODE_GROUP and not n.bypassed)
+    return len(workflow.nodes) + sum(count * sizes.get(identifier or "", 0) for identifier, count in expanded.items())
 
 
-def _from_the_ground(references: Mapping[str, list[str]]) -> list[str]:
-    """Return the ids, each after those it refers to; those that are on or lead to a circle are left out."""
-    users: dict[str, list[str]] = defaultdict(list)
-    waiting_for: dict[str, int] = {}
-    for identifier, wanted in references.items():
-        known = [other for other in wanted if other in references]
-        waiting_for[identifier] = len(known)
-        for other in known:
-            users[other].append(identifier)
-    order = [identifier for identifier, count in waiting_for.items() if not count]
-    for identifier in order:  # grows on the way
-        for user in users[identifier]:
-            waiting_for[user] -= 1
-            if not waiting_for[user]:
-                order.append(user)
-    return order
+def _acyclic(references: Mapping[str, list[str]]) -> list[str]:
+    """Return the ids, each after those it refers to; those that are on a cycle or lead to one are left out."""
+    if len(references) == 1 and not any(references.values()):
+        return list(references)  # without groups networkx is not imported
+    import networkx
+
+    graph: networkx.DiGraph[str] = networkx.DiGraph()
+    graph.add_nodes_from(references)
+    graph.add_edges_from((i, other) for i, wanted in references.items() for other in wanted if other in references)
+    components = networkx.strongly_connected_components(graph)
+    cyclic = {i for found in components for i in found if len(found) > 1 or graph.has_edge(i, i)}
+    leading = set().union(cyclic, *(networkx.ancestors(graph, i) for i in cyclic))
+    return list(networkx.topological_sort(graph.subgraph(references.keys() - leading).reverse()))

@@ -11,11 +11,11 @@ from tavern_workflows.report import Finding, quoted, short
 from tavern_workflows.subject import Site, Subject, ZoneSides
 
 _SHOWN = 10
-"""How many nodes of a circle are named."""
+"""How many nodes of a cycle are named."""
 
 
 def parents(subject: Subject) -> Iterator[Finding]:
-    """Parents that are not there or go round in a circle, loops too deep, interface nodes in loops."""
+    """Parents that are missing or form a cycle, loops too deep, interface nodes in loops."""
     levels = subject.levels
     for site in subject.sites.values():
         node = site.node
@@ -34,10 +34,10 @@ def parents(subject: Subject) -> Iterator[Finding]:
             yield Finding(path, message, node.id)
         if levels.depths.get(node.id) == DEEPEST_GROUPS + 1:
             yield Finding(path, f"loops are nested deeper than {DEEPEST_GROUPS}", node.id)
-    yield from _circles(subject)
+    yield from _parent_cycles(subject)
 
 
-def _circles(subject: Subject) -> Iterator[Finding]:
+def _parent_cycles(subject: Subject) -> Iterator[Finding]:
     """Nodes that are inside of one another."""
     sites = subject.sites
     settled: set[str] = set()
@@ -48,8 +48,8 @@ def _circles(subject: Subject) -> Iterator[Finding]:
             path[current] = len(path)
             current = sites[current].node.parent_node
         if current is not None and current in path:
-            circle = list(path)[path[current] :]
-            names = [short(name) for name in circle[:_SHOWN]] + (["…"] if len(circle) > _SHOWN else [])
+            cycle = list(path)[path[current] :]
+            names = [short(name) for name in cycle[:_SHOWN]] + (["…"] if len(cycle) > _SHOWN else [])
             message = f"these nodes are inside of one another: {' → '.join([*names, names[0]])}"
             yield Finding(("nodes", sites[current].place, "parentNode"), message, current)
         settled.update(path)

@@ -156,7 +156,7 @@ def test_ctrl_c_interrupts_a_run(tmp_path: Path) -> None:
         process.kill()
 
     assert (process.returncode, out) == (130, b"")
-    assert err.decode().endswith("` goes on from here.\ninterrupted\n")
+    assert err.decode().endswith("` resumes it from here.\ninterrupted\n")
 
 
 # --- tools ----------------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ def test_a_failed_run_goes_on_from_where_it_failed(inn: Tavern, tmp_path: Path) 
     again = inn("runs", "resume", identifier)
 
     assert failed.code == 1
-    assert f"`tavern runs resume {identifier}` goes on from here.\n" in failed.err
+    assert f"`tavern runs resume {identifier}` resumes it from here.\n" in failed.err
     assert (resumed.code, resumed.out) == (0, "Result: 1\n")
     assert "n (acme-need:Need) done\n" in resumed.err and "c (acme-need:Count) …" not in resumed.err
     assert (tmp_path / "counted").read_text() == "x"

@@ -506,7 +506,7 @@ async def test_a_damaged_entry_is_not_used_and_replaced(
     assert output(run, "c") == 3
     assert place.executed == ["a", "b", "c"]
     (line,) = errors(caplog)
-    assert "outputs.sqlite3: there are damaged entries; they are removed, their nodes run anew" in line
+    assert "outputs.sqlite3: there are damaged entries; they are removed, their nodes run again" in line
     await place.run(CHAIN)
     assert place.executed == []
 
@@ -562,7 +562,7 @@ async def test_a_folder_that_cannot_be_used_costs_one_line(place: Place, caplog:
             await asyncio.sleep(0.3)
 
     (line,) = errors(caplog)
-    assert "writing the cache on disk fails; runs go on without it:" in line
+    assert "writing the cache on disk fails; runs continue without it:" in line
     assert "File exists" in line or "Not a directory" in line
 
 
@@ -600,7 +600,7 @@ async def test_a_disk_that_is_full_costs_one_line_and_what_was_kept_stays(place:
     assert out.decode().split() == ["complete"] * 3, err.decode()
     lines = [line for line in err.decode().splitlines() if "cache" in line]
     assert len(lines) == 1, lines
-    assert "writing the cache on disk fails; runs go on without it:" in lines[0]
+    assert "writing the cache on disk fails; runs continue without it:" in lines[0]
     assert "outputs.sqlite3" in lines[0]
     place.executed  # noqa: B018
     await place.run(numbered(0, 10, 10))

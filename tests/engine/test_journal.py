@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from runs_bench import LOG, Child, accepted, opened
 
-from tavern_engine.documents import documents_of, pack, unpack
+from tavern_engine.journal.documents import documents_of, pack, unpack
 from tavern_engine.journal.journal import Journal, read_results, read_rows
 from tavern_engine.journal.leases import Leases
 from tavern_engine.journal.run_store.store import SqliteRunStore
@@ -203,7 +203,7 @@ async def test_a_store_that_fails_does_not_stop_the_run_and_is_told_once(
     assert reasons == ["its results could not be written: the run store is closed"] * 2
     assert lost == []
     errors = [record.message for record in caplog.records if record.levelno >= logging.ERROR]
-    assert errors == ["the results of the run run_1 could not be written; it goes on: the run store is closed"]
+    assert errors == ["the results of the run run_1 could not be written; the run continues: the run store is closed"]
 
 
 async def test_a_full_disk_does_not_stop_the_run_and_later_results_are_written(tmp_path: Path) -> None:
@@ -439,8 +439,8 @@ async def test_documents_come_back_as_they_were_written_unknown_keys_included(st
 
 
 def test_a_document_that_cannot_be_kept_or_read_is_named() -> None:
-    with pytest.raises(InvalidInput, match="the workflow odd cannot be kept: Out of range float"):
+    with pytest.raises(InvalidInput, match="the workflow odd cannot be stored: Out of range float"):
         pack(Workflow.model_validate({"name": "odd", "x": float("nan")}))
     for content in (b"", b"[]", b"{", b"\xff", b'{"nodes": 1}'):
-        with pytest.raises(TavernError, match="a kept workflow cannot be read"):
+        with pytest.raises(TavernError, match="a stored workflow cannot be read"):
             unpack(content)

@@ -182,7 +182,7 @@ async def test_a_complete_run_is_not_resumed(bench: Bench) -> None:
 async def test_a_run_that_goes_on_or_waits_is_not_resumed(open_host: OpenHost) -> None:
     async with open_host("acme_flow", settings={"extensions.tavern-engine.maxConcurrentRuns": 1}) as bench:
         for run_id in [await bench.start(workflow({"n": "Hang"})), await bench.start(workflow({"m": "Hang"}))]:
-            with pytest.raises(Conflict, match="goes on already"):
+            with pytest.raises(Conflict, match="is already running"):
                 await bench.engine.resume(run_id)
 
 

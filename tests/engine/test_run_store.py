@@ -394,7 +394,7 @@ async def test_a_finished_run_is_deleted_with_its_batches_and_another_is_not(sto
 async def test_a_run_that_is_gone_on_with_is_not_deleted(store: SqliteRunStore) -> None:
     await finished(store, "run_1", status=RunStatus.ERROR)
     assert await store.claim("w", 30, run_id="run_1") is not None
-    with pytest.raises(Conflict, match="is being gone on with"):
+    with pytest.raises(Conflict, match="is being resumed"):
         await store.delete("run_1")
 
 

@@ -1,4 +1,4 @@
-"""A project may come from anybody, with runs and outputs in its folder: none of it is gone on with unasked."""
+"""A project may come from anybody, with runs and outputs in its folder: none of it is resumed unasked."""
 
 from __future__ import annotations
 
@@ -137,15 +137,15 @@ async def test_runs_that_came_with_a_project_are_not_taken_up_and_can_be_resumed
     assert run.status == "interrupted"
     assert run.error is not None
     assert run.error.message == (
-        "it was begun elsewhere, or before the project was moved, and was not taken up here;"
-        f" `tavern runs resume {first}` goes on with it"
+        "it was started elsewhere, or before the project was moved, and was not resumed here;"
+        f" `tavern runs resume {first}` resumes it"
     )
     assert run.nodes["note"].output == {"value": "ran"}
     assert {each.id: each.status for each in listed} == {first: "interrupted", second: "interrupted"}
     assert (resumed.status, resumed.attempt, output(resumed, "wait")) == ("complete", 2, "ran")
     assert notes(place.notes) == ["ran", "ran"]
     (line,) = said(caplog)
-    assert line.startswith(f"{place.store('mine')}: 2 not taken up: begun elsewhere, or before the project was moved;")
+    assert line.startswith(f"{place.store('mine')}: 2 not resumed: started elsewhere, or before the project was moved;")
 
 
 async def test_runs_that_are_begun_in_a_project_from_elsewhere_are_taken_up(place: Place) -> None:
@@ -251,9 +251,9 @@ async def test_nothing_is_taken_up_where_the_operators_folder_cannot_be_written_
 
     assert (left.status, left.attempt) == ("running", 1)
     assert resumed.status == "complete"
-    assert [line for line in said(caplog, logging.ERROR) if "none that was cut off is taken up" in line] == [
-        f"{blocked / 'key'}: Not a directory; so it cannot be told which runs were begun here,"
-        " and none that was cut off is taken up"
+    assert [line for line in said(caplog, logging.ERROR) if "none that was interrupted is resumed" in line] == [
+        f"{blocked / 'key'}: Not a directory; so it is unknown which runs were started here,"
+        " and none that was interrupted is resumed"
     ]
 
 
@@ -326,9 +326,9 @@ async def test_many_runs_from_elsewhere_keep_none_from_here_from_being_taken_up(
         assert len(await store.list_runs(RunFilter(statuses=[RunStatus.INTERRUPTED], limit=200))) == 119
         error = (await store.get("run_8")).error
         assert error is not None
-        assert error.message.endswith("not taken up here; it cannot go on: so")
+        assert error.message.endswith("not resumed here; it cannot be resumed: so")
         assert await store.claim("w", 30) is None
-    assert len([r for r in caplog.records if "119 not taken up" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "119 not resumed" in r.getMessage()]) == 1
 
 
 async def test_a_store_of_an_earlier_version_is_brought_up_to_date_and_its_runs_are_not_taken_up(
@@ -410,6 +410,6 @@ async def test_where_the_operators_folder_cannot_be_written_nothing_is_kept_on_d
             assert (await bench.run(document)).status == "complete"
 
     assert notes(place.notes) == ["ran", "ran"]
-    lines = [line for line in said(caplog) if "the cache on disk fails; runs go on without it" in line]
+    lines = [line for line in said(caplog) if "the cache on disk fails; runs continue without it" in line]
     assert lines
     assert all(str(blocked) in line for line in lines)

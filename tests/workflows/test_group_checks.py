@@ -138,7 +138,7 @@ async def test_groups_that_multiply_beyond_reason_are_refused(bench: Bench) -> N
     chain_of_groups(bench, 10, width=10)
 
     assert await bench.problems({"nodes": [group("g", "g1")]}) == {
-        "$.nodes": ("with its groups laid out the workflow has 2,111,111,111 nodes, at most 100,000 are allowed")
+        "$.nodes": ("with its groups expanded the workflow has 2,111,111,111 nodes, at most 100,000 are allowed")
     }
     assert await bench.problems({"nodes": [group("g", "g6")]}) == {}
 

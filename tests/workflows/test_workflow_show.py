@@ -1,9 +1,8 @@
-"""`tavern workflow show`: a workflow's graph as text, of any workflow and of what hardly is one."""
+"""`tavern workflow show`: a workflow's graph as a tree or as Mermaid, of any workflow and of what hardly is one."""
 
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ from helpers.command_line import tavern
 from rich.cells import cell_len
 
 from tavern_host.contracts.workflows import Workflow
-from tavern_workflows.graphorder import ordered
-from tavern_workflows.graphrails import MOST, rails
-from tavern_workflows.graphtext import Drawing, graph_form
+from tavern_workflows.graph import graph_form, ordered
+from tavern_workflows.mermaid import mermaid
+from tavern_workflows.show import page
 
 
 def workflow(nodes: dict[str, Any], *edges: str, **more: Any) -> Workflow:
@@ -33,9 +32,8 @@ def workflow(nodes: dict[str, Any], *edges: str, **more: Any) -> Workflow:
 
 
 def drawn(document: Workflow, width: int = 60, groups: dict[str, Workflow] | None = None, **options: bool) -> str:
-    """Return the page about a workflow, its lines without blanks at their ends."""
-    lines = Drawing(groups or {}, **options).page("w", document, width)
-    return "\n".join(line.rstrip() for line in lines)
+    """Return the page about a workflow."""
+    return page("w", document, groups or {}, width, **options)
 
 
 def inside(zone: str) -> dict[str, str]:
@@ -56,13 +54,13 @@ LOOP = workflow(
 )
 
 
-def test_nodes_stand_in_layers_with_rails_between_them() -> None:
+def test_nodes_are_listed_in_topological_order() -> None:
     document = workflow(
         {
+            "d": "core:Join",
             "a": "core:Text",
             "b": {"type": "core:Upper", "displayName": "Loud"},
             "c": {"type": "core:Lower", "bypassed": True},
-            "d": "core:Join",
         },
         "a.text > b.in",
         "a.text > c.in",
@@ -78,113 +76,102 @@ def test_nodes_stand_in_layers_with_rails_between_them() -> None:
     assert drawn(document) == (
         "Split (w): 4 nodes, 5 edges\n"
         "Splits and joins.\n"
-        "\n"
-        "Inputs:\n"
-        "  word  STRING    required  Any word.\n"
-        "\n"
-        "Outputs:\n"
-        '  all  ARRAY stream  "All of it"\n'
-        "\n"
-        "       ── 1 ───────────────────────────────────────────────\n"
-        "●      a · core:Text\n"
-        "│      ── 2 ───────────────────────────────────────────────\n"
-        "├─╮\n"
-        '│ ●    b · "Loud" · core:Upper\n'
-        "│ │      in ← a.text\n"
-        "├─│─╮\n"
-        "│ │ ●  c · core:Lower · bypassed\n"
-        "│ │ │    in ← a.text\n"
-        "│ │ │  ── 3 ───────────────────────────────────────────────\n"
-        "├─┴─╯\n"
-        "●      d · core:Join\n"
-        "         parts__0 ← b.out\n"
-        "         parts__1 ← c.out\n"
-        "         separator ← a.text"
+        "├── Inputs\n"
+        "│   └── word  STRING    required  Any word.\n"
+        "├── Outputs\n"
+        '│   └── all  ARRAY stream  "All of it"\n'
+        "├── a · core:Text\n"
+        '├── b · "Loud" · core:Upper\n'
+        "│   └── in ← a.text\n"
+        "├── c · core:Lower · bypassed\n"
+        "│   └── in ← a.text\n"
+        "└── d · core:Join\n"
+        "    ├── parts__0 ← b.out\n"
+        "    ├── parts__1 ← c.out\n"
+        "    └── separator ← a.text"
     )
 
 
-def test_what_is_inside_of_a_loop_stands_behind_its_zone() -> None:
-    assert drawn(LOOP).split("\n\n")[-1] == (
-        "     ── 1 ─────────────────────────────────────────────────\n"
-        "●    in · core:GroupInput\n"
-        "│    ── 2 ─────────────────────────────────────────────────\n"
-        "●    z · core:LoopZone\n"
-        "│      repeats what is inside until 3 iterations or 1,000 at\n"
-        "│        most; carries acc (WILDCARD)\n"
-        "│      in__acc ← in.n\n"
-        "│      next__acc ← add.sum ↺\n"
-        "├─╮\n"
-        "│ ●  ┆ add · core:Pass\n"
-        "│    ┆   a ← z.in__acc\n"
-        "│    ── 3 ─────────────────────────────────────────────────\n"
-        "●    out · core:GroupOutput\n"
-        "       total ← z.out__acc"
-    )
-
-
-def test_a_group_names_the_workflow_that_it_stands_for_and_is_opened_on_request() -> None:
-    group = {"type": "core:NodeGroup", "configValues": {"referencedWorkflowId": "inner"}}
-    document = workflow({"g": group})
-    groups = {"inner": workflow({"x": "core:Text", "y": "core:Upper"}, "x.text > y.text", name="Inside")}
-
-    closed = drawn(document, groups=groups)
-    opened = drawn(document, groups=groups, expand=True)
-
-    assert closed.endswith('●  g · core:NodeGroup · stands for inner "Inside"')
-    assert opened.split("\n")[-6:] == [
-        '●  g · core:NodeGroup · stands for inner "Inside"',
-        "     ┊    ── 1 ────────────────────────────────────────────",
-        "     ┊ ●  g/x · core:Text",
-        "     ┊ │  ── 2 ────────────────────────────────────────────",
-        "     ┊ ●  g/y · core:Upper",
-        "     ┊      text ← x.text",
+def test_the_body_of_a_loop_is_its_branch() -> None:
+    assert drawn(LOOP, 80).split("\n")[1:] == [
+        "├── in · core:GroupInput",
+        "├── z · core:LoopZone",
+        "│   ├── repeats its body until 3 iterations or 1,000 at most; carries acc",
+        "│   │   (WILDCARD)",
+        "│   ├── in__acc ← in.n",
+        "│   ├── next__acc ← add.sum ↺",
+        "│   └── add · core:Pass",
+        "│       └── a ← z.in__acc",
+        "└── out · core:GroupOutput",
+        "    └── total ← z.out__acc",
     ]
 
 
-def test_groups_that_cannot_be_opened_say_why() -> None:
-    def group(of: str | None) -> dict[str, Any]:
-        return {"type": "core:NodeGroup", "configValues": {"referencedWorkflowId": of} if of else {}}
+def group(of: str | None) -> dict[str, Any]:
+    return {"type": "core:NodeGroup", "configValues": {"referencedWorkflowId": of} if of else {}}
 
+
+def test_a_group_is_expanded_on_request_once() -> None:
+    document = workflow({"g": group("inner"), "h": group("inner")})
+    groups = {"inner": workflow({"x": "core:Text", "y": "core:Upper"}, "x.text > y.text", name="Inside")}
+
+    assert drawn(document, groups=groups).split("\n")[1] == '├── g · core:NodeGroup · stands for inner "Inside"'
+    assert drawn(document, groups=groups, expand=True).split("\n")[1:] == [
+        '├── g · core:NodeGroup · stands for inner "Inside"',
+        "│   ├── g/x · core:Text",
+        "│   └── g/y · core:Upper",
+        "│       └── text ← x.text",
+        '└── h · core:NodeGroup · stands for inner "Inside"',
+        "    └── shown at g",
+    ]
+
+
+def test_groups_that_cannot_be_expanded_say_why() -> None:
     document = workflow({"a": group("itself"), "b": group("gone"), "c": group(None)})
-    page = drawn(document, groups={"itself": workflow({"again": group("itself")})}, expand=True)
+    lines = drawn(document, groups={"itself": workflow({"again": group("itself")})}, expand=True).split("\n")
 
-    assert "a/again · core:NodeGroup · stands for itself\n     ┊      ┊ stands inside of itself" in page
-    assert "b · core:NodeGroup · stands for gone\n     ┊ there is no workflow gone that can be read" in page
-    assert "c · core:NodeGroup · stands for nothing" in page
+    assert lines[1:] == [
+        "├── a · core:NodeGroup · stands for itself",
+        "│   └── a/again · core:NodeGroup · stands for itself",
+        "│       └── shown at a",
+        "├── b · core:NodeGroup · stands for gone",
+        "│   └── there is no workflow gone that can be read",
+        "└── c · core:NodeGroup · stands for nothing",
+    ]
 
 
-def test_groups_that_double_at_each_depth_come_to_an_end() -> None:
-    def twice(of: str) -> Workflow:
-        group = {"type": "core:NodeGroup", "configValues": {"referencedWorkflowId": of}}
-        return workflow({"a": group, "b": group})
+def test_groups_that_double_at_each_depth_are_shown_once() -> None:
+    groups = {f"g{depth}": workflow({"a": group(f"g{depth + 1}"), "b": group(f"g{depth + 1}")}) for depth in range(40)}
 
-    groups = {f"g{depth}": twice(f"g{depth + 1}") for depth in range(40)}
-    page = drawn(groups["g0"], groups=groups, expand=True)
-
-    assert "what is inside is not drawn: it would be too much" in page
-    assert page.count("\n") < 30_000
+    assert drawn(groups["g0"], width=400, groups=groups, expand=True).count("\n") < 200
 
 
 def test_written_values_are_shown_on_request() -> None:
     node = {"type": "core:Text", "configValues": {"mode": 1}, "inputValues": {"text": "a\nb" * 1000}}
 
     assert "mode" not in drawn(workflow({"a": node}))
-    page = drawn(workflow({"a": node}), values=True)
-    assert "     mode = 1\n" in page and r'     text = "a\nba\nb' in page
-    assert page.endswith(" …") and page.count("\n") < 12
+    shown = drawn(workflow({"a": node}), values=True)
+    assert "    ├── mode = 1\n" in shown and r'"a\nba\nba\nb' in shown
+    assert shown.endswith(" …") and shown.count("\n") < 12
 
 
-def test_nodes_that_wait_for_one_another_are_drawn_with_the_edge_that_leads_back() -> None:
-    page = drawn(workflow({"a": "core:P", "b": "core:P", "me": "core:P"}, "a.x > b.x", "b.x > a.x", "me.x > me.y"))
+def test_a_cycle_is_shown_with_the_edge_that_leads_back() -> None:
+    shown = drawn(workflow({"a": "core:P", "b": "core:P", "me": "core:P"}, "a.x > b.x", "b.x > a.x", "me.x > me.y"))
 
-    assert "a · core:P\n│    x ← b.x ↺\n●  b · core:P\n     x ← a.x" in page
-    assert "me · core:P\n     y ← me.x ↺" in page
+    assert shown.split("\n")[1:] == [
+        "├── a · core:P",
+        "│   └── x ← b.x ↺",
+        "├── b · core:P",
+        "│   └── x ← a.x",
+        "└── me · core:P",
+        "    └── y ← me.x ↺",
+    ]
 
 
 def test_edges_that_lead_nowhere_are_shown() -> None:
-    page = drawn(workflow({"a": "core:P"}, "a.x > ghost.y", "phantom.x > a.z", "phantom.x > ghost.y"))
+    shown = drawn(workflow({"a": "core:P"}, "a.x > ghost.y", "phantom.x > a.z", "phantom.x > ghost.y"))
 
-    assert page.endswith("a · core:P\n     z ← phantom.x\n     x → ghost.y, which is not there")
+    assert shown.endswith("a · core:P\n    ├── z ← phantom.x\n    └── x → ghost.y, which is not there")
 
 
 def test_loops_inside_of_loops_and_of_themselves_are_drawn() -> None:
@@ -204,40 +191,15 @@ def test_loops_inside_of_loops_and_of_themselves_are_drawn() -> None:
     placed = {item.node.id: item.depth for item in ordered(document)}
 
     assert placed == {"outer": 0, "inner": 1, "x": 2, "round": 0, "and round": 0, "lost": 0, "on a note": 0}
-    assert "┆ ┆ x · core:P" in drawn(document)
+    assert "│       └── x · core:P" in drawn(document)
 
 
 def test_ten_thousand_loops_inside_of_one_another_are_drawn() -> None:
     nodes = {f"z{i}": {"type": "core:LoopZone", **({"parentNode": f"z{i - 1}"} if i else {})} for i in range(10_000)}
 
     assert len(ordered(workflow(nodes))) == 10_000
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_every_edge_of_any_graph_is_a_rail_from_its_source_to_its_target(seed: int) -> None:
-    dice = random.Random(seed)
-    count = dice.randint(1, 12)
-    links = {(a, b) for b in range(count) for a in range(b) if dice.random() < 0.25}
-
-    found = rails(count, links)
-
-    assert found is not None
-    for source, target in links:
-        lane = found[source].node.index("●")
-        between = [part for row in found[source + 1 : target] for part in (row.above, row.node)]
-        assert all(part[lane] == "│" for part in between), (source, target)
-        into = found[target].join or found[target].above
-        assert into[lane] in "│├┤┼╰╯┴", (source, target)
-    assert all(len(row.node) == len(row.below) == len(found[0].above) for row in found)
-
-
-def test_a_graph_with_too_many_rails_is_drawn_without() -> None:
-    nodes = {f"n{i}": "core:P" for i in range(40)}
-    page = drawn(workflow({**nodes, "end": "core:Join"}, *[f"n{i}.x > end.all__{i}" for i in range(40)]))
-
-    assert rails(41, [(i, 40) for i in range(40)]) is None
-    assert rails(MOST + 1, [(i, MOST) for i in range(MOST)]) is not None
-    assert "●  end · core:Join\n     all__0 ← n0.x\n" in page and "│" not in page
+    some = dict(list(nodes.items())[:30])
+    assert [name for name in some if f"── {name} · core:LoopZone" not in drawn(workflow(some))] == []
 
 
 def test_no_line_is_wider_than_asked_whatever_is_written_there() -> None:
@@ -266,6 +228,30 @@ def test_the_graph_has_a_form_for_programs() -> None:
     assert form["groups"]["g"]["layers"] == [["a"]]  # type: ignore[call-overload, index]
 
 
+def test_a_graph_is_a_mermaid_flowchart() -> None:
+    odd = workflow({"a": {"type": "core:P", "displayName": 'say "#1"', "bypassed": True}}, "a.x > ghost.y")
+
+    assert list(mermaid(LOOP)) == [
+        "flowchart LR",
+        '  n0["in: core:GroupInput"]',
+        '  subgraph n1 ["z: core:LoopZone"]',
+        '    n2["add: core:Pass"]',
+        "  end",
+        '  n3["out: core:GroupOutput"]',
+        '  n0 -->|"n → in__acc"| n1',
+        '  n1 -->|"in__acc → a"| n2',
+        '  n2 -->|"sum → next__acc"| n1',
+        '  n1 -->|"out__acc → total"| n3',
+    ]
+    assert list(mermaid(odd)) == [
+        "flowchart LR",
+        '  n0["say #quot;#35;1#quot; (a): core:P"]',
+        '  n1("ghost is missing")',
+        '  n0 -->|"x → y"| n1',
+        "  style n0 stroke-dasharray: 4",
+    ]
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 
@@ -275,7 +261,8 @@ def test_a_stored_workflow_is_shown() -> None:
 
     assert (text.code, text.err) == (0, "")
     assert text.out.startswith("Greeting (greeting): 4 nodes, 4 edges\n")
-    assert "● " in text.out and "text_inputs__1 ← trim.text" in text.out and "problem" not in text.out
+    assert "├── " in text.out and "text_inputs__1 ← trim.text" in text.out and "problem" not in text.out
+    assert tavern("workflow", "show", "greeting", "--mermaid").out.startswith("flowchart LR\n  n0[")
     assert (form.code, form.json()["layers"]) == (0, [["input"], ["trim"], ["merge"], ["output"]])
 
 

@@ -14,7 +14,7 @@ async def show(arguments: dict[str, JsonValue], context: PluginContext) -> Async
     """Show how much is kept of what nodes gave, and where."""
     engine = await _engine(context)
     memory, disk = engine.cache, await engine.disk_cache.usage()
-    where = str(disk.path) if engine.keeps_on_disk else f"{disk.path} (cacheOnDisk is off)"
+    where = str(disk.path) if engine.caches_on_disk else f"{disk.path} (cacheOnDisk is off)"
     rows = [
         ["memory", f"{len(memory):,}", _amount(memory.size), _amount(memory.limit), "this process"],
         ["disk", f"{disk.entries:,}", _amount(disk.size), _amount(engine.disk_cache.limit), where],
@@ -27,7 +27,7 @@ async def show(arguments: dict[str, JsonValue], context: PluginContext) -> Async
             "bytes": disk.size,
             "limit": engine.disk_cache.limit,
             "path": str(disk.path),
-            "isOn": engine.keeps_on_disk,
+            "isOn": engine.caches_on_disk,
         },
     }
     yield CommandOutput(kind="result", data=about)

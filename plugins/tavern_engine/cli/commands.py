@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from pydantic import JsonValue, ValidationError
 
-from tavern_engine.cli.following import Documents, follow, typed
+from tavern_engine.cli.follow import Documents, follow, operator_call
 from tavern_host import (
     EXECUTION_ENGINE,
     NODE_MANAGER,
@@ -55,7 +55,7 @@ async def run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncI
     groups = await context.services.get(WORKFLOW_MANAGER).closure(workflow)
     documents = Documents(workflow, {key: stored.workflow for key, stored in groups.items()})
     engine = context.services.get(EXECUTION_ENGINE)
-    async for output in follow(lambda: engine.submit(request, call=typed(context)), documents, context):
+    async for output in follow(lambda: engine.submit(request, call=operator_call(context)), documents, context):
         yield output
 
 

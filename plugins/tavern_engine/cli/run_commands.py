@@ -8,7 +8,7 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from tavern_engine.cli.following import Documents, follow, typed
+from tavern_engine.cli.follow import Documents, follow, operator_call
 from tavern_engine.cli.run_text import (
     counted,
     moment,
@@ -21,7 +21,7 @@ from tavern_engine.cli.run_text import (
     value_text,
     word_of,
 )
-from tavern_engine.documents import documents_of
+from tavern_engine.journal.documents import documents_of
 from tavern_engine.run_query import find_run, run_filter
 from tavern_host import EXECUTION_ENGINE, CommandOutput, NotFound, PluginContext
 from tavern_host.contracts.errors import TavernError
@@ -107,7 +107,7 @@ def _head(run: Run) -> list[str]:
         "priority": str(run.priority) if run.priority else "",
         "attempt": str(run.attempt) if run.attempt > 1 else "",
         "error": run.error.message if run.error is not None else "",
-        "cannot go on": run.not_resumable or "",
+        "resumable": f"no: {run.not_resumable}" if run.not_resumable else "",
     }
     return [f"{run.id}: {run.status.value}", *(f"  {word + ':':14}{fact}" for word, fact in facts.items() if fact), ""]
 
@@ -144,11 +144,11 @@ def _node_head(node_id: str, state: NodeState) -> list[str]:
 
 
 async def resume(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
-    """Go on with a run that failed or was interrupted, and show it."""
+    """Resume a run that failed or was interrupted, and show it."""
     run = await find_run(str(arguments["run"]), context)
     engine = context.services.get(EXECUTION_ENGINE)
     documents = await _documents(run, context)
-    async for output in follow(lambda: engine.resume(run.id, call=typed(context)), documents, context):
+    async for output in follow(lambda: engine.resume(run.id, call=operator_call(context)), documents, context):
         yield output
 
 
@@ -157,7 +157,7 @@ async def retry(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
     run = await find_run(str(arguments["run"]), context)
     engine = context.services.get(EXECUTION_ENGINE)
     documents = await _documents(run, context)
-    async for output in follow(lambda: engine.rerun(run.id, call=typed(context)), documents, context):
+    async for output in follow(lambda: engine.rerun(run.id, call=operator_call(context)), documents, context):
         yield output
 
 

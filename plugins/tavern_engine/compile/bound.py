@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2s
 from typing import Any
 
-from tavern_engine.compile.kinds import TOKEN_SIZE
+from tavern_engine.compile.node_kinds import TOKEN_SIZE
 from tavern_engine.compile.plan import VALUE, Cone, Level, Plan
 
 
-class Bound:
+class BoundPlan:
     """A plan and values. `written[i]` are the values of node `i` of the top level; `signatures[i]` is None where its
     outputs are never used again. `cone` is what was changed last, and what comes after it. Nothing is changed here once
     it was made."""
@@ -36,14 +36,14 @@ class Bound:
         self.signatures = signatures
 
     @classmethod
-    def of(cls, plan: Plan) -> Bound:
+    def of(cls, plan: Plan) -> BoundPlan:
         """Return a plan with the values that its workflow has."""
         level = plan.level
         signatures: list[bytes | None] = [None] * len(level.written)
         _sign(level, level.written, signatures, level.order, {})
         return cls(plan, level.written, signatures)
 
-    def patched(self, values: Mapping[int, dict[str, Any]], changes: Mapping[int, bytes] | None = None) -> Bound:
+    def patched(self, values: Mapping[int, dict[str, Any]], changes: Mapping[int, bytes] | None = None) -> BoundPlan:
         """Return the plan with other values at some nodes of the top level.
 
         `changes` are what nodes say that must be asked whether they changed; it goes into their signatures.
@@ -58,9 +58,9 @@ class Bound:
         signatures = self.signatures.copy()
         cone = self.plan.level.after(touched)
         _sign(self.plan.level, written, signatures, cone.order, changes or {})
-        return Bound(self.plan, written, signatures, cone)
+        return BoundPlan(self.plan, written, signatures, cone)
 
-    def with_interface(self, values: Mapping[str, Any], changes: Mapping[int, bytes] | None = None) -> Bound:
+    def with_interface(self, values: Mapping[str, Any], changes: Mapping[int, bytes] | None = None) -> BoundPlan:
         """Return the plan with these values at its workflow's interface inputs; the others have none."""
         patches = {index: {VALUE: values[key]} if key in values else {} for key, index in self.plan.interface.items()}
         return self.patched(patches, changes)

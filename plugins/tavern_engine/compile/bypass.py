@@ -1,4 +1,4 @@
-"""What becomes of values at a node that is bypassed (`bypassBehavior`): which input each output passes on, and how."""
+"""How a bypassed node passes values through (`bypassBehavior`): which input each output passes on, and how."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tavern_host.contracts.dataflow import Converter, compatible, converter
 from tavern_host.contracts.nodes import BypassBehavior, DataFlowType, SlotDefinition
 
 
-class Way(NamedTuple):
-    """How a value goes from an input to an output. `into`: the slot in which it arrives; `convert`: what changes each
-    value that arrives; `is_first`: of several only the first goes on, else all of them as a list."""
+class PassThrough(NamedTuple):
+    """How a value passes from an input to an output. `into`: the slot in which it arrives; `convert`: what changes each
+    value that arrives; `is_first`: of several only the first is passed on, else all of them as a list."""
 
     into: SlotDefinition
     convert: Converter | None
@@ -43,11 +43,18 @@ def bypass_inputs(
     return found
 
 
-def way_through(source: SlotDefinition, target: SlotDefinition) -> Way:
+def pass_through(source: SlotDefinition, target: SlotDefinition) -> PassThrough:
     """Return how values go from an input to an output. A stream goes into an output that is none as one value."""
     changes: dict[str, object] = {"required": False}
     if not target.is_stream:
         changes["is_stream"] = False
     into = source.model_copy(update=changes)
     as_list = bool(source.multi) and target.data_flow_type is DataFlowType.ARRAY
-    return Way(into, None if as_list else converter(into, target), bool(source.multi) and not as_list)
+    return PassThrough(into, None if as_list else converter(into, target), bool(source.multi) and not as_list)
+
+
+def composed(first: Converter | None, second: Converter | None) -> Converter | None:
+    """Return the converter that applies both, `first` first; None stands for no conversion."""
+    if first is None or second is None:
+        return first or second
+    return lambda value: second(first(value))

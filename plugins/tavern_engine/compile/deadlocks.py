@@ -16,7 +16,7 @@ _PATIENCE = 500_000
 
 def mark_unbounded(level: Level) -> None:
     """Mark such readers of a level as unbounded."""
-    waits: list[set[int]] = [{feed.source for item in node.inputs for feed in item.feeds} for node in level.nodes]
+    waits: list[set[int]] = [{edge.source for item in node.inputs for edge in item.edges} for node in level.nodes]
     readers: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for source, outputs in level.streams.items():
         for key, reading in outputs.items():
@@ -42,7 +42,7 @@ def _rings(level: Level, waits: list[set[int]]) -> set[int]:
     """Return the nodes that more than one way could lead from one to another of; quick, so that chains are."""
     loud: set[int] = set()  # those that stream and whatever comes after them: no others wait for a reader
     for index in level.order:
-        if index in level.streams or any(feed.source in loud for i in level.nodes[index].inputs for feed in i.feeds):
+        if index in level.streams or any(edge.source in loud for i in level.nodes[index].inputs for edge in i.edges):
             loud.add(index)
     near: dict[int, set[int]] = {index: set() for index in loud}
     for index in loud:

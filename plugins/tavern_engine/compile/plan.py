@@ -1,7 +1,7 @@
-"""A workflow as the engine runs it: integers instead of ids, edges grouped by input, conversions bound to them.
+"""A compiled workflow: integers instead of ids, edges grouped by input, conversions bound to them.
 
-Made by `compiler.py`; values are apart (`bound.py`), so that one plan serves many runs. A plan has one level for the
-workflow, groups included, and one for the body of each loop.
+Made by `compiler.py`; values are bound separately (`bound.py`), so that one plan serves many runs. A plan has one level
+for the workflow, groups included, and one for the body of each loop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import chain
 from operator import mul
 from typing import Any, NamedTuple, overload
 
-from tavern_engine.compile.kinds import Kind, Simple
+from tavern_engine.compile.node_kinds import Invocation, Kind
 from tavern_engine.registry import NodeType
 from tavern_host.context import Contribution
 from tavern_host.contracts.dataflow import Converter
@@ -34,25 +34,25 @@ class Role(Enum):
 
     NODE = "node"
     RELAY = "relay"
-    """Hands a value on: of a slot of a group's instance, of an output of a bypassed node, from outside of a loop."""
+    """Passes a value on: of a slot of a group's instance, of an output of a bypassed node, from outside of a loop."""
     INPUT = "input"
-    """`core:GroupInput` of the workflow itself, and what of a group's instance is seen of it."""
+    """`core:GroupInput` of the workflow itself, and of a displayed group instance."""
     OUTPUT = "output"
     """`core:GroupOutput`: what arrives there are the workflow's interface outputs."""
     GROUP = "group"
-    """What is seen of an instance of a group; it ends when all outputs of the group are there."""
+    """Displays an instance of a group; it ends when all outputs of the group have values."""
     BYPASSED = "bypassed"
-    """What is seen of a node that is bypassed."""
+    """Displays a bypassed node."""
     LOOP = "loop"
 
 
-class Feed(NamedTuple):
+class InEdge(NamedTuple):
     """An edge into an input: the output `key` of node `source`, converted on the way.
 
     `reader` is the edge's number among the readers of a stream; `collects` says that its items become one value.
     """
 
-    edge: str
+    id: str
     source: int
     key: str
     convert: Converter | None
@@ -63,20 +63,20 @@ class Feed(NamedTuple):
 
 @dataclass(slots=True)
 class Input:
-    """An input of a node: its slot and the edges that feed it, in order.
+    """An input of a node: its slot and its edges, in order.
 
     `direct` are their sources, and the outputs of these, where all of them bring values as they are.
     """
 
     key: str
     slot: SlotDefinition
-    feeds: tuple[Feed, ...]
+    edges: tuple[InEdge, ...]
     direct: tuple[tuple[int, ...], tuple[str, ...]] | None = None
 
 
 @dataclass(slots=True)
 class PlanNode:
-    """A node of one level. `number` is its place in the account of a run; hidden ones have none (-1).
+    """A node of one level. `number` is its place in the node table of a run; hidden ones have none (-1).
 
     `written` are the values and defaults of its inputs, `instance` what runs it, opened once, where it has no state.
     """
@@ -116,7 +116,7 @@ class Loop:
 
 
 class Nodes(Sequence[PlanNode]):
-    """The nodes of a level. A plain one is made by `make` when somebody looks at it, which few do."""
+    """The nodes of a level. A plain one is made by `make` on first access, which is rare."""
 
     __slots__ = ("_made", "_make")
 
@@ -165,13 +165,13 @@ class Level:
     """Nodes that are scheduled together, in columns: what is said of node `i` stands at `i`.
 
     `written`: the values and defaults of its inputs. `tokens`: what stands in its signature for its type, configuration
-    and the slots that its edges join; None: its outputs are never used again. `numbers`: its place in the account of a
-    run, -1 where it has none. `waiting_for`: how many edges it waits for, counted as in `followers`, the nodes that
+    and the slots that its edges join; None: its outputs are never used again. `numbers`: its place in the node table of
+    a run, -1 where it has none. `waiting_for`: how many edges it waits for, counted as in `followers`, the nodes that
     wait for its end, one with several edges perhaps several times; `early`: those that wait for its beginning, as
     readers of its streams do.
 
-    `sources`: the nodes that it has edges from, one for each edge, in the order of its inputs. `simple`: how it is run
-    if it needs nothing but what these bring and its written values; None where it does. `streams`: for each of its
+    `sources`: the nodes that it has edges from, one for each edge, in the order of its inputs. `invocations`: how it is
+    called if it needs nothing but the values of these and its written ones; else None. `streams`: for each of its
     outputs that somebody reads as a stream, the nodes that do, by the number of the reader, and whether each may hold
     items without limit.
     """
@@ -184,7 +184,7 @@ class Level:
     followers: list[list[int]] = field(default_factory=list)
     early: dict[int, tuple[int, ...]] = field(default_factory=dict)
     sources: list[list[int]] = field(default_factory=list)
-    simple: list[Simple | None] = field(default_factory=list)
+    invocations: list[Invocation | None] = field(default_factory=list)
     streams: dict[int, dict[str, list[tuple[int, bool]]]] = field(default_factory=dict)
     order: Sequence[int] = ()
     """All nodes, each after those that it waits for."""
@@ -255,8 +255,8 @@ class Level:
 
 @dataclass
 class Plan:
-    """A compiled workflow. `ids` are the nodes in the account of a run, by number; `interface` the nodes that bring the
-    values of interface inputs in, by key; `outputs` those that carry the interface's outputs; `contributions` what
+    """A compiled workflow. `ids` are the nodes in the node table of a run, by number; `interface` the nodes that bring
+    the values of interface inputs in, by key; `outputs` those that carry the interface's outputs; `contributions` what
     the nodes' code belongs to, each once; `streaming`, by number, the outputs of a node that are streams.
 
     `by_place`: by the document's order, the node of the top level whose written values are its; -1 for others.
@@ -271,14 +271,14 @@ class Plan:
     streaming: dict[int, tuple[str, ...]]
     by_place: list[int]
     stand_ins: dict[str, int]
-    lineages: dict[int, bytes] = field(default_factory=dict)
-    """By number what code the results of a node come from, where it may have no signature; see `lineage.py`."""
+    code_digests: dict[int, bytes] = field(default_factory=dict)
+    """By number the digest of the code of a node, where it may have no signature; see `code_digests.py`."""
     loops: frozenset[int] = frozenset()
     """The numbers of loops."""
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """By id the place of a node in the account of a run."""
+        """By id the place of a node in the node table of a run."""
         return {identifier: number for number, identifier in enumerate(self.ids)}
 
     @cached_property

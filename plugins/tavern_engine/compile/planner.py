@@ -1,5 +1,5 @@
-"""Keeps the plans of workflows that were run: the structure of a workflow is checked and compiled once, and later
-runs only lay their values over the plan."""
+"""Caches the plans of workflows: the structure of a workflow is checked and compiled once, and later runs only bind
+their values to the plan."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from cachetools import LRUCache
 from pydantic import JsonValue
 
-from tavern_engine.compile.bound import Bound
+from tavern_engine.compile.bound import BoundPlan
 from tavern_engine.compile.compiler import compile_plan
 from tavern_engine.compile.plan import Plan
 from tavern_engine.compile.values import interface_values
@@ -30,19 +31,19 @@ ASKING = 10.0
 
 @dataclass(slots=True)
 class _Known:
-    """A plan, the values that were laid over it last, and the written values that these were made of."""
+    """A plan, the values that were bound to it last, and the written values that these were made of."""
 
-    bound: Bound
+    bound: BoundPlan
     written: list[dict[str, JsonValue]]
 
 
 class Planner:
-    """Makes a `Bound` of a workflow and its inputs."""
+    """Makes a `BoundPlan` of a workflow and its inputs."""
 
     def __init__(self, context: PluginContext, registry: NodeRegistry) -> None:
         self._context = context
         self._registry = registry
-        self._plans: dict[bytes, _Known] = {}
+        self._plans: LRUCache[bytes, _Known] = LRUCache(KEPT_NODES, getsizeof=lambda known: len(known.written))
         self._revision: int | None = None
 
     async def groups(self, workflow: Workflow) -> dict[str, Workflow]:
@@ -54,11 +55,11 @@ class Planner:
 
     async def bind(
         self, workflow: Workflow, groups: Mapping[str, Workflow], inputs: Mapping[str, JsonValue], name: str
-    ) -> Bound:
+    ) -> BoundPlan:
         """Return the plan of a workflow with its values and these at its interface.
 
-        When this returns, the code of its nodes is in use by the host: whoever says at once that a run uses it keeps
-        it. Raises `InvalidInput` with everything that is wrong with the workflow and the inputs.
+        When this returns, the code of its nodes is in use by the host: a run that registers its use at
+        once keeps it. Raises `InvalidInput` with everything that is wrong with the workflow and the inputs.
         """
         while True:
             await self._registry.types()
@@ -74,7 +75,7 @@ class Planner:
 
     async def _bind(
         self, workflow: Workflow, groups: Mapping[str, Workflow], inputs: Mapping[str, JsonValue], name: str
-    ) -> Bound:
+    ) -> BoundPlan:
         types = await self._registry.types()
         revision = self._registry.revision
         if self._revision != revision:
@@ -82,44 +83,34 @@ class Planner:
             self._revision = revision
         values, wrong = interface_values(workflow, inputs)
         key = structure_of(workflow, groups)
-        known = self._plans.pop(key, None) if key is not None else None
+        known = self._plans.get(key) if key is not None else None
         if known is None:
             problems = await self._problems(workflow)
             if problems or wrong:
                 raise _refusal(name, [*problems, *wrong])
             plan = compile_plan(workflow, types, groups)
-            known = _Known(Bound.of(plan), [node.input_values for node in workflow.nodes])
+            known = _Known(BoundPlan.of(plan), [node.input_values for node in workflow.nodes])
         elif wrong:
-            self._keep(key, known)
             raise _refusal(name, wrong)
         else:
             _patch(known, workflow)
-        if revision == self._revision:
-            self._keep(key, known)
-        bound = known.bound  # another run may lay other values over the plan meanwhile
+        if revision == self._revision and key is not None and len(known.written) <= KEPT_NODES:
+            self._plans[key] = known
+        bound = known.bound  # another run may bind other values to the plan meanwhile
         return bound.with_interface(values, await self._changes(bound))
-
-    def _keep(self, key: bytes | None, known: _Known) -> None:
-        """Keep a plan as the one used last; those used longest ago make room."""
-        if key is None or len(known.written) > KEPT_NODES:
-            return
-        self._plans[key] = known
-        count = sum(len(each.written) for each in self._plans.values())
-        while count > KEPT_NODES:
-            count -= len(self._plans.pop(next(iter(self._plans))).written)
 
     async def _problems(self, workflow: Workflow) -> list[WorkflowProblem]:
         document: dict[str, JsonValue] = workflow.model_dump(mode="json", exclude_unset=True)
         found = await self._context.services.get(WORKFLOW_MANAGER).check(document)
         return [problem for problem in found if problem.severity == "error"]
 
-    async def _changes(self, bound: Bound) -> dict[int, bytes]:
-        """Ask the nodes that want to be asked whether they changed; one that fails is run anew."""
+    async def _changes(self, bound: BoundPlan) -> dict[int, bytes]:
+        """Ask the nodes that want to be asked whether they changed; one that fails is run again."""
         found: dict[int, bytes] = {}
         for index in bound.plan.level.asking:
             node = bound.plan.level.nodes[index]
             assert node.kind is not None
-            fed = {item.key for item in node.inputs if item.feeds}  # what an edge brings is not known before the run
+            fed = {item.key for item in node.inputs if item.edges}  # what an edge brings is not known before the run
             known = {key: value for key, value in bound.written[index].items() if key not in fed}
             try:
                 async with asyncio.timeout(ASKING):
@@ -131,7 +122,7 @@ class Planner:
 
 
 def _patch(known: _Known, workflow: Workflow) -> None:
-    """Lay the written values of a workflow of the same structure over its plan."""
+    """Bind the written values of a workflow of the same structure to its plan."""
     patches: dict[int, dict[str, Any]] = {}
     plan: Plan = known.bound.plan
     for place, node in enumerate(workflow.nodes):

@@ -1,1 +1,1 @@
-"""What is left of runs when the process ends: the journal, its store, and who goes on with which run."""
+"""What survives the end of the process: the journal of node results, the run store, and leases on runs."""

@@ -437,7 +437,7 @@ def _error(error: ErrorInfo) -> dict[str, Any]:
 
 
 def decode_rows(batches: Sequence[bytes], warn: Callable[[str], None]) -> list[NodeRow]:
-    """Return the rows of batches, in order. What is torn or of an unknown kind is left out, and `warn` is told."""
+    """Return the rows of batches, in order. What is torn or of an unknown kind is left out, and reported to `warn`."""
     rows: list[NodeRow] = []
     for number, batch in enumerate(batches):
         for body, head_length, problem in _frames(batch):

@@ -1,6 +1,6 @@
-"""Writes what nodes of running workflows gave into the run store, in batches and off the event loop; and reads it.
+"""Writes the node results of running workflows to the run store, in batches and off the event loop; and reads them.
 
-Which runs there are, and what becomes of one that cannot go on, is the engine's business.
+Knows nothing of how runs are resumed; the engine does that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Journal:
         self.log = log
         self._runs: dict[str, RunJournal] = {}
         self._thread: ThreadPoolExecutor | None = None
-        self._is_told = False
+        self._is_reported = False
 
     def begin(
         self,
@@ -46,10 +46,10 @@ class Journal:
         not_resumable: Callable[[str], object] = lambda reason: None,
         lost: Callable[[], object] = lambda: None,
     ) -> RunJournal:
-        """Return what takes the results of a run that the worker has claimed.
+        """Return the journal of a run that the worker has claimed.
 
-        `not_resumable` is called at most once, with the reason why the run cannot go on after the end of the process;
-        `lost` when the run is another worker's by now. Both are called on the event loop.
+        `not_resumable` is called at most once, with the reason why the run cannot be resumed after the end of the
+        process; `lost` when the run is another worker's by now. Both are called on the event loop.
         """
         run = self._runs[run_id] = RunJournal(self, run_id, not_resumable, lost)
         return run
@@ -61,12 +61,12 @@ class Journal:
             await run.drain()
 
     async def end(self, run_id: str) -> None:
-        """Write what is left of a run, and forget it."""
+        """Flush a run, and drop its journal."""
         await self.drain(run_id)
         self._runs.pop(run_id, None)
 
     async def close(self) -> None:
-        """Write what is left of all runs, for some seconds at most."""
+        """Flush all runs, for some seconds at most."""
         runs = [asyncio.ensure_future(run.drain()) for run in self._runs.values()]
         if runs:
             _, late = await asyncio.wait(runs, timeout=CLOSE_SECONDS)
@@ -85,21 +85,21 @@ class Journal:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         return await asyncio.get_running_loop().run_in_executor(self._thread, encode_rows, rows, first)
 
-    def tell(self, run_id: str, error: Exception) -> str:
-        """Say in the log that the store fails, once until it works again; return the reason."""
+    def log_failure(self, run_id: str, error: Exception) -> str:
+        """Log that the store fails, once until it works again; return the reason."""
         reason = error.message if isinstance(error, TavernError) else describe(error)
-        if not self._is_told:
-            self.log.error("the results of the run %s could not be written; it goes on: %s", run_id, reason)
-        self._is_told = True
+        if not self._is_reported:
+            self.log.error("the results of the run %s could not be written; the run continues: %s", run_id, reason)
+        self._is_reported = True
         return reason
 
-    def works(self) -> None:
-        """The store works: its next failure is worth a line."""
-        self._is_told = False
+    def record_success(self) -> None:
+        """The next failure is logged again."""
+        self._is_reported = False
 
 
 class RunJournal:
-    """Takes the results of one run. On the event loop; made by `Journal.begin`."""
+    """The journal of one run. On the event loop; made by `Journal.begin`."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class RunJournal:
         self._writing: asyncio.Task[None] | None = None
         self._writing_since = 0.0
         self._kept: set[str] = set()
-        self._is_told = self._is_lost = False
+        self._is_reported = self._is_lost = False
 
     def add(
         self,
@@ -132,13 +132,13 @@ class RunJournal:
         attempts: int = 1,
         iteration: int | None = None,
     ) -> None:
-        """Take what became of a node; it is written soon. Times are seconds since the run began.
+        """Add a node result; it is written soon. Times are seconds since the run began.
 
-        The values of `outputs` must not be changed any more.
+        The values of `outputs` must not be changed afterwards.
         """
         note = Note(status, error, attempts, iteration)
         self._rows.add((node_id,), (signature,), (started,), (finished,), (outputs,), note)
-        self._wait()
+        self._schedule()
 
     def add_complete(
         self,
@@ -148,13 +148,13 @@ class RunJournal:
         finished: Sequence[float],
         outputs: Sequence[dict[str, Any] | None],
     ) -> None:
-        """Take what several nodes gave that were run once, by column."""
+        """Add the results of several nodes that completed at the first attempt, by column."""
         self._rows.add(node_ids, signatures, started, finished, outputs)
-        self._wait()
+        self._schedule()
 
     @property
     def is_full(self) -> bool:
-        """Whether the store is too far behind: then the run should `await room()` before it goes on.
+        """Whether the store is too far behind: then the run should `await room()`: back-pressure.
 
         To be asked now and then, such as once in a time slice.
         """
@@ -168,14 +168,14 @@ class RunJournal:
 
     async def drain(self) -> None:
         """Return when everything that was added before is written, or could not be."""
-        for _ in range(2):  # what is being written, then what waits behind it
+        for _ in range(2):  # the write in progress, then what was queued since
             if self._writing is None and self._rows:
                 self._begin()
             if self._writing is not None:
                 await asyncio.wait([self._writing])
 
     def stop(self) -> None:
-        """Write nothing any more."""
+        """Discard what is not written."""
         self._is_lost = True
         self._rows = Rows()
         if self._timer is not None:
@@ -185,13 +185,13 @@ class RunJournal:
 
     # --- writing ----------------------------------------------------------------------------------
 
-    def _wait(self) -> None:
-        """Let what there is wait for more, and be written then."""
+    def _schedule(self) -> None:
+        """Schedule a write for soon, so that more rows share it."""
         if self._timer is None:
             self._timer = self._loop.call_later(DELAY, self._begin)
 
     def _begin(self) -> None:
-        """Write what there is now, unless that goes on already; `_timer` stays set until it is done."""
+        """Write the rows so far, unless a write is in progress; `_timer` stays set until it is done."""
         if self._writing is not None:
             return
         if self._timer is not None:
@@ -215,8 +215,8 @@ class RunJournal:
                 self._tell(reason)
             try:
                 await self._keep(batch)
-                self._journal.works()
-            except Exception as error:  # whatever the store does, the run goes on
+                self._journal.record_success()
+            except Exception as error:  # whatever the store does, the run continues
                 if isinstance(error, TavernError) and error.info.code == Conflict.code:
                     self._is_lost = True
                     self._journal.log.error("%s", error.message)
@@ -234,12 +234,12 @@ class RunJournal:
         self._kept.update(batch.large)
 
     def _failed(self, error: Exception) -> None:
-        reason = self._journal.tell(self._run_id, error)
+        reason = self._journal.log_failure(self._run_id, error)
         self._tell(f"its results could not be written: {reason}")
 
     def _tell(self, reason: str) -> None:
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_reported:
+            self._is_reported = True
             self._not_resumable(reason)
 
 
@@ -260,10 +260,10 @@ async def read_rows(batches: list[bytes], log: logging.Logger) -> list[NodeRow]:
 async def read_results(
     batches: list[bytes], content: Callable[[str], Awaitable[bytes]], log: logging.Logger
 ) -> dict[Key, NodeRow]:
-    """Return by node and iteration the last result of each node that has outputs, for going on with a run.
+    """Return by node and iteration the last result of each node that has outputs, to resume a run.
 
     Large values are read with `content` (`RunStore.content`); a node of which one is gone counts as not run. Whether
-    a result may be used says its signature.
+    a result may be reused depends on its signature.
     """
     results: dict[Key, NodeRow] = {}
     for row in await read_rows(batches, log):

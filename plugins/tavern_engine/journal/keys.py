@@ -18,7 +18,7 @@ _SEAL = "sha256"
 
 
 class ProjectKey:
-    """The key in a folder of the operator's, made by whoever needs it first. Blocking: used from threads."""
+    """The key in a folder of the operator's, made on first use. Blocking: used from threads."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "key"
@@ -40,7 +40,7 @@ class ProjectKey:
         return hmac.compare_digest(hmac.digest(key, _message(name, content), _SEAL), seal)
 
     def mark(self, what: str, size: int) -> bytes:
-        """Return bytes that nobody can know who is not this operator. Raises `OSError`."""
+        """Return bytes that only this operator can know. Raises `OSError`."""
         return blake2b(what.encode(), key=self._read(), digest_size=size).digest()
 
     def _read(self) -> bytes:

@@ -1,5 +1,5 @@
-"""One try of a node whose policy limits its time or has it tried again: in a task of its own, so that neither what it
-does to its task nor its not ending keeps anybody from going on."""
+"""Runs one attempt of a node whose policy has a timeout or retries: in a task of its own, so that neither what it does
+to its task nor a failure to end blocks the run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from tavern_host.contracts.errors import DeadlineExceeded
 
 GRACE = 1.0
-"""Seconds that a cancelled node has to end; after that nobody waits for it any more."""
+"""Seconds that a cancelled node has to end; after that it is abandoned."""
 
 
-async def try_apart(
+async def run_attempt(
     code: Coroutine[Any, Any, dict[str, Any]], limit: float | None, left_behind: Callable[[], None]
 ) -> dict[str, Any]:
-    """Return what `code` returns. `left_behind` is called when its time is over and it goes on all the same.
+    """Return what `code` returns. `left_behind` is called when its time is over and it runs all the same.
 
     Raises what it raises; `DeadlineExceeded` where it did not end within `limit` seconds. Cancelling cancels it and
     waits until it has ended.
@@ -40,6 +40,6 @@ async def try_apart(
 
 
 def _look_at(task: asyncio.Task[Any]) -> None:
-    """Take the error of a task that nobody waited for any more, so that nobody is told of it."""
+    """Retrieve the error of an abandoned task, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

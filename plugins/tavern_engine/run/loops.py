@@ -1,6 +1,6 @@
-"""Runs a loop: its body again and again, with carried values and a value of each iteration (`contracts/loops.py`).
+"""Runs a loop: iterates its body, with carried values and a value of each iteration (`contracts/loops.py`).
 
-What of it is kept for going on after an interruption is the business of `loopdiary.py`.
+The state from which it resumes is journaled by `loop_log.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from tavern_engine.compile.plan import VALUE, Level, Loop, PlanNode
-from tavern_engine.run.loopdiary import Diary, LoopState
+from tavern_engine.run.loop_log import LoopLog, LoopState
 from tavern_engine.run.preview import preview
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.selection import Selection
@@ -37,21 +37,21 @@ MAX_LOG = 1000
 """How many iterations the log holds; of a longer loop the last ones."""
 
 FLUSH = 0.003
-"""Seconds after which what quick iterations did is passed on."""
+"""Seconds after which the events of quick iterations are passed on."""
 
 
 class Body(Protocol):
-    """One iteration: the execution of a loop's body; see `execution.Execution`."""
+    """The scheduler of one iteration of a loop's body; see `scheduler.Scheduler`."""
 
     results: list[dict[str, Any] | None]
     error: ErrorInfo | None
 
     async def run(self) -> None:
-        """Carry it out."""
+        """Run all nodes of the body."""
 
 
 class Iterate(Protocol):
-    """Makes the execution of an iteration; see `Execution.child`."""
+    """Makes the scheduler of an iteration; see `Scheduler.child`."""
 
     def __call__(
         self, level: Level, written: list[dict[str, Any]], selection: Selection, scope: Scope, iteration: int
@@ -66,7 +66,7 @@ class LoopFailed(TavernError):
 
 @dataclass
 class _State:
-    """What a loop has come to. `stopped_by` is None as long as it goes on."""
+    """The state of a loop. `stopped_by` is None while it runs."""
 
     index: int
     carried: dict[str, Any]
@@ -82,12 +82,12 @@ async def run_loop(
     iterate: Iterate,
     put: Callable[[str, Any], Awaitable[None]],
     *,
-    diary: Diary,
+    log: LoopLog,
     tainted: Callable[[], None],
     before: LoopState | None = None,
 ) -> dict[str, Any]:
-    """Return the outputs of a loop; `put` is given the items of its streams. `before` is what it had come to when it
-    was interrupted; `tainted` is called where they must not stand for the loop another time.
+    """Return the outputs of a loop; `put` writes the items of its streams. `before` is the state to resume from;
+    `tainted` is called where the outputs must not be reused.
 
     Raises `LoopFailed`, `InvalidInput`.
     """
@@ -102,9 +102,9 @@ async def run_loop(
         for key, values in state.each.items():
             for value in values:
                 await put(f"{STREAM}{key}", value)
-    log: deque[dict[str, Any]] = deque(maxlen=MAX_LOG)
+    entries: deque[dict[str, Any]] = deque(maxlen=MAX_LOG)
     body = _Body(loop, inputs, scope, iterate)
-    diary.begin(state.index, count)
+    log.begin(state.index, count)
     try:
         while state.stopped_by is None:
             if count is not None and state.index >= count:
@@ -118,32 +118,32 @@ async def run_loop(
                     await put(f"{STREAM}{key}", value)
                 shown = {key: preview(value) for key, value in state.carried.items()}
                 seconds = round(time.perf_counter() - began, 6)
-                log.append({"index": state.index, "seconds": seconds, "carried": shown})
+                entries.append({"index": state.index, "seconds": seconds, "carried": shown})
                 state.index += 1
-                diary.iterated(state.index, state.carried, new)
+                log.iterated(state.index, state.carried, new)
                 if ended:
                     state.stopped_by = "condition"
     finally:
         body.flush()
-        diary.close(is_complete=state.stopped_by is not None)
+        log.close(is_complete=state.stopped_by is not None)
     if body.is_tainted:
         tainted()
     outputs: dict[str, Any] = {f"{OUT}{key}": value for key, value in state.carried.items()}
     for key, values in state.each.items():
         outputs |= {f"{LIST}{key}": values, f"{STREAM}{key}": values}
-    return {**outputs, ITERATIONS: state.index, STOPPED_BY: state.stopped_by, LOG: list(log)}
+    return {**outputs, ITERATIONS: state.index, STOPPED_BY: state.stopped_by, LOG: list(entries)}
 
 
 class _Body:
-    """What is the same for all iterations of one loop, made once."""
+    """What all iterations of one loop share, made once."""
 
     def __init__(self, loop: Loop, inputs: dict[str, Any], scope: Scope, iterate: Iterate) -> None:
         self._loop = loop
         self._iterate = iterate
-        self._scope = replace(scope, feed=scope.feed.inside(), interface={}, is_tainted=False)
+        self._scope = replace(scope, events=scope.events.for_loop_body(), interface={}, is_tainted=False)
         self._written = [node.written for node in loop.body.nodes]
         self._selection = _without(loop.body, loop.sources.values())
-        # A value from outside that is not there lies on a branch that was not taken.
+        # A missing value from outside is on a branch that was not taken.
         outside = {source: inputs[key] for key, source in loop.sources.items() if key.startswith("@") and key in inputs}
         self._outside = {source: {VALUE: value} for source, value in outside.items()}
         self._carried = {key: loop.sources[f"{IN}{key}"] for key in loop.zone.carried}
@@ -151,8 +151,7 @@ class _Body:
         self._flush_at = 0.0
 
     async def run(self, state: _State) -> tuple[dict[str, Any], bool]:
-        """Carry out one iteration and move `state` on; return its values of this iteration, and whether the loop ends
-        here."""
+        """Run one iteration and advance `state`; return the values of this iteration, and whether the loop ends."""
         loop, selection = self._loop, self._selection
         known = self._outside | {self._index: {VALUE: state.index}}
         for key, source in self._carried.items():
@@ -187,17 +186,17 @@ class _Body:
 
     @property
     def is_tainted(self) -> bool:
-        """Whether something stood in for what a node should have given."""
+        """Whether a default stands for what a node should have given."""
         return self._scope.is_tainted
 
     def flush(self) -> None:
-        """Pass on what was taken down of the last iterations."""
-        self._scope.feed.flush()
+        """Pass on the events of the last iterations."""
+        self._scope.events.flush()
         self._flush_at = time.perf_counter() + FLUSH
 
 
 def _without(level: Level, sources: Any) -> Selection:
-    """Return the selection of all nodes but some that wait for none."""
+    """Return the selection of all nodes but `sources`, which wait for none."""
     left = level.waiting_for.copy()
     known = set(sources)
     for source in known:
@@ -208,7 +207,7 @@ def _without(level: Level, sources: Any) -> Selection:
 
 
 def count_of(value: Any) -> int | None:
-    """Return a number of iterations, or None where there is none. Raises `InvalidInput` for what is none."""
+    """Return a number of iterations, or None where none is given. Raises `InvalidInput` for any other value."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= HIGHEST_MAXIMUM):

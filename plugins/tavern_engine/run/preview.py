@@ -1,4 +1,4 @@
-"""Shows a value in little space, for a log; what is large is shown shortened."""
+"""Shortens values for a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_engine.run.wireform import clean, json_form
+from tavern_engine.run.json_values import clean, json_form
 
 TEXT = 200
 """How many characters of a text are shown."""

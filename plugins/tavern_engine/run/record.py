@@ -1,26 +1,26 @@
-"""What is known of one run while it goes on and after it, and the messages that tell of the run as a whole."""
+"""The state of one run, as the engine has it, and the messages about the run as a whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import JsonValue
 
 from tavern_engine.compile.plan import Plan
-from tavern_engine.run.account import Account
-from tavern_engine.run.feed import Publish
-from tavern_engine.run.wireform import INTERFACE_OUTPUTS
-from tavern_engine.run.yields import placeholder
+from tavern_engine.run.event_batch import Publish
+from tavern_engine.run.json_values import INTERFACE_OUTPUTS
+from tavern_engine.run.node_table import NodeTable
+from tavern_engine.run.stream_messages import placeholder
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo
-from tavern_host.contracts.executions import Run, RunFilter, RunRequest, RunStatus, RunSummary
+from tavern_host.contracts.executions import NodeState, Run, RunFilter, RunRequest, RunStatus, RunSummary
 from tavern_host.contracts.workflows import Workflow
 
 
 class RunRecord:
-    """The account of one run. `streams` are the interface outputs that go out as streams."""
+    """One run. `streams` are the interface outputs that are published as streams."""
 
     def __init__(
         self,
@@ -42,83 +42,49 @@ class RunRecord:
         self.call = call
         self.status = RunStatus.QUEUED
         self.error: ErrorInfo | None = None
-        self.account = Account(plan.ids)
+        self.nodes = NodeTable(plan.ids)
         self.attempt = attempt
         self.not_resumable: str | None = None
         self.streams: frozenset[str] = frozenset()
         self.workflow_id = request.workflow_id or workflow.id
-        self.name = workflow.name or None
+        self.workflow_name = workflow.name or None
         self.submitted_at = submitted_at or datetime.now(UTC)
         self.started_at: datetime | None = None
         self.finished_at: datetime | None = None
         self._publish = publish
 
     def queued(self) -> None:
-        """The run waits for its turn."""
-        self._tell("EXECUTION_STATUS_UPDATE", status=self.status.value)
+        """Publish that the run waits in the queue."""
+        self._publish_one("EXECUTION_STATUS_UPDATE", status=self.status.value)
 
     def started(self) -> None:
-        """The run's turn has come."""
+        """Set the run to running, and publish that."""
         self.status = RunStatus.RUNNING
         self.started_at = datetime.now(UTC)
-        self._tell("EXECUTION_STATUS_UPDATE", status=self.status.value)
+        self._publish_one("EXECUTION_STATUS_UPDATE", status=self.status.value)
 
     def announce_end(self, run: Run) -> None:
-        """Tell of the run's end: its outputs, then its status."""
+        """Publish the end of the run: its outputs, then its status."""
         self.status = run.status
         if run.outputs or run.status is RunStatus.COMPLETE:
             outputs = {key: _placeholder(key) if key in self.streams else v for key, v in run.outputs.items()}
-            self._tell("NODE_COMPLETE", nodeId=INTERFACE_OUTPUTS, output=outputs)
+            self._publish_one("NODE_COMPLETE", nodeId=INTERFACE_OUTPUTS, output=outputs)
         more: dict[str, JsonValue] = {}
         if run.error is not None:
             more["errorInfo"] = run.error.to_json()
-        skipped = self.account.skipped()
+        skipped = self.nodes.skipped()
         if skipped:
             more["skippedNodes"] = list(skipped)
         if run.not_resumable is not None:
             more["notResumable"] = run.not_resumable
-        self._tell("EXECUTION_STATUS_UPDATE", status=run.status.value, **more)
+        self._publish_one("EXECUTION_STATUS_UPDATE", status=run.status.value, **more)
 
     def snapshot(self, status: RunStatus | None = None, outputs: dict[str, JsonValue] | None = None) -> Run:
-        """Return the run as it stands, or as it ended with `status` and `outputs`."""
+        """Return the run in its present state, or ended with `status` and `outputs`."""
         status = status or self.status
         if status.is_final and self.finished_at is None:
             self.finished_at = datetime.now(UTC)
-        return Run(
-            id=self.id,
-            status=status,
-            workflow_id=self.workflow_id,
-            workflow_name=self.name,
-            submitted_at=self.submitted_at,
-            started_at=self.started_at,
-            finished_at=self.finished_at,
-            inputs=self.request.inputs,
-            outputs=outputs or {},
-            nodes=dict(self.account.node_states()),
-            error=self.error,
-            metadata=self.request.metadata,
-            targets=self.request.targets,
-            priority=self.request.priority,
-            actions=self.request.actions,
-            principal=self.call.principal,
-            attempt=self.attempt,
-            not_resumable=self.not_resumable,
-        )
-
-    def listed(self) -> RunSummary:
-        """Return what the history shows of the run."""
-        return RunSummary(
-            id=self.id,
-            status=self.status,
-            workflow_id=self.workflow_id,
-            workflow_name=self.name,
-            submitted_at=self.submitted_at,
-            started_at=self.started_at,
-            finished_at=self.finished_at,
-            error=self.error.message if self.error is not None else None,
-            attempt=self.attempt,
-            resumable=self.not_resumable is None,
-        )
+        return run_of(self, status, outputs or {}, dict(self.nodes.node_states()))
 
     def summary(self) -> dict[str, JsonValue]:
         """Return what a message about the queue shows of the run, cheaply."""
@@ -127,20 +93,73 @@ class RunRecord:
             "status": self.status.value,
             "submittedAt": self.submitted_at.isoformat(),
         }
-        return form | ({"workflowName": self.name} if self.name else {})
+        return form | ({"workflowName": self.workflow_name} if self.workflow_name else {})
 
-    def _tell(self, type: str, **payload: Any) -> None:
+    def _publish_one(self, type: str, **payload: Any) -> None:
         self._publish([(type, {"promptId": self.id, **payload})])
 
 
-def remembered(finished: Iterable[Run], active: Iterable[RunRecord], filter: RunFilter) -> list[RunSummary]:
-    """Return runs that are only remembered, as the history has them."""
-    runs = [_listed(run) for run in finished] + [record.listed() for record in active]
+class RunFacts(Protocol):
+    """What a `Run` is made of, as a `RunRecord` and a stored `RunEntry` have it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def request(self) -> RunRequest: ...
+    @property
+    def call(self) -> CallContext: ...
+    @property
+    def workflow_id(self) -> str | None: ...
+    @property
+    def workflow_name(self) -> str | None: ...
+    @property
+    def submitted_at(self) -> datetime: ...
+    @property
+    def started_at(self) -> datetime | None: ...
+    @property
+    def finished_at(self) -> datetime | None: ...
+    @property
+    def error(self) -> ErrorInfo | None: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def not_resumable(self) -> str | None: ...
+
+
+def run_of(facts: RunFacts, status: RunStatus, outputs: dict[str, JsonValue], nodes: dict[str, NodeState]) -> Run:
+    """Return a run as the service `executionEngine` shows it."""
+    request = facts.request
+    return Run(
+        id=facts.id,
+        status=status,
+        workflow_id=facts.workflow_id,
+        workflow_name=facts.workflow_name,
+        submitted_at=facts.submitted_at,
+        started_at=facts.started_at,
+        finished_at=facts.finished_at,
+        inputs=request.inputs,
+        outputs=outputs,
+        nodes=nodes,
+        error=facts.error,
+        metadata=request.metadata,
+        targets=request.targets,
+        priority=request.priority,
+        actions=request.actions,
+        principal=facts.call.principal,
+        attempt=facts.attempt,
+        not_resumable=facts.not_resumable,
+    )
+
+
+def list_in_memory(finished: Iterable[Run], active: Iterable[RunRecord], filter: RunFilter) -> list[RunSummary]:
+    """Return the summaries of runs where no run store is provided, newest first."""
+    runs = [_summary_of(run, resumable=False) for run in finished]
+    runs += [_summary_of(record, resumable=record.not_resumable is None) for record in active]
     found = [run for run in sorted(runs, key=lambda run: run.submitted_at, reverse=True) if _fits(run, filter)]
     return found[filter.offset : filter.offset + filter.limit]
 
 
-def _listed(run: Run) -> RunSummary:
+def _summary_of(run: Run | RunRecord, *, resumable: bool) -> RunSummary:
     return RunSummary(
         id=run.id,
         status=run.status,
@@ -151,7 +170,7 @@ def _listed(run: Run) -> RunSummary:
         finished_at=run.finished_at,
         error=run.error.message if run.error is not None else None,
         attempt=run.attempt,
-        resumable=False,
+        resumable=resumable,
     )
 
 

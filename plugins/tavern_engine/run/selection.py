@@ -1,4 +1,4 @@
-"""Decides, before anything runs, which nodes of a level have to: looks up from its ends what is known already."""
+"""Selects, before anything runs, the nodes of a level that have to: looks up known outputs from its ends backwards."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
-from tavern_engine.compile.plan import Cone, Feed, Level
+from tavern_engine.compile.plan import Cone, InEdge, Level
 
 Known = Callable[[int], dict[str, Any] | None]
-"""Returns the outputs that a node need not run for, or None."""
+"""Returns the known outputs of a node, which then need not run, or None."""
 
 _NOT = bytes([1, 0, *[0] * 254])
-"""Exchanges 0 and 1."""
+"""A translation table that swaps 0 and 1."""
 
 
 @dataclass(slots=True)
 class Selection:
-    """Which nodes run: `waiting_for[i]` of those counts the ones before it that do; `ready` wait for none.
+    """Which nodes run: `waiting_for[i]` is the in-degree of node `i` among those; `ready` have none.
 
-    `known` are the outputs that are used without running their nodes; `unasked` nodes are before those only. Those
-    `left_out` are before no target, or on a branch that was not taken.
+    `known` are the outputs that are reused without running their nodes; `unasked` nodes come before those only. Those
+    `left_out` lead to no target, or are on a branch that was not taken.
     """
 
     waiting_for: list[int]
@@ -52,7 +52,7 @@ def changed(cone: Cone, known: Known) -> Selection | None:
 
 
 def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> Selection:
-    """Return the selection of what the `targets` need (all ends, where there is none) and nobody knows yet."""
+    """Return the selection of what the `targets` need (all ends, where there is none) and is not known."""
     sources, count = level.sources, len(level.sources)
     seen = bytearray(count)
     found: dict[int, dict[str, Any]] = {}
@@ -61,7 +61,7 @@ def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> 
     wanted = _before(level, targets) if targets else None
     dead: list[int] = []
     if level.branching and known is not None:
-        asked, dead = _ways(level, known)
+        asked, dead = _branches_taken(level, known)
         for index in asked:
             if wanted is None or wanted[index]:
                 seen[index] = 1
@@ -89,25 +89,25 @@ def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> 
     return Selection(left, ready, len(running), found, unasked, left_out, runs)
 
 
-def _ways(level: Level, known: Known) -> tuple[list[int], list[int]]:
-    """Return the nodes that are asked since they tell which branches were taken, or since it is unclear whether theirs
-    was; and those on branches that were not taken."""
+def _branches_taken(level: Level, known: Known) -> tuple[list[int], list[int]]:
+    """Return the nodes that must be selected since they decide which branches are taken, or since it is unclear whether
+    theirs is; and those on branches that were not taken."""
     given: dict[int, dict[str, Any]] = {}
     unclear: set[int] = set()
     dead: set[int] = set()
 
-    def lives(feed: Feed) -> bool:
-        return feed.source not in dead and (not feed.is_branch or feed.key in given[feed.source])
+    def is_alive(edge: InEdge) -> bool:
+        return edge.source not in dead and (not edge.is_branch or edge.key in given[edge.source])
 
     for index in level.branches:
         outputs = known(index) if index in level.branching else None
-        inputs = [item for item in level.nodes[index].inputs if item.feeds]
+        inputs = [item for item in level.nodes[index].inputs if item.edges]
         if outputs is not None:
             given[index] = outputs
-        elif any(feed.source in unclear for item in inputs for feed in item.feeds):
+        elif any(edge.source in unclear for item in inputs for edge in item.edges):
             unclear.add(index)
-        else:  # as `Gatherer.inputs` finds it while nodes run
-            living = [any(map(lives, item.feeds)) for item in inputs]
+        else:  # by the rules of `InputResolver.inputs`
+            living = [any(map(is_alive, item.edges)) for item in inputs]
             lacks = any(item.slot.required and not alive for item, alive in zip(inputs, living, strict=True))
             if inputs and (lacks or not any(living)):
                 dead.add(index)
@@ -117,7 +117,7 @@ def _ways(level: Level, known: Known) -> tuple[list[int], list[int]]:
 
 
 def _before(level: Level, targets: Collection[int]) -> bytearray:
-    """Return, by node, whether it is one of the targets or comes before one."""
+    """Return, by node, whether it is a target or an ancestor of one."""
     sources = level.sources
     found = bytearray(len(sources))
     for index in targets:

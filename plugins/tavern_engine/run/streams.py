@@ -1,7 +1,7 @@
 """Streams from node to node: one source, several readers at their own speed, bounded between them.
 
-The items lie in one list that all readers read. The source waits when its slowest reader has `CAPACITY` items that it
-has not read, and goes on when that one has read half of them, so that neither side is woken for every item. A stream
+The items are in one list that all readers share. Back-pressure: the source waits when its slowest reader has `CAPACITY`
+unread items, and resumes when that one has read half of them, so that neither side is woken for every item. A stream
 whose readers have all left ends early.
 """
 
@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from tavern_engine.cache.cache import size_of
-from tavern_engine.compile.plan import Feed
+from tavern_engine.compile.plan import InEdge
 from tavern_host.contracts.dataflow import Converter
 from tavern_host.contracts.errors import InvalidInput, TavernError
 
@@ -22,7 +22,7 @@ CAPACITY = 16
 """How many items a reader may be behind before its source waits for it."""
 
 KEPT_ITEMS = 100_000
-"""How many items of a stream are kept to be shown and used again, where nobody needs all of them."""
+"""How many items of a stream are kept to be shown and reused, where nobody needs all of them."""
 
 KEPT_BYTES = 8 * 2**20
 """How much memory, roughly, these items may take."""
@@ -32,9 +32,9 @@ PAUSE = 0.003
 
 _TAKEN = CAPACITY // 2
 _LOOK = 64
-"""After how many items at most a source without a slow reader looks around."""
+"""After how many items at most a source without a slow reader checks the time."""
 _DROPPED = 256
-"""How many items that nobody needs any more are dropped at a time."""
+"""How many consumed items are dropped at a time."""
 _ODD_SIZE = 200
 
 
@@ -49,23 +49,23 @@ class Stream:
     for one that will never read. `keeps_all`: somebody needs all of its items as one value.
 
     `items` are those that are still there, after `dropped` others. `watchers` are called, once, when there is a further
-    item or an end. `told` is how many of `items` clients know of, where they are told at all.
+    item or an end. `published` is how many of `items` clients have, where it is published at all.
     """
 
     __slots__ = (
         "_bounded", "_bytes", "_drop_at", "_here", "_kept", "_loop", "_measured", "_room", "dropped", "error",
-        "is_ended", "items", "keeps_all", "on_deserted", "readers", "told", "watchers",
+        "is_ended", "items", "keeps_all", "on_abandoned", "published", "readers", "watchers",
     )  # fmt: skip
 
     def __init__(self, readers: Sequence[bool | None], *, keeps_all: bool) -> None:
         self.items: list[Any] = []
         self.dropped = 0
         self.watchers: list[Callable[[], None]] = []
-        self.told: int | None = None
+        self.published: int | None = None
         self.keeps_all = keeps_all
         self.is_ended = False
         self.error: str | None = None
-        self.on_deserted: Callable[[], None] | None = None
+        self.on_abandoned: Callable[[], None] | None = None
         self._kept: list[Any] | None = None
         self._bytes = self._measured = 0
         self._drop_at: float = float("inf") if keeps_all else _DROPPED
@@ -93,18 +93,18 @@ class Stream:
         return self.count > len(self.kept)
 
     @property
-    def is_deserted(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Whether nobody reads it or needs its items; so is one that never had a reader."""
         return not self._here and not self.keeps_all
 
     def put(self, item: Any) -> None:
-        """Hand on an item; whoever does so waits for room before the next one."""
+        """Append an item; the caller waits for room before the next one."""
         self.items.append(item)
         if self.watchers:
             self.notify()
 
     def notify(self) -> None:
-        """Call those who wait for an item or the end."""
+        """Call the watchers."""
         watchers = self.watchers
         while watchers:
             watchers.pop()()
@@ -117,7 +117,7 @@ class Stream:
         return _LOOK if behind is None else CAPACITY - behind if behind < CAPACITY else 0
 
     async def more_room(self) -> int:
-        """Wait until every reader has read enough, and return what `room` does; to be awaited where that was 0."""
+        """Wait until every reader has read enough, and return what `room` does; for use where that was 0."""
         while True:
             self._room = self._loop.create_future()
             await self._room
@@ -125,27 +125,27 @@ class Stream:
             if room:
                 return room
 
-    def look(self) -> None:
-        """Let a source go on that waits for room, where the slowest reader has read enough or left."""
+    def wake_source(self) -> None:
+        """Wake a source that waits for room, where the slowest reader has read enough or left."""
         if self._room is not None and (self._behind() or 0) <= CAPACITY - _TAKEN:
             room, self._room = self._room, None
             if not room.done():
                 room.set_result(None)
 
     def end(self, error: str | None = None) -> None:
-        """Say that no further item comes; with an error, that the source failed."""
+        """End the stream; with an error where its source failed."""
         self.is_ended = True
         self.error = error
         self.notify()
 
     def left(self, reader: Reader) -> None:
-        """Be told that a reader has left."""
+        """Remove a reader that has left."""
         self._here -= 1
         if reader.is_bounded:
             self._bounded.remove(reader)
-        self.look()
-        if self.is_deserted and not self.is_ended and self.on_deserted is not None:
-            self.on_deserted()
+        self.wake_source()
+        if self.is_abandoned and not self.is_ended and self.on_abandoned is not None:
+            self.on_abandoned()
 
     def _behind(self) -> int | None:
         """Return how many items the slowest of the bounded readers has not read; None where there are none."""
@@ -156,7 +156,7 @@ class Stream:
         return len(self.items) - first
 
     def _drop(self) -> None:
-        """Drop items that are not kept and that everybody has read."""
+        """Drop items that are not kept and that all readers have read."""
         items = self.items
         if self._kept is None:
             self._bytes += (len(items) - self._measured) * _about(items[-1])
@@ -165,13 +165,15 @@ class Stream:
                 self._kept = items[:KEPT_ITEMS]
         if self._kept is not None:
             here = [reader for reader in self.readers if not reader.has_left]
-            first = min([len(items) if self.told is None else self.told, *(reader.position for reader in here)])
+            first = min(
+                [len(items) if self.published is None else self.published, *(reader.position for reader in here)]
+            )
             del items[:first]
             self.dropped += first
             for reader in here:
                 reader.position -= first
-            if self.told is not None:
-                self.told -= first
+            if self.published is not None:
+                self.published -= first
         self._drop_at = len(items) + _DROPPED
 
 
@@ -217,7 +219,7 @@ class Reader:
         self._wake()
         generator, self._generator = self._generator, None
         if generator is not None:
-            with suppress(StopIteration, RuntimeError):  # it has ended; or somebody still reads, and will see it
+            with suppress(StopIteration, RuntimeError):  # it has ended, or is being read and will see it
                 generator.aclose().send(None)
         self._stream.left(self)
 
@@ -233,7 +235,7 @@ class Reader:
                 for item in taken if convert is None else map(convert, taken):
                     yield item
                 self.position += count
-                stream.look()
+                stream.wake_source()
                 yield last if convert is None else convert(last)
                 taken_at_once += 1
                 if taken_at_once > _LOOK:
@@ -250,7 +252,7 @@ class Reader:
                 return
 
     def _wake(self) -> None:
-        """Let whoever waits for an item look again."""
+        """Wake the reader that waits for an item."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -263,15 +265,15 @@ class Reader:
             raise InvalidInput(f"{self.what}: an item of the stream does not fit: {error}") from error
 
 
-def reader_of(stream: Stream, feed: Feed, what: str) -> Reader:
+def reader_of(stream: Stream, edge: InEdge, what: str) -> Reader:
     """Return the reader that an edge has."""
-    reader = stream.readers[feed.reader]
-    reader.convert = feed.convert
+    reader = stream.readers[edge.reader]
+    reader.convert = edge.convert
     reader.what = what
     return reader
 
 
-class Listed:
+class ListStream:
     """An async iterator over items that are there already."""
 
     def __init__(self, items: Any, convert: Converter | None = None, what: str = "") -> None:
@@ -282,9 +284,9 @@ class Listed:
         self._count = 0
         self._pause_at = time.perf_counter() + PAUSE
 
-    def again(self) -> Listed:
+    def restarted(self) -> ListStream:
         """Return the same from its beginning."""
-        return Listed(self._all, self._convert, self._what)
+        return ListStream(self._all, self._convert, self._what)
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tavern_engine.run.wireform import prompt_form, queue_form
+from tavern_engine.run.json_values import prompt_form, queue_form
 from tavern_engine.web.buttons import read_click, read_values, written
 from tavern_engine.web.prompts import run_request
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, CallContext, HttpRequest, HttpResponse, PluginContext
@@ -45,14 +45,14 @@ async def queue(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 async def on_prompt_request(message: SocketMessage, context: PluginContext) -> list[SocketReply]:
-    """`PROMPT_REQUEST`: the sender is told the run's id; what happens then is told to everybody."""
+    """`PROMPT_REQUEST`: the sender receives the run's id; what happens then is broadcast."""
     asked = run_request(message.payload)
     run_id = await context.services.get(EXECUTION_ENGINE).submit(asked, call=message.call)
     return [SocketReply(type="PROMPT_ACCEPTED_RESPONSE", payload={"promptId": run_id})]
 
 
 async def on_interrupt_request(message: SocketMessage, context: PluginContext) -> list[SocketReply]:
-    """`INTERRUPT_REQUEST`: the run's new status is told to everybody."""
+    """`INTERRUPT_REQUEST`: the run's new status is broadcast."""
     run_id = message.payload.get("promptId")
     if not isinstance(run_id, str):
         raise InvalidInput("an INTERRUPT_REQUEST needs a `promptId`")
@@ -74,7 +74,7 @@ async def press(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 async def on_button_click(message: SocketMessage, context: PluginContext) -> list[SocketReply]:
-    """`button_click`: the sender is told which input values of the node change."""
+    """`button_click`: the sender receives the input values of the node that change."""
     click = read_click(message.payload)
     full_type, inputs, config = await written(click, context)
     changed = await context.services.get(NODE_MANAGER).act(

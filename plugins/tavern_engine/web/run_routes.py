@@ -20,7 +20,8 @@ async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 async def resume(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`POST /api/runs/{runId}/resume`; the run keeps its id. 409 for one that goes on, is complete or cannot."""
+    """`POST /api/runs/{runId}/resume`; the run keeps its id. 409 for one that is running, is complete or cannot be
+    resumed."""
     engine = context.services.get(EXECUTION_ENGINE)
     return HttpResponse(data={"runId": await engine.resume(request.parameters["runId"], call=request.call)})
 
@@ -32,7 +33,7 @@ async def rerun(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 async def system_stats(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`GET /api/system_stats`: how many runs may go on at a time, go on, and wait."""
+    """`GET /api/system_stats`: how many runs may run at a time, run, and wait."""
     queue = await context.services.get(EXECUTION_ENGINE).queue()
     return HttpResponse(
         data={

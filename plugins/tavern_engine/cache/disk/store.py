@@ -1,6 +1,6 @@
-"""The outputs that are kept on disk: asked for in one go, and written in batches, both off the event loop.
+"""The output cache on disk: queried in one go, and written in batches, both off the event loop.
 
-Nothing here ever stops a run: what fails is said once in the log, and for a while nothing more is asked or written.
+A failure never stops a run: it is logged once, and a circuit breaker suspends reading or writing for a while.
 """
 
 from __future__ import annotations
@@ -28,82 +28,82 @@ if TYPE_CHECKING:
     import sqlite3
 
 DELAY, USED_DELAY = 0.2, 5.0
-"""Seconds that outputs wait for others to be written together, and so what was used."""
+"""Seconds that outputs, and marks of use, wait for others to be written with them."""
 
 PATIENCE = 10.0
-"""Seconds that a run waits for the disk before it goes on without."""
+"""Seconds that a run waits for the disk before it runs without."""
 
 PAUSE = 30.0
-"""Seconds for which nothing is tried after the disk failed."""
+"""Seconds for which the circuit breaker stays open after a failure."""
 
 CLOSE_SECONDS = 10.0
-"""How long closing waits for what is not written yet."""
+"""Seconds that closing waits for pending writes."""
 
 MAX_WAITING_BYTES = 256 * 2**20
-"""About how many bytes may wait to be written; what comes beyond that is not kept."""
+"""About how many bytes may wait to be written; further outputs are not cached."""
 
 MAX_TOUCHED = 200_000
-"""Of how many entries it may wait to be written that they were used."""
+"""How many marks of use may wait to be written."""
 
 BATCH_ENTRIES, BATCH_BYTES = 1000, 8 * 2**20
 """How many entries, and about how many bytes, one transaction writes."""
 
 ROOM = 32 * 2**20
-"""How many bytes of small entries are read before it is known which are needed."""
+"""How many bytes of small entries are read ahead, before it is known which are needed."""
 
 PREFIX_BYTES = 8
 """So many that nobody guesses them."""
 
 _GOAL = 0.9
-"""To which share of the limit the cache is brought when it has grown beyond it."""
+"""To which share of the limit the cache is shrunk when it exceeds it."""
 
 _SLICE = 100
-"""How many entries are encoded before other threads get their turn."""
+"""How many entries are encoded before the interpreter is released."""
 
 Waiting = tuple[Sequence[bytes], Sequence[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What is kept on disk: how many entries, in how many bytes, and where."""
+    """The size of the disk cache: how many entries, in how many bytes, and where."""
 
     entries: int
     size: int
     path: Path
 
 
-class _Trouble:
-    """Whether reading, or writing, fails: said once in the log until it works again, and not tried for a while."""
+class _CircuitBreaker:
+    """Suspends reading, or writing, for a while after a failure, which is logged once until it works again."""
 
     def __init__(self, what: str, log: logging.Logger) -> None:
         self._what = what
         self._log = log
         self._until = 0.0
-        self._is_told = False
+        self._is_logged = False
 
     @property
-    def lasts(self) -> bool:
-        """Whether it failed just now."""
+    def is_open(self) -> bool:
+        """Whether the operation is suspended."""
         return time.monotonic() < self._until
 
-    def begins(self, error: BaseException) -> None:
-        """It failed."""
+    def record_failure(self, error: BaseException) -> None:
+        """Suspend the operation."""
         self._until = time.monotonic() + PAUSE
-        if not self._is_told:
+        if not self._is_logged:
             reason = error.message if isinstance(error, TavernError) else describe(error)
-            self._log.error("%s the cache on disk fails; runs go on without it: %s", self._what, reason)
-        self._is_told = True
+            self._log.error("%s the cache on disk fails; runs continue without it: %s", self._what, reason)
+        self._is_logged = True
 
-    def ends(self) -> None:
-        """It works: its next failure is worth a line."""
-        self._is_told = False
+    def record_success(self) -> None:
+        """The next failure is logged again."""
+        self._is_logged = False
 
 
 class DiskCache:
     """Outputs by signature in a folder, which other processes may share. Used on one event loop, and closed by its
     owner; nothing is opened before it is used. `limit` says how many bytes the database may have.
 
-    What was kept under another `key` than this one is never found: a cache that came with a project is not believed.
+    Entries written with another `key` are never found: a cache that came with a project is not trusted.
     """
 
     def __init__(self, folder: Path, log: logging.Logger, limit: Callable[[], int], key: ProjectKey) -> None:
@@ -119,8 +119,8 @@ class DiskCache:
         self._damaged: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
-        self._trouble_reading, self._trouble_writing = _Trouble("reading", log), _Trouble("writing", log)
-        self._is_closed = self._is_due = self._is_damage_told = False
+        self._read_breaker, self._write_breaker = _CircuitBreaker("reading", log), _CircuitBreaker("writing", log)
+        self._is_closed = self._is_due = self._is_damage_logged = False
 
     @property
     def limit(self) -> int:
@@ -147,7 +147,7 @@ class DiskCache:
 
     def _prefix(self) -> bytes:
         """Return what the keys of entries begin with. Waits for the disk. Raises `OSError`."""
-        # Signatures say nothing of what the program itself does with values between nodes, nor of who kept them.
+        # Signatures do not cover the code of the engine itself, nor who wrote an entry.
         return self._key.mark(f"outputs {__version__} {FORMAT}", PREFIX_BYTES)
 
     def _with_prefix(self, signatures: Iterable[bytes]) -> list[bytes]:
@@ -160,22 +160,22 @@ class DiskCache:
         return Found(entries, {key[size:] for key in found.unread}, found.damaged)
 
     async def _ask(self, work: Callable[[sqlite3.Connection], Found]) -> Found:
-        if self._is_closed or self._trouble_reading.lasts:
+        if self._is_closed or self._read_breaker.is_open:
             return _nothing()
         try:
             async with asyncio.timeout(PATIENCE):
                 found = await self._reader.read(work, _nothing())
         except TimeoutError:
-            self._trouble_reading.begins(TavernError(f"{self._path}: it took longer than {PATIENCE:g} s"))
+            self._read_breaker.record_failure(TavernError(f"{self._path}: it took longer than {PATIENCE:g} s"))
             return _nothing()
-        except Exception as error:  # whatever it is, the run goes on
-            self._trouble_reading.begins(error)
+        except Exception as error:  # whatever it is, the run continues
+            self._read_breaker.record_failure(error)
             return _nothing()
-        self._trouble_reading.ends()
+        self._read_breaker.record_success()
         if found.damaged:
-            if not self._is_damage_told:
-                self._is_damage_told = True
-                self._log.warning("%s: there are damaged entries; they are removed, their nodes run anew", self._path)
+            if not self._is_damage_logged:
+                self._is_damage_logged = True
+                self._log.warning("%s: there are damaged entries; they are removed, their nodes run again", self._path)
             self._damaged += found.damaged
             self._soon(DELAY)
         return found
@@ -195,22 +195,22 @@ class DiskCache:
         self._waiting_bytes += size
         self._soon(DELAY)
 
-    def used(self, signatures: Collection[bytes]) -> None:
-        """Take down, some time, that entries were used just now."""
+    def touch(self, signatures: Collection[bytes]) -> None:
+        """Mark entries as used now, some time later."""
         if signatures and not self._is_idle() and sum(map(len, self._touched)) < MAX_TOUCHED:
             self._touched.append(signatures)
             self._soon(USED_DELAY)
 
     async def drain(self) -> None:
         """Return when everything that was to be kept before is written, or could not be."""
-        for _ in range(2):  # what is being written, then what waits behind it
+        for _ in range(2):  # the write in progress, then what was queued since
             if self._writing is None:
                 self._begin()
             if self._writing is not None:
                 await asyncio.wait([self._writing])
 
     async def close(self) -> None:
-        """Write what is left, for some seconds at most, and let go of the file."""
+        """Flush pending writes, for some seconds at most, and close the file."""
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self.drain()
@@ -247,7 +247,7 @@ class DiskCache:
     def _written(self, task: asyncio.Task[None]) -> None:
         self._writing = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._trouble_writing.begins(error)
+            self._write_breaker.record_failure(error)
             self._waiting, self._waiting_bytes, self._touched, self._damaged = deque(), 0, [], []
         if self._is_due and not self._is_closed:
             self._is_due = False
@@ -270,7 +270,7 @@ class DiskCache:
             await self._writer.write(
                 lambda connection: tables.touch(connection, self._with_prefix(set(chain.from_iterable(touched))))
             )
-        self._trouble_writing.ends()
+        self._write_breaker.record_success()
 
     async def _make_room(self) -> None:
         limit = self.limit
@@ -281,15 +281,15 @@ class DiskCache:
         while await self._writer.write(lambda connection: tables.shrink(connection, limit)):
             pass
 
-    # --- looking and clearing ---------------------------------------------------------------------
+    # --- usage and clearing -----------------------------------------------------------------------
 
     async def usage(self) -> Usage:
-        """Return what is kept. Raises `TavernError`."""
+        """Return how much is cached. Raises `TavernError`."""
         entries, size = await self._reader.read(tables.count, (0, 0))
         return Usage(entries, size, self._path)
 
     async def clear(self) -> int:
-        """Forget everything, damaged files that were put aside too; return how many entries. Raises `TavernError`."""
+        """Delete everything, damaged files that were set aside too; return how many entries. Raises `TavernError`."""
         self._waiting, self._waiting_bytes, self._touched = deque(), 0, []
         if self._writing is not None:
             await asyncio.wait([self._writing])
@@ -305,7 +305,7 @@ class DiskCache:
 
     def _is_idle(self) -> bool:
         """Whether nothing is to be written."""
-        return self._is_closed or self._trouble_writing.lasts
+        return self._is_closed or self._write_breaker.is_open
 
 
 def _nothing() -> Found:
@@ -342,5 +342,5 @@ def _encoded(prefix: bytes, entries: Iterator[tuple[bytes, dict[str, Any]]], lim
         if len(found) >= BATCH_ENTRIES or size >= BATCH_BYTES:
             break
         if not done % _SLICE:
-            time.sleep(0)  # the event loop wants the interpreter
+            time.sleep(0)  # releases the interpreter to the event loop
     return found

@@ -1,7 +1,7 @@
 """The service `runStore` over SQLite: who may claim and write what, and what is forgotten when.
 
 Every method is one transaction; several processes may have one store open. A store may come from anybody: only runs
-that were accepted here, or that somebody asked to resume here, are taken up by themselves.
+that were accepted here, or whose resumption was requested here, are resumed automatically.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tavern_host.storage.process_locks import ProcessLocks
 
 KEPT_SECONDS = 3600
-"""How long a content that no run refers to is kept: whoever put it may be about to refer to it."""
+"""How long a content that no run refers to is kept: its writer may be about to refer to it."""
 
 AT_ONCE = 50
 """How many runs or contents one transaction forgets: others wait for it."""
@@ -45,7 +45,7 @@ class SqliteRunStore(RunStore):
         self._folder = folder
         self._log = log
         self._key = key
-        self._is_told_of_key = False
+        self._is_key_logged = False
         self._writer = DatabaseThread(folder, RUNS, log, "run store: writing")
         self._reader = DatabaseThread(folder, RUNS, log, "run store: reading")
         self._held: ProcessLocks | None = None
@@ -60,7 +60,7 @@ class SqliteRunStore(RunStore):
     # --- runs -------------------------------------------------------------------------------------
 
     async def accept(self, entry: RunEntry, *, worker: str, lease: float, call: CallContext | None = None) -> None:
-        """Keep a new run, claimed by `worker`. Raises `Conflict`, `NotFound`, `InvalidInput`."""
+        """Insert a new run, claimed by `worker`. Raises `Conflict`, `NotFound`, `InvalidInput`."""
         from tavern_engine.journal.run_store import rows
 
         run_id, worker = rows.checked(entry.id, "the id of a run"), rows.checked(worker, "the name of a worker")
@@ -100,7 +100,7 @@ class SqliteRunStore(RunStore):
     async def claim(
         self, worker: str, lease: float, *, run_id: str | None = None, call: CallContext | None = None
     ) -> RunEntry | None:
-        """Claim a run that is nobody's, or `run_id`; None where there is none such, or another worker has it."""
+        """Claim a run without an owner, or `run_id`; None where there is none such, or another worker has it."""
         from tavern_engine.journal.run_store import rows
 
         worker = rows.checked(worker, "the name of a worker")
@@ -112,16 +112,16 @@ class SqliteRunStore(RunStore):
 
         if run_id is None and not await self._reader.run(self._has_key):
             return None
-        claimed, foreign, more = None, 0, AT_ONCE
+        claimed, elsewhere, more = None, 0, AT_ONCE
         while claimed is None and more == AT_ONCE:
             claimed, more = await self._writer.write(work)
-            foreign += more
-        if foreign:
+            elsewhere += more
+        if elsewhere:
             self._log.warning(
-                "%s: %d not taken up: begun elsewhere, or before the project was moved; `tavern runs list` shows them,"
-                " and `tavern runs resume ID` goes on with one",
+                "%s: %d not resumed: started elsewhere, or before the project was moved; `tavern runs list` shows them,"
+                " and `tavern runs resume ID` resumes one",
                 self._folder,
-                foreign,
+                elsewhere,
             )
         return None if claimed is None else rows.read_entry(claimed)
 
@@ -255,7 +255,7 @@ class SqliteRunStore(RunStore):
             raise NotFound(f"the value {hash!r:.80} is not kept, or its file is damaged")
         return found
 
-    # --- forgetting -------------------------------------------------------------------------------
+    # --- deletion ---------------------------------------------------------------------------------
 
     async def delete(self, run_id: str, *, call: CallContext | None = None) -> bool:
         """Forget a finished run; False where there is none. Raises `Conflict` for one that is not finished."""
@@ -270,7 +270,7 @@ class SqliteRunStore(RunStore):
             if not is_final:
                 raise Conflict(f"the run {run_id!r} is not finished: interrupt it first")
             if self._is_claimed(owner, until, _now()):
-                raise Conflict(f"the run {run_id!r} is being gone on with: interrupt it first")
+                raise Conflict(f"the run {run_id!r} is being resumed: interrupt it first")
             connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
             return True
 
@@ -314,7 +314,7 @@ class SqliteRunStore(RunStore):
         limit: int,
         surplus: float = math.inf,
     ) -> int:
-        """Forget finished runs that nobody has claimed, first those that ended first, until `surplus` bytes are."""
+        """Delete finished unclaimed runs, first those that ended first, until `surplus` bytes are."""
         if surplus <= 0:
             return 0
         now, forgotten, passed = _now(), 0, 0
@@ -368,7 +368,7 @@ class SqliteRunStore(RunStore):
 
             await self._writer.write(work)
 
-    # --- small parts ------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     @property
     def _files(self) -> Files:
@@ -406,29 +406,29 @@ class SqliteRunStore(RunStore):
         from tavern_engine.journal.run_store import rows
 
         columns = rows.ENTRY_COLUMNS
-        now, foreign = _now(), 0
+        now, elsewhere = _now(), 0
         until = rows.lease_end(now, lease)
-        while foreign < AT_ONCE and (seq := self._claimable(connection, worker, run_id, now)) is not None:
+        while elsewhere < AT_ONCE and (seq := self._claimable(connection, worker, run_id, now)) is not None:
             row = connection.execute(f"SELECT {columns}, entry, seal FROM runs WHERE seq = ?", (seq,)).fetchone()
             *found, kept, seal = row
             try:
                 entry = rows.read_entry(tuple(found))
-                if run_id is not None:  # somebody asks for it: from now on it is one from here
+                if run_id is not None:  # requested here: from now on it counts as started here
                     seal = self._seal(entry.id, kept)
                 elif not self._key.has_sealed(entry.id, kept, seal):
                     _write(connection, seq, rows.standing(_begun_elsewhere(entry), entry.id, now))
-                    foreign += 1
+                    elsewhere += 1
                     continue
             except TavernError as damage:
                 if run_id is not None:
                     raise
-                _give_up(connection, seq, damage, now)  # the others are not to wait behind it for ever
+                _give_up(connection, seq, damage, now)  # the others must not wait behind it
                 continue
             self._workers.hold(worker)
             changed = "UPDATE runs SET owner = ?, lease_until = ?, seal = ? WHERE seq = ?"
             connection.execute(changed, (worker, until, seal, seq))
-            return connection.execute(f"SELECT {columns} FROM runs WHERE seq = ?", (seq,)).fetchone(), foreign
-        return None, foreign
+            return connection.execute(f"SELECT {columns} FROM runs WHERE seq = ?", (seq,)).fetchone(), elsewhere
+        return None, elsewhere
 
     def _claimable(self, connection: sqlite3.Connection, worker: str, run_id: str | None, now: int) -> int | None:
         """Return the row of the run that a worker may claim."""
@@ -454,15 +454,15 @@ class SqliteRunStore(RunStore):
         try:
             self._key.prepare()
         except OSError as error:
-            if not self._is_told_of_key:
+            if not self._is_key_logged:
                 self._log.error(
-                    "%s: %s; so it cannot be told which runs were begun here, and none that was cut off is taken up",
+                    "%s: %s; so it is unknown which runs were started here, and none that was interrupted is resumed",
                     error.filename,
                     error.strerror,
                 )
-            self._is_told_of_key = True
+            self._is_key_logged = True
             return False
-        self._is_told_of_key = False
+        self._is_key_logged = False
         return True
 
     def _is_claimed(self, owner: str | None, until: int | None, now: int) -> bool:
@@ -498,7 +498,7 @@ def _owned(connection: sqlite3.Connection, worker: str, run_id: str) -> int:
 
 
 def _write(connection: sqlite3.Connection, seq: int, stands: Standing) -> None:
-    """Write how a run stands. A finished one has no seal: set back by somebody else, it is not taken up again."""
+    """Write how a run stands. A finished one has no seal: with its status reset by someone else, it is not resumed."""
     values = stands._asdict()
     if stands.started is None:
         del values["started"]
@@ -512,11 +512,11 @@ def _write(connection: sqlite3.Connection, seq: int, stands: Standing) -> None:
 
 
 def _begun_elsewhere(entry: RunEntry) -> RunEnd:
-    """Return how a run ends that is not taken up here."""
-    advice = f"`tavern runs resume {entry.id}` goes on with it"
+    """Return the end of a run that is not resumed here."""
+    advice = f"`tavern runs resume {entry.id}` resumes it"
     if entry.not_resumable is not None:
-        advice = f"it cannot go on: {entry.not_resumable}"
-    message = f"it was begun elsewhere, or before the project was moved, and was not taken up here; {advice}"
+        advice = f"it cannot be resumed: {entry.not_resumable}"
+    message = f"it was started elsewhere, or before the project was moved, and was not resumed here; {advice}"
     return RunEnd(
         status=RunStatus.INTERRUPTED,
         outputs=entry.outputs,
@@ -534,7 +534,7 @@ def _check_contents(connection: sqlite3.Connection, names: set[str], who: str) -
 
 
 def _give_up(connection: sqlite3.Connection, seq: int, damage: TavernError, now: int) -> None:
-    """Let a run end whose record cannot be read."""
+    """End a run whose record cannot be read."""
     connection.execute(
         "UPDATE runs SET status = ?, is_final = 1, finished = ?, error = ?, fault = ?, not_resumable = ?,"
         " owner = NULL, lease_until = NULL, seal = NULL WHERE seq = ?",

@@ -1,5 +1,5 @@
-"""Tells clients of the items of streams: soon, and many at once where many come, so that a quick stream costs a few
-messages. What a stream is, and who reads it, is the business of `streams.py`.
+"""Publishes the items of streams to clients: soon, and many in one message where many come, so that a quick stream
+costs few messages. Streams themselves and their readers are in `streams.py`.
 
 A message brings text as one `text_chunk`, however many pieces it came in; any other item as `{"type": "custom",
 "content": item}`, and several as `{"type": "custom", "content": [item, …], "count": how many}`. An item that has the
@@ -17,13 +17,13 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_engine.run.json_values import clean, json_form
 from tavern_engine.run.streams import Stream
-from tavern_engine.run.wireform import clean, json_form
 from tavern_host.contracts.dataflow import Converter
 
 INTERVAL = 0.03
-"""Seconds between two times that clients are told, where items come one after another; a first one is told at once.
-Where very many come they are told more often, so that telling does not hold up the event loop."""
+"""Seconds between two publications where items come one after another; a first one is published at once.
+Where very many come it is done more often, so that no single publication blocks the event loop for long."""
 
 MOST_ITEMS = 1000
 """How many items one message brings at most."""
@@ -32,11 +32,11 @@ MOST_TEXT = 2**16
 """How many characters one message brings at most."""
 
 MOST_CHUNKS = 32
-"""How many items in the shape of a chunk are told one by one, of those that come together; more go as items."""
+"""How many items in the shape of a chunk are published one by one, of those that come together; more go as items."""
 
 Message = tuple[str, dict[str, Any]]
 Outputs = Sequence[tuple[str, Converter | None]]
-"""The interface outputs that a stream goes out by, and what converts its items for them."""
+"""The interface outputs that publish a stream, and what converts its items for them."""
 
 _LEAST_INTERVAL = 0.001
 _CHUNKS = frozenset(("text_chunk", "tool_call_chunk", "finish_reason_chunk", "usage_chunk", "error_chunk", "custom"))
@@ -46,8 +46,8 @@ _NO_TEXT: JsonValue = {"type": "text_chunk", "content": ""}
 
 
 @dataclass(eq=False, slots=True)
-class _Told:
-    """A stream that clients are told of; `number` is its node's. `is_new`: it has items that they do not know."""
+class _Published:
+    """A stream that is published; `number` is its node's. `is_new`: it has unpublished items."""
 
     stream: Stream
     number: int
@@ -56,14 +56,14 @@ class _Told:
     is_new: bool = False
 
 
-class Yields:
+class StreamMessages:
     """The streams of one run, as its clients see them."""
 
     def __init__(self, run_id: str, ids: Sequence[str], publish: Callable[[list[Message]], None]) -> None:
         self._run_id = run_id
         self._ids = ids
         self._publish = publish
-        self._told: dict[Stream, _Told] = {}
+        self._streams: dict[Stream, _Published] = {}
         self._left: dict[str, int] = {}
         self._timer: asyncio.Handle | None = None
         self._interval = _LEAST_INTERVAL
@@ -71,92 +71,92 @@ class Yields:
         self._is_closed = False
 
     def expect(self, interface: Mapping[tuple[int, str], Outputs]) -> None:
-        """Know which streams go out by interface outputs: several may by one, which ends with the last of them."""
+        """Count the streams of each interface output: one with several ends with the last of them."""
         for outputs in interface.values():
             for output, _ in outputs:
                 self._left[output] = self._left.get(output, 0) + 1
 
     def watch(self, stream: Stream, number: int, key: str, outputs: Outputs) -> None:
-        """Tell of the items of a stream from now on."""
-        told = self._told[stream] = _Told(stream, number, key, outputs)
-        stream.told = 0
-        stream.watchers.append(partial(self._came, told))
+        """Publish the items of a stream from now on."""
+        published = self._streams[stream] = _Published(stream, number, key, outputs)
+        stream.published = 0
+        stream.watchers.append(partial(self._on_item, published))
 
     def end(self, stream: Stream) -> None:
-        """Tell of the last items of a stream, and that it has ended."""
-        told = self._told.pop(stream, None)
-        if told is None:
+        """Publish the last items of a stream, and its end."""
+        published = self._streams.pop(stream, None)
+        if published is None:
             return
-        messages = self._news(told)
-        stream.told = None
+        messages = self._new_messages(published)
+        stream.published = None
         content: JsonValue = _NO_TEXT if stream.error is None else {"type": "error_chunk", "content": stream.error}
-        if told.number >= 0:
-            messages.append(self._node(told, content, is_last=True))
-        messages.extend(self._interface_ends(output, content) for output, _ in told.outputs)
+        if published.number >= 0:
+            messages.append(self._node(published, content, is_last=True))
+        messages.extend(self._interface_ends(output, content) for output, _ in published.outputs)
         self._publish(messages)
 
     def whole(self, output: str, items: Iterable[Any]) -> None:
-        """Tell of a stream that goes out by an interface output and is there already: all of it, and that it ends."""
+        """Publish all items of an interface output that is complete already, and its end."""
         messages = [self._interface(output, content) for content in contents(list(items))]
         self._publish([*messages, self._interface_ends(output, _NO_TEXT)])
 
     def close(self) -> None:
-        """Tell what is left, and nothing any more."""
+        """Publish what is left, and nothing any more."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        messages = [message for told in self._told.values() for message in self._news(told)]
-        for stream in self._told:
-            stream.told = None
-        self._told.clear()
+        messages = [message for published in self._streams.values() for message in self._new_messages(published)]
+        for stream in self._streams:
+            stream.published = None
+        self._streams.clear()
         if messages:
             self._publish(messages)
 
-    # --- telling ----------------------------------------------------------------------------------
+    # --- publishing -------------------------------------------------------------------------------
 
-    def _came(self, told: _Told) -> None:
-        """Be told that a stream has a further item."""
-        told.is_new = True
+    def _on_item(self, published: _Published) -> None:
+        """A stream has a further item."""
+        published.is_new = True
         if self._timer is None and not self._is_closed:
             loop = asyncio.get_running_loop()
             wait = self._next - loop.time()
-            self._timer = loop.call_later(wait, self._tell) if wait > 0 else loop.call_soon(self._tell)
+            self._timer = loop.call_later(wait, self._publish_new) if wait > 0 else loop.call_soon(self._publish_new)
 
-    def _tell(self) -> None:
+    def _publish_new(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
         messages: list[Message] = []
         count = 0
-        for told in self._told.values():
-            if told.is_new:
-                count += len(told.stream.items) - (told.stream.told or 0)
-                messages += self._news(told)
-                told.is_new = False
-                told.stream.watchers.append(partial(self._came, told))
+        for published in self._streams.values():
+            if published.is_new:
+                count += len(published.stream.items) - (published.stream.published or 0)
+                messages += self._new_messages(published)
+                published.is_new = False
+                published.stream.watchers.append(partial(self._on_item, published))
         if messages:
             self._publish(messages)
-        # Slowly at first, since it is not known yet how many come.
+        # Short intervals at first: it is not known yet how many items come.
         self._interval = min(INTERVAL, 2 * self._interval, (now - self._last) * MOST_ITEMS / max(count, 1))
         self._interval = max(_LEAST_INTERVAL, self._interval)
         self._next = now + self._interval
         self._last = now
 
-    def _news(self, told: _Told) -> list[Message]:
-        """Return what tells of the items of a stream that clients do not know."""
-        stream = told.stream
-        items = stream.items[stream.told or 0 :]
+    def _new_messages(self, published: _Published) -> list[Message]:
+        """Return the messages for the unpublished items of a stream."""
+        stream = published.stream
+        items = stream.items[stream.published or 0 :]
         if not items:
             return []
-        stream.told = len(stream.items)
+        stream.published = len(stream.items)
         found = contents(items)
-        messages = [self._node(told, content) for content in found] if told.number >= 0 else []
-        for output, convert in told.outputs:
+        messages = [self._node(published, content) for content in found] if published.number >= 0 else []
+        for output, convert in published.outputs:
             pieces = found if convert is None else contents(_fitting(items, convert))
             messages.extend(self._interface(output, content) for content in pieces)
         return messages
 
-    def _node(self, told: _Told, content: JsonValue, *, is_last: bool = False) -> Message:
-        about = {"promptId": self._run_id, "sourceNodeId": self._ids[told.number], "outputKey": told.key}
+    def _node(self, published: _Published, content: JsonValue, *, is_last: bool = False) -> Message:
+        about = {"promptId": self._run_id, "sourceNodeId": self._ids[published.number], "outputKey": published.key}
         return "NODE_YIELD", {**about, "yieldedContent": content, "isLastChunk": is_last}
 
     def _interface(self, output: str, content: JsonValue, *, is_last: bool = False) -> Message:
@@ -236,7 +236,7 @@ def _others(forms: Any) -> list[JsonValue]:
 
 
 def _fitting(items: list[Any], convert: Converter) -> list[Any]:
-    """Return the items that can be converted; of the others the node that gives the outputs tells."""
+    """Return the items that can be converted; the node of the outputs reports the others."""
     found = []
     for item in items:
         try:

@@ -1,5 +1,5 @@
-"""What the compiler needs to know of a node type in one of its modes, looked up once for all nodes of that kind, and of
-the edges that nodes of a kind have."""
+"""The kinds of nodes that the compiler knows: a node type in one of its modes, and the shapes that the edges of its
+nodes have. Both are computed once and shared by many nodes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Call = Callable[[dict[str, Any], NodeCall | None], Awaitable[dict[str, Any]]]
 _CONTAINERS = frozenset((list, dict))
 
 TOKEN_SIZE = 16
-"""How many bytes stand for what a node is in its signature."""
+"""The size in bytes of the token of a node in its signature."""
 
 
 Joins = tuple[tuple[str, str], ...]
 """By edge, the input and the output that it joins."""
 
 
-class Simple(NamedTuple):
-    """How a node is run that needs nothing but what its edges bring and its written values: by `call`; where there is a
-    `function`, more quickly by that. Its value is then the one output, `output`; it is awaited where it `is_async`.
+class Invocation(NamedTuple):
+    """How to call a node that needs nothing but the values of its edges and its written values: by `call`; where it has
+    a `function`, faster by that. Its result is then the one output, `output`; it is awaited where it `is_async`.
 
     `in_order`: where what edges bring, and then what is written, are the first parameters of the function, in their
     order, the name of the output that all edges bring; else None.
@@ -45,17 +45,17 @@ class Simple(NamedTuple):
 
 
 Calls = tuple[Call | None, DirectCall | None]
-"""How a node is run that needs nothing but its inputs, and how it is called if it needs no more than that."""
+"""The call of a node that needs nothing but its inputs, and its direct call where it has one."""
 
 
 class Source(Protocol):
-    """What an edge may come from."""
+    """A node that an edge may come from."""
 
     outputs: Slots
 
 
-class Handed:
-    """The outputs of a node that has no type of its own: one that the compiler put in, or a loop."""
+class GivenOutputs:
+    """The outputs of a node without a type: one that the compiler added, or a loop."""
 
     __slots__ = ("outputs",)
 
@@ -67,7 +67,7 @@ class Kind:
     """A node type, in one mode and with one way to treat errors: its slots, defaults, and how it is run.
 
     `config` is the configuration of nodes that have none of their own. A `multi` slot, a stream or a slot without a
-    name makes edges something that is to be looked at one by one: its `shape` is `OTHER`.
+    name makes its `shape` `IRREGULAR`: its edges are compiled one by one.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class Kind:
             about = (self.type, definition.version, node_type.plugin, node_type.version, sorted(inputs))
             self.token = token_of(about)
         is_open = dynamic or any(slot.multi or slot.is_stream for slot in inputs.values())
-        self.shape = OTHER if is_open else Shape(self, ())
+        self.shape = IRREGULAR if is_open else Shape(self, ())
 
     def values(self, node: WorkflowNode) -> dict[str, Any]:
         """Return the written value of each input that has one, else its default; null is no value. The dict must
@@ -142,26 +142,26 @@ class Kind:
 
 
 class Shape:
-    """The edges of a node: its kind, the slots that they join, in order, and nothing of which nodes they come from.
+    """The edges of a node: its kind and the slots that they join, in order, whichever nodes they come from.
 
-    Nodes have few shapes, so what a further edge makes of one is found out once; `OTHER` is what it makes where it has
-    more to it than a value that goes into an input as it is.
+    Nodes have few shapes, so the transition that a further edge makes is computed once; it leads to `IRREGULAR` where
+    the edge does more than bring a value as it is.
     """
 
     __slots__ = (
-        "bare", "by_name", "in_order", "joins", "kind", "missing", "parameters", "slots", "token", "ways"
+        "bare", "by_name", "in_order", "joins", "kind", "missing", "parameters", "slots", "token", "transitions"
     )  # fmt: skip
 
-    by_name: Simple | None
+    by_name: Invocation | None
     """How a node is run, whatever its written values are."""
-    in_order: Simple | None
+    in_order: Invocation | None
     """The same where its written values are the `parameters` after those that edges bring."""
-    bare: Simple | None
+    bare: Invocation | None
     """The same where it has no written values."""
 
     def __init__(self, kind: Kind, slots: tuple[tuple[str, str, SlotDefinition], ...]) -> None:
-        self.ways: dict[str, dict[str, dict[Source, Shape]]] = {}
-        """What further edges make of it, as far as it is known: by input, output and what gives that."""
+        self.transitions: dict[str, dict[str, dict[Source, Shape]]] = {}
+        """The shapes that further edges lead to, as far as they are computed: by input, output and source."""
         self.kind = kind
         self.slots = slots
         """By edge the input, the output and its slot."""
@@ -173,8 +173,8 @@ class Shape:
             self.token = token_of((kind.token, list(self.joins))) if slots else kind.token
 
     def ready(self) -> None:
-        """Find out how nodes of this shape are run."""
-        self.by_name = self.in_order = simple_of(self.kind.ready(), self.joins)
+        """Compute how nodes of this shape are called."""
+        self.by_name = self.in_order = invocation_of(self.kind.ready(), self.joins)
         self.parameters: tuple[str, ...] = ()
         code = getattr(self.by_name.function, "__code__", None) if self.by_name is not None else None
         if self.by_name is not None and code is not None:
@@ -185,7 +185,7 @@ class Shape:
                 self.parameters = names[len(fed) :]
         self.bare = None if self.missing else self.in_order
 
-    def simple(self, written: dict[str, Any]) -> Simple | None:
+    def invocation(self, written: dict[str, Any]) -> Invocation | None:
         """Return how a node with these written values is run if they and what edges bring are all that it needs."""
         if not written:
             return self.bare
@@ -194,8 +194,8 @@ class Shape:
         return self.in_order if self.parameters[: len(written)] == tuple(written) else self.by_name
 
     def after(self, source: Source, handle: str, into: str) -> Shape:
-        """Return what a further edge makes of it."""
-        known = self.ways.setdefault(into, {}).setdefault(handle, {})
+        """Return the shape with a further edge."""
+        known = self.transitions.setdefault(into, {}).setdefault(handle, {})
         if source not in known:
             known[source] = self._after(source, handle, into)
         return known[source]
@@ -210,16 +210,16 @@ class Shape:
             and compatible(given, wanted) is None
             and converter(given, wanted) is None
         )
-        return Shape(self.kind, (*self.slots, (into, handle, given))) if is_plain and given is not None else OTHER
+        return Shape(self.kind, (*self.slots, (into, handle, given))) if is_plain and given is not None else IRREGULAR
 
 
-class _Other(Shape):
-    """The shape of a node whose edges have to be looked at one by one."""
+class _Irregular(Shape):
+    """The shape of a node whose edges are compiled one by one."""
 
     __slots__ = ()
 
     def __init__(self) -> None:
-        self.ways, self.missing = {}, frozenset()
+        self.transitions, self.missing = {}, frozenset()
         self.token, self.joins, self.parameters = None, (), ()
         self.by_name = self.in_order = self.bare = None
 
@@ -229,15 +229,15 @@ class _Other(Shape):
         return self
 
 
-OTHER: Shape = _Other()
+IRREGULAR: Shape = _Irregular()
 
 
-def simple_of(calls: Calls, joins: Joins) -> Simple | None:
+def invocation_of(calls: Calls, joins: Joins) -> Invocation | None:
     """Return how a node is run by its inputs' names, where it can be run with nothing but them."""
     call, direct = calls
     if call is None:
         return None
-    return Simple(joins, call, *direct) if direct is not None else Simple(joins, call, None, "", False)
+    return Invocation(joins, call, *direct) if direct is not None else Invocation(joins, call, None, "", False)
 
 
 def is_flat(written: dict[str, Any]) -> bool:

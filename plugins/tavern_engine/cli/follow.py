@@ -1,5 +1,5 @@
 """Follows a run for somebody at the command line, from its beginning to what it gave. What a moment looks like is the
-business of `board.py`."""
+business of `view.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from tavern_engine.cli.board import Board, text_chunk
+from tavern_engine.cli.progress_view import ProgressView, text_chunk
 from tavern_engine.cli.run_text import value_text
 from tavern_engine.cli.stream_text import StreamTexts
 from tavern_host import EXECUTION_ENGINE, CallContext, CommandOutput, InvalidInput, PluginContext
@@ -68,7 +68,7 @@ class Documents:
         return found
 
 
-def typed(context: PluginContext) -> CallContext:
+def operator_call(context: PluginContext) -> CallContext:
     """Return the context of what somebody does at the command line: the operator's."""
     return CallContext(principal=Principal(kind="user", id="operator"), project=context.project.id)
 
@@ -90,25 +90,25 @@ async def follow(
                 yield output
             return
         texts = StreamTexts(documents.title)
-        board = Board(await engine.get(run_id), documents.label, time.monotonic)
+        view = ProgressView(await engine.get(run_id), documents.label, time.monotonic)
         try:
-            async for output in _watch(run_id, aiter(watching), board, texts, context):
+            async for output in _watch(run_id, aiter(watching), view, texts, context):
                 yield output
             finished = await engine.wait(run_id)
         except asyncio.CancelledError:
-            for output in await _interrupted(run_id, board, context):
+            for output in await _interrupted(run_id, view, context):
                 yield output
             raise
         finally:
             await engine.interrupt(run_id)  # does nothing to a run that has finished
     finally:
         await watching.close()
-    for output in _ending(finished, board, texts, documents, context):
+    for output in _ending(finished, view, texts, documents, context):
         yield output
 
 
 async def _watch(
-    run_id: str, events: AsyncIterator[Event | Gap], board: Board, texts: StreamTexts, context: PluginContext
+    run_id: str, events: AsyncIterator[Event | Gap], view: ProgressView, texts: StreamTexts, context: PluginContext
 ) -> AsyncIterator[CommandOutput]:
     """Show what happens until the run has ended."""
     engine = context.services.get(EXECUTION_ENGINE)
@@ -118,12 +118,12 @@ async def _watch(
     while True:
         try:
             event = await _next(events)
-        except StopAsyncIteration:  # the plugin is being taken out
+        except StopAsyncIteration:  # this plugin is being unloaded
             return
         if isinstance(event, Gap):
             has_missed = True
         elif event is not None and event.payload.get("promptId") == run_id:
-            for line in _seen(event, board, texts):
+            for line in _seen(event, view, texts):
                 yield CommandOutput(kind="progress", text=line)
             if event.type == "EXECUTION_STATUS_UPDATE" and RunStatus(str(event.payload["status"])).is_final:
                 return
@@ -134,16 +134,16 @@ async def _watch(
         if has_missed and now >= ask_at:
             ask_at, has_missed = now + _ASK_AGAIN, False
             run = await engine.get(run_id)
-            board.sync(run)
+            view.sync(run)
             if run.status.is_final:
                 return
         text = texts.take()
         if text:
             yield CommandOutput(kind="chunk", text=text)
-        yield board.picture()
-        if not board.is_small and now >= summary_at:
+        yield view.picture()
+        if not view.is_small and now >= summary_at:
             summary_at = now + SUMMARY
-            yield CommandOutput(kind="progress", text=board.summary_line())
+            yield CommandOutput(kind="progress", text=view.summary_line())
         await asyncio.sleep(0)  # waiting events are read without a pause: let the run have its turn
 
 
@@ -156,16 +156,16 @@ async def _next(events: AsyncIterator[Event | Gap]) -> Event | Gap | None:
         return None
 
 
-def _seen(event: Event, board: Board, texts: StreamTexts) -> list[str]:
+def _seen(event: Event, view: ProgressView, texts: StreamTexts) -> list[str]:
     """Take in an event; return the lines that it is worth."""
     if event.type != "WORKFLOW_INTERFACE_YIELD":
-        return board.see(event.type, event.payload)
+        return view.see(event.type, event.payload)
     is_last = event.payload.get("isLastChunk") is True
     texts.add(str(event.payload.get("interfaceOutputKey")), text_chunk(event.payload), is_last=is_last)
     return []
 
 
-async def _interrupted(run_id: str, board: Board, context: PluginContext) -> list[CommandOutput]:
+async def _interrupted(run_id: str, view: ProgressView, context: PluginContext) -> list[CommandOutput]:
     """Interrupt a run that nobody watches any more; return what is said of it."""
     engine = context.services.get(EXECUTION_ENGINE)
     await engine.interrupt(run_id)
@@ -175,7 +175,7 @@ async def _interrupted(run_id: str, board: Board, context: PluginContext) -> lis
     except TimeoutError:
         return []
     result = CommandOutput(kind="result", data=finished.to_json())
-    return [board.last_picture(finished), result, *_how_to_go_on(finished, context)]
+    return [view.last_picture(finished), result, *_how_to_resume(finished, context)]
 
 
 def _refusal(error: InvalidInput) -> list[CommandOutput]:
@@ -187,31 +187,31 @@ def _refusal(error: InvalidInput) -> list[CommandOutput]:
 
 
 def _ending(
-    finished: Run, board: Board, texts: StreamTexts, documents: Documents, context: PluginContext
+    finished: Run, view: ProgressView, texts: StreamTexts, documents: Documents, context: PluginContext
 ) -> list[CommandOutput]:
     """Return what is said of a finished run. Outputs that were shown as they came are not shown again."""
     rest = texts.take(all_ended=True)
     said = [CommandOutput(kind="chunk", text=rest)] if rest else []
-    said.append(board.last_picture(finished))
-    if not board.is_small:
-        said.append(CommandOutput(kind="progress", text=board.tally(finished)))
+    said.append(view.last_picture(finished))
+    if not view.is_small:
+        said.append(CommandOutput(kind="progress", text=view.tally(finished)))
     for key, value in finished.outputs.items():
         if texts.text(key) != value:
             said.append(CommandOutput(kind="text", text=f"{documents.title(key)}: {value_text(value)}"))
     said.append(CommandOutput(kind="result", data=finished.to_json()))
     if finished.status is not RunStatus.COMPLETE:
-        said += _how_to_go_on(finished, context)
+        said += _how_to_resume(finished, context)
         reason = finished.error.message if finished.error else f"the run ended as {finished.status}"
         said.append(CommandOutput(kind="failure", text=reason, exit_code=1))
     return said
 
 
-def _how_to_go_on(finished: Run, context: PluginContext) -> list[CommandOutput]:
-    """Return how a run that did not come to its end can go on, where runs are kept."""
+def _how_to_resume(finished: Run, context: PluginContext) -> list[CommandOutput]:
+    """Return how an incomplete run can be resumed, where runs are recorded."""
     if not context.services.has(RUN_STORE):
         return []
     if finished.not_resumable is not None:
-        text = f"The run {finished.id} cannot go on: {finished.not_resumable}"
+        text = f"The run {finished.id} cannot be resumed: {finished.not_resumable}"
     else:
-        text = f"`tavern runs resume {finished.id}` goes on from here."
+        text = f"`tavern runs resume {finished.id}` resumes it from here."
     return [CommandOutput(kind="progress", text=text)]

@@ -1,4 +1,4 @@
-"""What is known of the nodes of one run, by number: status, times, outputs, errors. Decides and tells nothing."""
+"""The states of the nodes of one run, by number: status, times, outputs, errors. Decides and publishes nothing."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from enum import IntEnum
 
 from pydantic import JsonValue
 
-from tavern_engine.run.wireform import fits
+from tavern_engine.run.json_values import fits
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import NodeState, RunStatus
 
 
 class State(IntEnum):
-    """What has become of a node."""
+    """The state of a node."""
 
     WAITING = 0
     RUNNING = 1
@@ -40,7 +40,7 @@ _STATUSES = {
 _DONE = State.DONE.value
 
 
-class Account:
+class NodeTable:
     """The nodes of a run. Times are those of a clock that showed `base` when the run began, 0 where there is none."""
 
     def __init__(self, ids: Sequence[str]) -> None:
@@ -54,8 +54,8 @@ class Account:
         self.errors: dict[int, ErrorInfo] = {}
         self.attempts: dict[int, int] = {}
         self.iterations: dict[int, int] = {}
-        self.recall: Callable[[int], dict[str, JsonValue] | None] = lambda number: None
-        """Returns the outputs of a node whose earlier ones hold and that nobody needed to look at."""
+        self.load_output: Callable[[int], dict[str, JsonValue] | None] = lambda number: None
+        """Returns the outputs of a reused node that nobody has read in this run."""
 
     def complete(
         self,
@@ -64,7 +64,7 @@ class Account:
         ended: Sequence[float],
         outputs: Sequence[dict[str, JsonValue]],
     ) -> None:
-        """Take down nodes that simply did what they do, in columns."""
+        """Set nodes that completed, in columns."""
         states, started, finished, given, done = self.states, self.started, self.finished, self.outputs, _DONE
         if _is_range(numbers):
             place = slice(numbers[0], numbers[-1] + 1)
@@ -88,7 +88,7 @@ class Account:
         error: ErrorInfo | None,
         times: tuple[float, float] | None,
     ) -> None:
-        """Take down what became of one node; `times` are when it began and ended, where it did."""
+        """Set one node; `times` are when it began and ended, where it did."""
         self.states[number] = state
         self.outputs[number] = output
         if times is not None:
@@ -98,13 +98,37 @@ class Account:
         else:
             self.errors.pop(number, None)
 
-    def count(self, numbers: Sequence[int]) -> None:
+    def start(self, numbers: Sequence[int], now: float) -> None:
+        """Set nodes that run at this moment."""
+        for number in numbers:
+            self.states[number] = State.RUNNING
+            self.started[number] = now
+            self.finished[number] = 0.0
+
+    def mark(self, numbers: Sequence[int], state: State) -> None:
+        """Set the state of nodes and nothing else."""
+        value = state.value
+        for number in numbers:
+            self.states[number] = value
+
+    def set_attempts(self, number: int, attempts: int) -> None:
+        """Set how often a node has been tried."""
+        if attempts > 1:
+            self.attempts[number] = attempts
+        else:
+            self.attempts.pop(number, None)
+
+    def count_iteration(self, numbers: Sequence[int]) -> None:
         """Count one more iteration for these nodes."""
         for number in numbers:
             self.iterations[number] = self.iterations.get(number, 0) + 1
 
+    def set_iterations(self, number: int, count: int) -> None:
+        """Set how many iterations a loop has had."""
+        self.iterations[number] = count
+
     def close(self) -> None:
-        """Nothing more will happen: nodes that still run were stopped, the others never began."""
+        """End the run: nodes that still run are interrupted, those that wait are skipped."""
         if State.RUNNING not in self.states and State.WAITING not in self.states:
             return
         for number, state in enumerate(self.states):
@@ -130,7 +154,7 @@ class Account:
         started, finished = self.started[number], self.finished[number]
         output = self.outputs[number]
         if output is None and state is State.CACHED:
-            output = self.outputs[number] = self.recall(number)
+            output = self.outputs[number] = self.load_output(number)
         return NodeState(
             status=_STATUSES[state],
             output=fits(output) if output else output,
@@ -145,7 +169,7 @@ class Account:
 
 
 def _is_range(numbers: Sequence[int]) -> bool:
-    """Return whether numbers follow each other, as those of nodes beside each other or in one line do."""
+    """Return whether numbers are consecutive, as those of siblings or of a chain are."""
     if not numbers or numbers[-1] - numbers[0] != len(numbers) - 1:
         return False
     return numbers == list(range(numbers[0], numbers[-1] + 1))

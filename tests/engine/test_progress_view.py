@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
-from tavern_engine.cli.board import FEW, LINES, Board
+from tavern_engine.cli.progress_view import FEW, LINES, ProgressView
 from tavern_engine.cli.stream_text import StreamTexts
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
@@ -28,20 +28,20 @@ def run_of(*nodes: str, status: RunStatus = RunStatus.RUNNING, **states: NodeSta
     )
 
 
-def board_of(run: Run) -> tuple[Board, Clock]:
+def board_of(run: Run) -> tuple[ProgressView, Clock]:
     clock = Clock()
-    return Board(run, lambda node_id: f"{node_id} (Type)", clock), clock
+    return ProgressView(run, lambda node_id: f"{node_id} (Type)", clock), clock
 
 
 def test_a_small_run_has_a_row_for_each_node() -> None:
-    board, clock = board_of(run_of("a", "b", "c"))
-    board.see("NODE_EXECUTING", {"nodeId": "a"})
+    view, clock = board_of(run_of("a", "b", "c"))
+    view.see("NODE_EXECUTING", {"nodeId": "a"})
     clock.now = 1.5
-    board.see("NODE_COMPLETE", {"nodeId": "a"})
-    board.see("NODE_EXECUTING", {"nodeId": "b"})
+    view.see("NODE_COMPLETE", {"nodeId": "a"})
+    view.see("NODE_EXECUTING", {"nodeId": "b"})
     clock.now = 2.0
 
-    shown = board.picture()
+    shown = view.picture()
 
     assert (shown.kind, shown.title, shown.done, shown.total) == ("live", "Work · 2.0 s", 1, 3)
     assert shown.rows == [
@@ -53,7 +53,7 @@ def test_a_small_run_has_a_row_for_each_node() -> None:
 
 
 def test_each_event_of_a_small_run_is_worth_a_line() -> None:
-    board, _ = board_of(run_of("a", "b", "c", "d"))
+    view, _ = board_of(run_of("a", "b", "c", "d"))
     events: list[tuple[str, dict[str, Any]]] = [
         ("NODE_EXECUTING", {"nodeId": "a"}),
         ("NODE_COMPLETE", {"nodeId": "a", "output": {}}),
@@ -65,7 +65,7 @@ def test_each_event_of_a_small_run_is_worth_a_line() -> None:
         ("NODE_YIELD", {"sourceNodeId": "a", "yieldedContent": "?"}),
     ]
 
-    assert [board.see(*event) for event in events] == [
+    assert [view.see(*event) for event in events] == [
         ["a (Type) …"],
         ["a (Type) done"],
         ["b (Type) cached"],
@@ -78,68 +78,68 @@ def test_each_event_of_a_small_run_is_worth_a_line() -> None:
 
 
 def test_a_node_in_a_loop_has_its_lines_once_and_counts_its_times() -> None:
-    board, _ = board_of(run_of("a"))
+    view, _ = board_of(run_of("a"))
 
-    lines = [board.see(type, {"nodeId": "a"}) for _ in range(100) for type in ("NODE_EXECUTING", "NODE_COMPLETE")]
+    lines = [view.see(type, {"nodeId": "a"}) for _ in range(100) for type in ("NODE_EXECUTING", "NODE_COMPLETE")]
 
     assert list(chain(*lines)) == ["a (Type) …", "a (Type) done"]
-    assert board.picture().rows == [["✓", "a (Type)", "0 ms", "100×"]]
+    assert view.picture().rows == [["✓", "a (Type)", "0 ms", "100×"]]
 
 
 def test_a_large_run_has_rows_for_those_that_run_and_those_that_failed() -> None:
     ids = [f"n{place}" for place in range(5000)]
-    board, clock = board_of(run_of(*ids))
+    view, clock = board_of(run_of(*ids))
     for place, node_id in enumerate(ids[:100]):
         clock.now = place
-        board.see("NODE_EXECUTING", {"nodeId": node_id})
+        view.see("NODE_EXECUTING", {"nodeId": node_id})
     for node_id in ids[:20]:
-        board.see("NODE_ERROR", {"nodeId": node_id, "errorDetails": {"message": "no"}})
+        view.see("NODE_ERROR", {"nodeId": node_id, "errorDetails": {"message": "no"}})
 
-    shown = board.picture()
+    shown = view.picture()
 
     assert (shown.done, shown.total) == (20, 5000)
     assert [row[1].split()[0] for row in shown.rows[:-1]] == [*ids[15:20], *ids[20:28]]
     assert shown.rows[-1] == ["", "and 72 more", "", ""]
-    assert board.summary_line() == "20 of 5,000 nodes done, 80 running"
+    assert view.summary_line() == "20 of 5,000 nodes done, 80 running"
 
 
 def test_a_large_run_says_few_lines() -> None:
     ids = [f"n{place}" for place in range(LINES + 1)]
-    board, _ = board_of(run_of(*ids))
+    view, _ = board_of(run_of(*ids))
 
-    begun = [board.see("NODE_EXECUTING", {"nodeId": node_id}) for node_id in ids]
-    failed = [board.see("NODE_ERROR", {"nodeId": node_id, "errorDetails": {"message": "no"}}) for node_id in ids]
+    begun = [view.see("NODE_EXECUTING", {"nodeId": node_id}) for node_id in ids]
+    failed = [view.see("NODE_ERROR", {"nodeId": node_id, "errorDetails": {"message": "no"}}) for node_id in ids]
 
     assert list(chain(*begun)) == []
     assert list(chain(*failed)) == [f"n{place} (Type) failed: no" for place in range(10)]
 
 
 def test_what_a_node_says_while_it_runs_is_beside_it() -> None:
-    board, _ = board_of(run_of("a", "b"))
+    view, _ = board_of(run_of("a", "b"))
     for node_id in "ab":
-        board.see("NODE_EXECUTING", {"nodeId": node_id})
-    board.see("NODE_PROGRESS", {"nodeId": "b", "value": 3, "max": 10})
+        view.see("NODE_EXECUTING", {"nodeId": node_id})
+    view.see("NODE_PROGRESS", {"nodeId": "b", "value": 3, "max": 10})
     for word in ("Once ", "upon\na ", "time"):
-        board.see("NODE_YIELD", {"sourceNodeId": "a", "yieldedContent": {"type": "text_chunk", "content": word}})
+        view.see("NODE_YIELD", {"sourceNodeId": "a", "yieldedContent": {"type": "text_chunk", "content": word}})
 
-    assert [row[3] for row in board.picture().rows] == ["Once upon a time", "3/10"]
+    assert [row[3] for row in view.picture().rows] == ["Once upon a time", "3/10"]
 
 
 def test_after_lost_events_the_run_itself_says_how_it_stands() -> None:
-    board, _ = board_of(run_of("a", "b"))
+    view, _ = board_of(run_of("a", "b"))
     failed = NodeState(status=RunStatus.ERROR, started=1, finished=3, error=ErrorInfo(code="x", message="no"))
 
-    board.sync(run_of("b", a=failed))
+    view.sync(run_of("b", a=failed))
 
-    assert board.picture().rows == [["✗", "a (Type)", "2.0 s", "no"], ["·", "b (Type)", "", ""]]
+    assert view.picture().rows == [["✗", "a (Type)", "2.0 s", "no"], ["·", "b (Type)", "", ""]]
 
 
 def test_the_last_picture_tells_how_the_run_ended() -> None:
-    board, clock = board_of(run_of("a"))
+    view, clock = board_of(run_of("a"))
     clock.now = 3
     cached = NodeState(status=RunStatus.COMPLETE, started=1, finished=1, cached=True)
 
-    shown = board.last_picture(run_of(status=RunStatus.COMPLETE, a=cached))
+    shown = view.last_picture(run_of(status=RunStatus.COMPLETE, a=cached))
 
     assert shown.title == "Work: complete after 3.0 s · 1 node: 1 cached"
     assert (shown.rows, shown.total) == ([["✓", "a (Type)", "", "cached"]], 0)
@@ -147,16 +147,16 @@ def test_the_last_picture_tells_how_the_run_ended() -> None:
 
 def test_the_last_picture_of_a_large_run_names_those_that_failed() -> None:
     ids = [f"n{place}" for place in range(FEW + 1)]
-    board, _ = board_of(run_of(*ids))
+    view, _ = board_of(run_of(*ids))
     failed = NodeState(status=RunStatus.ERROR, error=ErrorInfo(code="x", message="no"))
 
-    assert [row[1] for row in board.last_picture(run_of(*ids, n3=failed)).rows] == ["n3 (Type)"]
+    assert [row[1] for row in view.last_picture(run_of(*ids, n3=failed)).rows] == ["n3 (Type)"]
 
 
 def test_a_run_that_waits_says_so() -> None:
-    board, _ = board_of(run_of("a", status=RunStatus.QUEUED))
+    view, _ = board_of(run_of("a", status=RunStatus.QUEUED))
 
-    assert board.picture().title == "Work: waiting for its turn"
+    assert view.picture().title == "Work: waiting for its turn"
 
 
 def test_texts_that_come_at_once_are_shown_one_after_the_other() -> None:

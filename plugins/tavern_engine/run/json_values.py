@@ -1,4 +1,4 @@
-"""Gives any value of a run a JSON form, and runs the shapes that the platform's clients know."""
+"""Converts any value of a run to JSON, and runs to the shapes that the platform's clients know."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INTERFACE_OUTPUTS = "__WORKFLOW_INTERFACE_OUTPUTS__"
 
 
 _INTEGERS = 2**63
-"""Integers from here on have no place on the wire (DESIGN §3, rule 1)."""
+"""Integers from here on do not fit on the wire, which has 64 bits for them."""
 
 
 def fits(output: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -1,4 +1,4 @@
-"""Keeps the runs of one engine in the run store, and gives them back: for the history, and to go on with."""
+"""Records the runs of one engine in the run store, and loads them: for the history, and to resume them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from cachetools import FIFOCache
 from pydantic import JsonValue
 
-from tavern_engine.documents import documents_of, pack
 from tavern_engine.journal.batches import NodeRow, fetched
+from tavern_engine.journal.documents import documents_of, pack
 from tavern_engine.journal.journal import Journal, RunJournal, read_results, read_rows
 from tavern_engine.journal.leases import LEASE, Leases
-from tavern_engine.run.feed import STATUS_NAMES, shown
-from tavern_engine.run.loopdiary import LoopState
-from tavern_engine.run.record import RunRecord
+from tavern_engine.run.event_batch import STATUS_NAMES, shown
+from tavern_engine.run.loop_log import LoopState
+from tavern_engine.run.record import RunRecord, run_of
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import NotFound, TavernError
@@ -25,13 +26,13 @@ from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry, RunStore
 from tavern_host.contracts.workflows import Workflow
 
 PATIENCE = 5.0
-"""Seconds that the end of a run may wait for the store before it is told all the same."""
+"""Seconds that the end of a run may wait for the store before it is published all the same."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A run of the store that can go on. `results` are the outputs of nodes that finished, `loops` what loops had come
-    to, both by node id and with their signatures."""
+class StoredRun:
+    """A run loaded from the store, to be resumed. `results` are the outputs of nodes that finished, `loops` the states
+    of loops, both by node id and with their signatures."""
 
     entry: RunEntry
     workflow: Workflow
@@ -40,16 +41,16 @@ class Kept:
     loops: dict[str, tuple[bytes | None, LoopState]] = field(default_factory=dict)
 
 
-class Keeper:
-    """The engine's side of the run store. Without such a service, or where it fails, runs go on and are not kept."""
+class RunRecorder:
+    """The engine's side of the run store. Without such a service, or where it fails, runs run and are not recorded."""
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._worker = new_id("worker")
         self._journal: Journal | None = None
         self._leases: Leases | None = None
-        self._hashes: dict[int, tuple[Workflow, str]] = {}
-        self._kept: set[str] = set()
+        self._hashes: FIFOCache[int, tuple[Workflow, str]] = FIFOCache(64)
+        self._recorded: set[str] = set()
 
     @property
     def _store(self) -> RunStore | None:
@@ -59,7 +60,7 @@ class Keeper:
     # --- a run's life -----------------------------------------------------------------------------
 
     async def accept(self, record: RunRecord) -> None:
-        """Keep a run that begins; when this returns, the end of the process does not lose it."""
+        """Record a new run; when this returns, it survives the end of the process."""
         store = self._store
         if store is None:
             return
@@ -69,19 +70,19 @@ class Keeper:
                 try:
                     await store.accept(entry, worker=self._worker, lease=LEASE)
                     break
-                except NotFound:  # a document that no run needed any more was forgotten meanwhile
+                except NotFound:  # an unused document was pruned meanwhile
                     self._hashes.clear()
                     if attempt:
                         raise
-        except Exception as error:  # the disk may be full: that is no reason to run nothing
-            record.not_resumable = self._unkept(record, error)
+        except Exception as error:  # such as a full disk: the run runs all the same
+            record.not_resumable = self._not_recorded(record, error)
             return
-        self._kept.add(record.id)
+        self._recorded.add(record.id)
 
     def begin(self, record: RunRecord, interrupt: Callable[[str], object]) -> RunJournal | None:
-        """Return what takes the results of a run that is kept."""
+        """Return the journal of a run that is recorded."""
         store = self._store
-        if record.id not in self._kept or store is None:
+        if record.id not in self._recorded or store is None:
             return None
         log = self._context.log
         if self._journal is None or self._leases is None:
@@ -98,12 +99,12 @@ class Keeper:
         return self._journal.begin(record.id, not_resumable=not_resumable, lost=lost)
 
     async def started(self, record: RunRecord) -> None:
-        """Keep that a run's turn has come."""
+        """Record that a run has started."""
         await self._update(record, RunStatus.RUNNING, {})
 
     async def end(self, record: RunRecord, run: Run) -> None:
-        """Write what is left of a run, and how it ended."""
-        if record.id not in self._kept or self._journal is None or self._leases is None:
+        """Flush the journal of a run, and record its end."""
+        if record.id not in self._recorded or self._journal is None or self._leases is None:
             return
         try:
             async with asyncio.timeout(PATIENCE):
@@ -113,24 +114,24 @@ class Keeper:
             self._context.log.error("run %s: its end could not be written within %g s", record.id, PATIENCE)
         finally:
             self._leases.release(record.id)
-            self._kept.discard(record.id)
+            self._recorded.discard(record.id)
 
     async def close(self) -> None:
-        """Write what is left, and let go."""
+        """Flush all journals, and release the leases."""
         if self._journal is not None:
             await self._journal.close()
         if self._leases is not None:
             await self._leases.close()
 
-    # --- what is kept -----------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     async def claim(self, run_id: str | None = None) -> RunEntry | None:
-        """Claim a run that nobody works on; see `RunStore.claim`."""
+        """Claim a run without an owner; see `RunStore.claim`."""
         store = self._store
         return await store.claim(self._worker, LEASE, run_id=run_id) if store is not None else None
 
-    async def give_back(self, entry: RunEntry, status: RunStatus, reason: str | None = None) -> None:
-        """Give a claimed run back as it is, or as interrupted for a reason."""
+    async def release(self, entry: RunEntry, status: RunStatus, reason: str | None = None) -> None:
+        """Release a claimed run as it is, or as interrupted for a reason."""
         store = self._store
         if store is None:
             return
@@ -145,12 +146,12 @@ class Keeper:
         )
         await store.update(self._worker, entry.id, end)
 
-    async def kept(self, entry: RunEntry, *, results: bool = True) -> Kept:
-        """Return what a run needs to go on. Raises `NotFound` where a document is gone, `TavernError`."""
+    async def load(self, entry: RunEntry, *, results: bool = True) -> StoredRun:
+        """Return what is needed to resume a run. Raises `NotFound` where a document is gone, `TavernError`."""
         store = self._the_store()
         workflow, groups = await documents_of(entry, store.content)
         if not results:
-            return Kept(entry, workflow, groups)
+            return StoredRun(entry, workflow, groups)
         found = await read_results(await store.batches(entry.id), store.content, self._context.log)
         finished: dict[str, tuple[bytes | None, dict[str, Any]]] = {}
         loops: dict[str, tuple[bytes | None, LoopState]] = {}
@@ -160,21 +161,21 @@ class Keeper:
             if iteration is not None:
                 if node_id not in loops or loops[node_id][0] != row.signature:
                     loops[node_id] = (row.signature, LoopState())
-                loops[node_id][1].go_on(iteration, row.outputs)
+                loops[node_id][1].apply(iteration, row.outputs)
             elif row.status == "complete":
                 finished[node_id] = (row.signature, row.outputs)
-        return Kept(entry, workflow, groups, finished, loops)
+        return StoredRun(entry, workflow, groups, finished, loops)
 
-    def taken_over(self, record: RunRecord) -> None:
-        """A claimed run goes on here."""
-        self._kept.add(record.id)
+    def resumed(self, record: RunRecord) -> None:
+        """Record a claimed run from here on."""
+        self._recorded.add(record.id)
 
     async def entry(self, run_id: str) -> RunEntry:
-        """Return a run as it is kept. Raises `NotFound`."""
+        """Return the entry of a run. Raises `NotFound`."""
         return await self._the_store().get(run_id)
 
     async def run(self, run_id: str) -> Run:
-        """Return a run as it is kept, with what its nodes gave. Raises `NotFound`."""
+        """Return a recorded run with the outputs of its nodes. Raises `NotFound`."""
         store = self._the_store()
         entry = await store.get(run_id)
         rows = await read_rows(await store.batches(run_id), self._context.log)
@@ -189,41 +190,21 @@ class Keeper:
             elif state is not None:
                 nodes[row.node_id] = state
             elif row.iteration is not None:
-                going = RunStatus.INTERRUPTED if entry.status.is_final else entry.status
-                nodes[row.node_id] = NodeState(status=going, iterations=row.iteration)
-        request = entry.request
-        return Run(
-            id=entry.id,
-            status=entry.status,
-            workflow_id=entry.workflow_id,
-            workflow_name=entry.workflow_name,
-            submitted_at=entry.submitted_at,
-            started_at=entry.started_at,
-            finished_at=entry.finished_at,
-            inputs=request.inputs,
-            outputs=entry.outputs,
-            nodes=nodes,
-            error=entry.error,
-            metadata=request.metadata,
-            targets=request.targets,
-            priority=request.priority,
-            actions=request.actions,
-            principal=entry.call.principal,
-            attempt=entry.attempt,
-            not_resumable=entry.not_resumable,
-        )
+                status = RunStatus.INTERRUPTED if entry.status.is_final else entry.status
+                nodes[row.node_id] = NodeState(status=status, iterations=row.iteration)
+        return run_of(entry, entry.status, entry.outputs, nodes)
 
     async def prune(self, *, max_age: float, max_bytes: int) -> int:
-        """Forget old runs; see `RunStore.prune`."""
+        """Delete old runs; see `RunStore.prune`."""
         store = self._store
         return await store.prune(max_age=max_age, max_bytes=max_bytes) if store is not None else 0
 
-    # --- small parts ------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     def _the_store(self) -> RunStore:
         store = self._store
         if store is None:
-            raise NotFound("runs are not kept here: no plugin provides runStore")
+            raise NotFound("runs are not recorded here: no plugin provides runStore")
         return store
 
     async def _entry(self, record: RunRecord, store: RunStore) -> RunEntry:
@@ -235,20 +216,18 @@ class Keeper:
             groups=groups,
             call=record.call,
             workflow_id=record.workflow_id,
-            workflow_name=record.name,
+            workflow_name=record.workflow_name,
             submitted_at=record.submitted_at,
             attempt=record.attempt,
         )
 
     async def _document(self, workflow: Workflow, store: RunStore) -> str:
-        """Return the hash of a document in the store; of one that was put just now without doing it again."""
+        """Return the hash of a document in the store, putting it there unless that was done just now."""
         known = self._hashes.get(id(workflow))
         if known is not None and known[0] is workflow:
             return known[1]
         content = await asyncio.to_thread(pack, workflow) if len(workflow.nodes) > 50 else pack(workflow)
         name = await store.put(content)
-        while len(self._hashes) >= 64:
-            del self._hashes[next(iter(self._hashes))]
         self._hashes[id(workflow)] = (workflow, name)
         return name
 
@@ -256,7 +235,7 @@ class Keeper:
         self, record: RunRecord, status: RunStatus, outputs: dict[str, JsonValue], run: Run | None = None
     ) -> None:
         store = self._store
-        if record.id not in self._kept or store is None:
+        if record.id not in self._recorded or store is None:
             return
         end = RunEnd(
             status=status,
@@ -270,12 +249,12 @@ class Keeper:
         try:
             await store.update(self._worker, record.id, end)
         except Exception as error:
-            self._unkept(record, error)
+            self._not_recorded(record, error)
 
-    def _unkept(self, record: RunRecord, error: Exception) -> str:
+    def _not_recorded(self, record: RunRecord, error: Exception) -> str:
         reason = error.message if isinstance(error, TavernError) else f"{type(error).__name__}: {error}"
-        self._context.log.error("run %s could not be kept and goes on all the same: %s", record.id, reason)
-        return f"it could not be kept: {reason}"
+        self._context.log.error("run %s could not be recorded and runs all the same: %s", record.id, reason)
+        return f"it could not be recorded: {reason}"
 
     async def _node_state(self, row: NodeRow, store: RunStore) -> NodeState | None:
         status = STATUS_NAMES.get(row.status)

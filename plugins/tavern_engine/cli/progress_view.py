@@ -45,7 +45,7 @@ class _Node:
     times: int = 0
 
 
-class Board:
+class ProgressView:
     """The nodes of one run. `label` says what a node is called; `clock` is in seconds."""
 
     def __init__(self, run: Run, label: Callable[[str], str], clock: Callable[[], float]) -> None:

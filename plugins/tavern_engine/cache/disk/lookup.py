@@ -1,4 +1,4 @@
-"""What the disk knows of the outputs of one plan, for one run: read as far as it is needed, and put into memory."""
+"""Looks up the outputs of one plan in the disk cache, for one run: reads those that are needed into memory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tavern_engine.cache.disk.store import DiskCache
 from tavern_engine.cache.disk.tables import Found
 
 UNREAD: dict[str, Any] = {}
-"""Stands for outputs that are there and were not read yet."""
+"""Stands for outputs that are on disk and not read yet."""
 
 _SLICE = 2000
-"""How many entries are put into memory before the event loop gets its turn."""
+"""How many entries are put into memory before control returns to the event loop."""
 
 
-class Recall:
+class CacheLookup:
     """The outputs of one plan that are on disk and not in memory. What was read serves the run also where memory has
     no room for it."""
 
@@ -31,8 +31,8 @@ class Recall:
     def __len__(self) -> int:
         return len(self._outputs) + len(self._unread)
 
-    async def ask(self, signatures: Iterable[bytes]) -> None:
-        """Ask for all of these that memory does not know. Never raises."""
+    async def query(self, signatures: Iterable[bytes]) -> None:
+        """Query the disk for those that memory does not have. Never raises."""
         unknown = {s for s in signatures if s not in self._cache}
         if unknown:
             found = await self._disk.find(unknown)
@@ -40,7 +40,7 @@ class Recall:
             await self._take(found)
 
     async def read(self, signatures: Iterable[bytes]) -> None:
-        """Read outputs that are needed; those that cannot be read are not known any more. Never raises."""
+        """Read outputs that are needed; those that cannot be read count as absent. Never raises."""
         wanted = list(dict.fromkeys(signatures))
         await self._take(await self._disk.load(wanted))
         self._unread.difference_update(wanted)
@@ -50,9 +50,9 @@ class Recall:
         outputs = self._outputs.get(signature)
         return UNREAD if outputs is None and signature in self._unread else outputs
 
-    def used(self, signatures: Collection[bytes]) -> None:
-        """Take down what the run uses, wherever it was found."""
-        self._disk.used(signatures)
+    def touch(self, signatures: Collection[bytes]) -> None:
+        """Mark entries that the run uses as used now."""
+        self._disk.touch(signatures)
 
     async def _take(self, found: Found) -> None:
         entries = iter(found.entries.items())

@@ -1,8 +1,8 @@
-"""What code the results of nodes come from that have no signature, so that an interrupted run which goes on uses none
-of another version of a plugin.
+"""Digests of the code of nodes that have no signature, so that a resumed run reuses no result of another version of a
+plugin.
 
-A signature stands for code and values; nodes that are never cached have none, nor has what follows them. Values are the
-same when a run goes on, so the code is all that matters then.
+A signature covers code and values; nodes that are never cached have none, nor have their followers. A resumed run has
+the same values, so only the code matters then.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tavern_engine.compile.plan import Level, PlanNode
 _SIZE = 12
 
 
-def lineages(level: Level) -> dict[int, bytes]:
-    """Return, by its number, what stands for the code of a node and of all before it: for each node of the top level
-    that may have no signature."""
+def code_digests(level: Level) -> dict[int, bytes]:
+    """Return, by number, the digest of the code of a node and of all its ancestors, for each node of the top level that
+    may have no signature."""
     if not level.asking and None not in level.tokens:
         return {}
     unsigned = _unsigned(level)

@@ -1,12 +1,12 @@
-"""Carries out one level of a plan: in the order of dependencies, with few tasks.
+"""Schedules one level of a plan: in topological order by in-degrees, with a ready queue and few tasks.
 
-A task per node would cost more than most nodes do. Workers drain a list of what is ready and await each node
-natively; a node that suspends stays in the task that began it, so that `asyncio.timeout`, `TaskGroup` and
-cancellation inside of it are right, and holds up that worker alone. A worker that begins a node arms one callback of
-the event loop: if that fires, somebody is suspended (or gives way), so what happened is passed on, and while
-something is ready 4, 16, 64 … further workers are started.
+A task per node would cost more than most nodes do. Workers drain the ready queue and await each node natively; a node
+that suspends stays in the task that began it, so that `asyncio.timeout`, `TaskGroup` and cancellation inside of it
+work, and blocks that worker alone. A worker that begins a node arms one callback of the event loop: if that fires, a
+worker is suspended (or has yielded), so the events so far are passed on, and while nodes are ready 4, 16, 64 … further
+workers are started.
 
-What a node needs beyond calling it (streams, loops, policies, interface) is in `steps.py`.
+What a node needs beyond calling it (streams, loops, policies, interface) is in `node_executor.py`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from typing import Any
 
 from tavern_engine.cache.cache import owned
 from tavern_engine.compile.plan import Level
-from tavern_engine.run.gather import Gatherer
+from tavern_engine.run.event_batch import Completions
+from tavern_engine.run.inputs import InputResolver
+from tavern_engine.run.node_executor import NodeExecutor
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.selection import Selection
-from tavern_engine.run.steps import Steps
 from tavern_host.contracts.errors import ErrorInfo
 
 SLICE = 0.001
-"""Seconds that a worker goes on without letting the event loop do something else. What nodes give in so short a time
-is passed on while it is in the processor's caches: with 3 ms, a node of a large run costs 10 % more."""
+"""Seconds of a worker's time slice, after which it yields to the event loop. Outputs of so short a time are passed on
+while they are in the processor's caches: with 3 ms, a node of a large run costs 10 % more."""
 
 GRACE = 1.0
 """Seconds that a cancelled node has to end; after that the run no longer waits for it."""
 
 _NUMBERS = frozenset((int, bool, type(None)))
-"""What is shown and kept as it is."""
+"""Types whose values are shown and cached as they are."""
 _KNOWN = _NUMBERS | {str, float, bytes, dict, list}
-"""What a function returns that nobody needs to await."""
+"""Types of results that are not awaitable."""
 
 
 def _may_be_awaited(result: Any) -> bool:
@@ -43,7 +44,7 @@ def _may_be_awaited(result: Any) -> bool:
 
 
 class Worker:
-    """A task that carries out nodes, one after another. `index` is the one it is at, -1 between two."""
+    """A task that executes nodes, one after another. `index` is the current one, -1 between two."""
 
     __slots__ = ("index", "is_fresh", "task")
 
@@ -53,11 +54,11 @@ class Worker:
         self.is_fresh = False
 
 
-class Execution:
+class Scheduler:
     """One pass over a level; made and run on one event loop. `written[i]` are the values of node `i`.
 
-    `results[i]` are the outputs of node `i`, once there are some; of a stream, the stream. `error` is the first
-    failure of a node whose policy lets the whole fail with it.
+    `results[i]` are the outputs of node `i`, once it has some; a stream as such. `error` is the first failure of a node
+    whose policy fails the run.
     """
 
     def __init__(
@@ -73,22 +74,24 @@ class Execution:
         self._level = level
         self._written = written
         self._signatures: list[bytes | None] = list(signatures) if signatures else [None] * len(level.nodes)
-        self._left = selection.waiting_for
+        self._in_degree = selection.waiting_for
         self._remaining = selection.count
         self._ready: deque[int] = deque(selection.ready)
         self._scope = scope
-        self._feed = scope.feed
+        self._events = scope.events
+        self._completed = Completions()
+        self._opened: set[int] = set()
         self._is_top = iteration is None
         self.error: ErrorInfo | None = None
         self.results: list[dict[str, Any] | None] = [None] * len(level.nodes)
         for index, outputs in selection.known.items():
             self.results[index] = outputs
-        self._steps = Steps(self, level, written, self._signatures, selection.runs, scope, iteration)
+        self._executor = NodeExecutor(self, level, written, self._signatures, selection.runs, scope, iteration)
         self._workers: dict[asyncio.Task[Any], Worker] = {}
         self._fresh: list[Worker] = []
         self._armed: asyncio.Handle | None = None
         self._burst = 1
-        self._giving_way = 0
+        self._yielding = 0
         self.stopping = False
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
@@ -100,12 +103,12 @@ class Execution:
         return len(self._busy())
 
     @property
-    def gatherer(self) -> Gatherer:
-        """What gathers values of this level."""
-        return self._steps.gatherer
+    def resolver(self) -> InputResolver:
+        """Resolves the inputs of this level."""
+        return self._executor.resolver
 
     async def run(self) -> None:
-        """Carry everything out, or go on until `stop`; cancelling stops too."""
+        """Run all nodes, or until `stop`; cancelling stops too."""
         try:
             if self._remaining and not self.stopping:
                 self._start(1)
@@ -114,14 +117,15 @@ class Execution:
             self.stop()
             if busy := self._busy():
                 await asyncio.wait(busy, timeout=GRACE)
-                if not self._is_top and self.stragglers:  # of the top level its owner tells
+                if not self._is_top and self.stragglers:  # the owner of the top level says so itself
                     what = "a node in a loop ignores being cancelled and may still be running"
                     self._scope.log.warning("run %s: %s", self._scope.run_id, what)
+            self.report_completed()
             if self._is_top:
-                self._feed.flush()
+                self._events.flush()
 
     def stop(self) -> None:
-        """Cancel whatever runs, at once; nothing further is begun."""
+        """Cancel the running nodes at once, and begin no others."""
         if self.stopping:
             return
         self.stopping = True
@@ -135,7 +139,7 @@ class Execution:
     # --- workers ----------------------------------------------------------------------------------
 
     def _busy(self) -> list[asyncio.Task[Any]]:
-        """Return the tasks that are in the middle of a node; the others end by themselves."""
+        """Return the tasks that are executing a node; the others end by themselves."""
         return [task for task, worker in self._workers.items() if worker.index >= 0]
 
     def _start(self, count: int) -> None:
@@ -150,39 +154,45 @@ class Execution:
             if not task.cancelled():
                 task.exception()
             return
-        if task.cancelled():  # by what a node left behind, between two nodes
+        if task.cancelled():  # by something that a node left behind, between two nodes
             self._start(1 if self._ready else 0)
         elif (error := task.exception()) is not None:
             self._finished.set_exception(error)
 
     async def _work(self) -> None:
-        """Carry out what is ready until nothing is. What each node costs is spent here: all that it needs is local."""
+        """Execute nodes until the ready queue is empty. The cost per node is spent here: all that it needs is local."""
         task = asyncio.current_task()
         assert task is not None
         worker = self._workers[task]
-        level, ready, left, results, written = self._level, self._ready, self._left, self.results, self._written
-        simple, sources, followers, early = level.simple, level.sources, level.followers, level.early
+        level, ready, in_degree, results, written = (
+            self._level,
+            self._ready,
+            self._in_degree,
+            self.results,
+            self._written,
+        )
+        invocations, sources, followers, early = level.invocations, level.sources, level.followers, level.early
         numbers, signatures, own = level.numbers, self._signatures, level.written
-        take_next, add_ready, taken = ready.popleft, ready.append, self._feed.done
-        done_numbers, done_began, done_ended = taken.numbers, taken.began, taken.ended
-        done_outputs, done_signatures, closer = taken.outputs, taken.signatures, taken.closer
+        take_next, add_ready, completed = ready.popleft, ready.append, self._completed
+        done_numbers, done_began, done_ended = completed.numbers, completed.began, completed.ended
+        done_outputs, done_signatures, unchecked = completed.outputs, completed.signatures, completed.unchecked
         clock, copy_context, cancelling = time.perf_counter, contextvars.copy_context, task.cancelling
         clean = copy_context()
         began = clock()
         slice_end = began + SLICE
-        done = 0  # what this worker carried out and has not counted yet; counted when nothing is ready
+        done = 0  # nodes executed and not yet counted; counted when the ready queue is empty
         while ready:
             index = take_next()
             worker.index = index
             if not worker.is_fresh:
-                self._freshen(worker)
-            way = simple[index]
+                self._mark_fresh(worker)
+            invocation = invocations[index]
             arguments: Any
             outputs: dict[str, Any] | None
-            if way is not None:
-                joins, call, function, output, is_async, brought = way
+            if invocation is not None:
+                joins, call, function, output, is_async, shared_key = invocation
                 values = written[index]
-                is_in_order = brought is not None and values is own[index]
+                is_in_order = shared_key is not None and values is own[index]
                 try:
                     if not is_in_order:
                         inputs = values.copy()
@@ -191,13 +201,13 @@ class Execution:
                     elif joins:
                         arguments = []
                         for source in sources[index]:
-                            arguments.append(results[source][brought])  # type: ignore[index]
+                            arguments.append(results[source][shared_key])  # type: ignore[index]
                         if values:
                             arguments += values.values()
                     else:
                         arguments = values.values()
                 except (KeyError, TypeError):
-                    way = None  # something before it gave no value
+                    invocation = None  # a node before it gave no value
                 else:
                     try:
                         if function is None:
@@ -215,7 +225,7 @@ class Execution:
                     except BaseException as error:  # a node that calls sys.exit must not end the host
                         if self.stopping:
                             raise
-                        outputs = self._steps.failed(index, began, error)
+                        outputs = self._executor.failed(index, began, error)
                         ended = clock()
                     else:
                         if self.stopping:
@@ -224,28 +234,28 @@ class Execution:
                         if is_plain or outputs.__class__ is dict:
                             if is_plain:
                                 done_outputs.append(outputs)
-                            else:  # a node that is given them may change them
-                                closer.append(len(done_numbers))
+                            else:  # a follower may change them
+                                unchecked.append(len(done_numbers))
                                 done_outputs.append(owned(outputs))
                             done_numbers.append(numbers[index])
                             done_began.append(began)
                             done_ended.append(ended)
                             done_signatures.append(signatures[index])
                         else:
-                            outputs = self._steps.odd(index, began, outputs)
-            if way is None:
-                outputs = await self._steps.take(index, began)
+                            outputs = self._executor.unusual(index, began, outputs)
+            if invocation is None:
+                outputs = await self._executor.take(index, began)
                 ended = clock()
                 if self.stopping:
                     return
             results[index] = outputs
             for follower in followers[index]:
-                count = left[follower] - 1
-                left[follower] = count
+                count = in_degree[follower] - 1
+                in_degree[follower] = count
                 if not count:
                     add_ready(follower)
             if early and index in early:
-                self.release_early(index)
+                self._release_early(index)
             done += 1
             if not ready:
                 self._remaining -= done
@@ -256,53 +266,65 @@ class Execution:
                 is_dirty = cancelling() or copy_context() != clean
             except Exception:  # a value whose comparison fails is another value
                 is_dirty = True
-            if is_dirty:  # what the node did to its task must not reach the next one
+            if is_dirty:  # the next node must not see what this one did to its task
                 self._start(1 if ready else 0)
                 break
             began = ended
             if began >= slice_end:
                 worker.index = -1
-                await self._give_way()
+                await self._yield_to_loop()
                 if self.stopping:
                     return
                 began = clock()
                 slice_end = began + SLICE
         worker.index = -1
         self._remaining -= done
-        self.hold_up()  # what happened is passed on, also when nothing else does for long
+        self._arm()  # so that events are passed on also when no other worker does
         if not self._remaining and not self._finished.done():
             self._finished.set_result(None)
 
-    def release_early(self, index: int) -> None:
-        """Count a node as begun for those that read its streams; once."""
-        if self._steps.was_opened(index):
+    def open_streams(self, index: int, streams: dict[str, Any]) -> None:
+        """Set the streams of a node as its results, and release their readers."""
+        self.results[index] = dict(streams)
+        if index in self._level.early:
+            self._release_early(index)
+
+    def report_completed(self) -> None:
+        """Pass the completions so far on to the event batch."""
+        if self._completed.numbers:
+            self._events.add_completed(self._completed)
+
+    def _release_early(self, index: int) -> None:
+        """Decrement the in-degrees of those that read the streams of a node, when it begins; once."""
+        if index in self._opened:
             return
-        left = self._left
+        self._opened.add(index)
+        in_degree = self._in_degree
         for follower in self._level.early[index]:
-            left[follower] -= 1
-            if not left[follower]:
+            in_degree[follower] -= 1
+            if not in_degree[follower]:
                 self._ready.append(follower)
-        self.hold_up()
+        self._arm()
 
     def child(
         self, level: Level, written: list[dict[str, Any]], selection: Selection, scope: Scope, iteration: int
-    ) -> Execution:
-        """Return the execution of a level within this one: one iteration of a loop."""
-        return Execution(level, written, None, selection, scope, iteration=iteration)
+    ) -> Scheduler:
+        """Return the scheduler of a level within this one: one iteration of a loop."""
+        return Scheduler(level, written, None, selection, scope, iteration=iteration)
 
-    def hold_up(self) -> None:
-        """See to it that other workers go on while the one that calls this is suspended."""
+    def _arm(self) -> None:
+        """Schedule the callback that starts other workers while the calling one is suspended."""
         if self._armed is None and not self.stopping:
             self._armed = self._loop.call_soon(self._paused)
 
-    def _freshen(self, worker: Worker) -> None:
+    def _mark_fresh(self, worker: Worker) -> None:
         worker.is_fresh = True
         self._fresh.append(worker)
         if self._armed is None:
             self._armed = self._loop.call_soon(self._paused)
 
     def _paused(self) -> None:
-        """The loop came to run this: some workers are suspended, or give way."""
+        """Called by the event loop: some workers are suspended, or have yielded."""
         self._armed = None
         fresh, self._fresh = self._fresh, []
         numbers, busy = self._level.numbers, []
@@ -312,26 +334,26 @@ class Execution:
                 busy.append(numbers[worker.index])
         try:
             if busy:
-                self._feed.executing(busy)
-            if self._remaining or self._is_top:  # quick iterations of a loop are passed on together, by the loop
-                self._feed.flush()
-        except Exception as error:  # else the run would wait for ever
+                self._events.executing(busy)
+            if self._remaining or self._is_top:  # a loop passes its quick iterations on together
+                self.report_completed()
+                self._events.flush()
+        except Exception as error:  # else the run would never end
             if not self._finished.done():
                 self._finished.set_exception(error)
             return
         if self.stopping or not self._ready:
             self._burst = 1
-        elif not self._giving_way:
+        elif not self._yielding:
             self._burst *= 4
             self._start(min(self._burst, len(self._ready)))
-            self.hold_up()
+            self._arm()
 
-    async def _give_way(self) -> None:
-        """Let the event loop run once. That this worker pauses is no reason to start others."""
-        self._giving_way += 1
+    async def _yield_to_loop(self) -> None:
+        """Let the event loop run once. No other worker is started for that."""
+        self._yielding += 1
         try:
             await asyncio.sleep(0)
-            if self._feed.journal is not None:
-                await self._feed.keep_up()
+            await self._events.wait_for_journal()
         finally:
-            self._giving_way -= 1
+            self._yielding -= 1

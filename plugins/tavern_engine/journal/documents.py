@@ -1,4 +1,4 @@
-"""Workflow documents as the run store keeps them: bytes, found by the hash of their content."""
+"""Encodes workflow documents for the run store, which addresses them by the hash of their content."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from tavern_host.contracts.runs import RunEntry
 from tavern_host.contracts.workflows import Workflow
 
 Content = Callable[[str], Awaitable[bytes]]
-"""Returns what is kept under a hash: `RunStore.content`."""
+"""Returns the content with a hash: `RunStore.content`."""
 
 
 def pack(workflow: Workflow) -> bytes:
-    """Return a document as it is kept: what was set in it and nothing else, unknown keys included; for the same
-    document the same bytes. Takes long for a large one. Raises `InvalidInput` for what is not JSON, such as NaN."""
+    """Encode a document: what was set in it and nothing else, unknown keys included; the same document gives the same
+    bytes. Slow for a large one. Raises `InvalidInput` for what is not JSON, such as NaN."""
     try:
         document = workflow.model_dump(exclude_unset=True)
         text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"the workflow {workflow.name or workflow.id or ''} cannot be kept: {error}") from None
+        raise InvalidInput(f"the workflow {workflow.name or workflow.id or ''} cannot be stored: {error}") from None
     return text.encode("utf-8", "surrogatepass")  # a lone surrogate comes back as it was
 
 
 def unpack(content: bytes) -> Workflow:
-    """Return the document that `pack` made these bytes of. Raises `TavernError` where they are none."""
+    """Decode a document. Raises `TavernError` where the bytes are none."""
     try:
         return Workflow.model_validate(json.loads(content))
     except (ValidationError, ValueError, RecursionError) as error:
-        raise TavernError(f"a kept workflow cannot be read: {type(error).__name__}") from None
+        raise TavernError(f"a stored workflow cannot be read: {type(error).__name__}") from None
 
 
 async def documents_of(entry: RunEntry, content: Content) -> tuple[Workflow, dict[str, Workflow]]:
