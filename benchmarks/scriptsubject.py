@@ -115,9 +115,9 @@ def _interpreter(folder: Path) -> str:
 
 async def _launch(service: ScriptExecution, root: Path, python: str) -> SandboxLaunch:
     """Return what the service starts for a script of nothing."""
-    from tavern_scripts.languages import Interpreters
-    from tavern_scripts.launches import Extra, Places, Program, launch_of
+    from tavern_scripts.policy.languages import Interpreters
     from tavern_scripts.policy.review import Granted, Reads
+    from tavern_scripts.workers.launches import Places, Program, RunExtras, launch_of
 
     script, output = root / "script", root / "output"
     script.mkdir(mode=0o755)
@@ -127,7 +127,7 @@ async def _launch(service: ScriptExecution, root: Path, python: str) -> SandboxL
     interpreter = await Interpreters().find("python", python)
     granted = Granted(reads=Reads(whole=True))
     return launch_of(
-        Program("main.py", is_code=True), interpreter, Places(script, output), granted, limits, {}, Extra()
+        Program("main.py", is_code=True), interpreter, Places(script, output), granted, limits, {}, RunExtras()
     )
 
 

@@ -14,7 +14,7 @@ def tavern_register_services() -> list[ServiceInfo]:
     """Return what runs scripts, and what runs them for agents."""
     return [
         service_info(SCRIPT_EXECUTION, "tavern_scripts.service:Scripts"),
-        service_info(SCRIPT_TOOLS, "tavern_scripts.agenttools:AgentTools"),
+        service_info(SCRIPT_TOOLS, "tavern_scripts.agent_tools:AgentTools"),
     ]
 
 

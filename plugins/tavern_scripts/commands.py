@@ -24,8 +24,8 @@ from tavern_host.contracts.scripts import (
     ScriptResult,
     SecurityContext,
 )
-from tavern_scripts.languages import language_of
-from tavern_scripts.scriptfiles import Base
+from tavern_scripts.policy.languages import language_of
+from tavern_scripts.policy.script_files import ScriptFolder
 
 _MARKS = {True: "holds", False: "does NOT hold"}
 
@@ -55,7 +55,7 @@ async def run_script(arguments: dict[str, JsonValue], context: PluginContext) ->
     path = Path(str(arguments["file"]))
     request = await asyncio.to_thread(_request, path, arguments)
     result: ScriptResult | None = None
-    scripts = Scripts(context, folders=[Base(path.parent, str(path.parent))])
+    scripts = Scripts(context, folders=[ScriptFolder(path.parent, str(path.parent))])
     shown: set[str] = set()
     try:
         async with aclosing(scripts.stream(request)) as events:

@@ -1,6 +1,6 @@
-"""The provider of `scriptExecution`: runs scripts, each in a sandbox of its own, and tells what came of them.
+"""The provider of `scriptExecution`: runs scripts, each in a sandbox of its own, and returns what came of them.
 
-What may be run is decided in `plans.py`; how it is isolated, in `sandbox`.
+`policy/planner.py` decides what may be run, `sandbox` how it is isolated.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from tavern_host.contracts.scripts import (
     ScriptUsage,
     SecurityContext,
 )
-from tavern_scripts.backends import Sandboxes
-from tavern_scripts.languages import Interpreters
-from tavern_scripts.launches import Extra, Places, grants_of, input_of, launch_of, pieces
-from tavern_scripts.policy.extras import Extras
-from tavern_scripts.policy.plans import Plan, Planner
+from tavern_scripts.policy.languages import Interpreters
+from tavern_scripts.policy.planner import Plan, Planner
 from tavern_scripts.policy.policy import PolicyReader
+from tavern_scripts.policy.script_files import ScriptFolder, approved_copy, is_open, open_copy
 from tavern_scripts.results import project_files as projectio
-from tavern_scripts.results.outcome import Heard, Outcome
+from tavern_scripts.results.outcome import LogEvent, Outcome
 from tavern_scripts.results.refusal import Refused
+from tavern_scripts.sandbox.backends import Sandboxes
 from tavern_scripts.sandbox.choose import Chosen
 from tavern_scripts.sandbox.processes import to_the_end
-from tavern_scripts.scratch import Scratch, remove
-from tavern_scripts.scriptfiles import Base, approved_copy, is_open, open_copy
+from tavern_scripts.workers.launches import Places, RunExtras, grants_of, input_of, launch_of, pieces
 from tavern_scripts.workers.pool import WarmPool
+from tavern_scripts.workers.run_resources import RunResources
+from tavern_scripts.workers.scratch import Scratch, remove
 from tavern_scripts.workers.sessions import SessionLimits, Sessions
 
 _RAN = "script.ran"
@@ -60,7 +60,7 @@ Say = Callable[[ScriptEvent], None]
 
 
 @dataclass
-class Account:
+class RunState:
     """What is known of a run so far, for its result."""
 
     plan: Plan
@@ -75,16 +75,16 @@ class Account:
 class Scripts(ScriptExecution):
     """The scripts of one host. `folders` are looked into for scripts in place of those of the operator's policy."""
 
-    def __init__(self, context: PluginContext, *, folders: Sequence[Base] = ()) -> None:
+    def __init__(self, context: PluginContext, *, folders: Sequence[ScriptFolder] = ()) -> None:
         self._context = context
         policies = PolicyReader(context.settings, context.project.root)
         interpreters = Interpreters()
         self._planner = Planner(context, policies, interpreters, folders)
         self._sandboxes = Sandboxes(context, self._planner.policy)
-        self._extras = Extras(context, interpreters)
+        self._extras = RunResources(context, interpreters)
         self._scratch = Scratch(context.data_dir / "runs")
         self._removing: set[asyncio.Future[None]] = set()
-        self._turns = _Turns()
+        self._turns = _RunLimiter()
         self._pool = WarmPool(
             self._scratch.make, context.log, size=lambda: self._lasting().warm, idle=lambda: self._lasting().idle
         )
@@ -138,7 +138,7 @@ class Scripts(ScriptExecution):
 
     async def stream(self, request: ScriptRequest, *, call: CallContext | None = None) -> Any:
         """Run a script and yield what happens; see the interface. Who goes away before its end, ends it."""
-        feed = _Feed()
+        feed = _EventQueue()
         call = call or system_call(self._context.project.id)
         work = self._context.tasks.spawn(self._settled(request, call, feed.say), name="run a script")
         try:
@@ -176,15 +176,15 @@ class Scripts(ScriptExecution):
     # --- one run ------------------------------------------------------------------------------------
 
     async def _settled(self, request: ScriptRequest, call: CallContext, say: Say) -> ScriptResult | TavernError:
-        """Return the result of a run, or what its caller is to be told."""
+        """Return the result of a run, or the error for its caller."""
         began = time.monotonic()
-        account: Account | None = None
+        account: RunState | None = None
         output: JsonValue = None
         error: ScriptError | None = None
         try:
             plan = await self._planner.plan(request, remaining=call.remaining())
             chosen = await self._sandboxes.chosen()
-            account = _account(plan, chosen, say)
+            account = _state_of(plan, chosen, say)
             async with self._turns.of(plan.policy.concurrent):
                 output = await self._run(account, chosen.backend, call, say)
         except Refused as refused:
@@ -195,7 +195,7 @@ class Scripts(ScriptExecution):
         self._record(request, result, account, call)
         return result
 
-    async def _run(self, account: Account, backend: ScriptBackend, call: CallContext, say: Say) -> JsonValue:
+    async def _run(self, account: RunState, backend: ScriptBackend, call: CallContext, say: Say) -> JsonValue:
         """Return what a script gave. Raises `Refused` where it gave nothing."""
         plan = account.plan
         data = input_of(plan.request.input_data, plan.limits)
@@ -243,17 +243,17 @@ class Scripts(ScriptExecution):
         owner = f"{call.project or self._context.project.id}\n{call.principal.kind}\n{call.principal.id}"
         return self._sessions.run(backend, launch, pieces(data), owner=owner, name=session)
 
-    def _lasting(self) -> Lasting:
+    def _lasting(self) -> WorkerLimits:
         """Return what lasts beyond single runs: nothing, where the policy cannot be read."""
         try:
             policy = self._planner.policy()
         except Refused:
-            return Lasting(0, 1.0, SessionLimits(most=0))
+            return WorkerLimits(0, 1.0, SessionLimits(most=0))
         sessions = SessionLimits(policy.sessions, policy.session_idle, policy.session_cpu)
-        return Lasting(policy.warm, policy.warm_idle, sessions)
+        return WorkerLimits(policy.warm, policy.warm_idle, sessions)
 
     async def _listen(
-        self, account: Account, outputs: AsyncIterator[SandboxOutput], call: CallContext
+        self, account: RunState, outputs: AsyncIterator[SandboxOutput], call: CallContext
     ) -> SandboxOutput:
         """Return how a program ended. Raises `Refused` where it took too long, or gave too much."""
         remaining = call.remaining()  # less than before, where it had to wait for its turn
@@ -334,7 +334,7 @@ class Scripts(ScriptExecution):
             (kept / one).mkdir(parents=True, exist_ok=True)
         return kept
 
-    async def _take_over(self, account: Account, places: Places) -> bool:
+    async def _take_over(self, account: RunState, places: Places) -> bool:
         """Take over the files that a script left; return whether there was anything."""
         with os.scandir(places.output) as entries:
             if next(entries, None) is None:
@@ -354,7 +354,9 @@ class Scripts(ScriptExecution):
         account.notes += left.notes
         return True
 
-    def _record(self, request: ScriptRequest, result: ScriptResult, account: Account | None, call: CallContext) -> None:
+    def _record(
+        self, request: ScriptRequest, result: ScriptResult, account: RunState | None, call: CallContext
+    ) -> None:
         """Write into the audit log who ran what, and what came of it; neither code nor data."""
         named = request.script_path or request.command or "code"
         about: dict[str, JsonValue] = {
@@ -375,7 +377,7 @@ class Scripts(ScriptExecution):
 
 
 @dataclass(frozen=True)
-class Lasting:
+class WorkerLimits:
     """How many interpreters wait for scripts, for how many seconds, and how many sessions there may be."""
 
     warm: int
@@ -383,7 +385,7 @@ class Lasting:
     sessions: SessionLimits
 
 
-class _Feed:
+class _EventQueue:
     """Events of one run on their way to its caller. Of progress that nobody has read yet only the latest is kept, and
     a log is limited, so that it never grows beyond measure."""
 
@@ -411,8 +413,8 @@ class _Feed:
                 await self._there.wait()
 
 
-class _Turns:
-    """Lets so many runs go on at once as the policy says at that moment."""
+class _RunLimiter:
+    """Lets so many runs at once as the policy says at that moment."""
 
     def __init__(self) -> None:
         self._semaphore = asyncio.Semaphore(1)
@@ -425,7 +427,7 @@ class _Turns:
         return self._semaphore
 
 
-def _account(plan: Plan, chosen: Chosen, say: Say) -> Account:
+def _state_of(plan: Plan, chosen: Chosen, say: Say) -> RunState:
     outcome = Outcome(
         plan.limits,
         lambda heard: say(_event(heard)),
@@ -433,7 +435,7 @@ def _account(plan: Plan, chosen: Chosen, say: Say) -> Account:
         any_text=plan.program.is_code,
         hidden=plan.hidden,
     )
-    return Account(plan, _enforced(plan, chosen.name, chosen.weaker), outcome)
+    return RunState(plan, _enforced(plan, chosen.name, chosen.weaker), outcome)
 
 
 def _enforced(plan: Plan, backend: str, weaker: Sequence[str]) -> ScriptEnforced:
@@ -446,11 +448,11 @@ def _enforced(plan: Plan, backend: str, weaker: Sequence[str]) -> ScriptEnforced
     )
 
 
-def _launch(plan: Plan, places: Places, extra: Extra) -> SandboxLaunch:
+def _launch(plan: Plan, places: Places, extra: RunExtras) -> SandboxLaunch:
     return launch_of(plan.program, plan.interpreter, places, plan.granted, plan.limits, plan.config, extra)
 
 
-def _event(heard: Heard) -> ScriptEvent:
+def _event(heard: LogEvent) -> ScriptEvent:
     kind = "progress" if heard.is_progress else "log"
     return ScriptEvent.trusted(kind=kind, text=heard.text, progress=heard.progress)
 
@@ -459,7 +461,7 @@ def _progress(say: Say) -> Callable[[str], None]:
     return lambda text: say(ScriptEvent(kind="progress", text=text))
 
 
-def _told(account: Account | None, output: JsonValue, error: ScriptError | None, wall_ms: float) -> ScriptResult:
+def _told(account: RunState | None, output: JsonValue, error: ScriptError | None, wall_ms: float) -> ScriptResult:
     """Return the result of a run, whatever is known of it."""
     if account is None:
         return ScriptResult(success=False, error=error, usage=ScriptUsage(wall_ms=wall_ms))

@@ -300,7 +300,7 @@ def test_a_lock_of_uv_that_lacks_what_is_wanted_is_refused(tmp_path: Path) -> No
     (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["six", "Rich"]\n')
     (tmp_path / "uv.lock").write_text(uv_lock('{ registry = "https://x" }'))
 
-    with pytest.raises(Refused, match="uv.lock: it does not have Rich: write it anew by `uv lock`"):
+    with pytest.raises(Refused, match="uv.lock: it does not have Rich: regenerate it with `uv lock`"):
         Manifests().find("python", tmp_path, None)
 
 

@@ -10,15 +10,15 @@ import pytest
 from pip._internal.models.index import PyPI
 
 from tavern_scripts.environments.addresses import Reached, redact, without_credentials
-from tavern_scripts.environments.noderegistries import node_registries
-from tavern_scripts.environments.publicindexes import node_registry
-from tavern_scripts.environments.pythonindexes import python_indexes
+from tavern_scripts.environments.node_registries import node_registries
+from tavern_scripts.environments.public_indexes import node_registry
+from tavern_scripts.environments.python_indexes import python_indexes
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("tavern_scripts.environments.pythonindexes.SYSTEM_FILES", ())
-    monkeypatch.setattr("tavern_scripts.environments.noderegistries.SYSTEM_FILES", ())
+    monkeypatch.setattr("tavern_scripts.environments.python_indexes.SYSTEM_FILES", ())
+    monkeypatch.setattr("tavern_scripts.environments.node_registries.SYSTEM_FILES", ())
     return tmp_path
 
 

@@ -19,10 +19,10 @@ import pytest
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxOutput, ScriptBackend
 from tavern_scripts.sandbox import landlock as kernel
 from tavern_scripts.sandbox.canary import prove
-from tavern_scripts.sandbox.canaryprogram import CHECKS
+from tavern_scripts.sandbox.canary_program import CHECKS
 from tavern_scripts.sandbox.watch import tree
 from tavern_scripts.workers.pool import WarmPool
-from tavern_scripts.workers.warm import shape_of
+from tavern_scripts.workers.warm_interpreter import shape_of
 from tests.scripts.sandboxes import (
     IS_ROOT,
     PYTHON,

@@ -17,9 +17,9 @@ import pytest
 
 from tavern_host.contracts.scripts import SandboxLaunch
 from tavern_scripts.environments.environments import BuildLimits
-from tavern_scripts.languages import Interpreters
 from tavern_scripts.network import relay
-from tavern_scripts.network.inside import way_out
+from tavern_scripts.network.proxy_access import proxy_access
+from tavern_scripts.policy.languages import Interpreters
 from tests.scripts.packagehouse import MB, no_input, sandbox
 from tests.scripts.proxied import Proxied, proxied, raw_server, secure_server, telling_server
 
@@ -215,7 +215,7 @@ async def test_in_the_sandbox_there_is_no_other_way_out() -> None:
     async with telling_server() as server, proxied([f"127.0.0.1:{server.port}"]) as proxy:
         address, output = f"http://127.0.0.1:{server.port}", list[str]()
         python = (await Interpreters().find("python")).program
-        way = way_out(proxy.socket, python)
+        way = proxy_access(proxy.socket, python)
         programs = [[python, "-c", INSIDE]] + ([["node", "-e", FETCH]] if shutil.which("node") else [])
         for words in programs:
             launch = SandboxLaunch(

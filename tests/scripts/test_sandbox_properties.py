@@ -11,7 +11,7 @@ import pytest
 from tavern_host.contracts.scripts import IsolationCheck
 from tavern_scripts.sandbox import landlock as kernel
 from tavern_scripts.sandbox.canary import prove
-from tavern_scripts.sandbox.canaryprogram import CHECKS
+from tavern_scripts.sandbox.canary_program import CHECKS
 from tavern_scripts.sandbox.supervised import Supervised
 from tests.scripts.sandboxes import IS_ROOT, bubblewrap, landlock
 

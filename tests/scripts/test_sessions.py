@@ -17,7 +17,8 @@ from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, ScriptErrorType, ScriptRequest
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.watch import tree
-from tavern_scripts.workers.sessions import Account, BadAccount, SessionLimits, Sessions
+from tavern_scripts.workers.session_call import BadReport, CallReportReader
+from tavern_scripts.workers.sessions import SessionLimits, Sessions
 from tests.scripts.sandboxes import PYTHON, Came, bubblewrap, given, launch, limits, read, staged
 from tests.scripts.scripthost import scripts_of
 
@@ -223,7 +224,7 @@ async def test_a_crash_ends_the_session_and_the_next_call_says_so(tmp_path: Path
 
         assert crashed.ended.exit_code != 0
         said = after.stderr.decode()
-        assert said.startswith("the session 'a' begins anew, without the variables of earlier calls: ")
+        assert said.startswith("the session 'a' was restarted, without the variables of earlier calls: ")
         assert why in said.splitlines()[0]
         assert "NameError" in said
         assert (later.stdout, later.stderr) == (b"1\n", b"")
@@ -274,7 +275,7 @@ async def test_calls_that_wait_while_the_session_crashes_get_a_new_one(tmp_path:
         came = await asyncio.gather(desk.call("time.sleep(0.3)\nos._exit(1)"), *(desk.call("1") for _ in range(3)))
 
         assert [each.stdout for each in came[1:]] == [b"1\n"] * 3
-        assert sum(b"begins anew" in each.stderr for each in came) == 1
+        assert sum(b"was restarted" in each.stderr for each in came) == 1
 
 
 # --- who, how many, how long ------------------------------------------------------------------------
@@ -463,7 +464,7 @@ async def test_a_forged_account_ends_the_session_and_nothing_else(tmp_path: Path
             "import time\ntime.sleep(60)"
         )
 
-        with pytest.raises(Refused, match="the session was ended: what it told of a call"):
+        with pytest.raises(Refused, match="the session was ended: its report of a call"):
             async with asyncio.timeout(30):
                 await desk.call(what)
 
@@ -502,7 +503,7 @@ def test_an_account_is_read_in_any_pieces(tmp_path: Path) -> None:
     for step in (1, 2, 7, 1000):
         folder = tmp_path / str(step)
         folder.mkdir()
-        account = Account(folder, 100, 1000)
+        account = CallReportReader(folder, 100, 1000)
 
         rest = b"".join(account.feed(whole[at : at + step]) for at in range(0, len(whole), step))
 
@@ -515,8 +516,8 @@ def test_an_account_is_read_in_any_pieces(tmp_path: Path) -> None:
     "told", [b"[]", b"{}", b'{"exit": "x"}', b"\xff", b'{"exit": 0, "value": 1, "cpu": 0, "files": []}']
 )
 def test_an_account_that_makes_no_sense_is_noticed(told: bytes) -> None:
-    with pytest.raises(BadAccount):
-        Account(None, 10, 1000).feed(told + b"\n")
+    with pytest.raises(BadReport):
+        CallReportReader(None, 10, 1000).feed(told + b"\n")
 
 
 async def test_closing_leaves_nothing(tmp_path: Path) -> None:
@@ -562,7 +563,7 @@ async def test_the_service_keeps_sessions_by_principal(tmp_path: Path) -> None:
         assert late.error.type is ScriptErrorType.TIMEOUT
         assert after.output_data is False
         assert after.logs == [
-            "the session 's' begins anew, without the variables of earlier calls: a call was ended before it was over"
+            "the session 's' was restarted, without the variables of earlier calls: a call was ended before it was over"
         ]
 
 

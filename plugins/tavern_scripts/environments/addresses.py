@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from tavern_scripts.environments.publicindexes import file_host
+from tavern_scripts.environments.public_indexes import file_host
 
 _LINK = re.compile(r"""href\s*=\s*["']([^"'#?]+)""", re.IGNORECASE)
 _PAGES = 50

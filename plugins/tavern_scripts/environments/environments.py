@@ -37,15 +37,15 @@ from tavern_scripts.environments.jobs import (
     python_job,
 )
 from tavern_scripts.environments.manifests import Manifest, PythonManifest
-from tavern_scripts.environments.noderegistries import NodeRegistries
-from tavern_scripts.environments.pythonindexes import PythonIndexes
+from tavern_scripts.environments.node_registries import NodeRegistries
+from tavern_scripts.environments.python_indexes import PythonIndexes
 from tavern_scripts.environments.requirements import read_requirements
 from tavern_scripts.environments.store import Store, content_of
 from tavern_scripts.environments.unpack import BadPackage, Unpacker
-from tavern_scripts.languages import Interpreter
 from tavern_scripts.network.allowlist import is_special
-from tavern_scripts.network.inside import way_out
 from tavern_scripts.network.proxy import Connection, ConnectionBudget, Proxy, ProxyLimits
+from tavern_scripts.network.proxy_access import proxy_access
+from tavern_scripts.policy.languages import Interpreter
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.processes import to_the_end
 
@@ -79,7 +79,7 @@ class RunInSandbox(Protocol):
 
 
 Report = Callable[[str], None]
-"""Told one line at a time how far a build is."""
+"""Called with one line at a time about how far a build is."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Environments:
         machine: Mapping[str, str] | None = None,
         budget: ConnectionBudget | None = None,
     ) -> None:
-        """Take where environments are kept, how a program is run in a sandbox, and who is told of its connections.
+        """Take where environments are kept, how a program is run in a sandbox, and a callback for its connections.
 
         `build_scripts`: packages may run something while they are installed. `more_hosts` are reached besides those of
         the indexes (where an index only refers to files elsewhere). `machine` is the environment that says which
@@ -243,7 +243,7 @@ class Environments:
             allowed = [*hosts, *await _special_addresses(job.reached.hosts)]
             limits = ProxyLimits(connection_bytes=self._limits.size, run_bytes=2 * self._limits.size, in_all=20_000)
             socket = await stack.enter_async_context(Proxy(allowed, limits, self._record, budget=self._budget))
-            way = way_out(socket, python.program)
+            way = proxy_access(socket, python.program)
             proxy, argv, mounts = way.proxy, (*way.prefix, *argv), [*way.mounts, *mounts]
             environment |= way.environment
         return SandboxLaunch(
@@ -407,7 +407,7 @@ async def _special_addresses(hosts: Mapping[str, None]) -> list[str]:
 
 
 def _written(files: Mapping[str, str], folder: Path) -> Path:
-    """Return a new folder with these files, for whoever is shown it."""
+    """Return a new folder with these files, readable by all users."""
     inputs = Path(tempfile.mkdtemp(prefix="input-", dir=folder))
     inputs.chmod(0o755)
     for name, text in files.items():

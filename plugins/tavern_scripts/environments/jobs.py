@@ -13,12 +13,12 @@ from pathlib import Path
 from tavern_host.contracts.scripts import SandboxMount, ScriptErrorType
 from tavern_scripts.environments.addresses import Reached
 from tavern_scripts.environments.manifests import Manifest, NodeManifest, PythonManifest
-from tavern_scripts.environments.noderegistries import NodeRegistries, node_registries
+from tavern_scripts.environments.node_registries import NodeRegistries, node_registries
 from tavern_scripts.environments.packages import read_lock
-from tavern_scripts.environments.pythonindexes import PythonIndexes, python_indexes
+from tavern_scripts.environments.python_indexes import PythonIndexes, python_indexes
 from tavern_scripts.environments.requirements import OWN_SOURCES
 from tavern_scripts.environments.tools import find_node_installer, find_uv
-from tavern_scripts.languages import Interpreter
+from tavern_scripts.policy.languages import Interpreter
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.layout import installation
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from cachetools import LRUCache
+
 from tavern_host.contracts.scripts import ScriptLanguage
 from tavern_scripts.environments.packages import Packages, read_package
-from tavern_scripts.environments.refusing import refuse
+from tavern_scripts.environments.refusals import refuse
 from tavern_scripts.environments.requirements import (
     Requirements,
     check_lock,
@@ -57,8 +58,8 @@ class Manifests:
     def __init__(self, *, build_scripts: bool = False) -> None:
         """Take whether packages may run something while they are installed."""
         self._build_scripts = build_scripts
-        self._known: OrderedDict[tuple[str, str], tuple[tuple[int, ...], str]] = OrderedDict()
-        self._read: OrderedDict[tuple[str, ...], Manifest | None] = OrderedDict()
+        self._known: LRUCache[tuple[str, str], tuple[tuple[int, ...], str]] = LRUCache(_REMEMBERED)
+        self._read: LRUCache[tuple[str, ...], Manifest | None] = LRUCache(_REMEMBERED)
 
     def find(self, language: ScriptLanguage, folder: Path | None, code: str | None, name: str = "") -> Manifest | None:
         """Return what a script depends on, or None for nothing. Blocking.
@@ -118,8 +119,6 @@ class Manifests:
     def _parsed(self, key: tuple[str, ...], read: Callable[[], Manifest | None]) -> Manifest | None:
         if key not in self._read:
             self._read[key] = read()
-            while len(self._read) > _REMEMBERED:
-                self._read.popitem(last=False)
         return self._read[key]
 
     def _text(self, path: Path, limit: int) -> str | None:
@@ -138,8 +137,6 @@ class Manifests:
             raise refuse(path.name, "it must be a plain file, not a link or anything else")
         text = _read(path, limit)
         self._known[key] = (stamp, text)
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
         return text
 
 

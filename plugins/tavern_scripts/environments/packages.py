@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from tavern_scripts.environments.refusing import line_of, refuse
+from tavern_scripts.environments.refusals import line_of, refuse
 
 MOST_PACKAGES = 500
 MOST_LOCKED = 20_000
@@ -38,7 +38,7 @@ _LOCK_FIELDS = (
 
 @dataclass(frozen=True)
 class Packages:
-    """What is to be installed: a `package.json` written anew with nothing but what was checked, and its lock."""
+    """What is to be installed: a `package.json` rewritten with nothing but what was checked, and its lock."""
 
     package: str
     lock: str | None = None
@@ -76,13 +76,13 @@ def read_package(text: str, source: str, *, scripts: bool = False) -> Packages:
 
 
 def read_lock(text: str, source: str, hosts: Collection[str]) -> str:
-    """Return a `package-lock.json` written anew with what was checked; packages may only lie on `hosts`.
+    """Return a `package-lock.json` rewritten with what was checked; packages may only lie on `hosts`.
 
     Raises `Refused`.
     """
     table = _json(text, source)
     if table.get("lockfileVersion") not in (2, 3) or not isinstance(table.get("packages"), dict):
-        raise refuse(source, "it must be of version 2 or 3; write it anew by npm 7 or newer")
+        raise refuse(source, "it must be of version 2 or 3; regenerate it with npm 7 or newer")
     if len(table["packages"]) > MOST_LOCKED:
         raise refuse(source, f"it has more than {MOST_LOCKED:,} packages")
     packages: dict[str, Any] = {}
@@ -108,7 +108,7 @@ def _locked(place: str, entry: dict[str, Any], text: str, source: str, hosts: Co
     if not isinstance(entry.get("version"), str) or not _RANGE.fullmatch(entry["version"]):
         raise refuse(source, "its version is no version", line=line, text=place)
     if not isinstance(entry.get("integrity"), str) or not _INTEGRITY.fullmatch(entry["integrity"]):
-        raise refuse(source, "it has no integrity; write the lock anew by npm", line=line, text=place)
+        raise refuse(source, "it has no integrity; regenerate the lock with npm", line=line, text=place)
     resolved = entry.get("resolved")
     if resolved is not None:
         address = urlsplit(resolved) if isinstance(resolved, str) else None

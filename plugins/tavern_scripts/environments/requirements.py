@@ -8,7 +8,7 @@ import tomllib
 from dataclasses import dataclass
 from typing import Any
 
-from tavern_scripts.environments.refusing import line_of, refuse
+from tavern_scripts.environments.refusals import line_of, refuse
 
 MOST_REQUIREMENTS = 1000
 
@@ -107,7 +107,7 @@ def check_lock(text: str, source: str, wanted: Requirements) -> None:
     for line in wanted.lines:
         name = Requirement(line.partition(" --hash=")[0]).name
         if canonicalize_name(name) not in names:
-            raise refuse(source, f"it does not have {name}: write it anew by `uv lock`")
+            raise refuse(source, f"it does not have {name}: regenerate it with `uv lock`")
     for package in packages:
         package = package if isinstance(package, dict) else {}
         place = package.get("source")
@@ -178,7 +178,7 @@ def _python(text: str, whole: str, source: str) -> str:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Return lines with the number of their first one; a backslash at the end goes on in the next."""
+    """Return lines with the number of their first one; a backslash at the end joins the next."""
     result: list[tuple[int, str]] = []
     start, parts = 0, list[str]()
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):

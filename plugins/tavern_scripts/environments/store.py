@@ -54,8 +54,8 @@ class Store:
 
     @contextlib.asynccontextmanager
     async def building(self, key: str, wait: Callable[[], None]) -> AsyncIterator[Path | None]:
-        """Give a new folder to build in, or None where somebody else has built it in the meantime. `wait` is called if
-        somebody else is building. What is left there by one that broke off is removed."""
+        """Give a new folder to build in, or None where another process has built it meanwhile. `wait` is called if
+        another one is building. What an interrupted build left there is removed."""
         await asyncio.to_thread(_private, self._folder)
         async with _locked(self._lock(key), wait):
             if await asyncio.to_thread(self.find, key) is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tavern_host.contracts.scripts import SandboxMount, ScriptErrorType
-from tavern_scripts.languages import Interpreter
+from tavern_scripts.policy.languages import Interpreter
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.layout import installation
 

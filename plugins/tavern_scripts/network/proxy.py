@@ -97,7 +97,7 @@ class ConnectionBudget:
 
 
 class _Stopped(Exception):
-    """A connection ends here; `status` and the text are for the client if it was told nothing yet."""
+    """A connection ends here; `status` and the text are for the client if it was sent nothing yet."""
 
     def __init__(self, status: str, reason: str, *, allowed: bool = False) -> None:
         super().__init__(reason)
@@ -118,7 +118,7 @@ class Proxy:
         budget: ConnectionBudget | None = None,
         resolve: Resolve | None = None,
     ) -> None:
-        """Take the patterns that are granted, and what is told of each connection when it has ended.
+        """Take the patterns that are granted, and a callback for each connection that has ended.
 
         Raises `InvalidInput` for a pattern that is none.
         """
@@ -353,7 +353,7 @@ class _Exchange:
         if expects:
             self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         async with self._guarded():
-            # The server may answer before it has read all; what comes after the body is passed on to nobody.
+            # The server may answer before it has read all; what comes after the body is dropped.
             body = body_of(self._reader, self._client, server)
             sending = asyncio.ensure_future(self._copy(body, writer, out=True, end=False))
             answering = asyncio.ensure_future(self._answer(server, reader))

@@ -10,7 +10,7 @@ import sys
 import time
 
 PORT = 3128
-"""Where it listens unless it is told otherwise."""
+"""Where it listens by default."""
 
 _PIECE = 64 << 10
 _MOST = 32
@@ -141,7 +141,7 @@ def _accept(listener: socket.socket, path: str, poll: select.epoll, ends: dict[i
     except BlockingIOError:
         return
     except OSError:
-        time.sleep(0.05)  # no descriptors are left: whoever waits goes on waiting
+        time.sleep(0.05)  # no descriptors are left: the clients keep waiting
         return
     try:
         onward = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

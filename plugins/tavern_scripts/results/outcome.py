@@ -46,7 +46,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class Heard:
+class LogEvent:
     """A line of a script's log, or how far it is."""
 
     text: str
@@ -132,7 +132,7 @@ class _Lines:
 
 
 class Outcome:
-    """Listens to one script. `heard` is told of each line of its log and of its progress, as they come.
+    """Listens to one script. `heard` is called with each line of its log and of its progress, as they come.
 
     With `channel` the result is what is written to the descriptor 3, and all of stdout is log. With `any_text` what is
     printed need not be JSON. `hidden` are texts that must not stand in logs and errors.
@@ -141,7 +141,7 @@ class Outcome:
     def __init__(
         self,
         limits: ScriptLimits,
-        heard: Callable[[Heard], None],
+        heard: Callable[[LogEvent], None],
         *,
         channel: bool = False,
         any_text: bool = False,
@@ -240,12 +240,12 @@ class Outcome:
             self._logged(line)
             return
         text = (found["text"] or "").strip()[:_LONGEST_TEXT]
-        self._heard(Heard(text, _share(found["share"]), is_progress=True))
+        self._heard(LogEvent(text, _share(found["share"]), is_progress=True))
 
     def _logged(self, line: str) -> None:
         self.log.add(line)
         if self.log.size <= self._limits.log:
-            self._heard(Heard(line))
+            self._heard(LogEvent(line))
 
     def _without_document(self, text: str) -> JsonValue:
         if self._any_text:

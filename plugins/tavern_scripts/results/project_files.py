@@ -32,7 +32,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
-class Left:
+class CopiedFiles:
     """The files that were taken over from a script, and what was not, each with the reason."""
 
     files: tuple[ScriptFile, ...] = ()
@@ -69,7 +69,7 @@ def copy_in(root: Path, paths: Sequence[str], target: Path, *, most: int) -> lis
     return found
 
 
-def copy_out(source: Path, root: Path, run: str, *, most_files: int, most_bytes: int) -> Left:
+def copy_out(source: Path, root: Path, run: str, *, most_files: int, most_bytes: int) -> CopiedFiles:
     """Copy what a script left in `source` into the folder `scripts/{run}` of the project's files.
 
     Nothing is made there where nothing was left.
@@ -89,7 +89,7 @@ def copy_out(source: Path, root: Path, run: str, *, most_files: int, most_bytes:
         most_bytes -= size
         kind = mimetypes.guess_type(steps[-1], strict=False)[0]
         files.append(ScriptFile(path=f"{FOLDER}/{run}/{path}", size=size, mime_type=kind))
-    return Left(tuple(files), tuple(notes))
+    return CopiedFiles(tuple(files), tuple(notes))
 
 
 def _steps(path: str) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def _problem(name: str) -> str | None:
 
 @contextlib.contextmanager
 def _opened(root: Path, steps: tuple[str, ...], name: str) -> Iterator[tuple[int, int]]:
-    """Give the descriptor and the size of a regular file beneath a folder."""
+    """Give the descriptor and the size of a regular file below a folder."""
     with contextlib.ExitStack() as closing:
         try:
             folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

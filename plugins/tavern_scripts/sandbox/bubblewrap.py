@@ -14,7 +14,7 @@ from tavern_host.contracts.scripts import IsolationCheck, SandboxLaunch, Sandbox
 from tavern_scripts.sandbox.cgroups import find_groups
 from tavern_scripts.sandbox.guard import Guard
 from tavern_scripts.sandbox.layout import SCRATCH, BadLaunch, arguments, installation
-from tavern_scripts.sandbox.mountpoints import MountPoints
+from tavern_scripts.sandbox.mount_points import MountPoints
 from tavern_scripts.sandbox.resources import process_limits
 from tavern_scripts.sandbox.running import ARGUMENTS, GATE, INFO, Recipe, run_recipe
 from tavern_scripts.sandbox.seccomp import build_filter
@@ -160,7 +160,7 @@ def _check_readable(launch: SandboxLaunch) -> None:
 
 
 def _giving_up(setpriv: str, owner: int) -> list[str]:
-    """Return the command that gives up what root has, for good, and goes on with the program."""
+    """Return the command that gives up what root has, for good, and starts the program."""
     return [
         setpriv,
         f"--reuid={owner}",

@@ -25,7 +25,7 @@ from tavern_host.contracts.scripts import (
     ScriptBackend,
     ScriptLimits,
 )
-from tavern_scripts.sandbox.canaryprogram import CHECKS
+from tavern_scripts.sandbox.canary_program import CHECKS
 
 _MB = 1 << 20
 _LIMITS = ScriptLimits(
@@ -45,7 +45,7 @@ _LONGEST_SOCKET = 107
 """How many bytes the path of a Unix socket has at most."""
 
 _NAMESPACES = ("pid", "net", "ipc", "uts", "cgroup", "mnt")
-_PROGRAM = Path(__file__).with_name("canaryprogram.py")
+_PROGRAM = Path(__file__).with_name("canary_program.py")
 
 _BOMB = """
 import os, time

@@ -1,5 +1,5 @@
 """Chooses the sandbox that is in force: the first, in order, whose properties all hold when they are tried out. It
-chooses nothing where none holds; whoever asks refuses to run then."""
+chooses nothing where none holds; the caller refuses to run then."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 
 class Guard:
-    """The shell that watches over one host: it is there as long as somebody holds it."""
+    """The shell that watches over one host: it lives as long as it has a holder."""
 
     def __init__(self) -> None:
         self.name = f"tavern-sandbox-{secrets.token_hex(8)}"
@@ -49,7 +49,7 @@ class Guard:
         self._holders += 1
 
     def let_go(self) -> Process | None:
-        """Have it go, if nobody else holds it; returns the shell then, which ends in a moment."""
+        """Release it; the last holder ends it; returns the shell then, which ends in a moment."""
         self._holders -= 1
         if self._holders or self._shell is None:
             return None
@@ -57,7 +57,7 @@ class Guard:
         try:
             os.write(self._life, b"done\n")
         except BrokenPipeError:
-            pass  # somebody ended it
+            pass  # it has ended already
         finally:
             os.close(self._life)
         return shell

@@ -1,5 +1,5 @@
 """Starts a program where there is no bubblewrap, stays as its supervisor, and ends with it all that came from it. It
-limits the program by Landlock and a filter of system calls, or, where it is told so, not at all."""
+limits the program by Landlock and a filter of system calls, or, when so instructed, not at all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main() -> NoReturn:
     with open(_GATE, "rb") as file:
         rules = file.read()
     if not rules:
-        sys.exit("inner: nobody is there any more")
+        sys.exit("inner: the host is gone")
     child = os.fork()
     if child == 0:
         _become(told, rules, library)
@@ -40,7 +40,7 @@ def main() -> NoReturn:
             os.close(number)
     _, status = os.waitpid(child, 0)
     _end_all()
-    is_stopped = os.WIFSTOPPED(status)  # it made this one its tracer; nobody would let it go on
+    is_stopped = os.WIFSTOPPED(status)  # it made this one its tracer; nothing would resume it
     code = -signal.SIGKILL if is_stopped else os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)
 

@@ -137,7 +137,7 @@ def _prefixes(path: str) -> list[str]:
 
 
 def _is_installation(prefix: Path) -> bool:
-    """Return whether a folder holds an interpreter and what belongs to it, and not somebody's home as well."""
+    """Return whether a folder holds an interpreter and what belongs to it, and not a user's home as well."""
     home = os.path.realpath(Path.home())
     if _within(home, [os.path.realpath(prefix)]):
         return False

@@ -104,7 +104,7 @@ async def feed(number: int, data: AsyncIterator[bytes]) -> None:
         os.close(number)
         close = getattr(data, "aclose", None)
         if close is not None:
-            with contextlib.suppress(RuntimeError):  # it is being read by somebody else at the moment
+            with contextlib.suppress(RuntimeError):  # it is being read by another task at the moment
                 await close()
 
 

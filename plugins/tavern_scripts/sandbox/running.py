@@ -37,7 +37,7 @@ _FAILED = (1, 126, 127)
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one sandbox is made: `argv` is the maker, `arguments` what it reads, `gate` what it goes on with.
+    """How one sandbox is made: `argv` is the maker, `arguments` what it reads, `gate` what lets it continue.
 
     `mark` is a folder in the sandbox's root once all is mounted; `places` are its own file systems, if it has any.
     `owner` is the user that pipes are given to. `complaint` are beginnings of the maker's own messages.
@@ -157,7 +157,7 @@ class _Box:
         return self.ended(code=-9 if self._watch.reason else code, reason=reason, note="; ".join(filter(None, notes)))
 
     def ended(self, *, code: int | None = None, reason: Reason | None = None, note: str = "") -> SandboxOutput:
-        """Return what is told at the end."""
+        """Return the final output."""
         counts = self._counts
         usage = ScriptUsage(
             wall_ms=(time.monotonic() - self._since) * 1000,

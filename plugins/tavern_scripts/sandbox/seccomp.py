@@ -117,7 +117,7 @@ _OF_OTHERS = {  # not permitted where other processes and their files are not ou
     "inotify_add_watch": (254, 27),
     "ioprio_set": (251, 30),
 }
-_OF_ITSELF = {  # their first argument is a process; 0 is whoever calls
+_OF_ITSELF = {  # their first argument is a process; 0 is the caller
     "prlimit64": (302, 261),
     "sched_setparam": (142, 118),
     "sched_setscheduler": (144, 119),

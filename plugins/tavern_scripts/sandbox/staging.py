@@ -266,7 +266,7 @@ def _open_inside(root: str, target: str) -> int:
 
 
 def _open_outside(source: str) -> int:
-    """Open the folder of the host; whoever allowed it resolved its parents, and it is no symbolic link itself."""
+    """Open the folder of the host; its parents were resolved when it was allowed, and it is no symbolic link itself."""
     if not os.path.isabs(source):
         raise StagingError(f"files are copied to an absolute path only, not to {source!r}")
     try:

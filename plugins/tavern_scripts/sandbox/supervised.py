@@ -20,7 +20,7 @@ from tavern_host.contracts.scripts import IsolationCheck, SandboxLaunch, Sandbox
 from tavern_scripts.sandbox import landlock
 from tavern_scripts.sandbox.cgroups import find_groups
 from tavern_scripts.sandbox.layout import SCRATCH, BadLaunch, check_target, installation
-from tavern_scripts.sandbox.mountpoints import MountPoints
+from tavern_scripts.sandbox.mount_points import MountPoints
 from tavern_scripts.sandbox.resources import process_limits
 from tavern_scripts.sandbox.running import Recipe, run_recipe
 from tavern_scripts.sandbox.seccomp import build_filter
@@ -63,7 +63,7 @@ class Supervised:
     """Runs programs below a supervisor, limited by Landlock with `is_limited`, else not at all."""
 
     def __init__(self, *, is_limited: bool, log: Logger | None = None) -> None:
-        """`log` is told of every program that runs without limits."""
+        """`log` records every program that runs without limits."""
         self._is_limited = is_limited
         self._log = log
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxOutput, ScriptBackend
 from tavern_scripts.sandbox.processes import to_the_end
-from tavern_scripts.workers.warm import Shape, Warm, shape_of
+from tavern_scripts.workers.warm_interpreter import LaunchShape, WarmInterpreter, shape_of
 
 MAX_SIZE = 16
 """How many interpreters wait at most."""
@@ -51,9 +51,9 @@ class WarmPool:
         self._log = log
         self._size = size
         self._idle = idle
-        self._waiting: list[Warm] = []
-        self._spent: list[Warm] = []
-        self._kind: tuple[ScriptBackend, Shape] | None = None
+        self._waiting: list[WarmInterpreter] = []
+        self._spent: list[WarmInterpreter] = []
+        self._kind: tuple[ScriptBackend, LaunchShape] | None = None
         self._others = 0
         self._active = 0
         self._last = 0.0
@@ -65,7 +65,7 @@ class WarmPool:
         """How many scripts found an interpreter that waited."""
 
     @property
-    def shape(self) -> Shape | None:
+    def shape(self) -> LaunchShape | None:
         """What the interpreters that wait can run."""
         return self._kind[1] if self._kind is not None else None
 
@@ -105,7 +105,7 @@ class WarmPool:
         await asyncio.gather(*(warm.close() for warm in gone))
 
     async def _use(
-        self, warm: Warm, launch: SandboxLaunch, stdin: AsyncIterator[bytes]
+        self, warm: WarmInterpreter, launch: SandboxLaunch, stdin: AsyncIterator[bytes]
     ) -> AsyncGenerator[SandboxOutput, None]:
         """Run a script in an interpreter that waited, and end that; its folder may go a little later."""
         try:
@@ -119,7 +119,7 @@ class WarmPool:
             else:
                 await to_the_end(warm.close())
 
-    async def _take(self, backend: ScriptBackend, launch: SandboxLaunch) -> Warm | None:
+    async def _take(self, backend: ScriptBackend, launch: SandboxLaunch) -> WarmInterpreter | None:
         """Return an interpreter for a launch, if one waits, and see to it that the next ones find one."""
         size = self._wanted()
         shape = shape_of(launch) if size else None
@@ -139,7 +139,7 @@ class WarmPool:
             await warm.close()
         return None
 
-    def _turn_to(self, backend: ScriptBackend, shape: Shape) -> None:
+    def _turn_to(self, backend: ScriptBackend, shape: LaunchShape) -> None:
         if self._kind == (backend, shape):
             self._others = 0
             return
@@ -193,9 +193,9 @@ class WarmPool:
     async def _start(self) -> None:
         assert self._kind is not None
         backend, shape = self._kind
-        warm: Warm | None = None
+        warm: WarmInterpreter | None = None
         try:
-            warm = Warm(backend, shape, await asyncio.to_thread(self._make_folder))
+            warm = WarmInterpreter(backend, shape, await asyncio.to_thread(self._make_folder))
             async with asyncio.timeout(_START):
                 why = await warm.wait()
         except (OSError, TimeoutError) as error:

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host.contracts.scripts import ScriptBackend, ScriptLimits
-from tavern_scripts.languages import Interpreter, Interpreters
-from tavern_scripts.launches import Extra, Places, Program, launch_of
+from tavern_scripts.policy.languages import Interpreter, Interpreters
 from tavern_scripts.policy.review import Granted, Reads
+from tavern_scripts.workers.launches import Places, Program, RunExtras, launch_of
 
 _VICTIM = """
 import ctypes, os, signal, sys, time
@@ -95,7 +95,7 @@ class Host:
             Granted(Reads(whole=True), writes=tuple(job["writes"])),
             _LIMITS.model_copy(update={**job["limits"]}),
             {},
-            Extra(),
+            RunExtras(),
         )
         before = _resident()
 

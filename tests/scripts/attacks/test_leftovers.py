@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.repetition import repetitions
 
 from tests.scripts.attacks.attack import Attack, Observed
 from tests.scripts.attacks.hosts import HOSTS, HostProcess, Unavailable, processes_of, start, token_of, wait_for_nothing
@@ -84,8 +85,8 @@ LOOKS = Attack(
         return found
     """,
 )
-RUNS = int(os.environ.get("TAVERN_ATTACK_RUNS", "334"))
-"""How many times a script is run in each of the three sandboxes, a thousand times in all; the environment asks for more."""
+RUNS = int(os.environ.get("TAVERN_ATTACK_RUNS", repetitions(24, 334)))
+"""How many times a script is run in each of the three sandboxes; the environment asks for more."""
 
 AT_ONCE = 4
 
@@ -128,9 +129,13 @@ def test_runs_that_are_cut_off_at_every_moment_leave_nothing_behind(host: HostPr
 
     numbers = [
         host.start(
-            Attack(CUT_OFF.name, python=CUT_OFF.python, wall=each * 0.002), "python", ground, inside=True, at_once=True
+            Attack(CUT_OFF.name, python=CUT_OFF.python, wall=each * 0.08 / repetitions(12, 40)),
+            "python",
+            ground,
+            inside=True,
+            at_once=True,
         )
-        for each in range(40)
+        for each in range(repetitions(12, 40))
     ]
     seen = [host.end(number) for number in numbers]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend, ScriptLimits
-from tavern_scripts.launches import RUNNERS
-from tavern_scripts.workers.kept import Kept
+from tavern_scripts.workers.launches import RUNNERS
+from tavern_scripts.workers.sandboxed_program import SandboxedProgram
 
 MAX_FILES = 16
 MAX_BYTES = 512 << 10
@@ -36,7 +36,7 @@ Place = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Shape:
+class LaunchShape:
     """What is fixed when a sandbox starts: launches of one shape can take each other's place. Sources of mounts and the
     time by the clock are not part of it."""
 
@@ -47,11 +47,11 @@ class Shape:
 
     @property
     def words(self) -> list[str]:
-        """What is called otherwise in a sandbox that has the host's paths: it is told by its arguments."""
+        """Paths that differ in a sandbox with the host's paths: they are passed as arguments."""
         return [*(target for target, _ in self.places), "/tmp"]
 
     def launch(self, folder: Path) -> SandboxLaunch:
-        """Return the launch of an interpreter that waits; what it will see is put into folders beneath `folder`."""
+        """Return the launch of an interpreter that waits; what it will see is put into folders below `folder`."""
         mounts = [
             SandboxMount(target=target, source=str(folder / str(number)), mode="read" if mode == "read" else "staged")
             for number, (target, mode) in enumerate(self.places)
@@ -65,7 +65,7 @@ class Shape:
         )
 
 
-def shape_of(launch: SandboxLaunch) -> Shape | None:
+def shape_of(launch: SandboxLaunch) -> LaunchShape | None:
     """Return the shape of a launch of a Python script, or None where only a start of its own will do: with a network,
     with an environment of dependencies, with folders that are large or were written to before."""
     command, rest = split_argv(launch.argv)
@@ -81,7 +81,7 @@ def shape_of(launch: SandboxLaunch) -> Shape | None:
         else:
             return None
     limits = launch.limits.model_copy(update={"wall": 0.0})
-    return Shape(tuple(command), tuple(sorted(places)), early_variables(launch), limits)
+    return LaunchShape(tuple(command), tuple(sorted(places)), early_variables(launch), limits)
 
 
 def early_variables(launch: SandboxLaunch) -> tuple[tuple[str, str], ...]:
@@ -125,10 +125,10 @@ def _is_small(folder: str) -> bool:
     return True
 
 
-class Warm:
+class WarmInterpreter:
     """An interpreter that was started for a shape; `folder` is its own and is removed with it."""
 
-    def __init__(self, backend: ScriptBackend, shape: Shape, folder: Path) -> None:
+    def __init__(self, backend: ScriptBackend, shape: LaunchShape, folder: Path) -> None:
         self.kind = (backend, shape)
         self.since = time.monotonic()
         self._folder = folder
@@ -137,7 +137,7 @@ class Warm:
             if mount.target != RUNNERS:
                 Path(mount.source).mkdir()
                 Path(mount.source).chmod(0o755)
-        self._kept = Kept(backend, self._launch)
+        self._kept = SandboxedProgram(backend, self._launch)
         self._cpu = 0.0
         self._has_begun = False
         self._early = b""
@@ -246,7 +246,7 @@ class Warm:
         return output.model_copy(update={"data": data, "usage": usage})
 
 
-def _job(launch: SandboxLaunch, shape: Shape) -> bytes:
+def _job(launch: SandboxLaunch, shape: LaunchShape) -> bytes:
     command, script = split_argv(launch.argv)
     job = {
         "argv": script,

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, ScriptErrorType, ScriptGrants, ScriptLimits
-from tavern_scripts.languages import Interpreter
+from tavern_scripts.policy.languages import Interpreter
 from tavern_scripts.policy.review import Granted, Reads
 from tavern_scripts.results.refusal import Refused
 
@@ -35,7 +35,7 @@ RESULT = 3
 CONFIG = "TAVERN_CONFIG_"
 """How the names of a tool's settings begin in the environment."""
 
-_RUNNER_FILES = Path(__file__).parent / "runners"
+_RUNNER_FILES = Path(__file__).parent.parent / "runners"
 _MOST_ENTRIES = 1_000
 _PIECE = 64 << 10
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
@@ -65,7 +65,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Extra:
+class RunExtras:
     """What the network and the environment of dependencies add."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ def launch_of(
     granted: Granted,
     limits: ScriptLimits,
     config: Mapping[str, JsonValue],
-    extra: Extra,
+    extra: RunExtras,
 ) -> SandboxLaunch:
     """Return the program that the sandbox runs. Blocking. Raises `Refused`, `InvalidInput`."""
     mounts = [

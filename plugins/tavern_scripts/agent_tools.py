@@ -90,7 +90,7 @@ class AgentTools(ScriptTools):
 
 
 def outcome_of(result: ScriptResult) -> ScriptOutcome:
-    """Return what an agent is told of a result."""
+    """Return what an agent gets of a result."""
     return ScriptOutcome(
         success=result.success,
         output_data=result.output_data,

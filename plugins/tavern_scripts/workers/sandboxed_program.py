@@ -1,4 +1,4 @@
-"""A program in a sandbox that is kept, waiting for what it is told next. What it is told is up to whoever keeps it."""
+"""A program that stays in its sandbox and waits for input between uses; its owner decides what to write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxOutput, ScriptBackend
 
 
-class Kept:
+class SandboxedProgram:
     """A running program. Nothing of it is left after `close`."""
 
     def __init__(self, backend: ScriptBackend, launch: SandboxLaunch) -> None:
@@ -27,7 +27,7 @@ class Kept:
         return self.ended is None and (self._next is None or not self._next.done())
 
     def tell(self, data: bytes | AsyncIterator[bytes] | None) -> None:
-        """Write to its stdin, after all that it was told before; None closes it."""
+        """Write to its stdin, after all earlier input; None closes it."""
         self._told.append(data)
         self._woken.set()
 

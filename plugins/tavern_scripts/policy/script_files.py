@@ -25,7 +25,7 @@ _MOST_NAMES = 200
 
 
 @dataclass(frozen=True)
-class Base:
+class ScriptFolder:
     """A folder in which scripts may lie, and what it is called in messages."""
 
     folder: Path
@@ -47,7 +47,7 @@ class Script:
         return self.folder / self.name
 
 
-def find_script(path: str, bases: Sequence[Base]) -> Script:
+def find_script(path: str, bases: Sequence[ScriptFolder]) -> Script:
     """Return the script at a path in the first of these folders that has it.
 
     Raises `Refused`: a `SecurityError` for a path that leads, or is led by a link, out of its folder, a `ScriptError`
@@ -76,7 +76,7 @@ def _steps(path: str) -> tuple[str, ...]:
     return steps
 
 
-def _within(base: Base, steps: tuple[str, ...]) -> Script | None:
+def _within(base: ScriptFolder, steps: tuple[str, ...]) -> Script | None:
     try:
         root = Path(os.path.realpath(base.folder, strict=True))
         found = Path(os.path.realpath(root.joinpath(*steps), strict=True))
@@ -94,7 +94,7 @@ def _outside(path: str, why: str) -> Refused:
     return Refused(ScriptErrorType.SECURITY, f"the script {path!r:.200} may not be run: {why}")
 
 
-def _scripts_in(bases: Sequence[Base]) -> list[str]:
+def _scripts_in(bases: Sequence[ScriptFolder]) -> list[str]:
     """Return the names of some scripts, to guess which one was meant."""
     found: list[str] = []
     for base in bases:

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tavern_scripts.environments.addresses import Reached, without_credentials
-from tavern_scripts.environments.publicindexes import node_registry
+from tavern_scripts.environments.public_indexes import node_registry
 
 SYSTEM_FILES = (Path("/usr/etc/npmrc"), Path("/etc/npmrc"), Path("/usr/local/etc/npmrc"))
 """npm's files for everybody, by how it was installed."""

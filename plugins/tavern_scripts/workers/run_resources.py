@@ -14,12 +14,12 @@ from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend
 from tavern_scripts.environments.environments import Environment, Environments
 from tavern_scripts.environments.manifests import Manifest, Manifests
-from tavern_scripts.languages import Interpreters
-from tavern_scripts.launches import Extra
-from tavern_scripts.network.inside import WayOut, way_out
 from tavern_scripts.network.proxy import Connection, ConnectionBudget, Proxy, ProxyLimits
-from tavern_scripts.policy.plans import MAX_CODE, Plan
+from tavern_scripts.network.proxy_access import ProxyAccess, proxy_access
+from tavern_scripts.policy.languages import Interpreters
+from tavern_scripts.policy.planner import MAX_CODE, Plan
 from tavern_scripts.sandbox.layout import installation
+from tavern_scripts.workers.launches import RunExtras
 
 KEEP_DAYS = "keepEnvironmentsDays"
 """The setting that says after how many days without use the dependencies of scripts are removed."""
@@ -30,7 +30,7 @@ _DAY = 86_400.0
 Progress = Callable[[str], None]
 
 
-class Extras:
+class RunResources:
     """Makes them; what it opens for a run is closed with the stack of the run."""
 
     def __init__(self, context: PluginContext, interpreters: Interpreters) -> None:
@@ -42,7 +42,7 @@ class Extras:
 
     async def of(
         self, plan: Plan, folder: Path, backend: ScriptBackend, stack: AsyncExitStack, call: CallContext, say: Progress
-    ) -> Extra:
+    ) -> RunExtras:
         """Return what a run needs; `folder` is where its script lies. Raises `Refused`."""
         environment = await self._environment(plan, folder, backend, say)
         way = await self._network(plan, stack, call) if plan.granted.hosts else None
@@ -50,7 +50,7 @@ class Extras:
         if way is not None and way.prefix[0] != plan.interpreter.program:
             needed = installation(plan.interpreter.program)
             mounts += [SandboxMount(target=place, source=place) for place in needed]
-        return Extra(
+        return RunExtras(
             environment={
                 **(environment.variables if environment is not None else {}),
                 **(way.environment if way is not None else {}),
@@ -60,7 +60,7 @@ class Extras:
             proxy=way.proxy if way is not None else None,
         )
 
-    async def _network(self, plan: Plan, stack: AsyncExitStack, call: CallContext) -> WayOut:
+    async def _network(self, plan: Plan, stack: AsyncExitStack, call: CallContext) -> ProxyAccess:
         """Open the run's own proxy. Inside, a relay is started before the script, in the host's own Python."""
 
         def record(connection: Connection) -> None:
@@ -68,7 +68,7 @@ class Extras:
 
         proxy = Proxy(plan.granted.hosts, ProxyLimits(), record, budget=self._budget)
         path = await stack.enter_async_context(proxy)
-        return way_out(path, (await self._interpreters.find("python")).program)
+        return proxy_access(path, (await self._interpreters.find("python")).program)
 
     async def _environment(self, plan: Plan, folder: Path, backend: ScriptBackend, say: Progress) -> Environment | None:
         """Return what a script depends on, installed; None where it depends on nothing."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tavern_scripts.environments.addresses import Reached, folder_of, without_credentials, words
-from tavern_scripts.environments.publicindexes import python_index
+from tavern_scripts.environments.public_indexes import python_index
 
 SYSTEM_FILES = (Path("/etc/xdg/pip/pip.conf"), Path("/etc/pip.conf"), Path(sys.prefix) / "pip.conf")
 """pip's files for everybody, the weakest first."""

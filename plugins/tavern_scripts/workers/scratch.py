@@ -1,4 +1,4 @@
-"""Folders of the host for single runs, beneath the plugin's own; those of a host that was killed go when another one
+"""Folders of the host for single runs, below the plugin's own; those of a host that was killed go when another one
 begins."""
 
 from __future__ import annotations

@@ -22,12 +22,12 @@ from tavern_host.contracts.scripts import (
     ScriptRequest,
     SecurityContext,
 )
-from tavern_scripts.languages import CODE_NAMES, Command, Interpreter, Interpreters, language_of, read_command
-from tavern_scripts.launches import Program
+from tavern_scripts.policy.languages import CODE_NAMES, Command, Interpreter, Interpreters, language_of, read_command
 from tavern_scripts.policy.policy import LANGUAGES, Policies, Policy
 from tavern_scripts.policy.review import Granted, decide
+from tavern_scripts.policy.script_files import Script, ScriptFolder, code_hash, find_script, folder_hash
 from tavern_scripts.results.refusal import Refused
-from tavern_scripts.scriptfiles import Base, Script, code_hash, find_script, folder_hash
+from tavern_scripts.workers.launches import Program
 
 MAX_CODE = 1 << 20
 """How many bytes of code are handed over at most."""
@@ -67,7 +67,11 @@ class Planner:
     """Makes plans. `folders` take the place of those of the policy."""
 
     def __init__(
-        self, context: PluginContext, policies: Policies, interpreters: Interpreters, folders: Sequence[Base] = ()
+        self,
+        context: PluginContext,
+        policies: Policies,
+        interpreters: Interpreters,
+        folders: Sequence[ScriptFolder] = (),
     ) -> None:
         self._context = context
         self._folders = [*folders]
@@ -119,9 +123,9 @@ class Planner:
         called = script.called if script is not None else f"{language} code"
         return Plan(request, policy, program, interpreter, limits, granted, called, script, approval)
 
-    async def _bases(self, request: ScriptRequest, policy: Policy) -> list[Base]:
+    async def _bases(self, request: ScriptRequest, policy: Policy) -> list[ScriptFolder]:
         if request.plugin is None:
-            return self._folders or [Base(folder, str(folder)) for folder in policy.folders]
+            return self._folders or [ScriptFolder(folder, str(folder)) for folder in policy.folders]
         folders = await self._context.services.get(PLUGINS).assets("plugin")
         found = next((asset for asset in folders if asset.plugin == request.plugin), None)
         if found is None:
@@ -130,7 +134,7 @@ class Planner:
             hint = f"look at it with `tavern plugins show {request.plugin}`, then grant it again"
             message = f"the plugin {request.plugin} was changed after it was reviewed, and none of its scripts is run"
             raise Refused(ScriptErrorType.SECURITY, f"{message}; {hint}")
-        return [Base(Path(found.path), f"the folder of the plugin {request.plugin}")]
+        return [ScriptFolder(Path(found.path), f"the folder of the plugin {request.plugin}")]
 
 
 def _what(request: ScriptRequest) -> Command | None:

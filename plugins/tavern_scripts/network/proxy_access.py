@@ -17,7 +17,7 @@ NODE_PROXY = "/tavern/nodeproxy.cjs"
 
 
 @dataclass(frozen=True)
-class WayOut:
+class ProxyAccess:
     """What a launch needs so that its program reaches a proxy: `prefix` goes before its own words."""
 
     proxy: str
@@ -26,11 +26,11 @@ class WayOut:
     environment: dict[str, str]
 
 
-def way_out(proxy: Path, python: str) -> WayOut:
+def proxy_access(proxy: Path, python: str) -> ProxyAccess:
     """Return the way to the proxy whose socket is `proxy`; `python` is an interpreter as it is seen inside, which the
     launch has to mount where it is not its first word."""
     here = Path(__file__).parent
-    return WayOut(
+    return ProxyAccess(
         proxy=str(proxy),
         prefix=(python, "-I", "-S", RELAY, PROXY_SOCKET, str(PORT)),
         mounts=(
