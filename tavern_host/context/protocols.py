@@ -83,7 +83,7 @@ class ServiceMethod(Protocol):
 
 
 class Services(Protocol):
-    """Reaches services; never hands out the object, only a permission-checked view of it."""
+    """Reaches services; returns never the object, only a permission-checked view of it."""
 
     @overload
     def get(self, key: ServiceKey[S]) -> S: ...

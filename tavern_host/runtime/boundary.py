@@ -1,7 +1,7 @@
 """The boundary between the host and a plugin: where the plugin's code is reached, and observed.
 
 Every call into a plugin goes through its runtime or through a method of a service, and those two are what a
-boundary hands out. `InProcess` hands them out as they are; `loopback.py` has the other one.
+boundary hands out. `InProcess` returns them as they are; the other boundary is in `loopback.py`.
 """
 
 from __future__ import annotations

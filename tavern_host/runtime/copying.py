@@ -59,7 +59,7 @@ def _shallow(item: Any, waiting: _Waiting, made: _Made) -> Any:
     elif isinstance(item, list):
         copied = list(list.__iter__(item))
         waiting.append((copied, range(len(copied))))
-    elif isinstance(item, tuple):  # its items cannot be put in later
+    elif isinstance(item, tuple):  # its items cannot be set later
         copied = tuple(made[id(i)] if id(i) in made else _whole(i, made) for i in tuple.__iter__(item))
     else:
         copied = _plain(item)

@@ -22,7 +22,7 @@ _reserved: set[str] = set()
 
 
 def reserve(name: str) -> str:
-    """Return a package name for a folder plugin, one that no other host in this process uses; see `release`."""
+    """Return a package name for a folder plugin, that no other host in this process uses; see `release`."""
     numbered = (f"{_FOLDERS}.{name}{f'_{n}' if n > 1 else ''}" for n in itertools.count(1))
     package = next(p for p in numbered if p not in _reserved)
     _reserved.add(package)
@@ -36,7 +36,7 @@ def release(package: str) -> None:
 
 
 _reviewed: dict[str, tuple[Path, Mapping[str, bytes]]] = {}
-"""Of which files a folder plugin may import modules: its folder, and the hash of each file there that was reviewed."""
+"""The files that a folder plugin may import: its folder, and the hash of each reviewed file in it."""
 
 
 class NotReviewed(PermissionDenied, ImportError):
@@ -56,7 +56,7 @@ def _check_reviewed(module: str, path: str, content: bytes) -> None:
 
 
 class _SourceLoader(importlib.machinery.SourceFileLoader):
-    """Compiles the source, which was reviewed; what lies compiled beside it was not, and is never read."""
+    """Compiles the source, which was reviewed; compiled files were not, and are never read."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -77,7 +77,7 @@ class _FolderFinder(importlib.abc.MetaPathFinder):
         extension = (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES)
         specs = (importlib.machinery.FileFinder(folder, extension, source).find_spec(fullname) for folder in path or ())
         spec = next((spec for spec in specs if spec is not None), None)
-        if spec is None:  # nobody else may look: they would find compiled files
+        if spec is None:  # no other finder may search: it would find compiled files
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         if isinstance(spec.loader, importlib.machinery.ExtensionFileLoader):
             _check_reviewed(fullname, spec.loader.path, Path(spec.loader.path).read_bytes())

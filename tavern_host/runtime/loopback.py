@@ -1,6 +1,6 @@
 """Plugins in the host's process, with everything that crosses their boundary made into bytes and back.
 
-A plugin whose tests pass here keeps the rules that a process of its own needs: values, not objects; wire types;
+A plugin whose tests pass here keeps the rules that a separate process needs: values, not objects; wire types;
 errors by their code. It is for tests and isolates nothing. `PluginContext` is passed as it is, and so are the methods
 in it, whose values are encoded where they reach a service.
 """

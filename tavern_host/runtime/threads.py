@@ -34,7 +34,7 @@ async def contained(coroutine: Coroutine[Any, Any, T], what: str) -> T:
 
 
 def is_being_cancelled() -> bool:
-    """Return whether somebody cancels this task; else a `CancelledError` in it is the plugin's own."""
+    """Return whether this task is being cancelled; else a `CancelledError` in it is the plugin's own."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -69,7 +69,7 @@ async def run_in_thread(function: Callable[[], T], *, what: str, deadline: float
             error.__cause__ = raised
         except BaseException as raised:  # SystemExit in a plugin must cost the plugin, not the host
             error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for the result
             loop.call_soon_threadsafe(settle, value, error)
 
     _hand_over(body, what)

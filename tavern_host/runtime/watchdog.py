@@ -1,6 +1,6 @@
-"""Sees that the event loop is blocked, and says which plugin's code it is in.
+"""Detects that the event loop is blocked, and reports in which plugin's code.
 
-It looks from a thread of its own, and only looks: it stops nothing, and measures nobody who gives the loop its turn.
+It samples from its own thread and stops nothing; code that yields to the loop is not measured.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _STOP_DEADLINE = 1.0
 
 @dataclass(frozen=True)
 class Blocked:
-    """What blocked the event loop: a place in a plugin's code, or with `plugin` None the innermost that there was.
+    """What blocked the event loop: a place in a plugin's code, or with `plugin` None the innermost place.
 
-    `seconds` is for how long the loop had not come to its turn, when it was seen or, with `over`, altogether.
+    `seconds` is how long the loop had been blocked when it was sampled or, with `over`, altogether.
     """
 
     plugin: str | None
@@ -47,8 +47,8 @@ class Watchdog:
     """Watches one event loop.
 
     `locate` says for a file of code which plugin it belongs to; it is called on the watchdog's thread. `report` is
-    called on the loop's thread when the loop runs again: for each blockage of more than `limit` seconds with what
-    was seen, and again with how long it was. A warning is logged at once, since a blockage may never end.
+    called on the loop's thread when the loop runs again: for each blockage of more than `limit` seconds with the
+    sample, and again with its duration. A warning is logged at once, since a blockage may never end.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class Watchdog:
         self._watch: _Watch | None = None
 
     def start(self) -> None:
-        """Begin to watch the running loop. Raises `RuntimeError` where it watches already, or no loop runs."""
+        """Start watching the running loop. Raises `RuntimeError` if it is watching already, or no loop runs."""
         if self._watch is not None:
             raise RuntimeError("the watchdog has been started already")
         self._watch = _Watch(self._locate, self._report, self._limit)
         self._watch.start()
 
     def stop(self) -> None:
-        """End the thread. A blockage that was seen is reported now; the watchdog may be started again."""
+        """End the thread. A blockage that was detected is reported now; the watchdog may be started again."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.stop()
@@ -78,7 +78,7 @@ class Watchdog:
 class _Watch:
     """One watch, from a start to a stop.
 
-    The thread asks the loop for an answer and looks, half a limit later, whether it is there.
+    The thread schedules an answer on the loop and checks half a limit later whether it came.
     """
 
     def __init__(self, locate: Callable[[str], str | None], report: Callable[[Blocked], None], limit: float) -> None:
@@ -148,12 +148,12 @@ class _Watch:
     def _plugin_of(self, file: str) -> str | None:
         try:
             return self._locate(file)
-        except Exception as error:  # whatever it is, what blocks the loop is to be told
+        except Exception as error:  # whatever it is, the blockage is reported
             _log.error("whose code %s is cannot be found out: %s", file, describe(error))
             return None
 
     def _answer(self) -> None:
-        """The loop comes to its turn."""
+        """Answer, on the loop's thread."""
         with self._lock:
             found, self._found = self._found, None
             seconds = time.monotonic() - self._asked_at
@@ -180,8 +180,8 @@ class _Clock:
     def wait(self, stopped: threading.Event, seconds: float) -> float:
         """Wait for `seconds`; return by how much it took longer without the watched thread running.
 
-        A thread that wakes too late was stopped with the process, or kept off by code that holds the
-        interpreter's lock all the time: that one is running, and blocks the loop.
+        A thread that wakes too late was stopped with the process, or starved by code that holds the
+        interpreter's lock: that code is running, and blocks the loop.
         """
         began, cpu = time.monotonic(), self._cpu_time()
         stopped.wait(seconds)

@@ -20,9 +20,9 @@ TRAILER = 12
 
 
 def main(lifeline: int) -> None:
-    """Let a process of its own answer the request on standard input; say how it ended; end all that it started.
+    """Answer the request on standard input in a child process; report how that ended; kill all that it started.
 
-    `lifeline` is a pipe that ends when nobody waits any more. A thread in the same process could not wait for that:
+    `lifeline` is a pipe that is closed when nothing waits any longer. A thread of the child could not wait for that:
     the function may never let go of the interpreter.
     """
     answer_to = os.dup(1)
@@ -123,10 +123,10 @@ def _failure(error: BaseException) -> bytes:
     from tavern_host.runtime.codec import encode
 
     try:
-        told = encode(error_info(error), ErrorInfo)
+        failure = encode(error_info(error), ErrorInfo)
     except (AttributeError, ValueError):  # made without what ours have, or with details that cannot be sent
-        told = encode(error_info(PluginFailure(describe(error))), ErrorInfo)
-    return _framed(told, trace="".join(traceback.format_exception(error)))
+        failure = encode(error_info(PluginFailure(describe(error))), ErrorInfo)
+    return _framed(failure, trace="".join(traceback.format_exception(error)))
 
 
 def _framed(payload: bytes, trace: str | None) -> bytes:

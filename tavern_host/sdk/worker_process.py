@@ -1,5 +1,5 @@
-"""Runs a function of a plugin in a process of its own, which is killed with all that it started when nobody waits for
-it any more. What the process does is in `worker_main`. It is no sandbox: the function may do all that the host may.
+"""Runs a function of a plugin in a process of its own, which is killed with all that it started when its caller is
+cancelled. What the process does is in `worker_main`. It is no sandbox: the function may do all that the host may.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tavern_host.storage.values import decode_loose, encode_loose
 
 _CHILD = Path(__file__).with_name("worker_main.py")
 ENDS_BY_ITSELF = 5.0
-"""Seconds after which a process that was told to end is killed; the function may have stopped it."""
+"""Seconds after which a process that was asked to end is killed; the function may have stopped it."""
 
 
 async def run_in_process(
