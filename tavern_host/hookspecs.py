@@ -22,6 +22,7 @@ from tavern_host.contracts.llm import LlmAdapterInfo, LlmRequest, LlmResponse
 from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.protocols import ActionProtocolInfo
+from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.scripts import ScriptBackendInfo
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.settings import SettingsChange
@@ -162,6 +163,20 @@ def tavern_register_routes(context: PluginContext) -> list[RouteInfo | MessageIn
 )
 def tavern_register_commands(context: PluginContext) -> list[CommandInfo]:
     """Return commands of `tavern`."""
+    raise NotImplementedError
+
+
+@hookspec(
+    permission="hook:server:plugins:review",
+    level="add",
+    policy="collect",
+    caller="host",
+    description="Add notes to what the operator reads of other plugins before granting them.",
+    example="return [ReviewNote(key='acme', title='Guests', columns=['name'], rows=[[plugin.name]])]",
+)
+def tavern_review_plugin(plugin: ReviewedPlugin, context: PluginContext) -> list[ReviewNote]:
+    """Return notes on a plugin under review, read from its files; it is not imported, and of others only first-party
+    plugins are, before the operator has decided."""
     raise NotImplementedError
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from tavern_host.audit.log import AuditLog, HostAudit
 from tavern_host.context import Project
@@ -20,14 +20,17 @@ from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import PLUGINS, Explanation, PermissionInfo, PluginInfo, Problem
+from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
 from tavern_host.contracts.settings import SETTINGS
 from tavern_host.events.bus import EventBus
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.plugins.grants import GrantStore, SwitchStore
 from tavern_host.plugins.manager import Manager, Sources
+from tavern_host.plugins.manifest import entry_folders
 from tavern_host.plugins.operator import OPERATOR as OPERATOR_NAME
 from tavern_host.plugins.operator import Operator
+from tavern_host.plugins.record import Record
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.report import check_in_order
 from tavern_host.plugins.review import Review
@@ -41,9 +44,6 @@ from tavern_host.settings.file import SettingsFile
 from tavern_host.settings.secrets import SecretBox
 from tavern_host.settings.service import HostSettings
 from tavern_host.settings.store import SettingsStore
-
-if TYPE_CHECKING:
-    from tavern_host.plugins.script_review import ScriptReview
 
 S = TypeVar("S", bound=ServiceInterface)
 
@@ -177,18 +177,29 @@ class Host:
         """Return one plugin. Raises `NotFound`."""
         return self._manager.info(name)
 
-    def script_review(self, name: str) -> ScriptReview:
-        """Return what the script tools of a plugin run and ask for. Raises `NotFound`."""
-        from tavern_host.plugins.script_review import ScriptReview
-
-        record = self._manager.get(name)
-        return ScriptReview(record.root, record.manifest)
-
     def folder(self, info: PluginInfo) -> Path | None:
         """Return the folder of a plugin's code with links resolved, or None for one that has none."""
-        records = [*self._manager.records.values(), *self._manager.duplicates]
-        found = next((r for r in records if (r.name, r.source) == (info.name, info.source)), None)
-        return found.root.resolve() if found is not None and found.root is not None else None
+        root = self._record(info).root
+        return root.resolve() if root is not None else None
+
+    def reviewed(self, info: PluginInfo) -> ReviewedPlugin | None:
+        """Return what plugins are given to review of a plugin, or None where it has no folders of files, or needs no
+        review since it is first-party."""
+        record = self._record(info)
+        if record.manifest is None or record.root is None or record.first_party:
+            return None
+        folders = {key: str(path.absolute()) for key, path in entry_folders(record.manifest, record.root).items()}
+        return ReviewedPlugin(name=record.name, folders=folders) if folders else None
+
+    async def review(self, plugin: ReviewedPlugin) -> list[ReviewNote]:
+        """Return the notes of the loaded plugins on one that is under review, of this host or of another."""
+        answers = await self._manager.dispatcher.collect("tavern_review_plugin", {"plugin": plugin})
+        return [note for answer in answers for note in answer.value]
+
+    def _record(self, info: PluginInfo) -> Record:
+        """Return a record of this host's plugins; two of one name differ in their source. Raises `NotFound`."""
+        same = (one for one in self._manager.duplicates if (one.name, one.source) == (info.name, info.source))
+        return next(same, None) or self._manager.get(info.name)
 
     async def grant(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
         """Grant a plugin exactly what it asks for now, and load it if the host runs."""

@@ -1,4 +1,4 @@
-"""Which project a host works on, and what the operator and the project say in their files (DESIGN §8).
+"""Which project a host works on, and what the operator and the project say in their files.
 
 The operator's `host.yaml` and the project's `tavern.yaml` are kept apart, so that a project that
 somebody sent cannot bring its own permissions.
@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -115,13 +116,23 @@ def find_project(folder: Path | str | None, folders: Folders, *, create: bool = 
 
 
 def make_project(root: Path, samples: Iterable[Path] = ()) -> None:
-    """Make a project in a folder: its parts, the sample files, and a `tavern.yaml` if no sample has one."""
-    for part in ("workflows", "agents", "tools", "plugins", "files", ".tavern"):
+    """Make a project in a folder: the folders that first-party plugins declare, the sample files, and a `tavern.yaml`
+    if no sample has one."""
+    for part in ("plugins", ".tavern", *_declared_folders()):
         (root / part).mkdir(parents=True, exist_ok=True)
     for sample in samples:
         _copy_sample(sample, root)
     if not (root / PROJECT_FILE).exists():
         write_atomic(root / PROJECT_FILE, f"name: {json.dumps(root.name or 'project')}\n".encode())
+
+
+@cache
+def _declared_folders() -> tuple[str, ...]:
+    """Return the folders of a project that the installed first-party plugins declare, which stay what they are."""
+    from tavern_host.plugins.discovery import discover
+
+    manifests = [record.manifest for record in discover() if record.first_party and record.manifest is not None]
+    return tuple(dict.fromkeys(name for manifest in manifests for name in manifest.project_folders))
 
 
 def read_project_file(root: Path) -> ProjectFile:

@@ -42,13 +42,14 @@ from tavern_host.contracts.executions import Run, RunRequest, RunStatus
 from tavern_host.contracts.hooks import Policy
 from tavern_host.contracts.llm import LlmAdapterInfo, LlmRequest, LlmResponse
 from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.protocols import ActionProtocolInfo
+from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.scripts import ScriptBackendInfo
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import ControlType, SettingItem, SettingsChange
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
-from tavern_host.plugins.manifest import Manifest
 from tavern_host.plugins.permissions import all_permissions, asked
 from tavern_host.server.app import make_app
 from tavern_host.testing import fixtures
@@ -161,7 +162,8 @@ def _names_of_examples() -> dict[str, Any]:
     own = types.SimpleNamespace(nodes=importlib.import_module("tavern_nodes.nodes.text"))
     ping = ToolImplementation(kind="service", service="plugins", method="list_plugins")
     return {**names, "my_plugin": own, "PING": ping, "MyWorkflows": type("MyWorkflows", (), {})} | {
-        value.__name__: value for value in (ActionProtocolInfo, LlmAdapterInfo, PromptMacroInfo, ScriptBackendInfo)
+        value.__name__: value
+        for value in (ActionProtocolInfo, LlmAdapterInfo, PromptMacroInfo, ReviewNote, ScriptBackendInfo)
     }
 
 
@@ -177,6 +179,7 @@ SAMPLES: dict[Any, Any] = {
         LlmRequest(messages=[]),
         LlmResponse(text=" Hello. ", model="small"),
         SettingsChange(plugin="acme"),
+        ReviewedPlugin(name="acme"),
         CallContext(principal=Principal(kind="user", id="operator")),
     )
 }

@@ -36,7 +36,6 @@ HEAVY = [
 ]
 FOR_AUTHORS = {f"tavern_host.{room}" for room in ("context", "contracts", "sdk", "storage")}
 EXCEPTIONS = {
-    ("tavern_devtools", "tavern_host.plugins.script_review"),  # it shows authors what a review shows operators
     ("tavern_tools", "tavern_host.runtime.timing"),  # a time limit that costs nothing where a call ends at once
 }
 """What a first-party plugin imports of the kernel besides what every author may, each with the reason."""

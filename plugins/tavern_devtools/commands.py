@@ -9,6 +9,7 @@ from typing import Any
 from tavern_devtools.inspection import Report, candidates, inspected
 from tavern_devtools.scaffold import scaffold, write
 from tavern_host import CommandOutput, InvalidInput, PluginContext
+from tavern_host.contracts.reviews import outputs_of
 
 
 async def new(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -47,6 +48,7 @@ async def check(arguments: dict[str, Any], context: PluginContext) -> AsyncItera
                     report = await inspection.by_import()
                 else:
                     report = inspection.by_manifest()
+                report = report.with_notes(await inspection.notes())
             reports.append(report)
             wrong += len(report.problems)
             for output in _outputs(report, is_wheel=candidate.is_wheel):
@@ -59,8 +61,6 @@ async def check(arguments: dict[str, Any], context: PluginContext) -> AsyncItera
 
 
 def _outputs(report: Report, *, is_wheel: bool) -> list[CommandOutput]:
-    from tavern_host.plugins.script_review import told_scripts
-
     title = " ".join(part for part in (report.name, report.version) if part)
     lines = [f"{title} in {report.path}"]
     for kind, names in report.provides.items():
@@ -73,7 +73,7 @@ def _outputs(report: Report, *, is_wheel: bool) -> list[CommandOutput]:
         rows = [[p.level, p.name, p.description, "" if p.level == "add" else "yes"] for p in report.permissions]
         columns = ["level", "permission", "what it lets it do", "the operator decides"]
         outputs.append(CommandOutput(kind="table", title=f"{report.name} asks for", columns=columns, rows=rows))
-    outputs += told_scripts(report.name, report.scripts)
+    outputs += outputs_of(report.notes)
     outputs += [CommandOutput(kind="text", text=f"problem: {problem}") for problem in report.problems]
     outputs += [CommandOutput(kind="text", text=f"warning: {warning}") for warning in report.warnings]
     if not report.problems:

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from tavern_host import NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Folders, Host, InvalidInput, TavernError
 from tavern_host.contracts.names import near_names
 from tavern_host.contracts.plugins import GROUP, MANIFEST, PermissionInfo, PluginInfo, PluginState, Problem
+from tavern_host.contracts.reviews import ReviewNote
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.wire import Model
-from tavern_host.plugins.script_review import ReviewedScript
 
 MAX_FILES = 20_000
 MAX_BYTES = 200 << 20
@@ -44,7 +44,13 @@ class Report(Model):
     warnings: list[Problem] = Field(default_factory=list)
     permissions: list[PermissionInfo] = Field(default_factory=list)
     provides: dict[str, list[str]] = Field(default_factory=dict)
-    scripts: list[ReviewedScript] = Field(default_factory=list)
+    scripts: list[JsonValue] = Field(default_factory=list)
+    notes: list[ReviewNote] = Field(default_factory=list, exclude=True)
+
+    def with_notes(self, notes: list[ReviewNote]) -> Report:
+        """Return the report with what plugins add to the review."""
+        scripts = next((note.data for note in notes if note.key == "scripts"), [])
+        return self.model_copy(update={"notes": notes, "scripts": scripts})
 
 
 @dataclass(frozen=True)
@@ -193,17 +199,22 @@ class Inspection:
         self._host: Host | None = None
         self._source = f"dev:{candidate.folder.absolute()}"
         self._name: str | None = None
+        self._root = root
         if candidate.problems:
             return
-        project = root / "project"
-        folders = Folders(config=root / "config", state=root / "state", data=root / "data")
-        installed = _installed_from(candidate.folder, Host(project, folders=folders))
+        installed = _installed_from(candidate.folder, self._new_host())
         if installed is None:
-            self._host = Host(project, dev=[candidate.folder], folders=folders, placement="loopback")
+            self._host = self._new_host(dev=[candidate.folder], placement="loopback")
         else:  # with `pip install -e`: the folder is what is installed
             self._source, self._name = installed.source, installed.name
-            self._host = Host(project, trust=[installed.name], folders=folders, placement="loopback")
+            self._host = self._new_host(trust=[installed.name], placement="loopback")
         self._host.link()
+
+    def _new_host(self, **options: Any) -> Host:
+        """Return a host with a project and an operator of its own."""
+        root = self._root
+        folders = Folders(config=root / "config", state=root / "state", data=root / "data")
+        return Host(root / "project", folders=folders, **options)
 
     @property
     def can_be_imported(self) -> bool:
@@ -216,6 +227,19 @@ class Inspection:
         name, source = self._name, self._source
         return next(info for info in host.plugins() if info.source == source and name in (None, info.name))
 
+    async def notes(self) -> list[ReviewNote]:
+        """Return what first-party plugins add to the review of the plugin, by its files; the policy of the host that
+        it will be used in is not known."""
+        reviewed = self._host.reviewed(self._info(self._host)) if self._host is not None else None
+        if reviewed is None:
+            return []
+        judge = self._new_host(third_party=False)
+        try:
+            await judge.load()
+            return await judge.review(reviewed.model_copy(update={"judged": False}))
+        finally:
+            await judge.stop()
+
     def by_manifest(self) -> Report:
         """Return what the host says without an import."""
         if self._host is None:
@@ -224,7 +248,7 @@ class Inspection:
             return Report(
                 name=name, version="", path=self._candidate.shown, state=state, imported=False, problems=problems
             )
-        return _report(self._candidate, self._info(self._host), self._host)
+        return _report(self._candidate, self._info(self._host))
 
     async def by_import(self) -> Report:
         """Return what the host says once it has imported the plugin and asked it what it registers, behind the
@@ -241,7 +265,7 @@ class Inspection:
                 info = self._info(host)
             finally:
                 await host.stop()
-        report = _report(self._candidate, info, host)
+        report = _report(self._candidate, info)
         known = {str(problem) for problem in report.problems}
         problems = [Problem(message=line) for line in heard.lines if not any(line in one for one in known)]
         return report.model_copy(
@@ -292,7 +316,7 @@ def _installed_from(folder: Path, host: Host) -> PluginInfo | None:
     return next((info for info in host.link() if host.folder(info) == folder), None)
 
 
-def _report(candidate: Candidate, info: PluginInfo, host: Host) -> Report:
+def _report(candidate: Candidate, info: PluginInfo) -> Report:
     permissions = [p.model_copy(update={"granted": p.level == "add"}) for p in info.permissions]
     if candidate.entry is not None:  # installed code is not reviewed file by file
         permissions = [p for p in permissions if not p.name.startswith("code:")]
@@ -305,7 +329,6 @@ def _report(candidate: Candidate, info: PluginInfo, host: Host) -> Report:
         problems=[*info.problems, *_entry_problems(candidate, info)],
         warnings=_warnings(candidate, info),
         permissions=permissions,
-        scripts=host.script_review(info.name).scripts,
     )
 
 

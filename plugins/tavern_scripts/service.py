@@ -323,7 +323,8 @@ class Scripts(ScriptExecution):
         files = None
         if plan.request.files:
             files = folder / "files"
-            projectio.copy_in(self._context.project.files, plan.request.files, files, most=plan.limits.scratch)
+            project_files = self._context.project.folder("files")
+            projectio.copy_in(project_files, plan.request.files, files, most=plan.limits.scratch)
         return Places(script=script, output=output, kept=kept, files=files)
 
     def _kept(self, folder: Path, writes: Sequence[str]) -> Path:
@@ -344,7 +345,7 @@ class Scripts(ScriptExecution):
             asyncio.to_thread(
                 projectio.copy_out,
                 places.output,
-                self._context.project.files,
+                self._context.project.folder("files"),
                 new_id("run"),
                 most_files=account.plan.policy.most_files,
                 most_bytes=limits.scratch,

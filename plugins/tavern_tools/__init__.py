@@ -9,6 +9,7 @@ from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.http import RouteInfo
 from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.projectfiles import PROJECT_FILES
+from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInfo, service_info
 from tavern_host.contracts.systemtools import SYSTEM_TOOLS
 from tavern_host.contracts.tools import TOOL_MANAGER
@@ -37,6 +38,14 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
             description="The tools that the agent may call, and how it asks for a call.",
         )
     ]
+
+
+@hookimpl
+async def tavern_review_plugin(plugin: ReviewedPlugin, context: PluginContext) -> list[ReviewNote]:
+    """Say which script tools a plugin has, what they ask for, and what of it the policy denies."""
+    from tavern_tools.catalog.review import review_notes
+
+    return await review_notes(plugin, context)
 
 
 @hookimpl

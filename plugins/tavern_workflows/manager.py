@@ -127,7 +127,7 @@ class Workflows(WorkflowManager):
 
     def _project_folder(self) -> Folder:
         project = self._context.project
-        return Folder(project.workflows, PROJECT, home=project.root)
+        return Folder(project.folder("workflows"), PROJECT, home=project.root)
 
     async def _node_types(self) -> dict[str, NodeDefinition] | None:
         """Return the node types by full type, or None where nobody can say."""

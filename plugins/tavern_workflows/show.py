@@ -68,7 +68,7 @@ async def _find(name: str, context: PluginContext) -> tuple[str, dict[str, Any],
         except NotFound as error:
             raise NotFound(f"there is no file {name}, and {error.message}") from None
         except InvalidInput:  # it breaks the format: the readable part of its file is still shown
-            path = context.project.workflows / f"{name}.json"
+            path = context.project.folder("workflows") / f"{name}.json"
             if not await asyncio.to_thread(path.is_file):
                 raise
         else:

@@ -6,21 +6,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tavern_host.cli.audit_commands import COMMANDS as AUDIT_COMMANDS
 from tavern_host.cli.own_command import Command, MakeHost
 from tavern_host.cli.settings_commands import COMMANDS as SETTINGS_COMMANDS
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
-from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import PluginInfo, PluginState
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION
-from tavern_host.contracts.settings import SETTINGS
+from tavern_host.contracts.reviews import ReviewNote, outputs_of
 from tavern_host.host import Host
 from tavern_host.projects import PROJECT_FILE, make_project
-
-if TYPE_CHECKING:
-    from tavern_host.plugins.script_review import ReviewedScript
 
 _IN_ORDER = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.STARTED, PluginState.DISABLED})
 _NAME = CommandParameter(name="name", help="The plugin's name.", required=True)
@@ -83,40 +79,30 @@ async def _show(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
         if line:
             yield CommandOutput(kind="text", text=f"  {line}")
     yield _review(plugin)
-    scripts = await _scripts(host, make_host, plugin)
-    for output in _told_scripts(plugin, scripts):
+    notes = await _notes(host, make_host, plugin)
+    for output in outputs_of(notes):
         yield output
-    told = {"scripts": [script.to_json() for script in scripts]} if scripts else {}
-    yield CommandOutput(kind="result", data={**plugin.to_json(), **told})
+    yield CommandOutput(kind="result", data={**plugin.to_json(), **{note.key: note.data for note in notes}})
 
 
-async def _scripts(host: Host, make_host: MakeHost, plugin: PluginInfo) -> list[ReviewedScript]:
-    """Return the script tools of a plugin with what they would not get. No plugin but the first-party ones is loaded
-    to find it out; without a judgement where nobody can be asked."""
-    review = host.script_review(plugin.name)
-    if not review.scripts:
+async def _notes(host: Host, make_host: MakeHost, plugin: PluginInfo) -> list[ReviewNote]:
+    """Return what first-party plugins add to the review of a plugin; no other plugin is loaded to find it out."""
+    reviewed = host.reviewed(plugin)
+    if reviewed is None:
         return []
     judge = make_host(third_party=False)
     try:
         await judge.load()
-        return await review.by(judge.services.get(SCRIPT_EXECUTION), judge.services.get(SETTINGS))
-    except TavernError:
-        return review.scripts
+        return await judge.review(reviewed)
     finally:
         await judge.stop()
-
-
-def _told_scripts(plugin: PluginInfo, scripts: list[ReviewedScript]) -> list[CommandOutput]:
-    from tavern_host.plugins.script_review import told_scripts
-
-    return told_scripts(plugin.name, scripts)
 
 
 async def _grant(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     host = _linked(make_host)
     before = host.plugin(arguments["name"])
     yield _review(before)
-    for output in _told_scripts(before, await _scripts(host, make_host, before)):
+    for output in outputs_of(await _notes(host, make_host, before)):
         yield output
     plugin = await host.grant(before.name)
     yield CommandOutput(kind="text", text=f"{plugin.name} is granted what it asks for; it is {plugin.state.value}.")

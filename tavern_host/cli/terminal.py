@@ -130,7 +130,7 @@ def run(arguments: list[str]) -> int:
 
 async def _run(options: dict[str, Any], rest: list[str]) -> int:
     def make_host(*, serving: bool = False, third_party: bool = True) -> Host:
-        dev = [Path(path) for path in options["dev"]] if third_party else []
+        dev = [Path(path) for path in options["dev"]]
         return Host(
             options["project"],
             create=False,

@@ -32,36 +32,20 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class Project:
-    """The folder that a host works on. `files` is what tools may read and write."""
+    """The folder that a host works on. What is in it is for plugins to say, each with folders of its own."""
 
     id: str
     name: str
     root: Path
 
-    @property
-    def workflows(self) -> Path:
-        """Where workflow files are."""
-        return self.root / "workflows"
-
-    @property
-    def agents(self) -> Path:
-        """Where agent profiles are."""
-        return self.root / "agents"
-
-    @property
-    def tools(self) -> Path:
-        """Where the project's own `*.tool.json` are."""
-        return self.root / "tools"
+    def folder(self, name: str) -> Path:
+        """Return the folder of this name, which a plugin declares under `projectFolders`; it may not be there yet."""
+        return self.root / name
 
     @property
     def plugins(self) -> Path:
         """Where folder plugins are."""
         return self.root / "plugins"
-
-    @property
-    def files(self) -> Path:
-        """What tools may read and write."""
-        return self.root / "files"
 
     @property
     def private(self) -> Path:

@@ -18,6 +18,24 @@ MANIFEST = "plugin.yaml"
 """The name of a plugin's manifest, which lies in the folder of its code."""
 
 
+DATA_SUFFIXES = (
+    *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".csv", ".tsv", ".txt", ".md", ".rst", ".css", ".typed"),
+    *(".svg", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".avif", ".bmp", ".ico", ".woff", ".woff2", ".ttf", ".otf"),
+    *(".mp3", ".ogg", ".wav", ".mp4", ".webm", ".pdf"),
+)
+"""What the names of files end with that nothing runs. `scriptExecution` runs none of these of a plugin."""
+BROWSER_SUFFIXES = frozenset({".html", ".htm", ".js", ".mjs", ".map", ".wasm"})
+"""What the names of files end with that a browser runs, where a front end serves them."""
+_DATA_NAMES = frozenset({"license", "licence", "notice", "copying", "authors", "readme", "changelog", ".gitignore"})
+
+
+def is_data(name: str) -> bool:
+    """Return whether a file of this name is data that nothing runs, so that a plugin of such files needs no grant for
+    its code."""
+    name = name.lower()
+    return name in _DATA_NAMES or name.endswith(DATA_SUFFIXES)
+
+
 class PluginState(enum.StrEnum):
     """How far a plugin came."""
 

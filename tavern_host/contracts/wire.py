@@ -126,7 +126,8 @@ def _problem(annotation: Any, seen: set[Any]) -> str | None:
     if origin in (typing.Union, types.UnionType) or origin in (list, tuple, AsyncIterator):
         return _first(_problem(a, seen) for a in arguments if a is not Ellipsis)
     if origin is dict:
-        if arguments[0] is not str:
+        key = typing.get_args(arguments[0])[0] if typing.get_origin(arguments[0]) is Annotated else arguments[0]
+        if key is not str:
             return f"{annotation} has keys that are not str"
         return _problem(arguments[1], seen)
     if isinstance(annotation, type):

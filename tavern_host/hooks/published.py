@@ -14,11 +14,11 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.hooks import HookInfo, Veto
+from tavern_host.contracts.manifest import Manifest, PublishedHook, PublishedService
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.services import ServiceInterface, interface_methods
 from tavern_host.contracts.wire import wire_problem
 from tavern_host.hooks.catalogue import Published
-from tavern_host.plugins.manifest import Manifest, PublishedHook, PublishedService
 
 Resolve = Callable[[str], Any]
 """Returns what `module:name` inside the plugin's package names. Raises a `TavernError`."""

@@ -10,13 +10,13 @@ from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.http import MessageInfo, RouteInfo
+from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import AdmissionError, HookImplInfo, Problem
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.hooks.catalogue import Catalogue, Published, owner
 from tavern_host.hooks.dispatch import Dispatcher, Implementation
 from tavern_host.hooks.published import read_published
-from tavern_host.plugins.manifest import Manifest
 from tavern_host.plugins.record import LoadedPlugin, problem_of
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.ui import declaration_problems

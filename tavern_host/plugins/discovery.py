@@ -7,7 +7,6 @@ given with `--dev`, and what an embedding program hands over.
 from __future__ import annotations
 
 import hashlib
-import importlib.machinery
 import importlib.util
 import logging
 import os
@@ -21,7 +20,9 @@ from typing import Any
 import importlib_metadata
 
 from tavern_host.contracts.errors import describe
-from tavern_host.contracts.plugins import GROUP, MANIFEST, PluginState, Problem
+from tavern_host.contracts.manifest import Manifest
+from tavern_host.contracts.plugins import BROWSER_SUFFIXES, GROUP, MANIFEST, PluginState, Problem, is_data
+from tavern_host.plugins.file_settings import with_file_settings
 from tavern_host.plugins.manifest import missing_entries, read_with_places
 from tavern_host.plugins.record import Record
 from tavern_host.storage.yaml_file import InvalidFile
@@ -31,7 +32,6 @@ DISTRIBUTION = "tavern-host"
 _log = logging.getLogger("tavern.plugins")
 
 _NAME_LINE = re.compile(r"^Name: *(\S+) *$", re.MULTILINE)
-_CODE = tuple(importlib.machinery.all_suffixes())
 
 
 def discover(
@@ -56,6 +56,7 @@ def discover(
             records += [_from_folder(path, "folder", within=parent) for path in children]
     records.sort(key=lambda r: (not r.first_party, r.state is PluginState.INVALID, not r.is_dev))
     _refuse_duplicates(records)
+    _add_file_settings(records)
     return records
 
 
@@ -179,6 +180,15 @@ def _without_manifest(record: Record) -> Record:
     return record
 
 
+def _add_file_settings(records: list[Record]) -> None:
+    """Add to all manifests the settings that the plugins' files declare, where first-party manifests say which do."""
+    rules = [rule for r in records if r.first_party and r.manifest for rule in r.manifest.settings_in_files]
+    for record in records:
+        if record.manifest is not None and record.root is not None:
+            record.manifest, problems = with_file_settings(record.manifest, record.root, rules)
+            record.notes += problems
+
+
 def _refuse_duplicates(records: list[Record]) -> None:
     seen: dict[str, Record] = {}
     for record in records:
@@ -188,9 +198,17 @@ def _refuse_duplicates(records: list[Record]) -> None:
             record.refuse(PluginState.INVALID, Problem(message=message, hint="remove one of the two"))
 
 
-def has_code(root: Path) -> bool:
-    """Return whether a folder holds code that could be imported, compiled or not."""
-    return any(path.name.endswith(_CODE) for path in root.rglob("*"))
+def has_code(root: Path, manifest: Manifest | None) -> bool:
+    """Return whether a folder holds a file that something could run: any that is no data, in whatever language.
+
+    What only a browser runs is no code here: files in the folder of the front end, unless there are folders for others
+    in which such a file might be named.
+    """
+    files = [path for path in root.rglob("*") if path.is_file() and not is_data(path.name)]
+    if manifest is not None and manifest.frontend is not None and not manifest.entries():
+        served = root / (manifest.frontend.folder() or ".")
+        files = [f for f in files if not (f.is_relative_to(served) and f.suffix.lower() in BROWSER_SUFFIXES)]
+    return bool(files)
 
 
 def file_hashes(root: Path) -> dict[str, bytes]:

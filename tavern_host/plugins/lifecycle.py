@@ -16,11 +16,11 @@ from typing import Any
 
 from tavern_host.context.facilities import Kernel, make_context
 from tavern_host.contracts.http import RouteInfo
+from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.hooks.dispatch import Answer
 from tavern_host.plugins.admission import admit
-from tavern_host.plugins.manifest import Manifest
 from tavern_host.plugins.record import LoadedPlugin, Record
 from tavern_host.plugins.registrations import Registered, Registrations
 from tavern_host.runtime.boundary import Boundary

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from tavern_host.contracts.catalogue import ALL_SERVICES, interfaces, service_permissions
+from tavern_host.contracts.hook_names import ALIASES as ALIASES
+from tavern_host.contracts.hook_names import CLIENT_HOOKS as CLIENT_HOOKS
+from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import PermissionInfo, Problem
 from tavern_host.contracts.services import Level
 from tavern_host.events.bus import is_own
-from tavern_host.hooks.names import ALIASES as ALIASES
-from tavern_host.hooks.names import CLIENT_HOOKS as CLIENT_HOOKS
 from tavern_host.hookspecs import hooks
 from tavern_host.plugins.grants import Grant
-from tavern_host.plugins.manifest import Manifest
 from tavern_host.plugins.ui import COMPONENTS, OUTLETS, outlet_base, unknown_target
 from tavern_host.storage.yaml_file import NOWHERE, Location, Places
 

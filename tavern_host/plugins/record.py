@@ -13,12 +13,12 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.errors import TavernError, describe, one_line
 from tavern_host.contracts.http import MessageInfo, RouteInfo
+from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.ui import UiDeclaration
 from tavern_host.hooks.catalogue import Published
 from tavern_host.hooks.dispatch import Implementation
-from tavern_host.plugins.manifest import Manifest
 from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.in_process import PluginRuntime
 from tavern_host.runtime.ledger import Ledger

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tavern_host.contracts.manifest import Entry, Manifest
 from tavern_host.contracts.plugins import (
     AdmissionError,
     PermissionInfo,
@@ -16,7 +17,6 @@ from tavern_host.contracts.plugins import (
 )
 from tavern_host.plugins.discovery import file_hashes, fingerprint
 from tavern_host.plugins.lifecycle import Lifecycle
-from tavern_host.plugins.manifest import Entry, Manifest
 from tavern_host.plugins.permissions import all_permissions
 from tavern_host.plugins.record import Record, log_failure, problem_of
 from tavern_host.runtime.watchdog import Blocked

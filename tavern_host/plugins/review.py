@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from tavern_host import __version__
+from tavern_host.contracts.manifest import Manifest, ModulesEntry
 from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
 from tavern_host.plugins.discovery import content_hash, file_hashes, has_code
 from tavern_host.plugins.grants import Grant
-from tavern_host.plugins.manifest import Manifest
 from tavern_host.plugins.permissions import CODE, Trust, asked, decide
 from tavern_host.plugins.record import Record
-from tavern_host.plugins.tool_settings import script_tools
 from tavern_host.projects import OperatorFile
 
 Code = Mapping[str, bytes] | Problem | None
@@ -116,28 +114,23 @@ def _code(record: Record) -> Code:
     try:
         if record.module is not None or record.root is None:
             return None
-        return file_hashes(record.root) if has_code(record.root) or _has_scripts(record.root, record.manifest) else {}
+        return file_hashes(record.root) if has_code(record.root, record.manifest) else {}
     except OSError as error:
         message = f"{error.filename} cannot be read: {error.strerror}"
         return Problem(message=message, hint="all of a plugin's code is reviewed")
 
 
-def _has_scripts(root: Path, manifest: Manifest | None) -> bool:
-    """Return whether there is a tool that is a script, in whatever language: it is code, too."""
-    if manifest is None or manifest.tools is None:
-        return False
-    return next(script_tools(root / manifest.tools.entry), None) is not None
-
-
 def _namespace_problems(record: Record, manifest: Manifest) -> list[Problem]:
-    if manifest.nodes is None or manifest.nodes.namespace in (None, manifest.name):
-        return []
-    namespace = manifest.nodes.namespace
-    if record.first_party and namespace == "core":
-        return []
-    hint = f"leave it out; it is {manifest.name!r} then"
-    message = f"nodes.namespace: {namespace!r} is not the plugin's own"
-    return [record.places.problem(("nodes", "namespace"), message, hint)]
+    own = {None, manifest.name, *(["core"] if record.first_party else [])}
+    return [
+        record.places.problem(
+            (key, "namespace"),
+            f"{key}.namespace: {entry.namespace!r} is not the plugin's own",
+            f"leave it out; it is {manifest.name!r} then",
+        )
+        for key, entry in manifest.entries().items()
+        if isinstance(entry, ModulesEntry) and entry.namespace not in own
+    ]
 
 
 def _incompatibility(manifest: Manifest) -> Problem | None:

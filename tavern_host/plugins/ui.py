@@ -4,10 +4,10 @@ check of what a plugin declares on them."""
 from __future__ import annotations
 
 from tavern_host.contracts.errors import one_line
+from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.ui import UiDeclaration
-from tavern_host.plugins.manifest import Manifest
 
 COMPONENTS: dict[str, str] = {
     "ui:BaseNode": "every node on the canvas",

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tavern_host.contracts.errors import InvalidInput, NotFound
+from tavern_host.contracts.hook_names import canonical
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Explanation, PermissionInfo, PluginState
-from tavern_host.hooks.names import canonical
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.permissions import all_permissions
 from tavern_host.plugins.record import Record

@@ -15,6 +15,7 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import InvalidInput, NotFound
+from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.names import did_you_mean, suggest
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.settings import (
@@ -25,7 +26,6 @@ from tavern_host.contracts.settings import (
     SettingValue,
     tool_settings_prefix,
 )
-from tavern_host.plugins.manifest import Manifest
 from tavern_host.settings.redaction import MaskedValue, is_set, masked, unmasked
 from tavern_host.settings.store import MAX_TOLD, Resolved, SettingsStore, meant, plugin_of, prefix_of
 

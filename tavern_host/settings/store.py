@@ -20,10 +20,10 @@ from weakref import WeakSet
 from pydantic import JsonValue
 
 from tavern_host.contracts.errors import Misconfigured, TavernError
+from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.names import near_names, suggest
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.settings import Origin, SettingItem
-from tavern_host.plugins.manifest import Manifest
 from tavern_host.settings.file import SavedSettings, SettingsFile, differing
 from tavern_host.storage.yaml_file import InvalidFile
 

@@ -23,18 +23,18 @@ class Bench:
     @property
     def files(self) -> Path:
         """The folder of the project's files."""
-        return self.host.project.files
+        return self.host.project.folder("files")
 
     def write_tool(self, name: str, content: str | dict[str, Any]) -> None:
         """Write a tool file of the project."""
-        folder = self.host.project.tools
+        folder = self.host.project.folder("tools")
         folder.mkdir(exist_ok=True)
         text = content if isinstance(content, str) else json.dumps(content)
         (folder / f"{name}.tool.json").write_text(text, "utf-8")
 
     def write_workflow(self, workflow_id: str, document: dict[str, Any]) -> None:
         """Write a workflow of the project."""
-        folder = self.host.project.workflows
+        folder = self.host.project.folder("workflows")
         folder.mkdir(exist_ok=True)
         (folder / f"{workflow_id}.json").write_text(json.dumps(document), "utf-8")
 

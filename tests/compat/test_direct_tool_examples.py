@@ -164,7 +164,7 @@ async def test_the_loader_of_2_3_3_reads_the_good_files_and_names_the_others(
         assert TOOL in [tool.id for tool in await bench.tools.list_tools()]  # listTools
         with pytest.raises(NotFound):
             await bench.tools.get("core:absent")
-        definition, [problem] = read_file(bench.host.project.tools / "cut.tool.json", None)
+        definition, [problem] = read_file(bench.host.project.folder("tools") / "cut.tool.json", None)
         assert definition is None
         assert (problem.line, problem.column) == (1, 2)
 

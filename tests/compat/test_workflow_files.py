@@ -29,8 +29,8 @@ def platform_file(spec_dir: Path, name: str) -> dict[str, Any]:
 
 def put(host: Host, spec_dir: Path, name: str, workflow_id: str) -> Path:
     """Copy a document of the platform into the project."""
-    host.project.workflows.mkdir(exist_ok=True)
-    path = host.project.workflows / f"{workflow_id}.json"
+    host.project.folder("workflows").mkdir(exist_ok=True)
+    path = host.project.folder("workflows") / f"{workflow_id}.json"
     path.write_bytes((spec_dir / "data" / "comfytavern" / name).read_bytes())
     return path
 

@@ -29,14 +29,15 @@ import tavern_host
 from tavern_host import Host, hookspecs
 from tavern_host.cli import terminal
 from tavern_host.cli.host_commands import HOST_COMMANDS
-from tavern_host.contracts import settings
+from tavern_host.contracts import manifest, settings
 from tavern_host.contracts.catalogue import interfaces, service_permissions
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, interface_methods
-from tavern_host.plugins import manifest, permissions, ui
+from tavern_host.plugins import permissions, ui
+from tavern_host.plugins.manifest import read_manifest
 from tavern_host.projects import Folders
 from tavern_host.testing import fixtures as fixtures_module
 
@@ -135,6 +136,7 @@ _NAMED: dict[Any, str] = {
     manifest.VersionText: "version",
     manifest.Range: "version range",
     manifest.InnerPath: "path",
+    manifest.FolderName: "folder name",
     manifest.EventPattern: "event type or pattern",
     manifest.HookName: "hook permission",
     settings.Finite: "number",
@@ -143,6 +145,7 @@ _NAMED: dict[Any, str] = {
 _PLURALS = {
     "text": "texts",
     "path": "paths",
+    "folder name": "folder names",
     "hook permission": "hook permissions",
     "event type or pattern": "event types or patterns",
 }
@@ -262,7 +265,7 @@ def commands() -> tuple[Command, ...]:
 def command_owners() -> list[str]:
     """Return who has commands: the host, then the first-party plugins that ask for them."""
     permission = hooks()["tavern_register_commands"].info.permission
-    manifests = [manifest.read_manifest(folder)[0] for folder in PLUGINS]
+    manifests = [read_manifest(folder)[0] for folder in PLUGINS]
     asking = [m.name for m in manifests if permission in m.permissions.hooks]
     return [HOST, *sorted(asking)]
 

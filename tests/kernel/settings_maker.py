@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tavern_host.plugins.manifest import Manifest
+from tavern_host.contracts.manifest import Manifest
 from tavern_host.settings.file import SettingsFile
 from tavern_host.settings.secrets import SecretBox
 from tavern_host.settings.store import SettingsStore

@@ -351,7 +351,7 @@ async def test_the_default_project_begins_with_the_sample(
     monkeypatch.chdir(tmp_path)
     async with Host() as host:
         assert host.project.root == operator_folders / "data" / "default"
-        assert list(host.project.workflows.iterdir())
+        assert list(host.project.folder("workflows").iterdir())
 
 
 async def test_which_project_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from plugin_maker import host_with, make_plugin, problems_of
 
 from tavern_host import Host
+from tavern_host.contracts.manifest import Manifest, Requires
 from tavern_host.contracts.plugins import PluginState
-from tavern_host.plugins.manifest import Manifest, Requires
 from tavern_host.plugins.ordering import dependency_problems, load_order
 from tavern_host.plugins.record import Record
 

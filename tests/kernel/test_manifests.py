@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from plugin_maker import host_with, make_plugin, problems_of, write
 
 from tavern_host import Host
+from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import PluginState, Problem
-from tavern_host.plugins.manifest import Manifest, read_manifest
+from tavern_host.plugins.manifest import read_manifest
 from tavern_host.storage.yaml_file import MAX_BYTES, InvalidFile
 
 MINIMAL = "name: acme\ndisplayName: Acme\nversion: 1.0.0\n"

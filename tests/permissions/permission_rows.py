@@ -28,6 +28,7 @@ from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.projectfiles import PROJECT_FILES, ProjectFiles
+from tavern_host.contracts.reviews import ReviewedPlugin
 from tavern_host.contracts.runs import RUN_STORE, RunEnd, RunEntry
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptRequest
 from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, interface_methods
@@ -223,6 +224,10 @@ async def _switch_off_and_on(stage: Stage) -> None:
     await stage.host.enable("acme")
 
 
+async def _review(stage: Stage) -> None:
+    await stage.host.review(ReviewedPlugin(name="other"))
+
+
 async def _declares_ui(stage: Stage) -> bool:
     return "mine" in stage.info.contributions.get("ui menuItem", [])
 
@@ -272,6 +277,7 @@ _HOOKS: dict[str, tuple[str, Tries, tuple[str, ...]]] = {
         _has_a_command,
         (),
     ),
+    "tavern_review_plugin": ("[]", _called("tavern_review_plugin", _review), ()),
     "tavern_before_register_node": ("", _called("tavern_before_register_node", _list_nodes), ()),
     "tavern_before_register_tool": ("", _called("tavern_before_register_tool", _list_tools), ()),
     "tavern_before_execute": ("", _called("tavern_before_execute", _run_workflow), ()),

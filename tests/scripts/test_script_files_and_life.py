@@ -26,7 +26,7 @@ async def scripts(tmp_path: Path) -> AsyncIterator[Scripts]:
 
 def files_of(scripts: Scripts) -> list[str]:
     """Return the files in the project's files folder."""
-    root = scripts.host.project.files
+    root = scripts.host.project.folder("files")
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
@@ -60,7 +60,7 @@ print(json.dumps({os.path.relpath(path, root): open(path).read() for path in pat
     ],
 )
 async def test_a_file_that_is_none_cannot_be_given(scripts: Scripts, path: str, error: type[Exception]) -> None:
-    root = scripts.host.project.files
+    root = scripts.host.project.folder("files")
     scripts.put("data/a.csv", "1", folder="files")
     (root / "link.txt").symlink_to("../tavern.yaml")
     (root / "folder").symlink_to("..")
@@ -84,7 +84,7 @@ open(os.path.join(os.environ["TAVERN_OUTPUT"], "数据.csv"), "w").write("1")
         (f"scripts/{folder}/数据.csv", 1, "text/csv"),
     ]
     assert files_of(scripts) == [file.path for file in result.files]
-    assert (scripts.host.project.files / result.files[0].path).read_bytes() == b"\x89PNG"
+    assert (scripts.host.project.folder("files") / result.files[0].path).read_bytes() == b"\x89PNG"
 
 
 async def test_only_files_are_taken_over_and_a_log_says_what_was_not(scripts: Scripts) -> None:
@@ -115,7 +115,7 @@ async def test_so_many_files_are_kept_as_the_operator_says(tmp_path: Path) -> No
 async def test_a_link_in_the_project_does_not_lead_files_astray(scripts: Scripts, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    (scripts.host.project.files / "scripts").symlink_to(outside)
+    (scripts.host.project.folder("files") / "scripts").symlink_to(outside)
     result = await scripts.python("open('a.txt', 'w').close()")
     assert (result.files, list(outside.iterdir())) == ([], [])
     assert "is not kept" in result.logs[0]

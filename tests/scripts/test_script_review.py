@@ -13,7 +13,6 @@ from tavern_host import Host
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest, SecurityContext
-from tavern_host.plugins.tool_settings import script_tools, tool_options
 from tavern_host.projects import make_project
 
 ASKS = {
@@ -162,7 +161,66 @@ async def test_the_service_says_what_would_not_be_granted(tmp_path: Path) -> Non
             await scripts.denied(SecurityContext.model_validate(many))
 
 
-@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 5_000, "nowhere"])
+@pytest.mark.parametrize("name", ["a\0b", "x" * 5_000, "nowhere"])
 def test_a_folder_that_cannot_be_has_no_tools(tmp_path: Path, name: str) -> None:
-    assert tool_options("acme", tmp_path / name, tmp_path) == ([], [])
-    assert [*script_tools(tmp_path / name)] == []
+    root = project_with(tmp_path, TOOL)
+    (root / "plugins" / "acme" / "plugin.yaml").write_text(
+        f"name: acme\ndisplayName: Acme\nversion: 1.0.0\ntools: {{entry: {json.dumps(name)}}}\n"
+    )
+    told = json.loads(tavern("--project", str(root), "plugins", "show", "acme", "--json").out)
+    assert ("scripts" in told, "configOptions" in told) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("files", "needs_review"),
+    [
+        (("scripts/run.py",), True),
+        (("scripts/run.sh",), True),
+        (("scripts/run",), True),
+        (("web/main.js", "tools/1.tool.json"), True),
+        (("README.md", "LICENSE", "web/theme.css", "logo.svg"), False),
+    ],
+)
+def test_a_folder_with_files_that_run_is_reviewed(tmp_path: Path, files: tuple[str, ...], needs_review: bool) -> None:
+    root = project_with(tmp_path)
+    folder = root / "plugins" / "acme"
+    (folder / "scripts" / "fetch.mjs").unlink()
+    for name in files:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("{}")
+    host = Host(root)
+    host.link()
+    state = PluginState.NEEDS_REVIEW if needs_review else PluginState.DISCOVERED
+    assert host.plugin("acme").state is state
+
+
+def test_a_front_end_alone_needs_no_review_of_code(tmp_path: Path) -> None:
+    root = project_with(tmp_path)
+    folder = root / "plugins" / "acme"
+    (folder / "scripts" / "fetch.mjs").unlink()
+    (folder / "web").mkdir()
+    (folder / "web" / "main.js").write_text("1")
+    (folder / "plugin.yaml").write_text(
+        "name: acme\ndisplayName: Acme\nversion: 1.0.0\nfrontend: {vanilla: {entry: web/main.js}}\n"
+    )
+    host = Host(root)
+    host.link()
+    assert host.plugin("acme").state is PluginState.DISCOVERED
+    (folder / "main.js").write_text("1")
+    again = Host(root)
+    again.link()
+    assert again.plugin("acme").state is PluginState.NEEDS_REVIEW
+
+
+async def test_what_counts_as_data_is_not_run(tmp_path: Path) -> None:
+    root = project_with(tmp_path)
+    folder = root / "plugins" / "acme"
+    (folder / "scripts" / "fetch.mjs").unlink()
+    (folder / "scripts" / "run.md").write_text("print(1)")
+    async with Host(root) as host:
+        assert host.plugin("acme").state is PluginState.STARTED
+        scripts = host.services.get(SCRIPT_EXECUTION)
+        result = await scripts.run(ScriptRequest(plugin="acme", command="python scripts/run.md"))
+        assert result.error is not None
+        assert result.error.type is ScriptErrorType.SECURITY
+        assert "count as data, which nobody reviews as code" in result.error.message

@@ -211,7 +211,7 @@ async def test_an_agent_runs_code_with_files(scripts: Scripts) -> None:
     assert result.error is None, result.error
     assert result.structured["outputData"] == 5
     path = result.structured["files"][0]["path"]
-    assert (scripts.host.project.files / path).read_text() == "HELLO"
+    assert (scripts.host.project.folder("files") / path).read_text() == "HELLO"
 
 
 async def test_files_and_images_that_code_leaves_are_parts_of_the_answer(scripts: Scripts) -> None:

@@ -27,7 +27,7 @@ class Files:
     """The files folder of a running host's project, and the tools for it."""
 
     def __init__(self, host: Host) -> None:
-        self.root = host.project.files
+        self.root = host.project.folder("files")
         self.service: ProjectFiles = host.services.get(PROJECT_FILES)
         self._tools = host.services.get(TOOL_MANAGER)
 

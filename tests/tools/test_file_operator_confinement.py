@@ -70,7 +70,7 @@ async def test_a_path_that_could_lead_out_or_deceive_is_refused(
 ) -> None:
     with pytest.raises(InvalidInput):
         await operation(files, path)
-    assert list(host.project.files.iterdir()) == []
+    assert list(host.project.folder("files").iterdir()) == []
 
 
 @pytest.mark.parametrize("path", ["%2e%2e/secret.txt", "..%2fsecret.txt", "...", "..secret", "~secret", "/etc/passwd"])
@@ -78,7 +78,7 @@ async def test_a_path_that_only_looks_so_is_one_in_the_folder(host: Host, files:
     with pytest.raises(NotFound):
         await files.read_file(path)
     await files.write_file(path, "mine")
-    assert (host.project.files / path.lstrip("/")).read_text() == "mine"
+    assert (host.project.folder("files") / path.lstrip("/")).read_text() == "mine"
 
 
 async def test_names_differ_by_case_and_may_be_in_any_script(host: Host, files: ProjectFiles) -> None:
@@ -86,12 +86,12 @@ async def test_names_differ_by_case_and_may_be_in_any_script(host: Host, files: 
     for name in names:
         await files.write_file(name, name)
     assert [(await files.read_file(name)).content for name in names] == names
-    assert sorted(path.name for path in host.project.files.iterdir()) == sorted(names)
+    assert sorted(path.name for path in host.project.folder("files").iterdir()) == sorted(names)
 
 
 @each_operation
 async def test_a_link_is_not_followed_wherever_it_is(host: Host, files: ProjectFiles, operation: Operation) -> None:
-    root = host.project.files
+    root = host.project.folder("files")
     (root / "link.txt").symlink_to("../secret.txt")
     (root / "folder").symlink_to(host.project.root / "outside")
     (root / "inner").mkdir()
@@ -108,9 +108,9 @@ async def test_a_link_is_not_followed_wherever_it_is(host: Host, files: ProjectF
 
 
 async def test_links_are_not_listed(host: Host, files: ProjectFiles) -> None:
-    (host.project.files / "out").symlink_to(host.project.root)
-    (host.project.files / "secret").symlink_to("../secret.txt")
-    (host.project.files / "real").mkdir()
+    (host.project.folder("files") / "out").symlink_to(host.project.root)
+    (host.project.folder("files") / "secret").symlink_to("../secret.txt")
+    (host.project.folder("files") / "real").mkdir()
     assert [entry.path for entry in (await files.list_files(recursive=True)).entries] == ["real"]
 
 
@@ -118,14 +118,14 @@ async def test_links_are_not_listed(host: Host, files: ProjectFiles) -> None:
 async def test_a_link_in_the_place_of_the_folder_is_not_followed(
     host: Host, files: ProjectFiles, operation: Operation
 ) -> None:
-    host.project.files.rmdir()
-    host.project.files.symlink_to("outside")
+    host.project.folder("files").rmdir()
+    host.project.folder("files").symlink_to("outside")
     with pytest.raises(InvalidInput):
         await operation(files, "secret.txt")
 
 
 async def test_folders_that_turn_into_links_meanwhile_never_lead_out(host: Host, files: ProjectFiles) -> None:
-    root, outside = host.project.files, host.project.root / "outside"
+    root, outside = host.project.folder("files"), host.project.root / "outside"
     (root / "real").mkdir()
     (root / "real" / "secret.txt").write_text("mine")
     stop = threading.Event()
@@ -172,19 +172,19 @@ async def test_folders_that_turn_into_links_meanwhile_never_lead_out(host: Host,
 async def test_only_regular_files_are_used_and_nothing_waits_for_them(
     host: Host, files: ProjectFiles, operation: Operation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    os.mkfifo(host.project.files / "pipe")
-    monkeypatch.chdir(host.project.files)  # the name of a socket must be short
+    os.mkfifo(host.project.folder("files") / "pipe")
+    monkeypatch.chdir(host.project.folder("files"))  # the name of a socket must be short
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
         for path in ("pipe", "socket", "pipe/x"):
             with pytest.raises((InvalidInput, NotFound)):
                 await operation(files, path)
-    assert sorted(path.name for path in host.project.files.iterdir()) == ["pipe", "socket"]
+    assert sorted(path.name for path in host.project.folder("files").iterdir()) == ["pipe", "socket"]
 
 
 @pytest.mark.parametrize("operation", [name for name in OPERATIONS if name not in ("delete", "list")])
 async def test_a_folder_is_not_taken_for_a_file(host: Host, files: ProjectFiles, operation: str) -> None:
-    (host.project.files / "folder").mkdir()
+    (host.project.folder("files") / "folder").mkdir()
     with pytest.raises(InvalidInput, match=r"folder, not a file|is not a file"):
         await OPERATIONS[operation](files, "folder")
 

@@ -33,7 +33,7 @@ async def test_a_service_tool_without_parameters_takes_none(open_host: OpenHost)
     async with open_host() as bench:
         bench.write_tool("write", WRITE)
         bare, given = await bench.call("write"), await bench.call("write", filePath="a.txt", content="x")
-        files = list(bench.host.project.files.glob("*"))
+        files = list(bench.host.project.folder("files").glob("*"))
     assert [result.error.type for result in (bare, given)] == [ToolErrorType.PARAMETER_VALIDATION] * 2
     assert bare.error.message.startswith("projectFiles.write_file: the argument 'content' is missing")
     assert given.error.message.startswith(
@@ -98,7 +98,7 @@ async def test_a_method_takes_its_parameters_in_either_spelling(open_host: OpenH
         parameters = {"type": "object", "properties": {path: TEXT, "content": TEXT, overwrite: {"type": "boolean"}}}
         bench.write_tool("write", WRITE, parameters=parameters)
         result = await bench.call("write", **{path: "a.txt", "content": "x", overwrite: False})
-        written = (bench.host.project.files / "a.txt").read_text("utf-8")
+        written = (bench.host.project.folder("files") / "a.txt").read_text("utf-8")
     assert (result.status, written) == ("done", "x")
 
 
@@ -117,8 +117,8 @@ async def test_a_call_in_text_is_written_alike_for_every_kind_of_tool(open_host:
             interfaceInputs={"v": {"dataFlowType": "STRING"}},
             interfaceOutputs={"v": {"dataFlowType": "STRING"}},
         )
-        (bench.host.project.files).mkdir(exist_ok=True)
-        (bench.host.project.files / "a.txt").write_text("x", "utf-8")
+        (bench.host.project.folder("files")).mkdir(exist_ok=True)
+        (bench.host.project.folder("files") / "a.txt").write_text("x", "utf-8")
         calls = [
             ("workflow:same", "v", "hi"),
             ("node:core:UpperCase", "text", "hi"),

@@ -28,7 +28,7 @@ class Bench:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.folder = host.project.workflows
+        self.folder = host.project.folder("workflows")
         self.manager: WorkflowManager = host.services.get(WORKFLOW_MANAGER)
 
     def write(self, file: str, document: Any = None, /, **more: Any) -> Path:

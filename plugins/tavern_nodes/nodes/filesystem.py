@@ -56,7 +56,7 @@ async def _file_stamp(inputs: dict[str, Any], config: dict[str, Any], context: P
     if not isinstance(path, str):
         return secrets.token_hex(16)
     try:
-        return await asyncio.to_thread(stamp_inside, context.project.files, path)
+        return await asyncio.to_thread(stamp_inside, context.project.folder("files"), path)
     except NotFound:
         return "missing"
     except InvalidInput:
@@ -69,7 +69,7 @@ async def _folder_stamp(inputs: dict[str, Any], config: dict[str, Any], context:
     if not isinstance(folder, str) or not isinstance(recursive, bool):
         return secrets.token_hex(16)
     try:
-        found = await asyncio.to_thread(list_inside, context.project.files, folder, recursive=recursive)
+        found = await asyncio.to_thread(list_inside, context.project.folder("files"), folder, recursive=recursive)
     except (InvalidInput, NotFound):
         return secrets.token_hex(16)
     return [[path, about.st_mtime_ns, about.st_size] for path, about in found]
@@ -87,7 +87,7 @@ def read_file(
     fails = choose_from({"error": True, "default": False}, missing, "ReadFile: missing")
     read = choose_from(_FORMATS, format, "ReadFile: format")
     try:
-        data = read_inside(context.plugin.project.files, path)
+        data = read_inside(context.plugin.project.folder("files"), path)
     except NotFound as problem:
         if fails:
             raise NotFound(f"ReadFile: {problem.message}") from None
@@ -114,7 +114,7 @@ def write_file(
     if new_line and not data.endswith(b"\n"):
         data += b"\n"
     try:
-        return {"path": path, "size": write(context.plugin.project.files, path, data)}
+        return {"path": path, "size": write(context.plugin.project.folder("files"), path, data)}
     except InvalidInput as problem:
         raise InvalidInput(f"WriteFile: {problem.message}") from None
 
@@ -130,7 +130,7 @@ def list_files(
     if len(pattern) > MAX_PATTERN:
         raise InvalidInput(f"ListFiles: the pattern has {len(pattern)} characters; at most {MAX_PATTERN} are possible")
     try:
-        found = list_inside(context.plugin.project.files, folder, recursive=recursive)
+        found = list_inside(context.plugin.project.folder("files"), folder, recursive=recursive)
     except (InvalidInput, NotFound) as problem:
         raise type(problem)(f"ListFiles: {problem.message}") from None
     details = [_details(path, about) for path, about in found if _is_named(path, pattern)]

@@ -67,7 +67,7 @@ def _stamp(key: str) -> Callable[..., Any]:
     async def changed(inputs: dict[str, Any], config: dict[str, Any], context: PluginContext) -> list[Any]:
         path: Any = config.get(key)
         try:
-            return [path, *await asyncio.to_thread(stamp_inside, context.project.files, path)]
+            return [path, *await asyncio.to_thread(stamp_inside, context.project.folder("files"), path)]
         except TavernError as error:
             return [error.message]
 
@@ -87,7 +87,7 @@ async def _load(
 
     def work() -> Any:
         try:
-            data = read_inside(context.plugin.project.files, path)
+            data = read_inside(context.plugin.project.folder("files"), path)
         except (InvalidInput, NotFound) as error:
             raise type(error)(f"{who}: {error.message}") from None
         return read(data, path, f"{who}: {shorten(path)!r}")

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, Misconfigured, NotFound
-from tavern_host.contracts.plugins import PLUGINS
+from tavern_host.contracts.plugins import PLUGINS, is_data
 from tavern_host.contracts.scripts import (
     ScriptErrorType,
     ScriptLanguage,
@@ -101,6 +101,9 @@ class Planner:
         if request.code is None:
             path = command.script if command is not None else request.script_path or ""
             script = await asyncio.to_thread(find_script, path, await self._bases(request, policy))
+            if request.plugin is not None and is_data(script.name):
+                message = f"{script.called} is not run: files of this name count as data, which nobody reviews as code"
+                raise Refused(ScriptErrorType.SECURITY, message)
         language = _language(request, command, script)
         if language not in policy.languages:
             allowed = ", ".join(one for one in LANGUAGES if one in policy.languages) or "none"

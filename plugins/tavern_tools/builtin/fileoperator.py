@@ -64,7 +64,7 @@ class Files(ProjectFiles):
     """The files of the host's project."""
 
     def __init__(self, context: PluginContext) -> None:
-        self._root = context.project.files
+        self._root = context.project.folder("files")
         self._settings = context.settings
         self._turn = asyncio.Semaphore(_AT_ONCE)
 

@@ -118,7 +118,8 @@ class Runners:
     async def _content(self, path: JsonValue) -> JsonValue:
         if not isinstance(path, str):
             return path
-        root, most = self._context.project.files, int(float(self._context.settings.get("fileMegabytes", 16)) * 2**20)
+        root = self._context.project.folder("files")
+        most = int(float(self._context.settings.get("fileMegabytes", 16)) * 2**20)
         data = await asyncio.to_thread(lambda: read(root, read_path(path), most=most))
         return base64.b64encode(data).decode()
 

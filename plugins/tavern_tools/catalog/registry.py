@@ -141,8 +141,8 @@ class Registry:
         workflows = [asset.path for asset in await plugins.assets("workflows")]
         return _Sources(
             plugins=revision,
-            tools=(*tools, ToolFolder(str(project.tools), None)),
-            workflows=(*workflows, str(project.workflows)),
+            tools=(*tools, ToolFolder(str(project.folder("tools")), None)),
+            workflows=(*workflows, str(project.folder("workflows"))),
             workflows_are_files=not any(layer.override for layer in stack),
         )
 

@@ -103,7 +103,7 @@ async def check_tools(arguments: dict[str, JsonValue], context: PluginContext) -
         if not path.exists():
             raise InvalidInput(f"{path} does not exist")
     if not paths:
-        paths = [context.project.tools] if stamps(str(context.project.tools)) else []
+        paths = [context.project.folder("tools")] if stamps(str(context.project.folder("tools"))) else []
     catalogue = await registry_of(context).catalogue()
     problems = await asyncio.to_thread(check, paths, catalogue, functools.partial(_unserved, context))
     for problem in problems:

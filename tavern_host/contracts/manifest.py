@@ -1,0 +1,250 @@
+"""A plugin's manifest, `plugin.yaml`, as a frozen model. `tavern_host.plugins.manifest` reads and checks the file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from tavern_host.contracts.hook_names import canonical
+from tavern_host.contracts.names import plugin_name
+from tavern_host.contracts.plugins import FrontendInfo
+from tavern_host.contracts.services import Level
+from tavern_host.contracts.settings import SettingItem
+from tavern_host.contracts.wire import Model
+
+_EVENT_PATTERN = re.compile(r"[A-Za-z][\w.-]*\*?|\*")
+
+
+def _version(value: str) -> str:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        Version(value)
+    except InvalidVersion:
+        raise ValueError("must be a version such as 1.0.0") from None
+    return value
+
+
+def _range(value: str) -> str:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        SpecifierSet(value)
+    except InvalidSpecifier:
+        raise ValueError("must be a version range such as '>=0.1,<0.2'") from None
+    return value
+
+
+def _folder_name(value: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*", value):
+        raise ValueError("must be the name of one folder, in lower case")
+    return value
+
+
+def _inside(value: str) -> str:
+    parts = Path(value).parts
+    if not value or Path(value).is_absolute() or ".." in parts:
+        raise ValueError("must be a path inside the plugin's folder")
+    return value
+
+
+Name = Annotated[str, AfterValidator(plugin_name)]
+VersionText = Annotated[str, AfterValidator(_version)]
+Range = Annotated[str, AfterValidator(_range)]
+InnerPath = Annotated[str, AfterValidator(_inside)]
+FolderName = Annotated[str, AfterValidator(_folder_name)]
+
+
+class Entry(Model):
+    """A folder or file of the plugin."""
+
+    entry: InnerPath
+
+
+class ModulesEntry(Entry):
+    """A module or package whose contents have a namespace, by default the plugin's name; `core` is first-party only."""
+
+    namespace: str | None = None
+
+
+class FrontendBuild(Model):
+    """A built front end; `output_dir` defaults to the folder of the entry."""
+
+    entry: InnerPath
+    styles: list[InnerPath] = Field(default_factory=list)
+    output_dir: InnerPath | None = None
+
+
+class FrontendVanilla(Model):
+    """Hand-written files; a theme has `styles` and no `entry`."""
+
+    entry: InnerPath | None = None
+    styles: list[InnerPath] = Field(default_factory=list)
+    root_dir: InnerPath = "web"
+
+
+class Frontend(Model):
+    """The browser part of a plugin."""
+
+    type: Literal["vite", "vanilla"] | None = None
+    dev: Entry | None = None
+    build: FrontendBuild | None = None
+    vanilla: FrontendVanilla | None = None
+
+    def folder(self) -> str | None:
+        """Return the folder whose files are served under `/plugins/{name}/`, or None."""
+        if self.vanilla is not None and self.type != "vite":
+            return self.vanilla.root_dir
+        if self.build is not None:
+            return self.build.output_dir or str(Path(self.build.entry).parent)
+        return None
+
+    def info(self, plugin: str) -> FrontendInfo | None:
+        """Return the addresses at which a browser finds the front end."""
+        part = self.vanilla if self.vanilla is not None and self.type != "vite" else self.build
+        folder = self.folder()
+        if part is None or folder is None:
+            return None
+
+        def url(path: str) -> str:
+            inner = Path(path)
+            inner = inner.relative_to(folder) if inner.is_relative_to(folder) else inner
+            return f"/plugins/{plugin}/{inner.as_posix()}"
+
+        return FrontendInfo(
+            entry_url=url(part.entry) if part.entry else None, style_urls=[url(style) for style in part.styles]
+        )
+
+
+class UiPermissions(Model):
+    """What of the user interface a plugin touches."""
+
+    wrap: list[str] = Field(default_factory=list)
+    inject: list[str] = Field(default_factory=list)
+    override: list[str] = Field(default_factory=list)
+
+
+class ServicePermissions(Model):
+    """Which services a plugin replaces, and which acting methods it uses."""
+
+    override: list[str] = Field(default_factory=list)
+    use: list[str] = Field(default_factory=list)
+
+
+def _pattern(value: str) -> str:
+    if not _EVENT_PATTERN.fullmatch(value):
+        raise ValueError("must be an event type such as NODE_ERROR, or begin one and end with '*': NODE_*")
+    return value
+
+
+HookName = Annotated[str, AfterValidator(canonical)]
+EventPattern = Annotated[str, AfterValidator(_pattern)]
+
+
+class EventPermissions(Model):
+    """Which events of others a plugin reads, and which types that are not its own it publishes; patterns may
+    end with `*`. Types that begin with the plugin's name and a dot are its own and need no permission."""
+
+    subscribe: list[EventPattern] = Field(default_factory=list)
+    publish: list[EventPattern] = Field(default_factory=list)
+
+
+class Permissions(Model):
+    """What a plugin asks for; the operator decides what of it is granted."""
+
+    hooks: list[HookName] = Field(default_factory=list)
+    ui: UiPermissions = Field(default_factory=UiPermissions)
+    services: ServicePermissions = Field(default_factory=ServicePermissions)
+    events: EventPermissions = Field(default_factory=EventPermissions)
+
+
+class PublishedPermission(Model):
+    """A permission to act on a published service: its name (`{service}:{verb}`), level, and what it allows."""
+
+    name: str
+    level: Level = "intercept"
+    allows: str
+
+
+class PublishedService(Model):
+    """A service interface of the plugin's own. `name` begins with the plugin's name and a dot; `interface` is
+    `module:Class` inside the plugin's package. A plugin that uses or overrides it names this one in `requires`."""
+
+    name: str
+    interface: str
+    permissions: list[PublishedPermission] = Field(default_factory=list)
+
+
+class PublishedHook(Model):
+    """A hook of the plugin's own. `spec` is `module:function` inside its package; the function's name begins with
+    the plugin's name in snake_case, `permission` with `hook:plugin:{name}:`."""
+
+    spec: str
+    permission: str
+    level: Level = "intercept"
+    allows: str
+
+
+class Publishes(Model):
+    """What a plugin offers other plugins to build on, said here so that it can be reviewed without an import."""
+
+    services: list[PublishedService] = Field(default_factory=list)
+    hooks: list[PublishedHook] = Field(default_factory=list)
+
+
+class Requires(Model):
+    """What must be there: other plugins, each with a version range."""
+
+    plugins: dict[Name, Range] = Field(default_factory=dict)
+
+
+class Runtime(Model):
+    """Where the plugin may run, and the wire version it was written for."""
+
+    placement: Literal["any", "in-process", "process"] = "any"
+    wire: int = 1
+
+
+class FileSettings(Model):
+    """Settings that plugins declare in JSON files of their own, beside `configOptions`.
+
+    `folder` is the field of the manifest that names the folder, `suffix` what the names of the files end with,
+    `options` the key of their list in such a file; `owner` are the keys of which the first that is there says what in
+    the folder they are of. An option has a short `key`; the full one is `extensions.{plugin}.{folder}.{owner}.{key}`.
+    """
+
+    folder: str
+    suffix: str
+    options: str
+    owner: list[str]
+
+
+class Manifest(Model):
+    """A plugin's manifest. `project_folders` and `settings_in_files` count in first-party plugins only: the folders
+    that a new project has, and how files of any plugin declare settings."""
+
+    name: Name
+    display_name: str
+    version: VersionText
+    description: str | None = None
+    api_version: Range = ">=0.1"
+    requires: Requires = Field(default_factory=Requires)
+    runtime: Runtime = Field(default_factory=Runtime)
+    nodes: ModulesEntry | None = None
+    tools: Entry | None = None
+    workflows: Entry | None = None
+    sample: Entry | None = None
+    frontend: Frontend | None = None
+    config_options: list[SettingItem] = Field(default_factory=list)
+    settings_in_files: list[FileSettings] = Field(default_factory=list)
+    project_folders: list[FolderName] = Field(default_factory=list)
+    permissions: Permissions = Field(default_factory=Permissions)
+    publishes: Publishes = Field(default_factory=Publishes)
+
+    def entries(self) -> dict[str, Entry]:
+        """Return what the plugin contributes as files, by the name of the field: a folder of its own, or a module."""
+        found = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: value for name, value in found.items() if isinstance(value, Entry)}

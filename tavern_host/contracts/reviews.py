@@ -1,0 +1,41 @@
+"""What an operator reads before granting a plugin, besides its permissions: the notes of other plugins on it."""
+
+from __future__ import annotations
+
+from pydantic import Field, JsonValue
+
+from tavern_host.contracts.commands import CommandOutput
+from tavern_host.contracts.wire import Model
+
+
+class ReviewedPlugin(Model):
+    """A plugin under review, which is not imported for it: its name, and by field of its manifest the absolute paths of
+    the folders of files that it has. With `judged`, a note says too what the policy of this host would refuse."""
+
+    name: str
+    folders: dict[str, str] = Field(default_factory=dict)
+    judged: bool = True
+
+
+class ReviewNote(Model):
+    """Something of a plugin that the operator should know: a table, and lines below it. As JSON it is `data`, under
+    `key` beside the other fields of the plugin."""
+
+    key: str
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    lines: list[str] = Field(default_factory=list)
+    data: JsonValue = None
+
+
+def outputs_of(notes: list[ReviewNote]) -> list[CommandOutput]:
+    """Return what a command shows of the notes of a review."""
+    return [
+        output
+        for note in notes
+        for output in (
+            CommandOutput(kind="table", title=note.title, columns=note.columns, rows=note.rows),
+            *(CommandOutput(kind="text", text=line) for line in note.lines),
+        )
+    ]
