@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from benchmarks.harness import Result, Side, compare_sides
 from benchmarks.toolsubject import ARGUMENTS, answer, subject
 
-LEAST = 25
+LEAST = 10
 """How many times as long a peer must take."""
 
 Run = Callable[[], Awaitable[None]]

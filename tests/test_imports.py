@@ -35,10 +35,6 @@ HEAVY = [
     "yaml",
 ]
 FOR_AUTHORS = {f"tavern_host.{room}" for room in ("context", "contracts", "sdk", "storage")}
-EXCEPTIONS = {
-    ("tavern_tools", "tavern_host.runtime.timing"),  # a time limit that costs nothing where a call ends at once
-}
-"""What a first-party plugin imports of the kernel besides what every author may, each with the reason."""
 
 OF_PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
 
@@ -236,7 +232,7 @@ def test_first_party_plugins_import_only_what_authors_may() -> None:
                 allowed = any(name == room or name.startswith(f"{room}.") for room in FOR_AUTHORS)
                 if top == "tavern_host" and name != top and not allowed:
                     used.add((plugin, name))
-    assert used == EXCEPTIONS
+    assert used == set()
 
 
 def test_what_first_party_plugins_import_is_documented_for_authors() -> None:

@@ -261,7 +261,7 @@ class PluginHooks:
     ) -> None:
         """Report against a plugin that something that it contributed cannot be used."""
         self._in_flight.check()
-        if plugin != self._plugin and not any(self._registry.provides(self._plugin, name) for name in interfaces()):
+        if plugin != self._plugin and not self._registry.provides(self._plugin, interfaces()):
             raise Forbidden(f"{self._plugin} may not report on {plugin}: it provides none of the host's services")
         self._tell(plugin, Problem(message=one_line(message), hint=hint, file=file, line=line, column=column))
 
@@ -269,7 +269,7 @@ class PluginHooks:
         self._in_flight.check()
         spec = self._dispatcher.catalogue.hooks.get(hook)
         caller = spec.caller if spec is not None else None
-        if caller is None or not (caller == owner(self._plugin) or self._registry.provides(self._plugin, caller)):
+        if caller is None or not (caller == owner(self._plugin) or self._registry.provides(self._plugin, (caller,))):
             who = f"the provider of {caller}" if caller is not None else "nobody"
             raise Forbidden(f"{self._plugin} may not call {hook}: only {who} may")
 
@@ -291,7 +291,7 @@ class Kernel:
 
     def provides_service(self, plugin: str) -> bool:
         """Return whether a plugin provides one of the host's services."""
-        return any(self.services.provides(plugin, name) for name in interfaces())
+        return self.services.provides(plugin, interfaces())
 
 
 def make_context(

@@ -9,9 +9,10 @@ import enum
 import types
 import typing
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.alias_generators import to_camel
@@ -41,61 +42,43 @@ class Model(BaseModel):
         """Return the model with `values` that are known to be right, given by field name: nothing is checked.
 
         For data that our own code made, where checking it once more would cost more than making it.
+        Raises `TypeError` where there is no such field, or one is needed besides.
         """
-        return cls.maker(*values)(*values.values())
+        blank = _blank(cls)
+        held = {**blank.values, **{name: make() for name, make in blank.factories.items()}, **values}
+        if len(held) != len(blank.values):
+            raise TypeError(f"{cls.__name__} has no field {min(values.keys() - blank.values.keys())}")
+        if not blank.needed <= values.keys():
+            raise TypeError(f"{cls.__name__} needs the field {min(blank.needed - values.keys())}")
+        made = cls.__new__(cls)
+        object.__setattr__(made, "__dict__", held)
+        object.__setattr__(made, "__pydantic_fields_set__", set(values))
+        object.__setattr__(made, "__pydantic_extra__", None)
+        object.__setattr__(made, "__pydantic_private__", None)
+        return made
 
-    @classmethod
-    def maker(cls, *names: str) -> Callable[..., Self]:
-        """Return what makes such models as `trusted` does, of the values of these fields in this order.
 
-        For what is made at every turn. Raises `TypeError` where there is no such field, or one is needed besides.
-        """
-        return _maker(cls, names)
+@dataclass(frozen=True)
+class _Blank:
+    """A model's fields in their order, with defaults; which of them are made for each model, and which are needed."""
 
-
-# What a model keeps beside its fields. `object.__setattr__` would look each of them up by name every time.
-_KEPT: dict[str, Any] = {
-    "_new": object.__new__,
-    "_set_held": vars(BaseModel)["__dict__"].__set__,
-    "_set_fields": vars(BaseModel)["__pydantic_fields_set__"].__set__,
-    "_set_extra": vars(BaseModel)["__pydantic_extra__"].__set__,
-    "_set_private": vars(BaseModel)["__pydantic_private__"].__set__,
-}
+    values: dict[str, Any]
+    factories: dict[str, Callable[[], Any]]
+    needed: frozenset[str]
 
 
 @cache
-def _maker(model: type[BaseModel], given: tuple[str, ...]) -> Callable[..., Any]:
-    """Write what makes a model of the values of some fields, in this order, without validating them.
-
-    Which fields were set is one set for all: nothing in a model changes it.
-    """
+def _blank(model: type[BaseModel]) -> _Blank:
     fields = model.model_fields
-    if unknown := [name for name in given if name not in fields]:
-        raise TypeError(f"{model.__name__} has no field {unknown[0]}")
-    written: list[str] = []
-    held: dict[str, Any] = {**_KEPT, "_model": model, "_given": set(given)}
-    for name, field in fields.items():
-        value = name
-        if name not in given:
-            if field.is_required():
-                raise TypeError(f"{model.__name__} needs the field {name}")
-            value = f"_default_{name}"
-            held[value] = field.default if field.default_factory is None else field.default_factory
-            if field.default_factory is not None:
-                value += "()"
-        written.append(f"{name!r}: {value}")
-    exec(
-        f"def make({', '.join(given)}):\n"
-        f"    made = _new(_model)\n"
-        f"    _set_held(made, {{{', '.join(written)}}})\n"
-        f"    _set_fields(made, _given)\n"
-        f"    _set_extra(made, None)\n"
-        f"    _set_private(made, None)\n"
-        f"    return made\n",
-        held,
+    return _Blank(
+        {name: field.default for name, field in fields.items()},
+        {
+            name: cast("Callable[[], Any]", field.default_factory)
+            for name, field in fields.items()
+            if field.default_factory
+        },
+        frozenset(name for name, field in fields.items() if field.is_required()),
     )
-    make: Callable[..., Any] = held["make"]
-    return make
 
 
 class OpenModel(Model):

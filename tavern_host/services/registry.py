@@ -6,7 +6,7 @@ An override reaches the next provider in the stack only through the view that it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from tavern_host.contracts.calls import CallContext, Principal
@@ -187,10 +187,10 @@ class ServiceRegistry:
         """Return all overrides of a service, in use or not."""
         return list(self._overrides.get(service, ()))
 
-    def provides(self, plugin: str, service: str) -> bool:
-        """Return whether a plugin is a provider of a service, as its base or as an override; also while it is
-        being unloaded."""
-        return any(one.plugin == plugin and one.service == service for one in self._living)
+    def provides(self, plugin: str, services: Collection[str]) -> bool:
+        """Return whether a plugin is a provider of one of these services, as its base or as an override; also while
+        it is being unloaded."""
+        return any(one.plugin == plugin and one.service in services for one in self._living)
 
     def stacks(self) -> Stacks:
         """Return all stacks as they are now."""

@@ -271,16 +271,15 @@ def test_a_model_that_was_made_without_validation_is_like_one_that_was_validated
     assert made.model_fields_set == set(values)
 
 
-def test_models_that_were_made_without_validation_share_no_defaults_that_can_be_changed() -> None:
-    make = ToolCallRequest.maker("tool_id")
-    assert make("t").arguments is not make("t").arguments
-    made = CallContext.maker("principal")
-    one, other = made(Principal(kind="user", id="a")), made(Principal(kind="user", id="a"))
-    assert one.id != other.id
+def test_models_made_without_validation_share_no_defaults() -> None:
+    one, other = ToolCallRequest.trusted(tool_id="t"), ToolCallRequest.trusted(tool_id="t")
+    assert one.arguments is not other.arguments
+    who = Principal(kind="user", id="a")
+    assert CallContext.trusted(principal=who).id != CallContext.trusted(principal=who).id
 
 
-def test_a_maker_takes_fields_that_there_are_and_all_that_are_needed() -> None:
+def test_making_without_validation_takes_known_and_needed_fields() -> None:
     with pytest.raises(TypeError, match="ToolCallRequest has no field tool"):
-        ToolCallRequest.maker("tool")
+        ToolCallRequest.trusted(tool="t")
     with pytest.raises(TypeError, match="ToolCallRequest needs the field tool_id"):
         ToolCallRequest.trusted(index=2)

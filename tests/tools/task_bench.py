@@ -15,7 +15,7 @@ from typing import Any
 
 from tavern_host import Host, PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolTask
+from tavern_host.contracts.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolScope, ToolTask
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_host.projects import Folders, find_project
 from tavern_tools.catalog.catalogue import Tool
@@ -87,7 +87,8 @@ class TaskBench:
         """Ask for a task; `callback` is where its end is told to, all else arguments."""
         callback = given.pop("callback", None)
         request = ToolCallRequest(tool_id=TOOL, arguments={"log": str(self.log), **given})
-        return await self.tasks.submit(request, tool(idempotent=idempotent), caller(who), None, callback=callback)
+        scope = None if callback is None else ToolScope(callback=callback)
+        return await self.tasks.submit(request, tool(idempotent=idempotent), caller(who), scope)
 
     async def park(
         self, *, who: str = "agent:writer", seconds: float = 60, default: str = "refuse", **given: Any
@@ -95,7 +96,7 @@ class TaskBench:
         """Ask for a task that waits for a decision."""
         request = ToolCallRequest(tool_id=TOOL, arguments={"log": str(self.log), **given})
         asked = approval(seconds=seconds, default=default)
-        return await self.tasks.park(request, tool(), caller(who), None, asked)
+        return await self.tasks.submit(request, tool(), caller(who), None, asked)
 
     async def ended(self, task: ToolTask | str) -> ToolTask:
         """Return a task when it has ended."""

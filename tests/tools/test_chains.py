@@ -9,7 +9,7 @@ import pytest
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult
 from tavern_tools.calls.chains import carry_out
 from tavern_tools.calls.references import Names
-from tavern_tools.calls.results import done, failed
+from tavern_tools.calls.results import failed
 from tavern_tools.catalog.failures import ToolFailure
 
 
@@ -18,7 +18,14 @@ def step(index: int, *, block: int = 0, **more: Any) -> ToolCallRequest:
 
 
 def result_of(request: ToolCallRequest, structured: Any) -> ToolResult:
-    return done(request, structured, (), [], max_bytes=10**6, duration_ms=0.0)
+    return ToolResult(
+        tool_id=request.tool_id,
+        index=request.index,
+        block=request.block,
+        request_id=request.request_id,
+        status="done",
+        structured=structured,
+    )
 
 
 class Calls:

@@ -9,7 +9,7 @@ import pytest
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.toolcalls import ContentPart, ToolError, ToolErrorType, ToolResult
 from tavern_host.contracts.tools import ToolCaching, ToolDefinition, ToolImplementation
-from tavern_tools.calls.resultcache import ResultCache
+from tavern_tools.calls.result_cache import ResultCache
 from tavern_tools.catalog.catalogue import Tool
 
 WRITER, READER = Principal(kind="agent", id="writer"), Principal(kind="agent", id="reader")
@@ -144,13 +144,12 @@ def test_many_calls_and_tools_take_bounded_memory() -> None:
     bench = Bench(max_bytes=100_000)
     for number in range(5000):
         bench.put(cached(), done("x" * 100), {"n": number})
-    assert bench.cache._bytes <= 100_000
-    assert len(bench.cache._kept) < 200
-    assert len(bench.cache._tools) <= 1024
+    assert bench.cache._entries.currsize <= 100_000
+    assert len(bench.cache._entries) < 200
     tool = cached()
     for _ in range(1000):
         bench.put(tool, done(1))
-    assert bench.cache._bytes == sum(kept.size for kept in bench.cache._kept.values())
+    assert bench.cache._entries.currsize == sum(entry.size for entry in bench.cache._entries.values())
 
 
 def test_what_is_no_json_is_not_cached(bench: Bench) -> None:

@@ -11,7 +11,8 @@ from task_bench import caller, opened, tasks_folder, tool
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_tools.tasks.secrets import masked, secret_parameters, unmasked
+from tavern_tools.catalog.parameters import Parameters
+from tavern_tools.tasks.secrets import masked, unmasked
 
 
 async def test_a_secret_reaches_the_call_and_is_shown_masked(tmp_path: Path) -> None:
@@ -91,5 +92,5 @@ def test_a_secret_is_not_moved_to_where_it_was_not(edited: dict[str, Any]) -> No
 
 
 def test_a_schema_without_parameters_marks_none() -> None:
-    assert secret_parameters({}) == []
-    assert secret_parameters({"properties": {"a": True, "b": {"writeOnly": "yes"}}}) == []
+    assert Parameters({}).secrets == frozenset()
+    assert Parameters({"properties": {"a": True, "b": {"writeOnly": "yes"}}}).secrets == frozenset()

@@ -17,6 +17,7 @@ from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.tools import ToolDefinition, ToolFilter, ToolImplementation, ToolKind
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER, Workflow
 from tavern_tools.catalog.catalogue import Catalogue, NodeTools, Tool
+from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.naming import fits
 from tavern_tools.catalog.registry import Registry
 
@@ -387,12 +388,18 @@ async def test_a_call_sees_the_tools_of_the_last_second_without_a_look_at_the_fi
     async with open_host() as bench:
         await bench.tools.protocols()  # makes the tool manager, where nobody has asked it anything so far
         [registry] = registries
-        assert registry.current() is None
-        seen = await registry.catalogue()
-        script(bench, "new")
-        assert registry.current() is seen
+        with pytest.raises(ToolFailure, match="no tool has the id"):
+            await registry.find("new")
+        path = bench.write_info("new")
+        assert (await registry.find("new")).lack is None  # what is not known is looked for
+        path.unlink()
+        assert (await registry.find("new")).lack is None
         clock += 1.1
-        assert registry.current() is None
-        assert "new" in (await registry.catalogue()).tools
+        with pytest.raises(ToolFailure, match="no tool has the id"):
+            await registry.find("new")
+        bench.write_info("info")
+        assert (await registry.find("info")).lack is None
         await bench.host.disable("tavern-studio")
-        assert registry.current() is None
+        (bench.root / "tools" / "info.tool.json").unlink()
+        with pytest.raises(ToolFailure, match="no tool has the id"):
+            await registry.find("info")

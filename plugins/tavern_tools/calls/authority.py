@@ -9,7 +9,6 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import JsonValue
 from pydantic_core import to_json
@@ -18,11 +17,12 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import PermissionDenied
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.services import MethodInfo
-from tavern_host.contracts.toolcalls import ToolRule, ToolScope
+from tavern_host.contracts.toolcalls import ToolErrorType, ToolRule, ToolScope
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_tools.calls.access import ACCESS, Access, Condition, Role, Rule, closed, make_rule, read_access
+from tavern_tools.calls.call import ALLOW, Call, Verdict
 from tavern_tools.catalog.catalogue import NODE_PREFIX, Tool
+from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.naming import fits
 from tavern_tools.catalog.rights import service_and_method
 
@@ -31,20 +31,6 @@ SETTING = "extensions.tavern-tools.access"
 _RULINGS = 8192
 _SCOPE_RULES = 256
 _KINDS_THAT_MAY_ALL = ("user", "system")
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What becomes of a call, and for `deny` and `approve` the reason. A call to `approve` waits `expires_in` seconds;
-    then the `default` is what was decided."""
-
-    kind: Literal["allow", "deny", "approve"]
-    reason: str = ""
-    expires_in: float = 0.0
-    default: Literal["approve", "refuse"] = "refuse"
-
-
-ALLOW = Verdict("allow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +66,13 @@ class Authority:
         self._access = read_access({})
         self._rulings: dict[tuple[int, str, str, tuple[str, ...] | None], _Ruling] = {}
         self._scope_rules: OrderedDict[bytes, Rule] = OrderedDict()
+
+    def authorise(self, call: Call) -> Call:
+        """Return the call with its verdict. Raises `ToolFailure` for a call that is denied."""
+        verdict = self.decide(call.tool, call.request.arguments, call.context.principal, call.scope)
+        if verdict.kind == "deny":
+            raise ToolFailure(ToolErrorType.PERMISSION_DENIED, verdict.reason)
+        return call._replace(verdict=verdict)
 
     def decide(
         self, tool: Tool, arguments: dict[str, JsonValue], principal: Principal, scope: ToolScope | None
@@ -255,29 +248,14 @@ def _why_not_lent(tool: Tool, principal: Principal, allow: tuple[Rule, ...] | No
     if tool.definition.kind != "service":
         return None
     service, _ = service_and_method(tool.definition.implementation)
-    info = _method(tool)
+    info = tool.method_info
     if service == TOOL_MANAGER.name and (info is None or info.permission is not None):
         return "it calls tools itself, past what its caller may call"
-    if principal.kind != "agent" or (lent := lent_permission(tool)) is None:
+    if principal.kind != "agent" or (lent := tool.lent_permission) is None:
         return None
     if any(rule.pattern == tool.definition.id for rule in allow or ()):
         return None
     return f"a tool of the project does not give the permission {lent}: the operator can, by its whole id in {SETTING}"
-
-
-def lent_permission(tool: Tool) -> str | None:
-    """Return the permission that a tool of the project would lend: what its method needs, where it acts."""
-    definition = tool.definition
-    if definition.plugin is not None or definition.kind != "service":
-        return None
-    info = _method(tool)
-    if info is None:
-        return "of a method that the host does not know"
-    return None if info.permission is None or info.level == "add" else f"services.use:{info.permission}"
-
-
-def _method(tool: Tool) -> MethodInfo | None:
-    return tool.method.info if tool.method is not None else None
 
 
 def _asks(tool: Tool, roles: list[Role]) -> tuple[Rule, ...]:

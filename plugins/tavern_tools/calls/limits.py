@@ -7,12 +7,15 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from types import TracebackType
 
 from tavern_host.contracts.calls import Principal
+from tavern_host.contracts.toolcalls import ToolErrorType
+from tavern_tools.calls.call import Call
 from tavern_tools.catalog.catalogue import Tool
+from tavern_tools.catalog.failures import ToolFailure
 
 MAX_WINDOWS = 4096
 """How many windows are counted separately. Whoever comes when there are so many shares one with all others who do."""
@@ -21,6 +24,7 @@ MAX_MOMENTS = 256
 moment, the latest of them, so that never more than allowed are admitted."""
 
 _SWEEP = 1.0
+_FREE = nullcontext()
 _Key = tuple[str, float, str, str]
 _SHARED = ""
 
@@ -35,6 +39,17 @@ class Limits:
         self._windows: dict[_Key, _Window] = {}
         self._lines: dict[str, _Line] = {}
 
+    def check(self, call: Call) -> None:
+        """Count a call. Raises `ToolFailure` where its tool was called as often as it may be."""
+        wait = self.admit(call.tool, call.context.principal)
+        if wait is None:
+            return
+        definition = call.tool.definition
+        rate = definition.rate_limit
+        allowed = f" {rate.calls} times in {rate.seconds:g} s" if rate is not None else ""
+        message = f"{definition.id} may be called{allowed} only; try again in {wait:.1f} s"
+        raise ToolFailure(ToolErrorType.RATE_LIMITED, message, retryAfter=round(wait, 3))
+
     def admit(self, tool: Tool, principal: Principal) -> float | None:
         """Count a call and return None, or return in how many seconds it may be tried again."""
         rate = tool.definition.rate_limit
@@ -44,14 +59,14 @@ class Limits:
         window = self._window((tool.definition.id, rate.seconds, principal.kind, principal.id), now)
         return window.admit(now, rate.calls)
 
-    def turn(self, tool: Tool) -> AbstractAsyncContextManager[None] | None:
-        """Return what waits for the tool's turn, first come first served, and holds it; None where it has no limit.
+    def turn(self, tool: Tool) -> AbstractAsyncContextManager[None]:
+        """Return what waits for the tool's turn, first come first served, and holds it; nothing where it has no limit.
 
         A call that a tool makes of itself while it has its turn does not wait for another: it would wait for ever.
         """
         most = tool.definition.concurrency
         if most is None:
-            return None
+            return _FREE
         line = self._lines.get(tool.definition.id)
         if line is None:
             line = self._lines[tool.definition.id] = _Line()

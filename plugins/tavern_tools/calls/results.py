@@ -1,9 +1,9 @@
-"""What a call gave, as the result that its caller gets. Decides nothing about calls."""
+"""What a call returned, as the result that its caller gets. Decides nothing about calls."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from pydantic import JsonValue
 from pydantic_core import to_json
@@ -18,52 +18,45 @@ from tavern_host.contracts.toolcalls import (
     ToolResult,
     ToolTask,
 )
+from tavern_tools.calls.call import Call
+from tavern_tools.catalog.catalogue import Tool
 from tavern_tools.catalog.failures import ToolFailure, value_failure
+from tavern_tools.catalog.nulls import leave_out_nulls
 from tavern_tools.catalog.schemas import Location, ValueProblem
 
 
-class Given(NamedTuple):
-    """What a tool gave: the whole as JSON, and the parts that an LLM reads, where they are more than that."""
+def checked(call: Call, max_bytes: int) -> Call:
+    """Return the call with its result.
 
-    structured: JsonValue
-    parts: tuple[ContentPart, ...] = ()
-
-
-_text_part = ContentPart.maker("type", "text")
-_data_part = ContentPart.maker("type", "data")
-_result = ToolResult.maker(
-    *("tool_id", "index", "block", "request_id", "status", "content", "structured", "coercions", "duration_ms")
-)
-_FEW, _SHORT = 16, 1000
-_SIMPLE = frozenset((int, bool, type(None)))
-
-
-def done(
-    request: ToolCallRequest,
-    structured: JsonValue,
-    parts: tuple[ContentPart, ...],
-    coercions: list[str],
-    max_bytes: int,
-    duration_ms: float,
-) -> ToolResult:
-    """Return the result of a call that did what it does, see `Given`. Raises `ToolFailure` for one that is too
-    large, or that JSON cannot write."""
-    if not _is_small(structured):
-        _measure(request.tool_id, structured, max_bytes)
-    if parts:
-        content = list(parts)
+    Raises `ToolFailure` for output that is not what the tool declares, is too large, or that JSON cannot write.
+    """
+    tool, output, request = call.tool, call.output, call.request
+    assert output is not None
+    structured = output.structured
+    _check_schema(tool, structured)
+    _check_size(request.tool_id, structured, max_bytes)
+    if output.parts:
+        content = list(output.parts)
+    elif isinstance(structured, str):
+        content = [ContentPart(type="text", text=structured)]
     else:
-        is_text = isinstance(structured, str)
-        content = [_text_part("text", structured) if is_text else _data_part("data", structured)]
-    about = request.__dict__  # its fields, without four look-ups in the class
-    return _result(
-        *(about["tool_id"], about["index"], about["block"], about["request_id"]),
-        *("done", content, structured, coercions, duration_ms),
+        content = [ContentPart.trusted(type="data", data=structured)]
+    result = ToolResult.trusted(  # validating it would copy all of the output
+        tool_id=request.tool_id,
+        index=request.index,
+        block=request.block,
+        request_id=request.request_id,
+        status="done",
+        content=content,
+        structured=structured,
+        coercions=list(call.coercions),
+        duration_ms=call.milliseconds,
     )
+    return call._replace(result=result)
 
 
-def waiting(request: ToolCallRequest, task: ToolTask, *, coercions: list[str]) -> ToolResult:
-    """Return the result of a call that goes on as a task, or waits for a person to decide."""
+def waiting(request: ToolCallRequest, task: ToolTask, coercions: Sequence[str]) -> ToolResult:
+    """Return the result of a call that runs as a task, or waits for a person to decide."""
     if task.status is TaskStatus.AWAITING_APPROVAL:
         reason = f" ({task.approval.reason})" if task.approval is not None else ""
         text = f"The call waits for a person to approve it{reason}; its task is {task.id}."
@@ -77,12 +70,12 @@ def waiting(request: ToolCallRequest, task: ToolTask, *, coercions: list[str]) -
         status="awaiting_approval" if task.status is TaskStatus.AWAITING_APPROVAL else "pending",
         content=[ContentPart(type="text", text=text)],
         task_id=task.id,
-        coercions=coercions,
+        coercions=list(coercions),
     )
 
 
 def failed(
-    request: ToolCallRequest, failure: ToolFailure, coercions: list[str] | None = None, *, duration_ms: float = 0.0
+    request: ToolCallRequest, failure: ToolFailure, coercions: Sequence[str] = (), *, duration_ms: float = 0.0
 ) -> ToolResult:
     """Return the result of a call that failed."""
     error = ToolError(
@@ -100,13 +93,24 @@ def failed(
         status="error",
         content=[ContentPart(type="text", text=f"{error.type}: {error.message}")],
         error=error,
-        coercions=coercions or [],
+        coercions=list(coercions),
         duration_ms=duration_ms,
     )
 
 
-def _measure(tool_id: str, structured: JsonValue, max_bytes: int) -> None:
-    """Raise `ToolFailure` for a result that is too large, or that JSON cannot write."""
+def _check_schema(tool: Tool, value: JsonValue) -> None:
+    """Raise `ToolFailure` for output that is not what its tool declares; see `leave_out_nulls` for a service's."""
+    output = tool.output
+    if output is None or output.allows(value):
+        return
+    if tool.definition.kind == "service" and leave_out_nulls(output, value):
+        return
+    what = f"the result of {tool.definition.id} is not what the tool declares"
+    raise value_failure(ToolErrorType.OUTPUT, what, output.problems(value))
+
+
+def _check_size(tool_id: str, structured: JsonValue, max_bytes: int) -> None:
+    """Raise `ToolFailure` for output that is too large, or that JSON cannot write."""
     written = to_json(structured)
     if (size := len(written)) > max_bytes:
         message = f"the result of {tool_id} is too large: {size / 1e6:.1f} MB, {max_bytes / 1e6:g} MB are allowed"
@@ -127,23 +131,3 @@ def _no_json_number(value: JsonValue, place: Location) -> tuple[Location, float]
             if (found := _no_json_number(part, (*place, key))) is not None:
                 return found
     return None
-
-
-def _is_small(value: JsonValue) -> bool:
-    """Return whether a value is so small and simple that it need not be looked through."""
-    kind = value.__class__
-    if kind is str:
-        return len(value) <= _SHORT  # type: ignore[arg-type]
-    if kind is not dict and kind is not list:
-        return kind in _SIMPLE
-    parts = value.values() if kind is dict else value  # type: ignore[union-attr]
-    if len(parts) > _FEW:  # type: ignore[arg-type]
-        return False
-    for part in parts:  # type: ignore[union-attr]
-        kind = part.__class__
-        if kind is str:
-            if len(part) > _SHORT:  # type: ignore[arg-type]
-                return False
-        elif kind not in _SIMPLE:
-            return False
-    return True

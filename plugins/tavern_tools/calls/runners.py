@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 from pydantic import JsonValue
 
@@ -14,26 +12,24 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
-from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType, ToolScope
+from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType
 from tavern_host.contracts.workflows import GROUP_OUTPUT, InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
-from tavern_host.runtime.timing import rest_within, within
 from tavern_tools.builtin.projectfolder import read
 from tavern_tools.builtin.projectpaths import read_path
-from tavern_tools.calls.results import Given
+from tavern_tools.calls.call import Call, Output
 from tavern_tools.calls.scripttools import parts_of_outcome, run_script
 from tavern_tools.calls.streams import Streams
 from tavern_tools.calls.workflowstream import workflow_stream
 from tavern_tools.catalog.failures import ToolFailure, failure_of
 from tavern_tools.catalog.registry import Tool
 from tavern_tools.catalog.rights import service_and_method
-from tavern_tools.tasks.progress import Report
 
 _NODE, _OUTPUT = "node", "output"
 _LATER = 0.25
-"""How many seconds after a call's own time limit its deadline is, so that it is the limit that is told of."""
+"""Seconds from a call's time limit to its deadline, so that the limit is what is reported."""
 
 
-def no_report(progress: float | None, text: str | None) -> None:
+def _no_report(progress: float | None, text: str | None) -> None:
     """Tell nobody."""
 
 
@@ -43,48 +39,46 @@ class Runners:
     def __init__(self, context: PluginContext, streams: Streams) -> None:
         self._context = context
         self._streams = streams
+        self._timeout = float(context.settings.get("callTimeout", 120))
 
-    async def run(
-        self,
-        tool: Tool,
-        arguments: dict[str, JsonValue],
-        call: CallContext,
-        scope: ToolScope | None,
-        report: Report,
-        limit: float,
-    ) -> Given:
-        """Return what the tool gives within its own time limit (else `limit` seconds) and the caller's deadline.
-
-        Raises `ToolFailure` or what the services raise.
+    async def run(self, call: Call) -> Call:
+        """Return the call with what its tool returns within the time limit: the tool's own or else the setting
+        `callTimeout`, and the caller's deadline. Raises `ToolFailure` or what the services raise.
         """
-        left, late = _time_limit(tool, call, limit)
-        return await within(left, self._run(tool, arguments, call, left, scope, report), late)
+        tool, remaining = call.tool, call.context.remaining()
+        timeout = tool.definition.timeout
+        limit = self._timeout if timeout is None else timeout / 1000
+        seconds = limit if remaining is None else min(limit, remaining)
+        timer = asyncio.timeout(seconds)
+        try:
+            async with timer:
+                return call._replace(output=await self._run(call, seconds))
+        except TimeoutError:
+            if not timer.expired():
+                raise
+        reason = f"its limit of {limit * 1000:g} ms" if seconds == limit else "the caller's deadline"
+        raise ToolFailure(ToolErrorType.TIMEOUT, f"{tool.definition.id} did not end within {reason}")
 
-    async def _run(
-        self,
-        tool: Tool,
-        arguments: dict[str, JsonValue],
-        call: CallContext,
-        seconds: float,
-        scope: ToolScope | None,
-        report: Report,
-    ) -> Given:
+    async def _run(self, call: Call, seconds: float) -> Output:
+        tool, arguments, scope = call.tool, call.request.arguments, call.scope
         kind = tool.definition.implementation.kind
         if kind == "service":
             method = self._method(tool)
-            given = await method(arguments, call.child(timeout=seconds + _LATER) if method.info.permission else call)
-            return Given(given, parts_of_outcome(tool.definition, given))
-        child = call.child(timeout=seconds + _LATER)
+            acts = method.info.permission is not None
+            output = await method(arguments, call.context.child(timeout=seconds + _LATER) if acts else call.context)
+            return Output(output, parts_of_outcome(tool.definition, output))
+        child = call.context.child(timeout=seconds + _LATER)
         if kind == "script":
-            return await run_script(self._context, tool.definition, arguments, child, report)
+            return await run_script(self._context, tool.definition, arguments, child, call.report or _no_report)
         request = await self._request(tool, await self._with_files(tool, arguments))
         if tool.streams and scope is not None and scope.streams:
             keys = [key for key in tool.outputs or () if key in tool.streams]
-            # the stream outlives the call that gives it: the time limit ends with the call
-            handle = self._streams.open(workflow_stream(self._context, request, call.child(), keys), call.principal)
+            # the stream outlives the call that opens it: the time limit ends with the call
+            stream = workflow_stream(self._context, request, call.context.child(), keys)
+            handle = self._streams.open(stream, call.context.principal)
             part = ContentPart(type="stream", uri=handle, name=", ".join(keys))
-            return Given({"stream": handle}, (part,))
-        return Given(await self._finished(tool, request, child))
+            return Output({"stream": handle}, (part,))
+        return Output(await self._finished(tool, request, child))
 
     def _method(self, tool: Tool) -> ServiceMethod:
         """Return what calls the method that a service tool names."""
@@ -134,28 +128,6 @@ class Runners:
         keys = run.outputs.keys() if tool.outputs is None else tool.outputs
         outputs = {key: run.outputs.get(key) for key in keys}
         return next(iter(outputs.values())) if len(outputs) == 1 else outputs
-
-
-async def read_on(
-    tool: Tool, reading: Coroutine[Any, Any, JsonValue], suspended_on: Any, call: CallContext, limit: float
-) -> JsonValue:
-    """Return what a tool's method gives that was begun by hand and is suspended, within the limits of `Runners.run`."""
-    left, late = _time_limit(tool, call, limit)
-    return await rest_within(left, reading, suspended_on, late)
-
-
-def _time_limit(tool: Tool, call: CallContext, limit: float) -> tuple[float, Callable[[], ToolFailure]]:
-    """Return how many seconds a call may take, and what is wrong with one that takes longer."""
-    timeout = tool.definition.timeout
-    seconds = limit if timeout is None else timeout / 1000
-    remaining = call.remaining()
-
-    def late() -> ToolFailure:
-        is_own = remaining is None or seconds <= remaining
-        reason = f"its limit of {seconds * 1000:g} ms" if is_own else "the caller's deadline"
-        return ToolFailure(ToolErrorType.TIMEOUT, f"{tool.definition.id} did not end within {reason}")
-
-    return seconds if remaining is None else min(seconds, remaining), late
 
 
 def micro_workflow(name: str, node: NodeDefinition, values: dict[str, JsonValue]) -> Workflow:

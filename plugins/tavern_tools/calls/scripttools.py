@@ -22,7 +22,7 @@ from tavern_host.contracts.scripttools import SCRIPT_TOOLS
 from tavern_host.contracts.settings import SETTINGS
 from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType
 from tavern_host.contracts.tools import ToolDefinition
-from tavern_tools.calls.results import Given
+from tavern_tools.calls.call import Output
 from tavern_tools.catalog.failures import ToolFailure
 
 _TYPES = {
@@ -78,7 +78,7 @@ async def run_script(
     arguments: dict[str, JsonValue],
     call: CallContext,
     report: Callable[[float | None, str | None], None],
-) -> Given:
+) -> Output:
     """Return what a script tool gives, telling `report` how far it is. Raises `ToolFailure`."""
     service = context.services.get(SCRIPT_EXECUTION)
     request = await with_config(context, tool, script_request(tool, arguments), call)
@@ -96,7 +96,7 @@ async def run_script(
         details = {"details": error.details} if error.details else {}
         raise ToolFailure(_TYPES[error.type], error.message, **details, logs=result.logs[-20:])
     parts = [_file_part(file) for file in result.files]
-    return Given(result.output_data, _with_output(result.output_data, parts) if parts else ())
+    return Output(result.output_data, _with_output(result.output_data, parts) if parts else ())
 
 
 def parts_of_outcome(tool: ToolDefinition, outcome: JsonValue) -> tuple[ContentPart, ...]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from tavern_host.context import ServiceMethod
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NodeDefinition
+from tavern_host.contracts.services import MethodInfo
 from tavern_host.contracts.tools import ToolDefinition, ToolFilter, ToolImplementation
 from tavern_tools.catalog.files import ToolProblem
 from tavern_tools.catalog.naming import fits
@@ -30,7 +32,8 @@ class Tool:
 
     `lack` is why it cannot be called; `outputs` are the keys of what its workflow or node gives; `files` are the
     parameters that are files of the project by their path, whose content its workflow or node takes; `streams` are
-    those of the outputs that come as streams; `method` is what calls a service's method.
+    those of the outputs that come as streams; `method` is what calls a service's method. No other tool, prepared
+    before or later, has its `number`.
     """
 
     definition: ToolDefinition
@@ -39,6 +42,7 @@ class Tool:
     files: frozenset[str] = frozenset()
     streams: frozenset[str] = frozenset()
     method: ServiceMethod | None = None
+    number: int = field(init=False, compare=False, default_factory=itertools.count(1).__next__)
 
     @cached_property
     def parameters(self) -> Parameters:
@@ -50,22 +54,25 @@ class Tool:
         """Checks the tool's result, where the tool says what it is."""
         return Schema(self.definition.output) if self.definition.output is not None else None
 
-    @cached_property
-    def reading(self) -> ServiceMethod | None:
-        """What calls a method that only reads, where a call of the tool asks for nothing else: no task, no limits, no
-        cache. None for any other tool."""
-        definition, method = self.definition, self.method
-        if not definition.read_only or definition.is_async or definition.cache is not None:
-            return None
-        if definition.rate_limit is not None or definition.concurrency is not None:
-            return None
-        return method if method is not None and method.info.permission is None else None
+    @property
+    def method_info(self) -> MethodInfo | None:
+        """What the host knows of the service's method that the tool calls."""
+        return self.method.info if self.method is not None else None
 
     @cached_property
-    def approval(self) -> Schema | None:
-        """Says which arguments make a call wait for a person, where that depends on them."""
-        asked = self.definition.requires_approval
-        return Schema(asked) if isinstance(asked, dict) else None
+    def lent_permission(self) -> str | None:
+        """The permission that a tool of the project would lend its caller: what its method needs, where it acts."""
+        definition, info = self.definition, self.method_info
+        if definition.plugin is not None or definition.kind != "service":
+            return None
+        if info is None:
+            return "of a method that the host does not know"
+        return None if info.permission is None or info.level == "add" else f"services.use:{info.permission}"
+
+    @cached_property
+    def is_read_only(self) -> bool:
+        """Whether a call changes nothing; what a project says of a method that acts is not believed."""
+        return self.definition.read_only and self.lent_permission is None
 
 
 class NodeTools:

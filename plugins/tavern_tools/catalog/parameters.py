@@ -53,10 +53,14 @@ class Parameters:
     def _allows(self) -> Callable[[Any], bool]:
         return self._schema.allows
 
-    def takes(self, arguments: dict[str, JsonValue]) -> bool:
-        """Return whether arguments that are no text are right and nothing is to be filled in: then `bind` would give
-        them back, at several times the cost."""
-        return not self._defaults and self._allows(arguments)
+    @cached_property
+    def secrets(self) -> frozenset[str]:
+        """The parameters that the schema marks as secret: `writeOnly`, or with the format `password`."""
+        return frozenset(
+            name
+            for name, part in self.properties.items()
+            if isinstance(part, dict) and (part.get("writeOnly") is True or part.get("format") == "password")
+        )
 
     def bind(self, arguments: dict[str, JsonValue], *, text: bool = False) -> Bound:
         """Return the arguments with defaults filled in and all problems listed. What is given is never changed; where

@@ -21,6 +21,7 @@ from tavern_host.contracts.workflows import WORKFLOW_MANAGER, StoredWorkflow, Wo
 from tavern_tools.catalog.catalogue import NODE_PREFIX, WORKFLOW_PREFIX, Catalogue, NodeTools, Tool, find_tool
 from tavern_tools.catalog.contributions import in_load_order, mend_hint
 from tavern_tools.catalog.definitions import content_findings, definition_problems, dependency
+from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.files import SUFFIX, FileStamp, ReadFiles, ToolFolder, ToolProblem, read_folders, stamps
 from tavern_tools.catalog.rights import Lack, permission_lack, service_lack, service_method, service_name
 from tavern_tools.catalog.slots import (
@@ -84,16 +85,29 @@ class Registry:
         self._reported_at = -1
         self._looked_at = -_FRESH
 
-    def current(self) -> Catalogue | None:
-        """Return all tools as they were within the last second, without a look at any file; None where plugins have
-        changed since, or nobody has looked for so long: then ask `catalogue`.
+    async def find(self, name: str) -> Tool:
+        """Return the tool that a call names, as it was within the last second: files are not looked at for every call.
 
-        For calls. A tool that it does not find may be there by now: before a call fails for that, ask `catalogue`.
+        Raises `ToolFailure` where there is none, or it cannot be called now.
         """
+        tool = self._catalogue.find(name) if self._is_fresh() else None
+        if tool is not None and tool.lack is None:
+            return tool
+        try:
+            tool = (await self.catalogue()).get(name)
+        except NotFound as error:
+            raise ToolFailure(ToolErrorType.TOOL_NOT_FOUND, error.message) from None
+        if tool.lack is not None:
+            message = f"{name} cannot be called now: {tool.lack.reason}"
+            raise ToolFailure(tool.lack.type, message, unavailable=tool.lack.reason)
+        return tool
+
+    def _is_fresh(self) -> bool:
+        """Return whether the catalogue was looked at within the last second, and plugins are the same since."""
         stamp = self._stamp
         if stamp is None or stamp.plugins != self._context.hooks.revision:
-            return None
-        return self._catalogue if time.monotonic() - self._looked_at < _FRESH else None
+            return False
+        return time.monotonic() - self._looked_at < _FRESH
 
     async def catalogue(self) -> Catalogue:
         """Return all tools as they are now. Looks at each file's age, which is for reads and not for every call."""

@@ -24,14 +24,6 @@ _WHOLE = frozenset({"pass", "pw", "pin", "otp", "auth", "sid"})
 _COUNTS = re.compile(r"tokens|token(s?)(count|limit|usage|budget)")
 
 
-def secret_parameters(schema: dict[str, JsonValue]) -> list[str]:
-    """Return the names of the parameters that a tool's schema marks as secret."""
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return []
-    return [name for name, value in properties.items() if isinstance(value, dict) and _is_marked(value)]
-
-
 def masked(arguments: dict[str, JsonValue], hidden: Collection[str] = ()) -> dict[str, JsonValue]:
     """Return arguments with `MASK` in the place of each secret; `hidden` are names of whole arguments."""
     return {
@@ -49,10 +41,6 @@ def unmasked(
     """
     shown = masked(real, hidden)
     return {name: _restored(item, shown.get(name), real.get(name), name) for name, item in edited.items()}
-
-
-def _is_marked(schema: dict[str, Any]) -> bool:
-    return schema.get("writeOnly") is True or schema.get("format") == "password"
 
 
 def _shown(name: str, item: Any) -> Any:

@@ -44,7 +44,6 @@ from tavern_tools.tasks.callbacks import Callbacks
 from tavern_tools.tasks.news import Teller, approval_payload, update_payload
 from tavern_tools.tasks.progress import Progress, Report
 from tavern_tools.tasks.rows import TaskEntry, TaskRow, blob, failed, now
-from tavern_tools.tasks.secrets import secret_parameters
 from tavern_tools.tasks.store import NewTask, TaskStore
 
 CarryOut = Callable[[ToolCallRequest, CallContext, ToolScope | None, Report], Awaitable[ToolResult]]
@@ -115,28 +114,32 @@ class Tasks:
         tool: Tool,
         call: CallContext,
         scope: ToolScope | None,
-        *,
-        callback: str | None = None,
+        approval: ToolApproval | None = None,
     ) -> ToolTask:
-        """Accept a call that goes on by itself; it is on disk when this returns.
+        """Accept a call that runs in the background, or, with an `approval`, waits until somebody decides about it.
 
-        `callback` is an address that is told of its end. Raises `ToolFailure` where too many go on, `InvalidInput` and
-        `PermissionDenied` for the address, `TavernError` where it cannot be kept.
+        It is on disk when this returns; the `callback` of the scope is notified of its end. Raises `ToolFailure` where
+        too many tasks are open, `InvalidInput` and `PermissionDenied` for the callback, `TavernError` where it cannot
+        be stored.
         """
-        return await self._add(request, tool, call, scope, None, callback)
-
-    async def park(
-        self,
-        request: ToolCallRequest,
-        tool: Tool,
-        call: CallContext,
-        scope: ToolScope | None,
-        approval: ToolApproval,
-        *,
-        callback: str | None = None,
-    ) -> ToolTask:
-        """Accept a call that waits until somebody decides about it, as `submit` does."""
-        return await self._add(request, tool, call, scope, approval, callback)
+        callback = scope.callback if scope is not None else None
+        told = None if callback is None else self._callbacks.accept(callback)
+        definition = tool.definition
+        entry = TaskEntry(
+            request=request,
+            call=call.model_copy(update={"deadline": None}),  # it was that of the request for the task
+            scope=scope,
+            hidden=sorted(tool.parameters.secrets),
+            callback=callback,
+        )
+        task = NewTask(new_id("task"), definition.id, entry, definition.idempotent, approval, told)
+        row = await self._store.add(task, self._number("maxOpenTasks", 1000))
+        if row is None:
+            message = "too many tasks have not ended yet; try again when some have"
+            raise ToolFailure(ToolErrorType.RESOURCE, message, limit=self._number("maxOpenTasks", 1000))
+        self._notice(row)
+        self._begin_to_watch()
+        return row.shown(self._keep())
 
     async def list(self, filter: TaskFilter | None, call: CallContext) -> ToolTasks:
         """Return tasks, newest first, without large results; agents and plugins see their own."""
@@ -240,35 +243,6 @@ class Tasks:
         except TavernError as error:
             self._context.log.error("tasks could not be left to the next host: %s", error.message)
         await self._store.close()
-
-    # --- accepting --------------------------------------------------------------------------------
-
-    async def _add(
-        self,
-        request: ToolCallRequest,
-        tool: Tool,
-        call: CallContext,
-        scope: ToolScope | None,
-        approval: ToolApproval | None,
-        callback: str | None,
-    ) -> ToolTask:
-        told = None if callback is None else self._callbacks.accept(callback)
-        definition = tool.definition
-        entry = TaskEntry(
-            request=request,
-            call=call.model_copy(update={"deadline": None}),  # it was that of the request for the task
-            scope=scope,
-            hidden=secret_parameters(definition.parameters),
-            callback=callback,
-        )
-        task = NewTask(new_id("task"), definition.id, entry, definition.idempotent, approval, told)
-        row = await self._store.add(task, self._number("maxOpenTasks", 1000))
-        if row is None:
-            message = "too many tasks have not ended yet; try again when some have"
-            raise ToolFailure(ToolErrorType.RESOURCE, message, limit=self._number("maxOpenTasks", 1000))
-        self._notice(row)
-        self._begin_to_watch()
-        return row.shown(self._keep())
 
     # --- looking after the store ------------------------------------------------------------------
 

@@ -1,0 +1,67 @@
+"""A call of a tool as data: one frozen value that each step takes and hands on, with what it found out."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal, NamedTuple
+
+from pydantic import JsonValue
+
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolResult, ToolScope
+from tavern_tools.catalog.catalogue import Tool
+from tavern_tools.tasks.progress import Report
+
+
+class Verdict(NamedTuple):
+    """Whether a call may be made, and for `deny` and `approve` the reason. A call to `approve` waits `expires_in`
+    seconds; then the `default` is what was decided."""
+
+    kind: Literal["allow", "deny", "approve"]
+    reason: str = ""
+    expires_in: float = 0.0
+    default: Literal["approve", "refuse"] = "refuse"
+
+
+ALLOW = Verdict("allow")
+
+
+class Output(NamedTuple):
+    """What a tool returned: the whole as JSON, and the parts that an LLM reads, where they are more than that."""
+
+    structured: JsonValue
+    parts: tuple[ContentPart, ...] = ()
+
+
+class Call(NamedTuple):
+    """A call on its way. What stands below `tool` is filled in by the steps; see `Caller`.
+
+    `began` is a reading of `time.perf_counter`; `report` takes the progress of a call that a task makes, and is None
+    for any other; `cache_key` is there where the result may be cached; `outcome` is what the audit log says of how it
+    ended, where that is not the result's status.
+    """
+
+    id: str
+    request: ToolCallRequest
+    context: CallContext
+    scope: ToolScope | None
+    began: float
+    report: Report | None = None
+    found: Tool | None = None
+    coercions: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+    cache_key: bytes | None = None
+    output: Output | None = None
+    result: ToolResult | None = None
+    outcome: str | None = None
+
+    @property
+    def tool(self) -> Tool:
+        """The tool. For the steps after the first, which found it."""
+        assert self.found is not None
+        return self.found
+
+    @property
+    def milliseconds(self) -> float:
+        """How long the call has taken until now."""
+        return round((time.perf_counter() - self.began) * 1000, 3)
