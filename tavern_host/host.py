@@ -109,7 +109,7 @@ class Host:
         self._observer = observer
         catalogue = Catalogue()
         state = folders.project_state(self.project)
-        self.audit = AuditLog(self.project.private / "audit" / "audit.jsonl", anchor=state / "audit.json")
+        self.audit = AuditLog(self.project.private / "audit" / "audit.sqlite3", anchor=state / "audit.json")
         self._store = SettingsStore(
             project=dict(opened.file.settings),
             operator=dict(operator.settings),

@@ -1,1 +1,1 @@
-"""The audit log: entries, and the sealed log that they are kept in. Commands are in `cli`."""
+"""The audit log: entries, the hash-chained table that they are kept in, and its anchor. Commands are in `cli`."""

@@ -1,6 +1,6 @@
-"""What of an action's details goes into the audit log: JSON, bounded, and without what stands under a secret's name.
+"""Copies what of an action's details goes into the audit log: bounded JSON, with secrets masked.
 
-It judges by names alone: a secret in the middle of a text, or under a harmless name, is not seen.
+Secrets are known by their names alone: one in the middle of a text, or under a harmless name, is not seen.
 """
 
 from __future__ import annotations
@@ -47,35 +47,22 @@ def encoded(fields: dict[str, str], details: Mapping[str, Any] | None, secrets: 
         key: _cut(str.__str__(value), MAX_TEXT) if isinstance(value, str) else _described(value)
         for key, value in fields.items()
     }
-    return _json({**entry, "details": _copied(details, secrets)})
-
-
-def encoded_details(details: Mapping[str, Any], secrets: Collection[str] = ()) -> bytes:
-    """Return the details of an entry alone, in JSON; see `encoded`."""
-    return _json(_copied(details, secrets))
+    entry["details"] = _copied(details, secrets)
+    try:
+        return to_json(entry)
+    except PydanticSerializationError:  # half a surrogate pair
+        return json.dumps(entry, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _copied(details: Mapping[str, Any] | None, secrets: Collection[str]) -> dict[str, Any]:
     try:
         return _Details(secrets).object(details, 0) if details else {}
-    except Exception as error:  # what others hand over may do anything when it is looked at
+    except Exception as error:  # objects of plugins may do anything when they are read
         return {"unreadable": f"{_described(details)}: {type(error).__name__}"}
 
 
-def _json(value: dict[str, Any]) -> bytes:
-    try:
-        return to_json(value)
-    except PydanticSerializationError:  # half a surrogate pair
-        return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
-
-
-def is_harmless(name: str) -> bool:
-    """Return whether what stands under a name is no secret by the name alone, whatever else there is."""
-    return name != "value" and len(name) <= _SHORT and not _secrecy(name)
-
-
 class _Details:
-    """Copies the details of one entry, within what there is room for."""
+    """Copies the details of one entry, within its limits."""
 
     __slots__ = ("_characters", "_secrets", "_values")
 

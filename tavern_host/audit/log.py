@@ -1,7 +1,6 @@
-"""The audit log of one host: takes entries at once, writes them in batches from a thread of its own.
+"""The audit log of one host: takes entries at once, and writes them in batches on a thread of its own.
 
-What the file can prove and what not is said in `auditfile.py`; what is kept of an entry's details in
-`auditdetails.py`.
+What the log can prove and what not is said in `store.py`; what is kept of an entry's details in `details.py`.
 """
 
 from __future__ import annotations
@@ -12,19 +11,19 @@ import contextlib
 import logging
 import re
 import threading
-import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
 from tavern_host.audit.details import encoded
-from tavern_host.audit.file import AuditFile, Entry, tail
+from tavern_host.audit.jsonl import Entry
+from tavern_host.audit.store import AuditStore, now, tail
 from tavern_host.contracts.audit import Audit, AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal, system_call
-from tavern_host.contracts.errors import DeadlineExceeded, InvalidInput, Misconfigured, ServiceUnavailable, describe
+from tavern_host.contracts.errors import DeadlineExceeded, Forbidden, InvalidInput, Misconfigured, ServiceUnavailable
+from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.threads import run_in_thread
 
 HOST_ACTIONS = frozenset({"audit", "host", "plugin", "plugins", "settings"})
@@ -34,45 +33,51 @@ PROVIDER_ACTIONS = frozenset({"tool"})
 DELAY = 0.05
 """Seconds that entries wait for others, to be written in one batch."""
 RETRY = 1.0
-"""Seconds after which writing is tried again where it failed."""
+"""Seconds after which writing is retried."""
 MAX_PENDING = 16 * 2**20
-"""How much memory, roughly, the entries may take that are not written yet. Others' may take half of it."""
+"""How much memory, roughly, entries may take that are not written yet. Those of plugins may take half of it."""
 MAX_READ = 1000
 """How many entries may be read at once through the service."""
 
 _ENTRY_BYTES = 200
 _CLOSE_DEADLINE = 10.0
 _ACTION = re.compile(r"[\w-]+(\.[\w-]+)*")
+_LOST = {"actor": "system:host", "action": "audit.lost", "subject": ""}
 _log = logging.getLogger("tavern.audit")
+
+
+class _Waiting(NamedTuple):
+    """A caller that waits until an entry is on disk; the answer is what prevents it."""
+
+    number: int
+    loop: asyncio.AbstractEventLoop
+    answer: asyncio.Future[str | None]
 
 
 class AuditLog:
     """Records what an operator may want to look up later. On any thread; nothing is opened before the first entry.
 
-    `anchor` is a file in the operator's own folder that remembers the newest seal, so that it is found out where
-    the end of the log was cut off.
+    `anchor` is a file in the operator's own folder that remembers the newest entry, which shows where the end of the
+    log was cut off.
     """
 
     def __init__(self, path: Path, *, anchor: Path | None = None) -> None:
         self.path = path
         self.anchor = anchor
-        self._file = AuditFile(path, anchor)
-        self._lock = threading.RLock()  # an object's finalizer may record while this very thread holds it
+        self._store = AuditStore(path, anchor)
         self._writing = threading.Lock()
+        # Reentrant: an object's finalizer may record while this very thread holds it.
+        self._changed = threading.Condition(threading.RLock())
         self._pending: list[Entry] = []
         self._pending_bytes = 0
-        self._taken = 0
-        self._sure = 0
+        self._settled = 0  # how many entries were written or given up
         self._given_up = range(0)
         self._waiting: list[_Waiting] = []
-        self._is_due = False
-        self._due = threading.Event()
-        self._hurry = threading.Event()
+        self._is_urgent = self._is_closing = False
         self._thread: threading.Thread | None = None
-        self._closing = threading.Event()
-        self._lost = self._lost_untold = 0
-        self._told: str | None = None
-        self._anchor_told: str | None = None
+        self._lost = self._lost_unreported = 0
+        self._problem: str | None = None
+        self._anchor_problem: str | None = None
 
     @property
     def lost(self) -> int:
@@ -81,7 +86,7 @@ class AuditLog:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so much waits to be written that whoever can wait had better."""
+        """Whether so much waits to be written that callers that can wait had better."""
         return self._pending_bytes > MAX_PENDING // 4
 
     def record(
@@ -91,68 +96,56 @@ class AuditLog:
         actor: Principal | str,
         subject: str = "",
         details: Mapping[str, Any] | None = None,
-        foreign: bool = False,
         secrets: Collection[str] = (),
+        of_plugin: bool = False,
     ) -> int:
-        """Record that `actor` did `action`, a dotted name in the past tense, to `subject`.
+        """Record that `actor` did `action`, a dotted name in the past tense, to `subject`; return the entry's number.
 
         Never blocks and never raises: what is no JSON in `details` becomes a description, what stands under a
         secret's name, or under one of `secrets`, is masked, long texts are cut. All is encoded before this returns.
-        It is on disk about 50 ms later, or after `flush` or `written`, which takes the number that this returns. What
-        is `foreign`, a plugin's own, is dropped earlier where there are too many; what was dropped has the number 0.
+        It is on disk about 50 ms later, or after `flush` or `written`. Entries `of_plugin` are dropped earlier where
+        there are too many; a dropped entry has the number 0.
         """
-        fields = {"actor": str(actor), "action": action, "subject": subject}
-        return self.add(encoded(fields, details, secrets)[1:], foreign=foreign)
-
-    def add(self, body: bytes, *, foreign: bool = False) -> int:
-        """Record an entry that is encoded already, as `auditdetails.encoded` does, without its first brace."""
-        moment = time.time()
-        with self._lock:
+        body = encoded({"actor": str(actor), "action": action, "subject": subject}, details, secrets)[1:]
+        with self._changed:
             size = self._pending_bytes + len(body) + _ENTRY_BYTES
-            if size > (MAX_PENDING // 2 if foreign else MAX_PENDING):
+            if size > (MAX_PENDING // 2 if of_plugin else MAX_PENDING):
                 self._lost += 1
-                self._lost_untold += 1
+                self._lost_unreported += 1
                 return 0
-            self._pending.append((moment, body))
+            self._pending.append((now(), body))
             self._pending_bytes = size
-            number = self._taken + len(self._pending)
-            is_due, self._is_due = self._is_due, True
-        if not is_due:
-            self._wake()
-        if size > MAX_PENDING // 16 and not self._hurry.is_set():
-            self._hurry.set()
-        return number
+            self._is_urgent = self._is_urgent or size > MAX_PENDING // 16
+            number = self._settled + len(self._pending)
+            if len(self._pending) == 1 or self._is_urgent:
+                self._wake()
+            return number
 
     async def written(self, number: int | None = None) -> None:
         """Return when an entry, by the number that `record` gave it, is on disk with all that were recorded before;
         without a number, when all that was recorded until now is.
 
-        All who wait at a time share one flush of the disk; the event loop is not blocked. Raises
-        `ServiceUnavailable` where it was dropped or cannot be written now; it may still be written later.
+        All who wait at a time share one transaction; the event loop is not blocked. Raises `ServiceUnavailable` where
+        the entry was dropped or cannot be written now; it may still be written later.
         """
-        if number == 0 or number in self._given_up:
-            raise ServiceUnavailable(f"the audit log {self.path} took no more entries: those before were not written")
-        number = self._newest() if number is None else number
-        if number <= self._sure:
-            return
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[str | None] = loop.create_future()
-        with self._lock:
-            self._waiting.append(_Waiting(number, loop, answer))
-        self._wake()
-        self._hurry.set()
-        if self._thread is None and not self._closing.is_set():  # there can be no more threads
-            self._write()
-        problem = await answer
+        with self._changed:
+            if number == 0 or number in self._given_up:
+                message = f"the audit log {self.path} took no more entries: those before were not written"
+                raise ServiceUnavailable(message)
+            number = self._settled + len(self._pending) if number is None else number
+            if number <= self._settled:
+                return
+            loop = asyncio.get_running_loop()
+            waiting = _Waiting(number, loop, loop.create_future())
+            self._waiting.append(waiting)
+            self._is_urgent = True
+            self._wake()
+        problem = await waiting.answer
         if problem is not None:
             raise ServiceUnavailable(f"the audit log {self.path} cannot be written: {problem}")
 
-    def _newest(self) -> int:
-        with self._lock:
-            return self._taken + len(self._pending)
-
     def flush(self) -> None:
-        """Write what was recorded until now; where that fails it is kept and tried again later.
+        """Write what was recorded until now; where that fails it is kept and retried later.
 
         Waits for the disk, and up to 2 s for other processes that write into the log.
         """
@@ -161,7 +154,7 @@ class AuditLog:
     async def close(self) -> None:
         """Write what was recorded, and end the thread; what cannot be written now is lost, and the log says so.
 
-        An entry that is recorded later starts anew.
+        An entry that is recorded later starts it again.
         """
         if self._thread is None and not self._pending:
             return
@@ -171,139 +164,104 @@ class AuditLog:
             _log.error("the audit log %s did not take its last entries within %g s", self.path, _CLOSE_DEADLINE)
 
     def _end(self) -> None:
-        with self._lock:
-            thread, self._thread = self._thread, None
-            self._closing.set()
+        with self._changed:
+            thread, self._thread, self._is_closing = self._thread, None, True
+            self._changed.notify_all()
         if thread is not None:
             atexit.unregister(self._end)
-            self._due.set()
-            self._hurry.set()
             thread.join(_CLOSE_DEADLINE)
         self._write()
-        with self._lock:
-            if self._told is not None and self._pending:
+        with self._changed:
+            if self._problem is not None and self._pending:
                 self._give_up()
-            self._closing.clear()
-            is_used = self._is_due = bool(self._pending or self._waiting)
-        if is_used:
-            self._wake()
-        else:
-            with self._writing:
-                self._file.close()
+            self._is_closing = False
+            if self._pending:
+                self._wake()
+                return
+        with self._writing:
+            self._store.close()
 
     def _give_up(self) -> None:
-        given_up, self._pending = self._pending, []
-        lost = len(given_up)
-        self._given_up = range(self._taken + 1, self._taken + lost + 1)
-        self._taken += lost
-        self._pending_bytes -= _bytes(given_up)
-        self._lost += lost
-        self._lost_untold += lost
-        _log.error("%d entries of the audit log %s are lost", lost, self.path)
-        self._answer(self._sure, self._taken, self._told)
+        count = len(self._pending)
+        self._given_up = range(self._settled + 1, self._settled + count + 1)
+        self._lost += count
+        self._lost_unreported += count
+        self._settle(count, self._problem)
+        _log.error("%d entries of the audit log %s are lost", count, self.path)
+
+    # --- writing ----------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        with self._lock:
-            if self._thread is None and not self._closing.is_set():
-                thread = threading.Thread(target=self._run, name="audit log", daemon=True)
-                with contextlib.suppress(RuntimeError):  # there can be no more threads; `close` or `flush` writes it
-                    thread.start()
-                    self._thread = thread
-                    atexit.register(self._end)
-        self._due.set()
+        """Have the thread write what is pending; called with the lock held."""
+        if self._thread is None and not self._is_closing:
+            thread = threading.Thread(target=self._run, name="audit log", daemon=True)
+            with contextlib.suppress(RuntimeError):  # there can be no more threads; `close` or `flush` writes it
+                thread.start()
+                self._thread = thread
+                atexit.register(self._end)
+        self._changed.notify_all()
 
     def _run(self) -> None:
-        while not self._closing.is_set():
-            self._due.wait()
-            self._due.clear()
-            if self._told is None:
-                self._hurry.wait(DELAY)
-            else:
-                self._closing.wait(RETRY)
-            self._hurry.clear()
+        while not self._is_closing:
+            with self._changed:
+                self._changed.wait_for(lambda: self._pending or self._is_closing)
+                if self._problem is None:
+                    self._changed.wait_for(lambda: self._is_urgent or self._is_closing, DELAY)
+                else:
+                    self._changed.wait_for(lambda: self._is_closing, RETRY)
             self._write()
 
     def _write(self) -> None:
         with self._writing:
-            with self._lock:
-                batch, self._pending = self._pending, []
-                self._taken += len(batch)
-                taken = self._taken
-                lost, self._lost_untold = self._lost_untold, 0
-                self._is_due = False
+            with self._changed:
+                batch, lost = self._pending[:], self._lost_unreported
+                self._is_urgent = False
             if not batch and not lost:
-                self._answer(self._sure, taken, "its last entries may not be on disk")
                 return
-            told = [(time.time(), encoded(_LOST, {"entries": lost})[1:])] if lost else []
-            try:
-                written, failure = self._file.append([*batch, *told])
-            except Exception as error:  # whatever it is, the host goes on and this thread with it
-                written, failure = 0, OSError(describe(error))
-            rest = batch[written:]
-            with self._lock:
-                self._lost_untold += lost if written < len(batch) + len(told) else 0
-                self._pending[:0] = rest
-                self._taken -= len(rest)
-                self._pending_bytes -= _bytes(batch[:written])
-                self._is_due = bool(self._pending)
-                if failure is None:
-                    self._sure = taken
-            problem = f"{failure.strerror or failure}" if failure is not None else None
-            self._answer(self._sure, taken, problem)
-            self._tell(problem)
-        if rest:
-            self._due.set()
+            notes = [(now(), encoded(_LOST, {"entries": lost})[1:])] if lost else []
+            problem = self._store.append([*batch, *notes])
+            with self._changed:
+                if problem is None:
+                    self._lost_unreported -= lost
+                    self._settle(len(batch), None)
+                else:
+                    self._answer(self._settled + len(batch), problem)
+            self._report(problem)
 
-    def _answer(self, sure: int, tried: int, problem: str | None) -> None:
-        """Tell those who wait for entries up to `tried` that theirs are on disk, if up to `sure`, or why not."""
-        with self._lock:
-            ready = [one for one in self._waiting if one.number <= tried]
-            if not ready:
-                return
-            self._waiting = [one for one in self._waiting if one.number > tried]
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[str | None], str | None]]] = {}
-        for one in ready:
-            by_loop.setdefault(one.loop, []).append((one.answer, None if one.number <= sure else problem))
-        for loop, answers in by_loop.items():
+    def _settle(self, count: int, problem: str | None) -> None:
+        """Take the oldest entries out of what is pending: they were written, or given up because of a problem."""
+        self._pending_bytes -= sum(len(body) + _ENTRY_BYTES for _, body in self._pending[:count])
+        del self._pending[:count]
+        self._settled += count
+        self._answer(self._settled, problem)
+
+    def _answer(self, number: int, problem: str | None) -> None:
+        """Answer those who wait for entries up to a number."""
+        ready = [waiting for waiting in self._waiting if waiting.number <= number]
+        self._waiting = [waiting for waiting in self._waiting if waiting.number > number]
+        for waiting in ready:
             with contextlib.suppress(RuntimeError):  # the loop was closed; nobody waits any more
-                loop.call_soon_threadsafe(_settle, answers)
+                waiting.loop.call_soon_threadsafe(_set, waiting.answer, problem)
 
-    def _tell(self, problem: str | None) -> None:
-        """Log what goes wrong once, and when it is over."""
-        if problem is not None and self._told is None:
+    def _report(self, problem: str | None) -> None:
+        """Log a problem once, and when it is over."""
+        if problem is not None and self._problem is None:
             _log.error("the audit log %s cannot be written: %s", self.path, problem)
-        elif problem is None and self._told is not None:
+        elif problem is None and self._problem is not None:
             _log.warning("the audit log %s is written again; %d entries were lost", self.path, self._lost)
-        self._told = problem
-        if (anchor_problem := self._file.anchor_problem) != self._anchor_told:
-            self._anchor_told = anchor_problem
+        self._problem = problem
+        if (anchor_problem := self._store.anchor_problem) != self._anchor_problem:
+            self._anchor_problem = anchor_problem
             if anchor_problem is not None:
                 _log.error("the audit log's anchor is not kept: %s", anchor_problem)
 
 
-@dataclass(frozen=True)
-class _Waiting:
-    """Somebody who waits until an entry is on disk."""
-
-    number: int
-    loop: asyncio.AbstractEventLoop
-    answer: asyncio.Future[str | None]
+def _set(answer: asyncio.Future[str | None], problem: str | None) -> None:
+    if not answer.done():  # its caller may have been cancelled
+        answer.set_result(problem)
 
 
-def _settle(answers: list[tuple[asyncio.Future[str | None], str | None]]) -> None:
-    for answer, problem in answers:
-        if not answer.done():  # whoever waited may have been cancelled
-            answer.set_result(problem)
-
-
-def _bytes(entries: list[Entry]) -> int:
-    return sum([len(body) for _, body in entries]) + _ENTRY_BYTES * len(entries)
-
-
-_LOST = {"actor": "system:host", "action": "audit.lost", "subject": ""}
-
-
-def check_action(action: str) -> None:
+def _check_action(action: str) -> None:
     """Raise `InvalidInput` for what is no dotted name."""
     if not isinstance(action, str) or len(action) > 200 or not _ACTION.fullmatch(action):
         raise InvalidInput("an action is a dotted name in the past tense, such as acme.index.rebuilt")
@@ -328,7 +286,7 @@ class HostAudit(Audit):
         A plugin's action is put under the plugin's name, and nobody's begins as those of the host do. Raises
         `InvalidInput` for what is no dotted name.
         """
-        check_action(action)
+        _check_action(action)
         principal = (call or system_call()).principal
         own = principal.id if principal.kind == "plugin" else principal.kind
         first = action.partition(".")[0]
@@ -336,7 +294,7 @@ class HostAudit(Audit):
             principal.kind == "plugin" and not action.startswith(f"{own}.")
         ):
             action = f"{own}.{action}"
-        self._log.record(action, actor=principal, subject=subject, details=details, foreign=True)
+        self._log.record(action, actor=principal, subject=subject, details=details, of_plugin=True)
 
     async def tail(self, limit: int = 50, *, call: CallContext | None = None) -> list[AuditEntry]:
         """Return the newest entries; those recorded before this call are among them.
@@ -354,3 +312,42 @@ class HostAudit(Audit):
     def _newest(self, limit: int) -> list[AuditEntry]:
         self._log.flush()
         return tail(self._log.path, limit)
+
+
+class PluginAudit:
+    """The audit log for one plugin; see `context.Audit`. `is_provider` says whether it may record now."""
+
+    def __init__(self, log: AuditLog, in_flight: InFlight, is_provider: Callable[[], bool]) -> None:
+        self._log = log
+        self._in_flight = in_flight
+        self._is_provider = is_provider
+
+    def record(
+        self,
+        action: str,
+        *,
+        subject: str = "",
+        details: Mapping[str, JsonValue] | None = None,
+        secrets: Collection[str] = (),
+        call: CallContext | None = None,
+    ) -> int:
+        """Record what the call's principal did. Raises `Forbidden`, `InvalidInput`."""
+        self._in_flight.check(while_closing=True)
+        _check_action(action)
+        plugin = self._in_flight.plugin
+        if action.partition(".")[0] in HOST_ACTIONS:
+            raise Forbidden(f"{plugin} may not record {action}: only the host itself does")
+        if not self._is_provider():
+            raise Forbidden(f"{plugin} provides none of the host's services: it records through the service audit")
+        actor = (call or system_call()).principal
+        secrets = frozenset(secrets)
+        return self._log.record(action, actor=actor, subject=subject, details=details, secrets=secrets, of_plugin=True)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether much waits to be written."""
+        return self._log.is_crowded
+
+    async def written(self, number: int | None = None) -> None:
+        """Wait until an entry is on disk, or all that were recorded until now."""
+        await self._log.written(number)

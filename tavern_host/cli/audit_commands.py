@@ -1,4 +1,4 @@
-"""The commands `audit tail` and `audit verify`. They read the file; no plugin is loaded and nothing is written."""
+"""The commands `audit tail` and `audit verify`. They only read the log, and load no plugin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tavern_host.audit.file import read_on, tail, verify
+from tavern_host.audit.store import read_after, tail, verify
 from tavern_host.contracts.audit import AuditCheck, AuditEntry
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
@@ -16,8 +16,8 @@ from tavern_host.contracts.errors import InvalidInput, Misconfigured
 if TYPE_CHECKING:
     from tavern_host.cli.own_command import Command, MakeHost
 
-LOOK_AGAIN = 0.5
-"""Seconds after which `--follow` looks whether there is more."""
+POLL_SECONDS = 0.5
+"""Seconds after which `--follow` reads again."""
 
 
 async def _tail(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
@@ -25,22 +25,22 @@ async def _tail(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
     if count < 0:
         raise InvalidInput(f"--lines {count}: how many entries to show is a number from 0")
     try:
-        _, place = read_on(path, None)
-        entries = tail(path, count)
+        newest = tail(path, max(count, 1))
+        entries = newest if count else []
         if not arguments["follow"]:
             for output in _shown(entries) or [CommandOutput(kind="text", text="The audit log is empty.")]:
                 yield output
             yield CommandOutput(kind="result", data=[entry.to_json() for entry in entries])
             return
-        seen = entries[-1].seq if entries else 0
+        seen = newest[-1].seq if newest else 0
         while True:
             for entry in entries:
                 for output in _shown([entry]):
                     yield output
                 yield CommandOutput(kind="result", data=entry.to_json())
-            await asyncio.sleep(LOOK_AGAIN)
-            more, place = read_on(path, place)
-            entries, seen = [entry for entry in more if entry.seq > seen], 0
+            await asyncio.sleep(POLL_SECONDS)
+            entries = read_after(path, seen)
+            seen = entries[-1].seq if entries else seen
     except OSError as error:
         raise _unreadable(path, error) from None
 

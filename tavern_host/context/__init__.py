@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from tavern_host.context.protocols import (
     Audit,
-    AuditForm,
     Contribution,
     Events,
     Hooks,
@@ -24,7 +23,6 @@ from tavern_host.context.protocols import (
 
 __all__ = [
     "Audit",
-    "AuditForm",
     "Contribution",
     "Events",
     "Hooks",

@@ -11,8 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from tavern_host.audit.forms import PluginAudit
-from tavern_host.audit.log import AuditLog
+from tavern_host.audit.log import AuditLog, PluginAudit
 from tavern_host.context import Contribution, PluginContext, Project
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.catalogue import interfaces

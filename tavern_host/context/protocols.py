@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import aiohttp
     from pydantic import JsonValue
 
-    from tavern_host.contracts.calls import CallContext, Principal
+    from tavern_host.contracts.calls import CallContext
     from tavern_host.contracts.services import ServiceInterface
     from tavern_host.contracts.wire import Model
 
@@ -163,13 +163,6 @@ class Events(Protocol):
         """
 
 
-class AuditForm(Protocol):
-    """Entries of one action about one subject, prepared once, so that each is recorded quickly."""
-
-    def record(self, principal: Principal, arguments: Mapping[str, JsonValue], /, **facts: JsonValue) -> int:
-        """Record what a principal did; `facts` and `arguments` are the details. See `Audit.record`."""
-
-
 class Audit(Protocol):
     """The audit log, for the providers of the host's services: they record what others do through them, in the
     name of the caller. What a plugin does on its own is recorded by the service `audit`.
@@ -191,14 +184,6 @@ class Audit(Protocol):
         Never blocks; it is on disk about 50 ms later, or after `written`. Returns the entry's number, 0 for one that
         was dropped since too many wait to be written. Raises `Forbidden` for a plugin that provides no service and for
         actions that only the host records, `InvalidInput` for what is no action.
-        """
-
-    def form(
-        self, action: str, *, subject: str = "", names: Collection[str] = (), secrets: Collection[str] = ()
-    ) -> AuditForm:
-        """Prepare entries whose `arguments` mostly have these names; others are recorded too, but not as quickly.
-
-        Raises as `record` does.
         """
 
     @property

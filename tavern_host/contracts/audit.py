@@ -12,7 +12,7 @@ from tavern_host.contracts.wire import Model
 
 
 class AuditEntry(Model):
-    """One line of the log. `actor` is a principal (`user:operator`, `plugin:acme`), `action` a dotted name in
+    """One entry of the log. `actor` is a principal (`user:operator`, `plugin:acme`), `action` a dotted name in
     the past tense (`plugin.granted`), `subject` what it was done to. `details` hold no secrets."""
 
     seq: int
@@ -26,8 +26,9 @@ class AuditEntry(Model):
 class AuditCheck(Model):
     """What checking the whole log found. Without `problem` nothing of it was changed or removed.
 
-    `unsealed` entries stand after the last seal; `recovered` ones were left so by a writer that crashed, and sealed
-    by the next one. `torn` counts lines that are no entries, such as what a crash cut short.
+    `line` is the number of the entry where the problem shows. Only of an older log, lines of JSON that are not
+    imported yet: `line` is a line's number, `unsealed` entries stand after the last seal, `recovered` ones were left so
+    by a writer that crashed and sealed by the next one, `torn` counts lines that are no entries.
     """
 
     entries: int

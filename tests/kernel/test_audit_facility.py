@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tavern_host.audit.file import tail, verify
-from tavern_host.audit.forms import PluginAudit
-from tavern_host.audit.log import AuditLog
+from tavern_host.audit.log import AuditLog, PluginAudit
+from tavern_host.audit.store import tail, verify
 from tavern_host.contracts.audit import AuditCheck, AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import Forbidden, InvalidInput, PermissionDenied
@@ -25,7 +21,7 @@ WRITER = Principal(kind="agent", id="writer")
 
 @pytest.fixture
 async def log(tmp_path: Path) -> AsyncIterator[AuditLog]:
-    log = AuditLog(tmp_path / "audit" / "audit.jsonl", anchor=tmp_path / "state" / "audit.json")
+    log = AuditLog(tmp_path / "audit" / "audit.sqlite3", anchor=tmp_path / "state" / "audit.json")
     yield log
     await log.close()
 
@@ -53,16 +49,12 @@ def test_a_plugin_that_provides_no_service_records_nothing_here(log: AuditLog) -
     facility = PluginAudit(log, InFlight("acme"), lambda: False)
     with pytest.raises(Forbidden, match="acme provides none of the host's services"):
         facility.record("tool.called")
-    with pytest.raises(Forbidden):
-        facility.form("tool.called")
 
 
 @pytest.mark.parametrize("action", ["plugin.granted", "audit.lost", "host.started", "plugins", "settings.saved"])
 def test_what_the_host_records_nobody_else_does(facility: PluginAudit, action: str) -> None:
     with pytest.raises(Forbidden, match=f"may not record {action}"):
         facility.record(action)
-    with pytest.raises(Forbidden):
-        facility.form(action)
 
 
 def test_an_action_is_a_dotted_name(facility: PluginAudit) -> None:
@@ -78,20 +70,7 @@ def test_a_plugin_that_was_taken_out_records_nothing(log: AuditLog) -> None:
         facility.record("tool.called")
 
 
-# --- forms --------------------------------------------------------------------------------------------
-
-
-def recorded(log: AuditLog, facility: PluginAudit, arguments: Any, **options: Any) -> dict[str, Any]:
-    """Return the details of an entry that a form recorded."""
-    form = facility.form("tool.called", subject="a", names=["path", "limit", "text"], **options)
-    form.record(WRITER, arguments, call="c1", outcome="done", ms=1.5)
-    entry = newest(log)
-    assert (entry.actor, entry.action, entry.subject) == ("agent:writer", "tool.called", "a")
-    facts = {"call": "c1", "outcome": "done", "ms": 1.5}
-    assert {key: value for key, value in entry.details.items() if key != "arguments"} == facts
-    arguments = entry.details["arguments"]
-    assert isinstance(arguments, dict)
-    return arguments
+# --- arguments ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -105,7 +84,7 @@ def recorded(log: AuditLog, facility: PluginAudit, arguments: Any, **options: An
         ({"apiKey": "x", "limit": 1}, {"apiKey": MASK, "limit": 1}),
         ({"key": "apiKey", "value": "x"}, {"key": "apiKey", "value": MASK}),
         ({"other": "y"}, {"other": "y"}),
-        ({"limit": float("inf")}, {"limit": "Infinity"}),
+        ({"limit": float("inf")}, {"limit": "<inf>"}),
         ({"text": "x" * 1500}, {"text": "x" * 1000 + "… (1500 characters)"}),
         ({"text": "\ud800"}, {"text": "?"}),
     ],
@@ -114,72 +93,29 @@ def recorded(log: AuditLog, facility: PluginAudit, arguments: Any, **options: An
 def test_arguments_are_recorded_without_their_secrets(
     log: AuditLog, facility: PluginAudit, arguments: dict[str, Any], kept: dict[str, Any]
 ) -> None:
-    assert recorded(log, facility, arguments) == kept
+    facility.record("tool.called", details={"call": "c1", "ms": 1.5, "arguments": arguments})
+    assert newest(log).details == {"call": "c1", "ms": 1.5, "arguments": kept}
 
 
 def test_names_that_hold_secrets_can_be_given(log: AuditLog, facility: PluginAudit) -> None:
-    arguments = {"path": "s3cret", "limit": 1, "text": {"path": "s3cret", "x": 2}}
+    arguments: dict[str, Any] = {"path": "s3cret", "limit": 1, "text": {"path": "s3cret", "x": 2}}
     kept = {"path": MASK, "limit": 1, "text": {"path": MASK, "x": 2}}
-    assert recorded(log, facility, arguments, secrets=["path"]) == kept
     facility.record("tool.denied", details={"arguments": arguments}, secrets=["path"])
     assert newest(log).details == {"arguments": kept}
 
 
-def test_what_happens_to_the_arguments_later_is_not_seen(log: AuditLog, facility: PluginAudit) -> None:
+def test_later_changes_of_arguments_are_not_recorded(log: AuditLog, facility: PluginAudit) -> None:
     arguments: dict[str, Any] = {"path": "a", "text": [1]}
-    facility.form("tool.called", names=["path", "text"]).record(WRITER, arguments)
+    facility.record("tool.called", details={"arguments": arguments})
     arguments["path"] = "b"
     arguments["text"].append(2)
     assert newest(log).details == {"arguments": {"path": "a", "text": [1]}}
 
 
-def test_the_names_of_principals_and_tools_are_no_way_into_another_entry(log: AuditLog, facility: PluginAudit) -> None:
+def test_names_cannot_forge_another_entry(log: AuditLog, facility: PluginAudit) -> None:
     who = Principal(kind="agent", id='x","action":"plugin.granted\n')
-    form = facility.form("tool.called", subject='a"}\n{"seq":1')
-    form.record(who, {})
-    form.record(who, {"path": '"}\n'}, call='"}}\n')
+    for details in ({}, {"path": '"}\n'}):
+        facility.record("tool.called", subject='a"}\n{"seq":1', details=details, call=CallContext(principal=who))
     log.flush()
     assert [entry.actor for entry in tail(log.path, 10)] == [f"agent:{who.id}"] * 2
     assert verify(log.path, log.anchor) == AuditCheck(entries=2)
-
-
-def test_many_principals_cost_little_memory(log: AuditLog, facility: PluginAudit) -> None:
-    form = facility.form("tool.called", subject="a")
-    for number in range(1000):
-        form.record(Principal(kind="agent", id=f"a{number}"), {})
-    log.flush()
-    assert [entry.actor for entry in tail(log.path, 1000)] == [f"agent:a{number}" for number in range(1000)]
-
-
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63) + 1, 2**63 - 1) | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=200, deadline=None)
-@given(arguments=st.dictionaries(st.sampled_from(["path", "limit", "text", "token", "x"]), _VALUES))
-def test_a_form_hides_what_an_entry_hides(arguments: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> None:
-    class Kept(AuditLog):
-        bodies: list[bytes]
-
-        def add(self, body: bytes, *, foreign: bool = False) -> int:
-            self.bodies.append(body)
-            return 1
-
-    log = Kept(tmp_path_factory.getbasetemp() / "never")
-    log.bodies = []
-    facility = PluginAudit(log, InFlight("acme"), lambda: True)
-    facility.form("tool.called", subject="a", names=["path", "limit", "text"]).record(WRITER, arguments)
-    facility.record("tool.called", subject="a", details={"arguments": arguments}, call=CallContext(principal=WRITER))
-    quick, slow = (json.loads(b"{" + body) for body in log.bodies)
-    assert _finite(quick) == _finite(slow)
-    assert all(body.count(b"\n") == 0 for body in log.bodies)
-
-
-def _finite(value: Any) -> Any:
-    text = json.dumps(value)
-    for quick, slow in (('"Infinity"', '"<inf>"'), ('"-Infinity"', '"<-inf>"')):
-        text = text.replace(quick, slow)
-    return json.loads(text)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tavern_host.audit import log as audit
-from tavern_host.audit.file import tail, verify
 from tavern_host.audit.log import AuditLog, HostAudit
+from tavern_host.audit.store import tail, verify
 from tavern_host.contracts.audit import AuditCheck, AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
@@ -33,7 +33,7 @@ log.record("plugin.granted", actor="user:operator", subject="acme")
 
 @pytest.fixture
 async def log(tmp_path: Path) -> AsyncIterator[AuditLog]:
-    log = AuditLog(tmp_path / "audit" / "audit.jsonl", anchor=tmp_path / "state" / "audit.json")
+    log = AuditLog(tmp_path / "audit" / "audit.sqlite3", anchor=tmp_path / "state" / "audit.json")
     yield log
     await log.close()
 
@@ -86,7 +86,7 @@ async def test_what_happens_to_the_details_later_is_not_seen(log: AuditLog) -> N
 
 
 def test_no_loop_needs_to_run(tmp_path: Path) -> None:
-    log = AuditLog(tmp_path / "audit.jsonl")
+    log = AuditLog(tmp_path / "audit.sqlite3")
     log.record("plugin.granted", actor="user:operator")
     log.flush()
     assert len(written(log)) == 1
@@ -94,7 +94,7 @@ def test_no_loop_needs_to_run(tmp_path: Path) -> None:
 
 
 def test_a_program_that_ends_at_once_has_written_it(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
+    path = tmp_path / "audit.sqlite3"
     subprocess.run([sys.executable, "-c", ENDS_AT_ONCE, str(path)], check=True)
     assert [entry.action for entry in tail(path, 10)] == ["plugin.granted"]
     assert verify(path) == AuditCheck(entries=1)

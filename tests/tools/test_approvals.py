@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from task_bench import TaskBench, caller, opened
 
+from tavern_host.audit.store import tail
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied, TavernError
 from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.toolcalls import TaskStatus, ToolErrorType
@@ -17,10 +17,8 @@ from tavern_host.contracts.toolcalls import TaskStatus, ToolErrorType
 
 def audited(bench: TaskBench) -> list[dict[str, Any]]:
     """Return what the audit log of a host that has ended says about decisions."""
-    path = bench.host.audit.path
-    lines = path.read_text().splitlines() if path.exists() else []
-    entries = [json.loads(line) for line in lines]
-    return [entry for entry in entries if str(entry.get("action", "")).startswith("toolApproval.")]
+    entries = [entry.to_json() for entry in tail(bench.host.audit.path, 10_000)]
+    return [entry for entry in entries if entry["action"].startswith("toolApproval.")]
 
 
 async def test_a_call_waits_until_it_is_approved_and_is_made_then(tmp_path: Path) -> None:

@@ -1,0 +1,19 @@
+"""What keeps an audit log from being written."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+
+from tavern_host.audit.log import AuditLog
+
+
+@contextlib.contextmanager
+def kept_locked(log: AuditLog) -> Iterator[None]:
+    """Hold the lock of a log while the block runs, as another process can; the log waits 10 ms for it."""
+    log.flush()
+    log._store._database.get().execute("PRAGMA busy_timeout = 10")
+    with contextlib.closing(sqlite3.connect(log.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield

@@ -1,0 +1,496 @@
+"""The audit log's table: what was written cannot be changed unseen, and a crash loses nothing that was there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tavern_host.audit.anchor import MARKS, read_anchor
+from tavern_host.audit.jsonl import Entry
+from tavern_host.audit.store import MAX_ENTRY, AuditStore, read_after, tail, verify
+from tavern_host.contracts.audit import AuditCheck
+
+MANY_WRITERS = """
+import sys
+from pathlib import Path
+from tavern_host.audit.store import AuditStore
+
+path, anchor, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+store = AuditStore(path, anchor)
+for number in range(40):
+    fields = [b'"actor":"%s","action":"was.%d"}' % (name.encode(), n) for n in range(number % 4)]
+    problem = store.append([("2024-01-01T00:00:00+00:00", one) for one in fields])
+    assert problem is None, problem
+"""
+
+ENDLESS_WRITER = """
+import sys
+from pathlib import Path
+from tavern_host.audit.store import AuditStore
+
+store = AuditStore(Path(sys.argv[1]), Path(sys.argv[2]))
+for number in range(10**9):
+    assert store.append([("2024-01-01T00:00:00+00:00", b'"actor":"a","action":"was.%d"}' % number)] * 3) is None
+    print(number, flush=True)
+"""
+
+
+class Log:
+    """A log that a test writes into, and tampers with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "audit" / "audit.sqlite3"
+        self.anchor = folder / "state" / "audit.json"
+        self.store = AuditStore(self.path, self.anchor)
+
+    def append(self, *actions: str) -> None:
+        assert self.store.append([entry(action) for action in actions]) is None
+
+    def restart(self) -> None:
+        """Continue as a new process would."""
+        self.store.close()
+        self.store = AuditStore(self.path, self.anchor)
+
+    def verify(self) -> AuditCheck:
+        return verify(self.path, self.anchor)
+
+    def actions(self) -> list[str]:
+        return [entry.action for entry in tail(self.path, 1000)]
+
+    def execute(self, *statements: str) -> None:
+        """Tamper with the table, as anybody who can write the file."""
+        with contextlib.closing(sqlite3.connect(self.path)) as connection, connection:
+            for statement in statements:
+                connection.execute(statement)
+
+
+def entry(action: str, **more: Any) -> Entry:
+    fields = json.dumps({"actor": "user:operator", "action": action, **more}).encode()
+    return "1970-01-01T00:00:00.000000+00:00", fields[1:]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    log = Log(tmp_path)
+    yield log
+    log.store.close()
+
+
+@pytest.fixture
+def full(log: Log) -> Log:
+    """Return a log of six entries, written in three batches, the last of them 4, 5 and 6."""
+    log.append("a.1", "a.2")
+    log.append("b.1")
+    log.append("c.1", "c.2", "c.3")
+    return log
+
+
+# --- what is written ----------------------------------------------------------------------------------
+
+
+def test_entries_are_numbered_and_read_in_order(full: Log) -> None:
+    entries = tail(full.path, 4)
+    assert [(entry.seq, entry.action, entry.actor) for entry in entries] == [
+        (3, "b.1", "user:operator"),
+        (4, "c.1", "user:operator"),
+        (5, "c.2", "user:operator"),
+        (6, "c.3", "user:operator"),
+    ]
+    assert entries[0].time.isoformat() == "1970-01-01T00:00:00+00:00"
+
+
+def test_an_untouched_log_verifies(full: Log) -> None:
+    assert full.verify() == AuditCheck(entries=6)
+    assert verify(full.path) == AuditCheck(entries=6)
+
+
+def test_a_missing_log_is_empty(tmp_path: Path) -> None:
+    assert verify(tmp_path / "none" / "audit.sqlite3", tmp_path / "none.json") == AuditCheck(entries=0)
+    assert tail(tmp_path / "none" / "audit.sqlite3", 5) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_else_may_read_it(full: Log) -> None:
+    for path in (*full.path.parent.iterdir(), full.path.parent, full.anchor):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_later_writer_continues_the_log(full: Log) -> None:
+    full.restart()
+    full.append("d.1")
+    assert tail(full.path, 1)[0].seq == 7
+    assert full.verify() == AuditCheck(entries=7)
+
+
+def test_several_processes_write_into_one_log(log: Log) -> None:
+    arguments = [sys.executable, "-c", MANY_WRITERS, str(log.path), str(log.anchor)]
+    running = [subprocess.Popen([*arguments, name]) for name in ("one", "two", "three")]
+    for number in range(40):
+        log.append(f"mine.{number}")
+    assert [process.wait() for process in running] == [0, 0, 0]
+    assert log.verify() == AuditCheck(entries=40 + 3 * 60)
+    entries = tail(log.path, 1000)
+    assert [entry.seq for entry in entries] == list(range(1, 221))
+    assert read_anchor(log.anchor)[-1].number == 220
+    for name in ("one", "two", "three"):
+        assert [e.action for e in entries if e.actor == name] == [f"was.{n}" for m in range(40) for n in range(m % 4)]
+
+
+def test_a_log_moved_away_is_noted_in_the_next(full: Log) -> None:
+    for path in full.path.parent.iterdir():
+        path.rename(path.with_name(f"old-{path.name}"))
+    full.append("d.1")
+    assert full.actions() == ["audit.broken", "d.1"]
+    problem = "the end was cut off: it has 2 entries, and the operator's anchor knows entry 6"
+    assert full.verify() == AuditCheck(entries=2, line=2, problem=problem)
+
+
+# --- tampering ----------------------------------------------------------------------------------------
+
+CHANGED = "is not as it was written: it was changed, inserted or moved"
+NUMBERED = "an entry was deleted or inserted"
+
+
+@pytest.mark.parametrize("seq", range(1, 7))
+def test_a_changed_entry_is_found(full: Log, seq: int) -> None:
+    full.execute(f"UPDATE entries SET entry = CAST(replace(entry, 'operator', 'Operator') AS BLOB) WHERE seq = {seq}")
+    assert full.verify() == AuditCheck(entries=seq - 1, line=seq, problem=f"entry {seq} {CHANGED}")
+
+
+@pytest.mark.parametrize("seq", range(1, 7))
+def test_a_deleted_entry_is_found(full: Log, seq: int) -> None:
+    full.execute(f"DELETE FROM entries WHERE seq = {seq}")
+    check = full.verify()
+    if seq == 6:
+        assert check.problem == "the end was cut off: it has 5 entries, and the operator's anchor knows entry 6"
+    else:
+        problem = f"entry {seq + 1} follows entry {seq - 1}: {NUMBERED}"
+        assert check == AuditCheck(entries=seq - 1, line=seq + 1, problem=problem)
+
+
+@pytest.mark.parametrize("seq", range(1, 6))
+def test_renumbering_does_not_hide_a_deletion(full: Log, seq: int) -> None:
+    full.execute(
+        f"DELETE FROM entries WHERE seq = {seq}",
+        *(f"UPDATE entries SET seq = {n - 1} WHERE seq = {n}" for n in range(seq + 1, 7)),
+    )
+    assert full.verify() == AuditCheck(entries=seq - 1, line=seq, problem=f"entry {seq} {CHANGED}")
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (1, 4), (4, 6), (3, 5), (1, 6)])
+@pytest.mark.parametrize("columns", [["entry"], ["entry", "hash"]], ids=["entries", "rows"])
+def test_entries_that_changed_places_are_found(full: Log, first: int, second: int, columns: list[str]) -> None:
+    for column in columns:
+        other = f"(SELECT o.{column} FROM entries o WHERE o.seq = {first + second} - entries.seq)"
+        full.execute(f"UPDATE entries SET {column} = {other} WHERE seq IN ({first}, {second})")
+    assert full.verify().problem == f"entry {first} {CHANGED}"
+
+
+@pytest.mark.parametrize("seq", [-1, 0, 7, 8, 2**61])
+def test_an_inserted_entry_is_found(full: Log, seq: int) -> None:
+    full.execute(f"INSERT INTO entries SELECT {seq}, entry, hash FROM entries WHERE seq = 6")
+    problem = full.verify().problem
+    assert problem is not None and (CHANGED in problem or NUMBERED in problem)
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_byte_of_an_entry_can_change(full: Log, data: st.DataObject) -> None:
+    with contextlib.closing(sqlite3.connect(full.path, isolation_level=None)) as connection:
+        seq, column = data.draw(st.integers(1, 6)), data.draw(st.sampled_from(["entry", "hash"]))
+        (before,) = connection.execute(f"SELECT {column} FROM entries WHERE seq = ?", (seq,)).fetchone()
+        spoiled = bytearray(before if column == "entry" else before.encode())
+        place = data.draw(st.integers(0, len(spoiled) - 1))
+        spoiled[place] = data.draw(st.integers(0, 127).filter(lambda byte: byte != spoiled[place]))
+        value = bytes(spoiled) if column == "entry" else spoiled.decode()
+        connection.execute(f"UPDATE entries SET {column} = ? WHERE seq = ?", (value, seq))
+        try:
+            assert full.verify().problem is not None
+        finally:
+            connection.execute(f"UPDATE entries SET {column} = ? WHERE seq = ?", (before, seq))
+
+
+@pytest.mark.parametrize("kept", range(6))
+def test_a_truncated_end_is_found_by_the_anchor(full: Log, kept: int) -> None:
+    full.execute(f"DELETE FROM entries WHERE seq > {kept}")
+    problem = f"the end was cut off: it has {kept} entries, and the operator's anchor knows entry 6"
+    assert full.verify() == AuditCheck(entries=kept, line=kept, problem=problem)
+
+
+def test_a_lost_journal_is_found_by_the_anchor(full: Log) -> None:
+    """SQLite keeps the newest transactions in a journal beside the file until a checkpoint."""
+    full.restart()
+    stale = full.path.read_bytes()
+    full.append("d.1")
+    full.restart()
+    for path in full.path.parent.iterdir():
+        path.unlink()
+    full.path.write_bytes(stale)
+    assert full.verify().problem == "the end was cut off: it has 6 entries, and the operator's anchor knows entry 7"
+
+
+def test_a_replaced_log_is_found_by_the_anchor(full: Log) -> None:
+    for path in full.path.parent.iterdir():
+        path.unlink()
+    forger = AuditStore(full.path, None)
+    assert forger.append([entry(f"a.{number}") for number in range(9)]) is None
+    forger.close()
+    assert verify(full.path).problem is None
+    assert full.verify().problem == "it was replaced: its entry 6 is not the one that the operator's anchor knows"
+
+
+def test_writing_does_not_cover_up_a_truncation(full: Log) -> None:
+    full.execute("DELETE FROM entries WHERE seq > 2")
+    for number in range(5):
+        full.append(f"d.{number}")
+        full.restart()
+    assert full.actions()[2:4] == ["audit.broken", "d.0"]
+    assert tail(full.path, 6)[0].details == {"entry": 6, "entries": 2}
+    assert full.verify().problem == "it was replaced: its entry 6 is not the one that the operator's anchor knows"
+    assert full.actions().count("audit.broken") == 1
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["DROP TABLE entries"],
+        ["DROP TABLE entries", "CREATE TABLE entries (seq, entry, hash)"],
+        ["ALTER TABLE entries RENAME TO old", "CREATE VIEW entries AS SELECT * FROM old"],
+        ["ALTER TABLE entries ADD COLUMN more TEXT DEFAULT 'x'"],
+    ],
+    ids=["none", "another", "view", "column"],
+)
+def test_a_replaced_table_is_found_and_moved_aside(full: Log, statements: list[str]) -> None:
+    full.execute(*statements)
+    problem = str(full.verify().problem)
+    assert problem == "the database is corrupt: it has no table of entries as it was created"
+    with pytest.raises(OSError, match="no table of entries"):
+        tail(full.path, 5)
+    full.append("d.1")
+    assert full.actions() == ["audit.broken", "d.1"]
+    assert "the end was cut off" in str(full.verify().problem)
+    assert len([path for path in full.path.parent.iterdir() if "damaged" in path.name]) >= 1
+
+
+def test_a_trigger_does_not_change_what_is_recorded(full: Log) -> None:
+    body = "BEGIN UPDATE entries SET entry = x'00' WHERE seq = new.seq; END"
+    full.execute(f"CREATE TRIGGER t AFTER INSERT ON entries {body}")
+    full.restart()
+    full.append("d.1")
+    assert full.actions()[-1] == "d.1"
+    assert full.verify() == AuditCheck(entries=7)
+
+
+@pytest.mark.parametrize("content", [b"", b"no database at all" * 1000], ids=["empty", "text"])
+def test_a_file_that_is_no_log_is_found(full: Log, content: bytes) -> None:
+    full.restart()
+    full.path.write_bytes(content)
+    assert full.verify().problem is not None
+    full.append("d.1")
+    assert full.actions() == ["audit.broken", "d.1"]
+    assert full.verify().problem is not None
+
+
+@pytest.mark.parametrize("value", ["x'7b7d'", "7", "1.5", "'text'", f"zeroblob({MAX_ENTRY + 1})"])
+def test_values_that_are_no_entries_are_found(full: Log, value: str) -> None:
+    full.execute(f"INSERT INTO entries VALUES (7, {value}, '')")
+    assert full.verify() == AuditCheck(entries=6, line=7, problem=f"entry 7 {CHANGED}")
+    assert full.actions() == ["a.1", "a.2", "b.1", "c.1", "c.2", "c.3"]
+
+
+@pytest.mark.parametrize("seq", [2**62, 2**63 - 1])
+def test_a_forged_number_does_not_stop_the_log(full: Log, seq: int) -> None:
+    full.execute(f"INSERT INTO entries SELECT {seq}, entry, hash FROM entries WHERE seq = 6")
+    full.append("d.1")
+    full.append("d.2")
+    assert full.actions() == ["audit.broken", "d.1", "d.2"]
+    assert full.verify().problem is not None
+
+
+# --- the anchor ---------------------------------------------------------------------------------------
+
+
+def test_an_anchor_does_not_grow_without_end(full: Log) -> None:
+    for _ in range(MARKS + 5):
+        full.execute("DELETE FROM entries")
+        full.append("a")
+        full.append("b")
+    assert len(read_anchor(full.anchor)) == MARKS
+    assert full.verify().problem == "the end was cut off: it has 3 entries, and the operator's anchor knows entry 6"
+
+
+def test_an_anchor_may_lag_behind_the_log(full: Log) -> None:
+    before = full.anchor.read_bytes()
+    full.append("d.1")
+    full.append("d.2")
+    full.anchor.write_bytes(before)
+    assert full.verify().problem is None
+    full.restart()
+    full.append("e.1")
+    assert full.verify() == AuditCheck(entries=9)
+    assert [mark.number for mark in read_anchor(full.anchor)] == [9]
+
+
+@pytest.mark.parametrize("content", [b"", b"no", b"[]", b'{"marks":[{"entry":"x","hash":1}]}', b'{"marks":7}', b"\xff"])
+def test_a_damaged_anchor_is_reported_and_kept(full: Log, content: bytes) -> None:
+    full.anchor.write_bytes(content)
+    full.restart()
+    full.append("d.1")
+    full.append("d.2")
+    damaged = f"{full.anchor} is damaged; if that is no loss, remove it"
+    assert full.store.anchor_problem == damaged
+    assert full.anchor.read_bytes() == content
+    assert full.verify().problem == f"{damaged}: nobody can say whether the end was cut off"
+    full.anchor.unlink()
+    full.append("d.3")
+    assert full.store.anchor_problem is None
+    assert full.verify() == AuditCheck(entries=9)
+
+
+def test_an_unwritable_anchor_does_not_stop_the_log(log: Log) -> None:
+    log.anchor.parent.write_text("a file where the folder should be")
+    log.append("a.1")
+    assert log.actions() == ["a.1"]
+    assert log.store.anchor_problem == f"{log.anchor} cannot be used: Not a directory"
+
+
+# --- what a crash leaves ------------------------------------------------------------------------------
+
+
+def test_a_killed_writer_leaves_whole_batches(log: Log) -> None:
+    """What it said was written is there, with the batch that it was writing or without."""
+    arguments = [sys.executable, "-c", ENDLESS_WRITER, str(log.path), str(log.anchor)]
+    said = 0
+    for _ in range(3):
+        writer = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        for _ in range(20):
+            writer.stdout.readline()
+        writer.send_signal(signal.SIGKILL)
+        said += 20 + len(writer.stdout.read().splitlines())
+        writer.wait()
+        writer.stdout.close()
+        check = log.verify()
+        assert check.problem is None
+        assert check.entries % 3 == 0 and check.entries >= 3 * said
+    log.append("e.1")
+    assert log.verify().problem is None
+    assert log.actions()[-1] == "e.1"
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.1, 0.3, 0.5, 0.8, 0.99])
+def test_a_torn_journal_loses_its_last_batch_alone(full: Log, tmp_path: Path, kept: float) -> None:
+    full.restart()
+    full.append("d.0")
+    journal = full.path.with_name(f"{full.path.name}-wal")
+    before, mark = journal.read_bytes(), full.anchor.read_bytes()
+    full.append("d.1", "d.2")
+    after = journal.read_bytes()
+    crashed = Log(tmp_path / "crashed")
+    crashed.path.parent.mkdir(parents=True)
+    crashed.anchor.parent.mkdir()
+    crashed.path.write_bytes(full.path.read_bytes())
+    cut = len(before) + int((len(after) - len(before)) * kept)
+    crashed.path.with_name(journal.name).write_bytes(after[:cut])
+    crashed.anchor.write_bytes(mark)
+    assert crashed.verify() == AuditCheck(entries=7)
+    crashed.append("e.1")
+    assert crashed.verify() == AuditCheck(entries=8)
+    assert crashed.actions() == ["a.1", "a.2", "b.1", "c.1", "c.2", "c.3", "d.0", "e.1"]
+    crashed.store.close()
+
+
+def test_a_full_disk_writes_the_batch_later(full: Log) -> None:
+    connection = full.store._database.get()
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    batch = [entry("d.1", details={"text": "x" * 100_000}), entry("d.2")]
+    assert full.store.append(batch) == "the disk is full: make room"
+    assert full.verify() == AuditCheck(entries=6)
+    full.store.close()
+    assert full.store.append(batch) is None
+    assert full.actions()[-2:] == ["d.1", "d.2"]
+    assert full.verify() == AuditCheck(entries=8)
+
+
+# --- where it is --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["link", "folder link", "folder", "pipe"])
+def test_a_project_cannot_redirect_the_log(log: Log, tmp_path: Path, what: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    if what == "folder link":
+        elsewhere.mkdir()
+        log.path.parent.symlink_to(elsewhere)
+    else:
+        log.path.parent.mkdir()
+        if what == "link":
+            elsewhere.write_text("mine")
+            log.path.symlink_to(elsewhere)
+        elif what == "folder":
+            log.path.mkdir()
+        else:
+            os.mkfifo(log.path)
+    assert log.store.append([entry("a.1")]) is not None
+    if what == "link":
+        assert elsewhere.read_text() == "mine"
+    if what == "folder link":
+        assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "read", [verify, lambda path: tail(path, 5), lambda path: read_after(path, 0)], ids=["verify", "tail", "read_after"]
+)
+def test_only_a_regular_file_is_read(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for path in (tmp_path, tmp_path / "pipe", tmp_path / "link"):
+        with pytest.raises(OSError):
+            read(path)
+
+
+def test_a_log_kept_locked_costs_a_deadline(full: Log) -> None:
+    full.store._database.get().execute("PRAGMA busy_timeout = 50")
+    with contextlib.closing(sqlite3.connect(full.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert full.store.append([entry("d.1")]) == "another process did not let go of it for 2 s; try again"
+        assert full.verify() == AuditCheck(entries=6)
+    full.append("d.1")
+    assert full.verify() == AuditCheck(entries=7)
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [-1, 0, 1, 3, 6, 100])
+def test_the_newest_entries_are_read(full: Log, limit: int) -> None:
+    everything = ["a.1", "a.2", "b.1", "c.1", "c.2", "c.3"]
+    wanted = everything[-limit:] if limit > 0 else []
+    assert [entry.action for entry in tail(full.path, limit)] == wanted
+
+
+def test_entries_are_read_after_a_number(full: Log) -> None:
+    assert read_after(full.path, 6) == []
+    full.append("d.1", "d.2")
+    assert [(entry.seq, entry.action) for entry in read_after(full.path, 6)] == [(7, "d.1"), (8, "d.2")]
+    assert [entry.seq for entry in read_after(full.path, 2, limit=3)] == [3, 4, 5]
+
+
+def test_a_shorter_log_is_read_from_its_beginning(full: Log) -> None:
+    full.execute("DELETE FROM entries WHERE seq > 2")
+    assert [entry.action for entry in read_after(full.path, 6)] == ["a.1", "a.2"]
+    for path in full.path.parent.iterdir():
+        path.unlink()
+    assert read_after(full.path, 6) == []
