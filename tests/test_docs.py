@@ -480,9 +480,9 @@ def test_the_index_leads_to_every_page() -> None:
     assert {path for path in pages() if path.startswith("docs/") and ROOT / path not in linked} == {"docs/README.md"}
 
 
-@pytest.mark.parametrize("path", pages())
-def test_a_page_has_one_title(path: str) -> None:
-    assert [level for level, _ in page(path).headings].count(1) == 1
+def test_each_page_has_one_title() -> None:
+    titles = {path: [level for level, _ in page(path).headings].count(1) for path in pages()}
+    assert {path: count for path, count in titles.items() if count != 1} == {}
 
 
 # --- snippets -----------------------------------------------------------------------------------------

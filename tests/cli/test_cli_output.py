@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.command_line import COMMAND, tavern
+from helpers.command_line import COMMAND, tavern, tavern_process
 
 QUIET = [
     ["plugins", "list"],
@@ -56,8 +56,8 @@ def test_a_disk_that_is_full_is_one_line() -> None:
 
 
 def test_a_terminal_that_knows_few_letters_gets_escapes() -> None:
-    text = tavern("tools", "call", "text:shout", "--arg", "text=a 你", PYTHONIOENCODING="latin-1")
-    document = tavern("tools", "call", "text:shout", "--arg", "text=a 你", "--json", PYTHONIOENCODING="latin-1")
+    text = tavern_process("tools", "call", "text:shout", "--arg", "text=a 你", PYTHONIOENCODING="latin-1")
+    document = tavern_process("tools", "call", "text:shout", "--arg", "text=a 你", "--json", PYTHONIOENCODING="latin-1")
 
     assert (text.code, text.out) == (0, "A \\u4f60\n")
     assert (document.code, document.json()["structured"]) == (0, "A 你")

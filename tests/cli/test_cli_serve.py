@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from helpers.command_line import tavern
@@ -21,12 +22,12 @@ async def tavern_startup(context):
 
 async def test_a_plugin_knows_a_served_host_from_that_of_one_command(tmp_path: Path) -> None:
     project = tmp_path / "project"
-    assert tavern("init", project).code == 0
+    assert (await asyncio.to_thread(tavern, "init", project)).code == 0
     folder = project / "plugins" / "acme"
     write_plugin(folder, {"__init__.py": CODE}, permissions={"hooks": ["hook:server:host:startup"]})
-    assert tavern("--project", project, "plugins", "grant", "acme").code == 0
+    assert (await asyncio.to_thread(tavern, "--project", project, "plugins", "grant", "acme")).code == 0
 
-    assert tavern("--project", project, "nodes", "list").code == 0
+    assert (await asyncio.to_thread(tavern, "--project", project, "nodes", "list")).code == 0
     async with serving(project) as server:
         code, _ = await server.stop()
 

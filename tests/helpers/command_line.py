@@ -1,15 +1,21 @@
-"""Runs `tavern` as a process, as a person or a script does."""
+"""Runs `tavern`: in this process, and as a process where the process itself is the promise."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tavern_host.cli.terminal import run
 
 SECONDS = 60.0
 COMMAND = (sys.executable, "-m", "tavern_host.cli")
@@ -34,7 +40,22 @@ class Ran:
 
 
 def tavern(*arguments: str | Path, stdin: str = "", cwd: Path | None = None, **environment: str) -> Ran:
-    """Run `tavern` with these arguments. No command may ever show a traceback, so none is let through."""
+    """Run `tavern` with these arguments in this process. A traceback, which no command may show, fails the test."""
+    out, err = _stream(), _stream()
+    with (
+        contextlib.chdir(cwd or Path.cwd()),
+        _variables(environment),
+        _log_and_modules_restored(),
+        _stdin(stdin),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        code = run([*map(str, arguments)])
+    return _without_traceback(Ran(code, _text(out), _text(err)))
+
+
+def tavern_process(*arguments: str | Path, stdin: str = "", cwd: Path | None = None, **environment: str) -> Ran:
+    """Run `tavern` with these arguments as a process of its own, as a person or a script does."""
     done = subprocess.run(
         [*COMMAND, *map(str, arguments)],
         input=stdin.encode("utf-8", "surrogateescape"),
@@ -44,9 +65,59 @@ def tavern(*arguments: str | Path, stdin: str = "", cwd: Path | None = None, **e
         timeout=SECONDS,
         check=False,
     )
-    ran = Ran(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
+    return _without_traceback(Ran(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8")))
+
+
+def _without_traceback(ran: Ran) -> Ran:
     assert "Traceback" not in ran.err, ran.err
     return ran
+
+
+def _stream(text: str = "") -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(text.encode("utf-8", "surrogateescape")), "utf-8", "surrogateescape")
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    if stream.closed:
+        return ""
+    stream.flush()
+    stream.seek(0)
+    return stream.read()
+
+
+@contextlib.contextmanager
+def _variables(variables: dict[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextlib.contextmanager
+def _stdin(text: str) -> Iterator[None]:
+    before, sys.stdin = sys.stdin, _stream(text)
+    try:
+        yield
+    finally:
+        sys.stdin = before
+
+
+@contextlib.contextmanager
+def _log_and_modules_restored() -> Iterator[None]:
+    """Undo what `tavern` does to the log, and forget the modules of folder plugins, as the end of a process does."""
+    logger = logging.getLogger("tavern")
+    before = logger.propagate, logger.handlers, logger.level
+    logger.handlers = []
+    try:
+        yield
+    finally:
+        logger.propagate, logger.handlers = before[:2]
+        logger.setLevel(before[2])
+        for name in [name for name in sys.modules if name.startswith("tavern_plugins.")]:
+            del sys.modules[name]
 
 
 def minds_ctrl_c() -> None:
