@@ -440,12 +440,6 @@ def test_the_command_line_ends_with_the_exit_code_that_the_page_says(tmp_path: P
 # --- the architecture ---------------------------------------------------------------------------------
 
 
-def test_every_module_of_the_kernel_is_named_and_every_name_is_a_module() -> None:
-    modules = {file.name for file in Path(tavern_host.__file__).parent.glob("*.py")} - {"__init__.py"}
-    named = {name for name in code_in(page("docs/architecture.md").text) if re.fullmatch(r"[a-z_]+\.py", name)}
-    assert named == modules
-
-
 async def test_a_first_party_plugin_provides_what_the_page_says(tmp_path: Path) -> None:
     part = page("docs/architecture.md").text.partition("## First-party plugins")[2]
     told = {row["plugin"].strip("`"): code_in(row["provides"]) for row in table(part)}
