@@ -54,7 +54,8 @@ def _shallow(item: Any, waiting: _Waiting, made: _Made) -> Any:
     if isinstance(item, BaseModel):
         copied = _model(item, waiting)
     elif isinstance(item, dict):
-        copied = {_plain(key): inner for key, inner in dict.items(item)}
+        is_plain = type(item) is dict
+        copied = item.copy() if is_plain else {_plain(key): inner for key, inner in dict.items(item)}
         waiting.append((copied, copied))
     elif isinstance(item, list):
         copied = list(list.__iter__(item))
@@ -73,10 +74,15 @@ def _model(item: BaseModel, waiting: _Waiting) -> BaseModel:
     is_frozen = item.model_config.get("frozen") and extra is None and not item.__pydantic_private__
     if is_frozen and SHARED.issuperset(map(type, held.values())):
         return item
-    copied = BaseModel.__copy__(item)
-    waiting.append((copied.__dict__, held))
-    if extra and copied.__pydantic_extra__ is not None:
-        waiting.append((copied.__pydantic_extra__, extra))
+    copied = object.__new__(type(item))
+    values = held.copy()
+    object.__setattr__(copied, "__dict__", values)
+    object.__setattr__(copied, "__pydantic_fields_set__", item.__pydantic_fields_set__)  # nothing in a model changes it
+    object.__setattr__(copied, "__pydantic_extra__", extra if extra is None else extra.copy())
+    object.__setattr__(copied, "__pydantic_private__", copy.copy(item.__pydantic_private__))
+    waiting.append((values, held))
+    if copied.__pydantic_extra__:
+        waiting.append((copied.__pydantic_extra__, extra or ()))
     return copied
 
 
