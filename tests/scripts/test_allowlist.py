@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,9 +19,8 @@ def allows(patterns: list[str], target: str, scheme: Scheme = "connect") -> bool
     return isinstance(parsed, Target) and AllowList(patterns).allows(parsed, scheme)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "target", "scheme", "expected"),
-    [
+def test_a_pattern_allows_what_it_names_and_nothing_else() -> None:
+    rows: list[Any] = [
         ("example.com", "example.com:443", "connect", True),
         ("example.com", "EXAMPLE.com.:443", "connect", True),
         ("example.com", "example.com:80", "http", True),
@@ -45,17 +46,15 @@ def allows(patterns: list[str], target: str, scheme: Scheme = "connect") -> bool
         ("[::1]:8080", "[0:0:0:0:0:0:0:1]:8080", "http", True),
         ("münchen.example", "xn--mnchen-3ya.example:443", "connect", True),
         ("xn--mnchen-3ya.example", "münchen.example:443", "connect", True),
-    ],
-)
-def test_a_pattern_allows_what_it_names_and_nothing_else(
-    pattern: str, target: str, scheme: Scheme, expected: bool
-) -> None:
-    assert allows([pattern], target, scheme) is expected
+    ]
+    with Failures() as failures:
+        for pattern, target, scheme, expected in rows:
+            with failures.row(pattern):
+                assert allows([pattern], target, scheme) is expected
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_target_that_could_be_read_in_two_ways_is_refused() -> None:
+    rows: list[Any] = [
         "127.1:80",
         "2130706433:80",
         "0x7f000001:80",
@@ -82,15 +81,15 @@ def test_a_pattern_allows_what_it_names_and_nothing_else(
         "[127.0.0.1]:80",
         "a\n:80",
         "[::1]x:80",
-    ],
-)
-def test_a_target_that_could_be_read_in_two_ways_is_refused(text: str) -> None:
-    assert isinstance(parse_target(text, 80), str)
+    ]
+    with Failures() as failures:
+        for text in rows:
+            with failures.row(text):
+                assert isinstance(parse_target(text, 80), str)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
+def test_what_is_no_pattern_is_said_to_be_none() -> None:
+    rows: list[Any] = [
         "",
         "*.",
         "*.*",
@@ -106,16 +105,16 @@ def test_a_target_that_could_be_read_in_two_ways_is_refused(text: str) -> None:
         "**",
         "a" * 400,
         "\x00",
-    ],
-)
-def test_what_is_no_pattern_is_said_to_be_none(pattern: str) -> None:
-    with pytest.raises(InvalidInput, match="is no host that can be allowed: .*write `host`, `host:port`"):
-        AllowList([pattern])
+    ]
+    with Failures() as failures:
+        for pattern in rows:
+            said = "is no host that can be allowed: .*write `host`, `host:port`"
+            with failures.row(pattern), pytest.raises(InvalidInput, match=said):
+                AllowList([pattern])
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
+def test_an_address_that_is_not_of_the_public_internet_is_special() -> None:
+    rows: list[Any] = [
         "0.0.0.0",
         "10.1.2.3",
         "100.64.0.1",
@@ -151,17 +150,19 @@ def test_what_is_no_pattern_is_said_to_be_none(pattern: str) -> None:
         "fec0::1",
         "ff02::1",
         "5f00::1",
-    ],
-)
-def test_an_address_that_is_not_of_the_public_internet_is_special(address: str) -> None:
-    assert is_special(ip_address(address))
+    ]
+    with Failures() as failures:
+        for address in rows:
+            with failures.row(address):
+                assert is_special(ip_address(address))
 
 
-@pytest.mark.parametrize(
-    "address", ["1.1.1.1", "8.8.8.8", "172.32.0.1", "2606:4700::1111", "2a00::1", "64:ff9b::808:808"]
-)
-def test_an_ordinary_address_is_not(address: str) -> None:
-    assert not is_special(ip_address(address))
+def test_an_ordinary_address_is_not() -> None:
+    rows: list[Any] = ["1.1.1.1", "8.8.8.8", "172.32.0.1", "2606:4700::1111", "2a00::1", "64:ff9b::808:808"]
+    with Failures() as failures:
+        for address in rows:
+            with failures.row(address):
+                assert not is_special(ip_address(address))
 
 
 def test_a_name_may_lead_to_a_special_address_only_if_that_is_listed_with_its_port() -> None:
@@ -173,9 +174,8 @@ def test_a_name_may_lead_to_a_special_address_only_if_that_is_listed_with_its_po
     assert listed.may_connect(ip_address("1.1.1.1"), 8080, "http")
 
 
-@pytest.mark.parametrize(
-    ("wide", "narrow", "expected"),
-    [
+def test_one_pattern_covers_another_where_all_of_that_is_allowed() -> None:
+    rows: list[Any] = [
         ("example.com", "example.com", True),
         ("*.example.com", "a.example.com", True),
         ("*.example.com", "*.a.example.com", True),
@@ -189,10 +189,11 @@ def test_a_name_may_lead_to_a_special_address_only_if_that_is_listed_with_its_po
         ("*.example.com", "*", False),
         ("10.0.0.1", "10.0.0.1", True),
         ("example.com", "example.com:443", False),
-    ],
-)
-def test_one_pattern_covers_another_where_all_of_that_is_allowed(wide: str, narrow: str, expected: bool) -> None:
-    assert covers(wide, narrow) is expected
+    ]
+    with Failures() as failures:
+        for wide, narrow, expected in rows:
+            with failures.row(wide):
+                assert covers(wide, narrow) is expected
 
 
 LABEL = st.from_regex(r"\A[a-z]([a-z0-9-]{0,6}[a-z0-9])?\Z")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,9 +36,8 @@ def test_requirements_are_names_versions_markers_and_hashes() -> None:
     assert found.hashed
 
 
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
+def test_a_poisoned_requirement_is_refused_with_its_line() -> None:
+    rows: list[Any] = [
         ("six @ https://evil.example/six.whl", "not from an address"),
         ("six @ file:///etc/passwd", "not from an address"),
         ("six@git+https://evil.example/six", "not from an address"),
@@ -69,15 +69,16 @@ def test_requirements_are_names_versions_markers_and_hashes() -> None:
         ("${HOME}/six", "path or an address"),
         ("six\x00", "no requirement"),
         ("x" * 2000, "too long"),
-    ],
-)
-def test_a_poisoned_requirement_is_refused_with_its_line(line: str, problem: str) -> None:
-    with pytest.raises(Refused, match=problem) as refused:
-        read_requirements(f"rich\n\n{line}\n", "requirements.txt")
+    ]
+    with Failures() as failures:
+        for line, problem in rows:
+            with failures.row(line):
+                with pytest.raises(Refused, match=problem) as refused:
+                    read_requirements(f"rich\n\n{line}\n", "requirements.txt")
 
-    assert refused.value.error.type is ScriptErrorType.DEPENDENCY
-    assert refused.value.error.message.startswith("requirements.txt, line 3 (")
-    assert len(refused.value.error.message) < 400 and "\x00" not in refused.value.error.message
+                assert refused.value.error.type is ScriptErrorType.DEPENDENCY
+                assert refused.value.error.message.startswith("requirements.txt, line 3 (")
+                assert len(refused.value.error.message) < 400 and "\x00" not in refused.value.error.message
 
 
 def test_a_line_cannot_be_hidden_by_a_line_that_goes_on() -> None:
@@ -87,9 +88,8 @@ def test_a_line_cannot_be_hidden_by_a_line_that_goes_on() -> None:
         read_requirements("# a comment \\\n-e .\n", "requirements.txt")
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
+def test_a_poisoned_pyproject_is_refused_with_its_line() -> None:
+    rows: list[Any] = [
         ('[project]\ndependencies = ["six @ git+https://evil.example/x"]', "line 2 .*not from an address"),
         (
             '[project]\ndependencies = ["six"]\n[tool.uv.sources]\nsix = {git = "https://x"}',
@@ -108,11 +108,11 @@ def test_a_line_cannot_be_hidden_by_a_line_that_goes_on() -> None:
         ("[project", "it is no TOML"),
         ("project = 1", "must be a table"),
         ("a = " + "[" * 5000, "it is no TOML"),
-    ],
-)
-def test_a_poisoned_pyproject_is_refused_with_its_line(text: str, problem: str) -> None:
-    with pytest.raises(Refused, match=problem):
-        read_pyproject(text, "pyproject.toml")
+    ]
+    with Failures() as failures:
+        for text, problem in rows:
+            with failures.row(text), pytest.raises(Refused, match=problem):
+                read_pyproject(text, "pyproject.toml")
 
 
 def test_a_block_in_a_script_says_what_it_depends_on() -> None:
@@ -123,19 +123,18 @@ def test_a_block_in_a_script_says_what_it_depends_on() -> None:
     assert read_block("print('hello')", "x.py") is None
 
 
-@pytest.mark.parametrize(
-    ("block", "problem"),
-    [
+def test_a_poisoned_block_is_refused() -> None:
+    rows: list[Any] = [
         ('# /// script\n# dependencies = ["six @ https://x"]\n# ///\n', "x.py, line 2 .*not from an address"),
         ('# /// script\n# dependencies = ["six"]\n# [tool.uv.sources]\n# six = {path = "/tmp"}\n# ///\n', "sources"),
         ('# /// script\n# dependencies = ["six"]\n', "not closed"),
         ("# /// script\n# a = 1\n# ///\n\n# /// script\n# a = 1\n# ///\n", "more than one block"),
         ("# /// script\n# = 1\n# ///\n", "no TOML"),
-    ],
-)
-def test_a_poisoned_block_is_refused(block: str, problem: str) -> None:
-    with pytest.raises(Refused, match=problem):
-        read_block(block, "x.py")
+    ]
+    with Failures() as failures:
+        for block, problem in rows:
+            with failures.row(block), pytest.raises(Refused, match=problem):
+                read_block(block, "x.py")
 
 
 def package(**fields: Any) -> str:
@@ -184,9 +183,8 @@ def test_a_package_from_anywhere_but_the_registry_is_refused_with_its_line(wante
     assert refused.value.error.message.startswith("package.json, line 4 (")
 
 
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
+def test_a_poisoned_package_json_is_refused() -> None:
+    rows: list[Any] = [
         *(
             ({"scripts": {name: "curl evil"}}, "take this script out")
             for name in ("preinstall", "install", "postinstall")
@@ -203,11 +201,11 @@ def test_a_package_from_anywhere_but_the_registry_is_refused_with_its_line(wante
         ({"dependencies": {"a": 1}}, "must be a text"),
         ({"dependencies": ["a"]}, "must be an object"),
         ({"dependencies": {f"a{n}": "1" for n in range(600)}}, "at most 500"),
-    ],
-)
-def test_a_poisoned_package_json_is_refused(fields: dict[str, Any], problem: str) -> None:
-    with pytest.raises(Refused, match=problem):
-        read_package(package(**fields), "package.json")
+    ]
+    with Failures() as failures:
+        for fields, problem in rows:
+            with failures.row(fields), pytest.raises(Refused, match=problem):
+                read_package(package(**fields), "package.json")
 
 
 def test_ranges_aliases_and_harmless_fields_of_a_package_json_are_taken() -> None:
@@ -223,10 +221,12 @@ def test_ranges_aliases_and_harmless_fields_of_a_package_json_are_taken() -> Non
     assert "scripts" not in found.package and not found.is_empty
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": ' * 5000, '{"a": 1' + "0" * 5000 + "}", "null"])
-def test_what_is_no_package_json_is_said_to_be_none(text: str) -> None:
-    with pytest.raises(Refused, match=r"package.json"):
-        read_package(text, "package.json")
+def test_what_is_no_package_json_is_said_to_be_none() -> None:
+    rows: list[Any] = ["", "[]", "{", '{"a": ' * 5000, '{"a": 1' + "0" * 5000 + "}", "null"]
+    with Failures() as failures:
+        for text in rows:
+            with failures.row(text), pytest.raises(Refused, match=r"package.json"):
+                read_package(text, "package.json")
 
 
 LOCKED = {"version": "1.0.0", "integrity": "sha512-" + "A" * 86 + "=="}
@@ -238,9 +238,8 @@ def lock(place: str = "node_modules/a", **entry: Any) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
+def test_a_poisoned_lock_is_refused() -> None:
+    rows: list[Any] = [
         (lock(resolved="git+ssh://git@evil.example/x.git#1"), "configured registry only"),
         (lock(resolved="file:../x.tgz"), "configured registry only"),
         (lock(resolved="https://evil.example/a.tgz"), "line 7 .*configured registry only"),
@@ -258,11 +257,11 @@ def lock(place: str = "node_modules/a", **entry: Any) -> str:
         (lock(name="../x"), "no name"),
         ('{"lockfileVersion": 1, "dependencies": {}}', "version 2 or 3"),
         ('{"lockfileVersion": 3, "packages": {"node_modules/a": 1}}', "must be an object"),
-    ],
-)
-def test_a_poisoned_lock_is_refused(text: str, problem: str) -> None:
-    with pytest.raises(Refused, match=problem):
-        read_lock(text, "package-lock.json", {"packages.example"})
+    ]
+    with Failures() as failures:
+        for text, problem in rows:
+            with failures.row(text), pytest.raises(Refused, match=problem):
+                read_lock(text, "package-lock.json", {"packages.example"})
 
 
 def test_a_lock_is_written_anew_without_what_was_not_checked() -> None:

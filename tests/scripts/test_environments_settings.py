@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from helpers.repetition import Failures
 from pip._internal.models.index import PyPI
 
 from tavern_scripts.environments.addresses import Reached, redact, without_credentials
@@ -82,12 +84,15 @@ def test_uvs_settings_count_before_pips(home: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("broken", ["[global\n", "\xff", "[global]\nno value"])
-def test_a_broken_file_is_as_if_it_were_not_there(home: Path, broken: str) -> None:
-    write(home / ".config/pip/pip.conf", broken)
-    write(home / ".config/uv/uv.toml", broken + "=[")
+def test_a_broken_file_is_as_if_it_were_not_there(home: Path) -> None:
+    rows: list[Any] = ["[global\n", "\xff", "[global]\nno value"]
+    with Failures() as failures:
+        for broken in rows:
+            with failures.row(broken):
+                write(home / ".config/pip/pip.conf", broken)
+                write(home / ".config/uv/uv.toml", broken + "=[")
 
-    assert python_indexes({"HOME": str(home)}).default is None
+                assert python_indexes({"HOME": str(home)}).default is None
 
 
 def test_with_no_index_nothing_is_reached(home: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxOutput, ScriptBackend
 from tavern_scripts.sandbox import landlock as kernel
@@ -157,9 +158,8 @@ async def test_a_script_cannot_tell_that_its_interpreter_waited(tmp_path: Path) 
         assert output(second) == output(first) == {"left.txt": "not closed"}
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+async def test_it_ends_as_python_would(tmp_path: Path) -> None:
+    rows: list[Any] = [
         "import sys; sys.exit(7)",
         "import sys; sys.exit('a reason')",
         "raise SystemExit",
@@ -175,14 +175,16 @@ async def test_a_script_cannot_tell_that_its_interpreter_waited(tmp_path: Path) 
         "raise KeyboardInterrupt",
         "print('\\ud800')",
         "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('then') from e",
-    ],
-)
-async def test_it_ends_as_python_would(tmp_path: Path, code: str) -> None:
+    ]
     async with rooms_of(tmp_path) as rooms:
-        cold = await run(rooms.backend, rooms.launch(code))
-        warm = await rooms.warm(code)
+        with Failures() as failures:
+            for code in rows:
+                with failures.row(code):
+                    cold = await run(rooms.backend, rooms.launch(code))
+                    warm = await rooms.warm(code)
 
-        assert (warm.stdout, warm.stderr, warm.ended.exit_code) == (cold.stdout, cold.stderr, cold.ended.exit_code)
+                    said = [(came.stdout, came.stderr, came.ended.exit_code) for came in (warm, cold)]
+                    assert said[0] == said[1]
 
 
 async def test_the_results_own_channel_is_the_scripts(tmp_path: Path) -> None:
@@ -312,8 +314,10 @@ async def test_a_dead_interpreter_is_replaced_and_the_script_runs_nevertheless(t
 
 
 async def test_one_that_waited_too_long_is_thrown_away(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path, idle=0.4) as rooms:
+    async with rooms_of(tmp_path) as rooms:
         await rooms.warmed()
+        rooms.idle = 0.2
+        await rooms.run(rooms.launch("pass", limits=limits(cpu=2.0)))  # of another shape: the one that waits stays
 
         async with asyncio.timeout(30):
             while rooms.pool.waiting or processes_with("/tavern/zygote.py"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from ipaddress import ip_address
+from typing import Any
 
 import h11
 import pytest
@@ -45,15 +46,18 @@ async def test_unlisted_hosts_are_refused_and_recorded() -> None:
                     assert "is not among the hosts that this script may reach" in connection.reason
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "fe80::1"])
-async def test_a_listed_name_that_leads_to_a_special_address_is_refused(address: str) -> None:
-    async with proxied(["api.example.com"], names={"api.example.com": [address]}) as proxy:
-        answer = await proxy.say("CONNECT api.example.com:443 HTTP/1.1\r\nHost: h\r\n\r\n")
-        connection = await proxy.last()
+async def test_a_listed_name_that_leads_to_a_special_address_is_refused() -> None:
+    rows: list[Any] = ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "fe80::1"]
+    with Failures() as failures:
+        for address in rows:
+            with failures.row(address):
+                async with proxied(["api.example.com"], names={"api.example.com": [address]}) as proxy:
+                    answer = await proxy.say("CONNECT api.example.com:443 HTTP/1.1\r\nHost: h\r\n\r\n")
+                    connection = await proxy.last()
 
-    assert answer.startswith(b"HTTP/1.1 403 Forbidden")
-    assert not connection.allowed
-    assert "leads to an address that is not of the public internet" in connection.reason
+                assert answer.startswith(b"HTTP/1.1 403 Forbidden")
+                assert not connection.allowed
+                assert "leads to an address that is not of the public internet" in connection.reason
 
 
 async def test_localhost_as_the_machine_knows_it_is_refused_unless_its_address_is_listed() -> None:
@@ -196,21 +200,21 @@ async def test_a_second_request_on_the_connection_never_reaches_the_server() -> 
     assert b"/one" in received and b"two" not in received and b"three" not in received
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+async def test_a_server_that_speaks_something_else_is_not_passed_on() -> None:
+    rows: list[Any] = [
         b"nonsense\r\n\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70000,
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"HTTP/0.9 hi\r\n\r\n",
-    ],
-)
-async def test_a_server_that_speaks_something_else_is_not_passed_on(answer: bytes) -> None:
-    async with raw_server(answer) as server, proxied([f"127.0.0.1:{server.port}"]) as proxy:
-        said = await proxy.say(f"GET http://127.0.0.1:{server.port}/ HTTP/1.1\r\nHost: h\r\n\r\n")
+    ]
+    with Failures() as failures:
+        for answer in rows:
+            with failures.row(answer):
+                async with raw_server(answer) as server, proxied([f"127.0.0.1:{server.port}"]) as proxy:
+                    said = await proxy.say(f"GET http://127.0.0.1:{server.port}/ HTTP/1.1\r\nHost: h\r\n\r\n")
 
-    assert said.startswith(b"HTTP/1.1 502 Bad Gateway")
+                assert said.startswith(b"HTTP/1.1 502 Bad Gateway")
 
 
 async def test_who_sends_a_request_too_slowly_or_too_long_is_cut_off() -> None:

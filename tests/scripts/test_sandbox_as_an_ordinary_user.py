@@ -13,13 +13,21 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("pattern", ["test_sandbox_*.py", "test_pool.py", "test_sessions.py"])
-def test_what_holds_for_root_holds_for_an_ordinary_user(pattern: str) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "only"),
+    [
+        ("test_sandbox_*.py", ""),
+        ("test_pool.py", "cannot_tell or every_property or closing"),
+        ("test_sessions.py", "live_on or files_come_back or closing"),
+        *(pytest.param(pattern, "", marks=pytest.mark.extended) for pattern in ("test_pool.py", "test_sessions.py")),
+    ],
+)
+def test_what_holds_for_root_holds_for_an_ordinary_user(pattern: str, only: str) -> None:
     reason = why_not()
     if reason:
         pytest.skip(reason)
     files = [str(path) for path in sorted(HERE.glob(pattern)) if path != Path(__file__)]
-    options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(HERE.parents[1])]
+    options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(HERE.parents[1]), "-k", only]
 
     done = run_as_ordinary_user([sys.executable, "-m", "pytest", *options, *files])
 

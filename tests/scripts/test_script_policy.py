@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.errors import InvalidInput, NotFound
@@ -31,19 +32,28 @@ async def test_scripts_lie_in_the_folders_of_the_operator(tmp_path: Path) -> Non
         assert await scripts.output(script_path="b.py") == "other"
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["../secret.py", "a/../../secret.py", "/etc/passwd", "~/x.py", "link.py", "folder/secret.py", "a\\b.py", "a\nb.py"],
-)
-async def test_no_path_and_no_link_leads_out_of_them(tmp_path: Path, path: str) -> None:
+async def test_no_path_and_no_link_leads_out_of_them(tmp_path: Path) -> None:
+    rows: list[Any] = [
+        "../secret.py",
+        "a/../../secret.py",
+        "/etc/passwd",
+        "~/x.py",
+        "link.py",
+        "folder/secret.py",
+        "a\\b.py",
+        "a\nb.py",
+    ]
     async with scripts_of(tmp_path) as scripts:
         secret = scripts.put("secret.py", "print('out')", folder=".")
         scripts.put("a/x.py", "print(1)")
         (scripts.host.project.root / "scripts" / "link.py").symlink_to(secret)
         (scripts.host.project.root / "scripts" / "folder").symlink_to(secret.parent)
-        message = await scripts.error(ScriptErrorType.SECURITY, script_path=path, language="python")
-        assert "may not be run" in message
-        assert str(tmp_path) not in message or path == "link.py" or path.startswith("folder")
+        with Failures() as failures:
+            for path in rows:
+                with failures.row(path):
+                    message = await scripts.error(ScriptErrorType.SECURITY, script_path=path, language="python")
+                    assert "may not be run" in message
+                    assert str(tmp_path) not in message or path == "link.py" or path.startswith("folder")
 
 
 async def test_a_link_within_a_folder_is_followed(tmp_path: Path) -> None:
@@ -88,9 +98,8 @@ async def test_a_command_is_taken_apart_without_a_shell(tmp_path: Path) -> None:
         assert result == {"argv": ["/script/my file.py", "--name", "a b", "*", "~", "{x}", "it's"], "in": 1}
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
+async def test_a_command_that_is_more_than_a_script_is_refused(tmp_path: Path) -> None:
+    rows: list[Any] = [
         ("python a.py \ud800", "no program can be told"),
         ("python a.py \0", "no program can be told"),
         ("python a.py; rm -rf /", "holds ';'"),
@@ -110,14 +119,15 @@ async def test_a_command_is_taken_apart_without_a_shell(tmp_path: Path) -> None:
         ("bun run", "names no script"),
         ("python", "names no script"),
         ("", "must begin with one of"),
-    ],
-)
-async def test_a_command_that_is_more_than_a_script_is_refused(tmp_path: Path, command: str, said: str) -> None:
+    ]
     async with scripts_of(tmp_path) as scripts:
-        scripts.put("a.py", "print(1)")
-        with pytest.raises(InvalidInput) as raised:
-            await scripts.run(command=command)
-        assert said in raised.value.message
+        with Failures() as failures:
+            for command, said in rows:
+                with failures.row(command):
+                    scripts.put("a.py", "print(1)")
+                    with pytest.raises(InvalidInput) as raised:
+                        await scripts.run(command=command)
+                    assert said in raised.value.message
 
 
 # --- languages ------------------------------------------------------------------------------------
@@ -245,9 +255,8 @@ print(json.dumps(seen))
 """
 
 
-@pytest.mark.parametrize(
-    ("patterns", "seen"),
-    [
+async def test_a_script_sees_of_its_folder_what_it_asks_for(tmp_path: Path) -> None:
+    rows: list[Any] = [
         (None, ["data/a.csv", "data/b.txt", "look.py", "other.py"]),
         (["self"], ["look.py"]),
         ([], ["look.py"]),
@@ -255,18 +264,19 @@ print(json.dumps(seen))
         (["self", "data/**"], ["data/a.csv", "data/b.txt", "look.py"]),
         (["data/*.csv", "other.py"], ["data/a.csv", "look.py", "other.py"]),
         (["../secret.txt", "/etc/passwd", "~", "link.txt"], ["look.py"]),
-    ],
-)
-async def test_a_script_sees_of_its_folder_what_it_asks_for(tmp_path: Path, patterns: Any, seen: list[str]) -> None:
+    ]
     async with scripts_of(tmp_path) as scripts:
-        for path in ("x/data/a.csv", "x/data/b.txt", "x/other.py"):
-            scripts.put(path, "")
-        scripts.put("x/look.py", LOOK)
-        secret = scripts.put("secret.txt", "secret", folder=".")
-        if patterns and "link.txt" in patterns:
-            (scripts.host.project.root / "scripts" / "x" / "link.txt").symlink_to(secret)
-        context = {} if patterns is None else asking(allowRead=patterns)
-        assert await scripts.output(script_path="x/look.py", security_context=context) == seen
+        with Failures() as failures:
+            for patterns, seen in rows:
+                with failures.row(patterns):
+                    for path in ("x/data/a.csv", "x/data/b.txt", "x/other.py"):
+                        scripts.put(path, "")
+                    scripts.put("x/look.py", LOOK)
+                    secret = scripts.put("secret.txt", "secret", folder=".")
+                    if patterns and "link.txt" in patterns:
+                        (scripts.host.project.root / "scripts" / "x" / "link.txt").symlink_to(secret)
+                    context = {} if patterns is None else asking(allowRead=patterns)
+                    assert await scripts.output(script_path="x/look.py", security_context=context) == seen
 
 
 async def test_what_is_not_granted_is_told(tmp_path: Path) -> None:
@@ -299,21 +309,21 @@ async def test_what_was_denied_stands_with_the_error_of_a_script(tmp_path: Path)
         assert "The script asked for more than it was granted:\nhost 'acme.org'" in result.error.details
 
 
-@pytest.mark.parametrize(
-    ("context", "said"),
-    [
+async def test_a_capability_that_is_not_there_keeps_a_script_from_running(tmp_path: Path) -> None:
+    rows: list[Any] = [
         (asking(requiredCapabilities=["gpu"]), "requires the capability 'gpu', which this host does not know"),
         (asking(requiredCapabilities=["network"]), "requires more than the operator's policy grants it"),
         (asking(requiredCapabilities=["network"], hosts=["acme.org"]), "requires more than"),
         (asking(requiredCapabilities=["write"], allowWrite=["x/**"]), "requires more than"),
-    ],
-)
-async def test_a_capability_that_is_not_there_keeps_a_script_from_running(
-    tmp_path: Path, context: Any, said: str
-) -> None:
+    ]
     async with scripts_of(tmp_path) as scripts:
-        scripts.put("a.py", "print(1)")
-        assert said in await scripts.error(ScriptErrorType.SECURITY, script_path="a.py", security_context=context)
+        with Failures() as failures:
+            for context, said in rows:
+                with failures.row(context):
+                    scripts.put("a.py", "print(1)")
+                    assert said in await scripts.error(
+                        ScriptErrorType.SECURITY, script_path="a.py", security_context=context
+                    )
 
 
 async def test_a_host_may_be_that_of_a_setting(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import ScriptErrorType, ScriptRequest
@@ -61,12 +62,13 @@ print(json.dumps({"result": [1, {"a": 2}]}, indent=2))
     assert result.logs == ["first", '{"result": "an imitation"}', "second"]
 
 
-@pytest.mark.parametrize(
-    "printed", ['print(\'{"a": 1}\')\nprint("done")', 'print("x {}")', "print(\"{'a': 1}\")", "print('[1, 2')"]
-)
-async def test_a_script_whose_last_words_are_no_json_has_no_result(scripts: Scripts, printed: str) -> None:
-    scripts.put("x.py", printed)
-    assert "JSON" in await scripts.error(ScriptErrorType.OUTPUT, script_path="x.py")
+async def test_a_script_whose_last_words_are_no_json_has_no_result(scripts: Scripts) -> None:
+    rows: list[Any] = ['print(\'{"a": 1}\')\nprint("done")', 'print("x {}")', "print(\"{'a': 1}\")", "print('[1, 2')"]
+    with Failures() as failures:
+        for printed in rows:
+            with failures.row(printed):
+                scripts.put("x.py", printed)
+                assert "JSON" in await scripts.error(ScriptErrorType.OUTPUT, script_path="x.py")
 
 
 async def test_a_script_that_prints_nothing_is_told_to_print_null(scripts: Scripts) -> None:
@@ -81,9 +83,8 @@ async def test_what_code_prints_need_not_be_json(scripts: Scripts) -> None:
     assert await scripts.output(code="x = 1", language="python") is None
 
 
-@pytest.mark.parametrize(
-    ("printed", "said"),
-    [
+async def test_a_result_that_nobody_could_read_is_refused(scripts: Scripts) -> None:
+    rows: list[Any] = [
         ("print('NaN')", "NaN is no JSON"),
         ("print('[-Infinity]')", "Infinity is no JSON"),
         ("print('{\"n\": 123456789012345678901234567890}')", "has more than 64 bits"),
@@ -91,11 +92,12 @@ async def test_what_code_prints_need_not_be_json(scripts: Scripts) -> None:
         ("print('[' * 200 + ']' * 200)", "nested more than 100 deep"),
         ("print('[' * 100000 + ']' * 100000)", "nested more than 100 deep"),
         ("import sys\nsys.stdout.buffer.write(b'\"\\xff\\xfe\"')", "is no UTF-8 text"),
-    ],
-)
-async def test_a_result_that_nobody_could_read_is_refused(scripts: Scripts, printed: str, said: str) -> None:
-    scripts.put("x.py", printed)
-    assert said in await scripts.error(ScriptErrorType.OUTPUT, script_path="x.py")
+    ]
+    with Failures() as failures:
+        for printed, said in rows:
+            with failures.row(printed):
+                scripts.put("x.py", printed)
+                assert said in await scripts.error(ScriptErrorType.OUTPUT, script_path="x.py")
 
 
 async def test_half_characters_in_a_result_are_mended(scripts: Scripts) -> None:
@@ -149,17 +151,17 @@ async def test_an_async_function_is_waited_for(scripts: Scripts) -> None:
 
 
 @needs_node
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
+async def test_a_function_of_javascript_is_called(scripts: Scripts) -> None:
+    rows: list[Any] = [
         ("a.mjs", "export const run = async (given) => { console.log('stray'); return [given]; };"),
         ("a.cjs", "exports.run = (given) => { console.log('stray'); setInterval(() => {}, 1000); return [given]; };"),
-    ],
-)
-async def test_a_function_of_javascript_is_called(scripts: Scripts, name: str, code: str) -> None:
-    scripts.put(name, code)
-    result = await scripts.run(script_path=name, entry_point="run", input_data={"q": 1})
-    assert (result.output_data, result.logs) == ([{"q": 1}], ["stray"])
+    ]
+    with Failures() as failures:
+        for name, code in rows:
+            with failures.row(name):
+                scripts.put(name, code)
+                result = await scripts.run(script_path=name, entry_point="run", input_data={"q": 1})
+                assert (result.output_data, result.logs) == ([{"q": 1}], ["stray"])
 
 
 async def test_a_function_that_is_not_there_is_named(scripts: Scripts) -> None:
@@ -225,9 +227,8 @@ async def test_a_signal_is_named(scripts: Scripts) -> None:
     assert message.startswith("the script ended with signal SIGKILL")
 
 
-@pytest.mark.parametrize(
-    ("request_", "said"),
-    [
+async def test_a_request_that_means_nothing_is_no_script(scripts: Scripts) -> None:
+    rows: list[Any] = [
         ({}, "a script is named by one of code, scriptPath and command, found none"),
         ({"code": "1", "script_path": "a.py"}, "found code and script_path"),
         ({"code": "1"}, "code needs a language: python, nodejs, bun"),
@@ -236,12 +237,13 @@ async def test_a_signal_is_named(scripts: Scripts) -> None:
         ({"code": "1", "language": "python", "entry_point": "os.system"}, "must be the name of a function"),
         ({"code": "1", "language": "python", "config": {"aB": 1, "a_b": 2}}, "give it another key"),
         ({"code": "1", "language": "python", "config": {"a": "x\0y"}}, "no environment can hold"),
-    ],
-)
-async def test_a_request_that_means_nothing_is_no_script(scripts: Scripts, request_: Any, said: str) -> None:
-    with pytest.raises(InvalidInput) as raised:
-        await scripts.run(**request_)
-    assert said in raised.value.message
+    ]
+    with Failures() as failures:
+        for request_, said in rows:
+            with failures.row(request_):
+                with pytest.raises(InvalidInput) as raised:
+                    await scripts.run(**request_)
+                assert said in raised.value.message
 
 
 # --- log and progress -----------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from helpers.command_line import tavern
+from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.errors import NotFound
@@ -224,19 +225,19 @@ async def test_files_and_images_that_code_leaves_are_parts_of_the_answer(scripts
     assert [part.uri for part in (image, file)] == [file["path"] for file in result.structured["files"]]
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
+async def test_wrong_arguments_are_the_agents_mistake(scripts: Scripts) -> None:
+    rows: list[Any] = [
         ("core:execute-python-script", {}),
         ("core:execute-python-script", {"scriptPath": "a.py", "timeoutMs": 99}),
         ("core:execute-python-script", {"scriptPath": "a.py", "inputData": [1]}),
         ("CodeInterpreter:execute", {"code": "1"}),
         ("CodeInterpreter:execute", {"code": "1", "language": "cobol"}),
-    ],
-)
-async def test_wrong_arguments_are_the_agents_mistake(scripts: Scripts, tool: str, arguments: Any) -> None:
-    result = await call(scripts.host, tool, **arguments)
-    assert result.error.type is ToolErrorType.PARAMETER_VALIDATION
+    ]
+    with Failures() as failures:
+        for tool, arguments in rows:
+            with failures.row(tool):
+                result = await call(scripts.host, tool, **arguments)
+                assert result.error.type is ToolErrorType.PARAMETER_VALIDATION
 
 
 async def test_the_examples_of_the_tools_are_what_their_schemas_allow(scripts: Scripts) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput
@@ -130,9 +131,8 @@ async def test_input_arguments_and_variables_of_the_environment_are_those_of_the
         assert fourth.stdout == b"300002\n"
 
 
-@pytest.mark.parametrize(
-    ("code", "shown"),
-    [
+async def test_the_value_of_the_last_expression_is_what_is_printed_last(tmp_path: Path) -> None:
+    rows: list[Any] = [
         ("1 + 1", b"2\n"),
         ("'text'", b'"text"\n'),
         ("None", b""),
@@ -145,15 +145,14 @@ async def test_input_arguments_and_variables_of_the_environment_are_those_of_the
         ("# nothing", b""),
         ("if True:\n    7", b""),
         ("'ü\\ud800'", b'"\\u00fc\\ud800"\n'),
-    ],
-)
-async def test_the_value_of_the_last_expression_is_what_is_printed_last(
-    tmp_path: Path, code: str, shown: bytes
-) -> None:
+    ]
     async with desk_of(tmp_path) as desk:
-        came = await desk.call(code)
+        with Failures() as failures:
+            for code, shown in rows:
+                with failures.row(code):
+                    came = await desk.call(code)
 
-        assert (came.stdout, came.stderr, came.ended.exit_code) == (shown, b"", 0)
+                    assert (came.stdout, came.stderr, came.ended.exit_code) == (shown, b"", 0)
 
 
 async def test_with_a_channel_the_value_goes_there_unless_something_was_written_to_it(tmp_path: Path) -> None:
@@ -171,9 +170,8 @@ async def test_with_a_channel_the_value_goes_there_unless_something_was_written_
 # --- calls that fail --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("code", "status", "said"),
-    [
+async def test_a_call_that_fails_leaves_the_variables_as_they_are(tmp_path: Path) -> None:
+    rows: list[Any] = [
         ("y = 2\n1 / 0", 1, b'File "/script/call-2.py", line 2, in <module>\n    1 / 0\n'),
         ("y = = 2", 1, b"SyntaxError"),
         ("import sys\nsys.exit(3)", 3, b""),
@@ -184,25 +182,23 @@ async def test_with_a_channel_the_value_goes_there_unless_something_was_written_
         ("import os\nos.close(0)\nos.close(1)\nos.close(2)", 0, b""),
         ("import sys\nsys.setrecursionlimit(100)\n\n\ndef f():\n    f()\n\n\nf()", 1, b"RecursionError"),
         ("kept = bytearray(1 << 30)", 1, b"MemoryError"),
-    ],
-)
-async def test_a_call_that_fails_leaves_the_variables_as_they_are(
-    tmp_path: Path, code: str, status: int, said: bytes
-) -> None:
+    ]
     async with desk_of(tmp_path) as desk:
-        await desk.call("x = 'kept'")
+        with Failures() as failures:
+            for code, status, said in rows:
+                with failures.row(code):
+                    await desk.call("x = 'kept'")
 
-        came = await desk.call(code)
-        after = await desk.call("print('and print works')\nx")
+                    came = await desk.call(code)
+                    after = await desk.call("print('and print works')\nx")
 
-        assert came.ended.exit_code == status
-        assert said in came.stderr
-        assert after.stdout == b'and print works\n"kept"\n'
+                    assert came.ended.exit_code == status
+                    assert said in came.stderr
+                    assert after.stdout == b'and print works\n"kept"\n'
 
 
-@pytest.mark.parametrize(
-    ("code", "why"),
-    [
+async def test_a_crash_ends_the_session_and_the_next_call_says_so(tmp_path: Path) -> None:
+    rows: list[Any] = [
         ("import os\nos._exit(4)", "exit status 4"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "exit status -9"),
         (
@@ -211,23 +207,24 @@ async def test_a_call_that_fails_leaves_the_variables_as_they_are(
             "memory",
         ),
         ("while True:\n    pass", "cpu"),
-    ],
-)
-async def test_a_crash_ends_the_session_and_the_next_call_says_so(tmp_path: Path, code: str, why: str) -> None:
+    ]
     async with desk_of(tmp_path) as desk:
-        small = limits(cpu=1, memory=100 << 20)
-        await desk.call("x = 1", limits=small)
+        with Failures() as failures:
+            for code, why in rows:
+                with failures.row(code):
+                    small = limits(cpu=1, memory=100 << 20)
+                    await desk.call("x = 1", limits=small)
 
-        crashed = await desk.call(code, limits=small)
-        after = await desk.call("x", limits=small)
-        later = await desk.call("1", limits=small)
+                    crashed = await desk.call(code, limits=small)
+                    after = await desk.call("x", limits=small)
+                    later = await desk.call("1", limits=small)
 
-        assert crashed.ended.exit_code != 0
-        said = after.stderr.decode()
-        assert said.startswith("the session 'a' was restarted, without the variables of earlier calls: ")
-        assert why in said.splitlines()[0]
-        assert "NameError" in said
-        assert (later.stdout, later.stderr) == (b"1\n", b"")
+                    assert crashed.ended.exit_code != 0
+                    said = after.stderr.decode()
+                    assert said.startswith("the session 'a' was restarted, without the variables of earlier calls: ")
+                    assert why in said.splitlines()[0]
+                    assert "NameError" in said
+                    assert (later.stdout, later.stderr) == (b"1\n", b"")
 
 
 async def test_a_call_that_is_given_up_ends_the_session_with_all_that_it_began(tmp_path: Path) -> None:
@@ -334,28 +331,30 @@ async def test_a_call_may_take_longer_than_a_session_may_wait(tmp_path: Path) ->
         assert (await desk.call("import time\ntime.sleep(0.8)\n'done'")).stdout == b'"done"\n'
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
+async def test_what_no_session_can_run_is_refused(tmp_path: Path) -> None:
+    rows: list[Any] = [
         ({"proxy": "/run/x.sock"}, "no network"),
         ({"argv": ["/usr/bin/node", "/script/main.py"]}, "Python code only"),
         ({"argv": [PYTHON, "-c", "1"]}, "Python code only"),
         ({"argv": [PYTHON, "/elsewhere/main.py"]}, "Python code only"),
-    ],
-)
-async def test_what_no_session_can_run_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    ]
     async with desk_of(tmp_path) as desk:
-        with pytest.raises(InvalidInput, match=said):
-            await desk.call(desk.launch("1").model_copy(update=change))
+        with Failures() as failures:
+            for change, said in rows:
+                with failures.row(change):
+                    with pytest.raises(InvalidInput, match=said):
+                        await desk.call(desk.launch("1").model_copy(update=change))
 
-        assert desk.sessions.open == 0
+                    assert desk.sessions.open == 0
 
 
-@pytest.mark.parametrize("name", ["", " ", "x" * 101, "a\nb", "a\0"])
-async def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path, name: str) -> None:
+async def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path) -> None:
+    rows: list[Any] = ["", " ", "x" * 101, "a\nb", "a\0"]
     async with desk_of(tmp_path) as desk:
-        with pytest.raises(InvalidInput, match="session's name"):
-            await desk.call("1", name=name)
+        with Failures() as failures:
+            for name in rows:
+                with failures.row(name), pytest.raises(InvalidInput, match="session's name"):
+                    await desk.call("1", name=name)
 
 
 @pytest.mark.parametrize(
@@ -512,12 +511,12 @@ def test_an_account_is_read_in_any_pieces(tmp_path: Path) -> None:
         assert [(folder / name).read_bytes() for name in ("a", "b/c", "b/d")] == [b"abc", b"", b"de"]
 
 
-@pytest.mark.parametrize(
-    "told", [b"[]", b"{}", b'{"exit": "x"}', b"\xff", b'{"exit": 0, "value": 1, "cpu": 0, "files": []}']
-)
-def test_an_account_that_makes_no_sense_is_noticed(told: bytes) -> None:
-    with pytest.raises(BadReport):
-        CallReportReader(None, 10, 1000).feed(told + b"\n")
+def test_an_account_that_makes_no_sense_is_noticed() -> None:
+    rows: list[Any] = [b"[]", b"{}", b'{"exit": "x"}', b"\xff", b'{"exit": 0, "value": 1, "cpu": 0, "files": []}']
+    with Failures() as failures:
+        for told in rows:
+            with failures.row(told), pytest.raises(BadReport):
+                CallReportReader(None, 10, 1000).feed(told + b"\n")
 
 
 async def test_closing_leaves_nothing(tmp_path: Path) -> None:
