@@ -1,7 +1,7 @@
-"""The event bus: numbered events, a bounded memory of them, and bounded subscribers that are told of gaps.
+"""The event bus: numbered events, a bounded buffer of the newest, and bounded subscriptions that report gaps.
 
-Publishing never blocks and may happen on any thread; subscribers live on the host's event loop. Who may publish
-and read what is not decided here, but by those who ask `covers` and `is_own`.
+Publishing never blocks and may happen on any thread; subscribers live on the host's event loop. Callers decide who may
+publish and read what, by `covers` and `is_own`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
-from pydantic import BaseModel, JsonValue
+from cachetools import LRUCache
+from pydantic import JsonValue
 
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.events.payloads import copied_object
 
 KEPT = 4096
-"""How many events are kept for those who reconnect."""
+"""How many events are kept for subscribers that reconnect."""
 KEPT_BYTES = 32 * 2**20
 """How much memory, roughly, the kept events may take; the newest is kept whatever its size."""
 WAITING_BYTES = 32 * 2**20
@@ -34,7 +34,7 @@ MAX_TYPE = 200
 """How many characters an event type or pattern may have."""
 
 _ROUTES = 1024
-"""For how many event types it is remembered who wants them."""
+"""For how many event types the subscribers are cached."""
 _EVENT_BYTES = 300
 """What an event takes beside its payload, roughly."""
 
@@ -46,14 +46,9 @@ An `Event` is made of it for each reader: most events are read by nobody, or onc
 _type_of = itemgetter(1)
 _size_of = itemgetter(5)
 
-_FIELDS = frozenset(Event.model_fields)
-_set_fields = vars(BaseModel)["__pydantic_fields_set__"].__set__
-_set_extra = vars(BaseModel)["__pydantic_extra__"].__set__
-_set_private = vars(BaseModel)["__pydantic_private__"].__set__
-
 
 class EventBus:
-    """All events of one host. `observer` is told of each, on the thread that publishes it; what it raises is raised
+    """All events of one host. `observer` is called with each, on the thread that publishes it; what it raises is raised
     to the publisher."""
 
     def __init__(self, observer: Callable[[Event], None] | None = None) -> None:
@@ -66,7 +61,7 @@ class EventBus:
         self._is_delivery_due = False
         self._is_closed = False
         self._subscriptions: set[BusSubscription] = set()
-        self._routes: dict[str, tuple[BusSubscription, ...]] = {}
+        self._routes: LRUCache[str, tuple[BusSubscription, ...]] = LRUCache(_ROUTES)
         self._observer = observer
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -82,21 +77,13 @@ class EventBus:
         The payload is copied. The event that is returned is the one that others read, unless `copy` asks for one
         that the publisher may change. Raises `InvalidInput` where the payload is not JSON, or `type` no event type.
         """
-        if type.__class__ is not str or type not in self._routes:
-            type = _checked(type, plugin)
+        type = _checked(type, plugin)
         try:
             copied, size = copied_object(payload)
         except Exception as error:
             raise _refusal(type, plugin, error) from None
-        size += _EVENT_BYTES
-        with self._lock:
-            numbered = (self._seq + 1, type, copied, plugin, datetime.now(UTC), size)
-            earlier = self._take([numbered], size)
-        self._spread([numbered], earlier)
-        event = _event(numbered)
-        if self._observer is not None:
-            self._observer(event)
-        return _copy(numbered) if copy else event
+        (numbered,) = self._publish([(type, copied, size)], plugin)
+        return _copy(numbered) if copy else _event(numbered)
 
     def publish_all(
         self,
@@ -107,14 +94,11 @@ class EventBus:
     ) -> None:
         """Publish events, given as pairs of type and payload, in order and with numbers that follow each other.
 
-        As `publish`, but at a fraction of its cost for each. `may_publish` is asked once for each type, and raises a
-        `TavernError` to refuse it. An event that cannot be published is left out; when the others were published, what
-        `publish` would have raised for the first such one is raised. What the iterable itself raises comes
-        through before anything was published.
+        `may_publish` is called once for each type, and raises a `TavernError` to refuse it. An event that cannot be
+        published is left out; when the others were published, what `publish` would have raised for the first such one
+        is raised. What the iterable itself raises is raised before anything was published.
         """
-        types: list[str] = []
-        payloads: list[dict[str, JsonValue]] = []
-        sizes: list[int] = []
+        prepared: list[tuple[str, dict[str, JsonValue], int]] = []
         known: set[str] = set()
         refused: TavernError | None = None
         for event in events:
@@ -133,46 +117,47 @@ class EventBus:
             except Exception as error:
                 refused = refused or (error if isinstance(error, TavernError) else _refusal(type, plugin, error))
                 continue
-            types.append(type)
-            payloads.append(copied)
-            sizes.append(size + _EVENT_BYTES)
-        if types:
-            with self._lock:
-                numbers = range(self._seq + 1, self._seq + 1 + len(types))
-                time = datetime.now(UTC)
-                numbered = list(zip(numbers, types, payloads, repeat(plugin), repeat(time), sizes, strict=False))
-                earlier = self._take(numbered, sum(sizes))
-            self._spread(numbered, earlier)
-            if self._observer is not None:
-                for one in numbered:
-                    self._observer(_event(one))
+            prepared.append((type, copied, size))
+        if prepared:
+            self._publish(prepared, plugin)
         if refused is not None:
             raise refused
 
-    def _take(self, numbered: list[Numbered], size: int) -> list[Gap | list[Numbered]] | None:
-        """Keep new events, with the lock held; return what is to be handed over before them, and None where that is
-        not for this thread to do."""
+    def _publish(self, events: list[tuple[str, dict[str, JsonValue], int]], plugin: str | None) -> list[Numbered]:
+        """Number events, given as type, payload and its size, keep them and deliver them."""
+        with self._lock:
+            time = datetime.now(UTC)
+            numbered = [
+                (seq, type, payload, plugin, time, size + _EVENT_BYTES)
+                for seq, (type, payload, size) in enumerate(events, self._seq + 1)
+            ]
+            earlier = self._keep(numbered)
+        self._spread(numbered, earlier)
+        if self._observer is not None:
+            for one in numbered:
+                self._observer(_event(one))
+        return numbered
+
+    def _keep(self, numbered: list[Numbered]) -> list[Gap | list[Numbered]] | None:
+        """Keep new events, with the lock held; return what is to be delivered before them, None where another thread
+        delivers them."""
         is_here = threading.get_ident() == self._thread
-        earlier = None
-        if is_here:
-            earlier = self._undelivered() if self._delivered != self._seq else []
+        earlier = self._undelivered() if is_here else None
         self._seq += len(numbered)
         if is_here:
             self._delivered = self._seq
-        kept = self._kept
-        kept.extend(numbered)
-        size += self._kept_bytes
-        while len(kept) > self._kept_limit or (size > KEPT_BYTES and len(kept) > 1):
-            size -= kept.popleft()[5]
-        self._kept_bytes = size
+        self._kept.extend(numbered)
+        self._kept_bytes += sum(map(_size_of, numbered))
+        while len(self._kept) > self._kept_limit or (self._kept_bytes > KEPT_BYTES and len(self._kept) > 1):
+            self._kept_bytes -= _size_of(self._kept.popleft())
         return earlier
 
     def _spread(self, numbered: list[Numbered], earlier: list[Gap | list[Numbered]] | None) -> None:
-        """Hand new events over, or have the loop's thread do so."""
+        """Deliver new events, or have the loop's thread do so."""
         if earlier is not None:
             for items in earlier:
-                self._hand_over(items)
-            self._hand_over(numbered)
+                self._offer_all(items)
+            self._offer_all(numbered)
             return
         with self._lock:
             is_due, self._is_delivery_due = self._is_delivery_due, True
@@ -181,16 +166,16 @@ class EventBus:
                 self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        """Hand over what was published on any thread, in the order of its numbers; on the loop's thread."""
+        """Deliver what was published on any thread, in the order of its numbers; on the loop's thread."""
         with self._lock:
             self._is_delivery_due = False
             waiting = self._undelivered()
             self._delivered = self._seq
         for earlier in waiting:
-            self._hand_over(earlier)
+            self._offer_all(earlier)
 
     def _undelivered(self) -> list[Gap | list[Numbered]]:
-        """Return what nobody was handed yet, and before it, where some of that is kept no more, a gap."""
+        """Return what was not delivered yet, and a gap before it where some of that is no longer kept."""
         oldest = self._seq - len(self._kept) + 1
         first = max(self._delivered + 1, oldest)
         waiting: list[Gap | list[Numbered]] = []
@@ -200,30 +185,23 @@ class EventBus:
             waiting.append([self._kept[seq - self._seq - 1] for seq in range(first, self._seq + 1)])
         return waiting
 
-    def _hand_over(self, items: Gap | list[Numbered]) -> None:
+    def _offer_all(self, items: Gap | list[Numbered]) -> None:
         if not isinstance(items, list):
             for subscription in tuple(self._subscriptions):
                 subscription._offer_gap(items)
-        elif len(items) == 1:
-            for subscription in self._route(_type_of(items[0])):
-                subscription._offer(items)
         else:
-            types = set(map(_type_of, items))
-            wanted: dict[BusSubscription, set[str]] = {}
-            for type in types:
-                for subscription in self._route(type):
-                    wanted.setdefault(subscription, set()).add(type)
+            wanted: dict[BusSubscription, list[Numbered]] = {}
+            for item in items:
+                for subscription in self._route(_type_of(item)):
+                    wanted.setdefault(subscription, []).append(item)
             for subscription, some in wanted.items():
-                is_all = len(some) == len(types)
-                subscription._offer(items if is_all else [item for item in items if _type_of(item) in some])
+                subscription._offer(some)
 
     def _route(self, type: str) -> tuple[BusSubscription, ...]:
-        """Return who wants a type; remembered until somebody comes or goes."""
-        found = self._routes.get(type)
-        if found is None:
-            with self._lock:
-                if len(self._routes) >= _ROUTES:
-                    self._routes.clear()
+        """Return the subscriptions that want a type."""
+        with self._lock:
+            found = self._routes.get(type)
+            if found is None:
                 found = self._routes[type] = tuple(s for s in self._subscriptions if s._wants(type))
         return found
 
@@ -270,7 +248,7 @@ class EventBus:
 
 
 class BusSubscription:
-    """One bounded reader. When it falls behind, the oldest waiting events are dropped and a `Gap` says so."""
+    """One bounded reader. When it falls behind, the oldest waiting events are dropped and a `Gap` reports it."""
 
     def __init__(self, bus: EventBus, types: Iterable[str], limit: int, *, after: int = 0, copy: bool = False) -> None:
         self._bus = bus
@@ -301,13 +279,10 @@ class BusSubscription:
             self._settle()
 
     def _offer(self, items: list[Numbered]) -> None:
-        """Take what is new, in the order of its numbers: nothing that this subscription is younger than, or was
-        replayed."""
+        """Take new events, in the order of their numbers; those from before it was made, or replayed, are skipped."""
         if self._closed:
             return
-        if items[0][0] <= self._after:
-            items = [item for item in items if item[0] > self._after]
-        self._add(items)
+        self._add([item for item in items if item[0] > self._after])
 
     def _add(self, items: list[Numbered]) -> None:
         self._waiting.extend(items)
@@ -347,7 +322,7 @@ class BusSubscription:
             await self._ready.wait()
 
     async def some(self, most: int) -> list[Event | Gap]:
-        """Return what waits, at most so many at once; wait where that is nothing. Empty at the end."""
+        """Return at most `most` waiting events; wait while there is none. Empty at the end."""
         try:
             found = [await anext(self)]
         except StopAsyncIteration:
@@ -395,14 +370,9 @@ def _checked(type: str, plugin: str | None, *, is_pattern: bool = False) -> str:
 
 
 def _event(numbered: Numbered) -> Event:
-    """Return an event, made without the checks that its parts have passed: those take longer than all else here."""
-    event = Event.__new__(Event)
-    fields = event.__dict__
-    fields["seq"], fields["type"], fields["payload"], fields["plugin"], fields["time"], _ = numbered
-    _set_fields(event, set(_FIELDS))
-    _set_extra(event, None)
-    _set_private(event, None)
-    return event
+    """Return an event, without checking again what its parts were checked for."""
+    seq, type, payload, plugin, time, _ = numbered
+    return Event.model_construct(seq=seq, type=type, payload=payload, plugin=plugin, time=time)
 
 
 def _copy(numbered: Numbered) -> Event:
