@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Literal, Self, TypeVar
 
 from tavern_host.audit.log import AuditLog, HostAudit
@@ -19,7 +19,7 @@ from tavern_host.context.facilities import Kernel
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.plugins import PLUGINS, Explanation, PermissionInfo, PluginInfo, Problem
+from tavern_host.contracts.plugins import PLUGINS, Explanation, PermissionInfo, PluginInfo
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
 from tavern_host.contracts.settings import SETTINGS
@@ -237,10 +237,6 @@ class Host:
         """Return the names of all that a plugin owns at this moment, by kind."""
         return self._manager.report.owned(name)
 
-    def unknown_settings(self) -> list[Problem]:
-        """Return the settings that belong to no plugin, and what is wrong with the file of saved ones."""
-        return self._store.unknown(self._manager.records)
-
     async def watch_decisions(self, *, every: float = 0.5) -> None:
         """Follow what other processes of the operator decide (grants, switches, settings), until cancelled."""
         await self._operator.watch(self.settings.follow, every=every)
@@ -300,9 +296,7 @@ class Host:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
     def _check_unused(self) -> None:

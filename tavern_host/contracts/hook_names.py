@@ -1,4 +1,4 @@
-"""Hooks that front ends implement, and the names that the platform's documents use for one and the same hook."""
+"""Hooks that front ends implement, and the different names of one hook in the ComfyTavern documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CLIENT_HOOKS: dict[str, str] = {
     "hook:client:settings:before-save": "Check or change settings before they are saved.",
     "hook:client:auth:login": "Do something in the browser after somebody logged in.",
 }
-"""Hooks that a plugin's front end implements (`spec/000` §21.4), each with what it allows."""
+"""Hooks that a plugin's front end implements, each with what it allows."""
 
 ALIASES: dict[str, str] = {
     "workflow:before-execute": "hook:client:workflow:before-execute",
@@ -19,7 +19,7 @@ ALIASES: dict[str, str] = {
     "hook:client:settings:save:before": "hook:client:settings:before-save",
     "hook:server:settings:save:before": "hook:server:settings:before-save",
 }
-"""Other names that the documents use (`spec/000` §6.2, §20.2, §21.4), each with the name that the host uses."""
+"""Other names that the ComfyTavern documents use, each with the name that the host uses."""
 
 
 def canonical(name: str) -> str:

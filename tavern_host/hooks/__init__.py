@@ -1,1 +1,1 @@
-"""Hooks: which there are, which of them plugins publish, and calling them. Who implements them is `plugins`' to say."""
+"""Hooks: which there are, the rules that they keep, and how they are called. It knows no manifest and no grant."""

@@ -1,6 +1,6 @@
-"""The rules for hooks and service interfaces, as the host's own keep them (DESIGN §3, *Rules of the contracts*).
+"""The rules that every hook and service interface keeps, the host's own and those that plugins publish.
 
-Asked about everything that a plugin publishes, before any of it is offered.
+What a plugin publishes is compared with its manifest, too, before any of it is offered.
 """
 
 from __future__ import annotations

@@ -34,42 +34,42 @@ _DECLARATION_HOOKS: dict[str, str] = {
     "tavern_register_commands": "commands",
     "tavern_declare_ui": "ui",
 }
-"""The hooks that are asked at once, and the part of `Declarations` that their answers fill."""
+"""The hooks that are called at admission, each with the part of `Declarations` that its answers fill."""
 
 
 async def admit(
-    active: LoadedPlugin, dispatcher: Dispatcher, services: ServiceRegistry, registrations: Registrations
+    loaded: LoadedPlugin, dispatcher: Dispatcher, services: ServiceRegistry, registrations: Registrations
 ) -> None:
-    """Fill in `active.implementations` and `active.declarations`. Raises `AdmissionError` with every problem.
+    """Fill in `loaded.implementations` and `loaded.declarations`. Raises `AdmissionError` with every problem.
 
-    Registers nothing. What the same plugin registered, when it is about to be reloaded, is in nobody's way.
+    Registers nothing. What an active load of the same plugin registered is no conflict: it is replaced.
     """
-    manifest = active.manifest
-    published, problems = read_published(manifest, active.runtime.published)
-    problems += _taken_problems(active, published, dispatcher.catalogue)
-    active.declarations.published = published
+    manifest = loaded.manifest
+    published, problems = read_published(manifest, loaded.runtime.published)
+    problems += _taken_problems(loaded, published, dispatcher.catalogue)
+    loaded.declarations.published = published
     hooks = dispatcher.catalogue.hooks_with(manifest.name, published)
-    infos, wrong = active.runtime.hookimpls()
+    infos, wrong = loaded.runtime.hookimpls()
     problems += wrong
     for info in infos:
         found = _hook_problems(manifest, info, hooks)
         problems += found
         if not found:
             admitted = info.model_copy(update={"permission": hooks[info.hook].permission})
-            function = active.runtime.hook_function(admitted)
-            implementation = Implementation(admitted, function, active.context, active.runtime, active.in_flight)
-            active.implementations.append(implementation)
-    for implementation in active.implementations:
-        problems += await _ask(dispatcher, active, implementation)
-    problems += _all_placed(active, "services", _service_problems(services, active))
-    problems += _all_placed(active, "overrides", _override_problems(services, active))
-    problems += _all_placed(active, "ui", declaration_problems(manifest, active.declarations.ui))
-    routes, commands = active.declarations.routes, active.declarations.commands
-    wrong = registrations.route_problems(manifest.name, routes, first_party=active.record.first_party)
-    problems += _all_placed(active, "routes", [*wrong, *_handler_problems(active, routes)])
-    reserved = frozenset() if active.record.first_party else RESERVED_COMMANDS
+            function = loaded.runtime.hook_function(admitted)
+            implementation = Implementation(admitted, function, loaded.context, loaded.runtime, loaded.in_flight)
+            loaded.implementations.append(implementation)
+    for implementation in loaded.implementations:
+        problems += await _ask(dispatcher, loaded, implementation)
+    problems += _all_placed(loaded, "services", _service_problems(services, loaded))
+    problems += _all_placed(loaded, "overrides", _override_problems(services, loaded))
+    problems += _all_placed(loaded, "ui", declaration_problems(manifest, loaded.declarations.ui))
+    routes, commands = loaded.declarations.routes, loaded.declarations.commands
+    wrong = registrations.route_problems(manifest.name, routes, first_party=loaded.record.first_party)
+    problems += _all_placed(loaded, "routes", [*wrong, *_handler_problems(loaded, routes)])
+    reserved = frozenset() if loaded.record.first_party else RESERVED_COMMANDS
     wrong = registrations.command_problems(manifest.name, commands, reserved)
-    problems += _all_placed(active, "commands", [*wrong, *_handler_problems(active, commands)])
+    problems += _all_placed(loaded, "commands", [*wrong, *_handler_problems(loaded, commands)])
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
         raise AdmissionError(
@@ -79,19 +79,19 @@ async def admit(
         )
 
 
-def _taken_problems(active: LoadedPlugin, published: Published, catalogue: Catalogue) -> list[Problem]:
+def _taken_problems(loaded: LoadedPlugin, published: Published, catalogue: Catalogue) -> list[Problem]:
     """Return which hooks a plugin publishes under a name that somebody else's hook has."""
     problems = []
-    for index, declared in enumerate(active.manifest.publishes.hooks):
+    for index, declared in enumerate(loaded.manifest.publishes.hooks):
         name = declared.spec.partition(":")[2]
         info = catalogue.hooks.get(name) if name in published.hooks else None
-        if info is not None and info.caller != owner(active.record.name):
+        if info is not None and info.caller != owner(loaded.record.name):
             message = f"the hook {name} is there already, called by {info.caller}"
-            problems.append(active.record.places.problem(("publishes", "hooks", index, "spec"), message))
+            problems.append(loaded.record.places.problem(("publishes", "hooks", index, "spec"), message))
     return problems
 
 
-async def _ask(dispatcher: Dispatcher, active: LoadedPlugin, implementation: Implementation) -> list[Problem]:
+async def _ask(dispatcher: Dispatcher, loaded: LoadedPlugin, implementation: Implementation) -> list[Problem]:
     """Call a declaration hook and keep its answer; return what is wrong with it."""
     info = implementation.info
     declared = _DECLARATION_HOOKS.get(info.hook)
@@ -100,13 +100,13 @@ async def _ask(dispatcher: Dispatcher, active: LoadedPlugin, implementation: Imp
     try:
         answer = await dispatcher.call_one(implementation, {})
     except Exception as error:
-        problem = problem_of(error, f"{info.hook} failed", active.record.root, info.plugin)
+        problem = problem_of(error, f"{info.hook} failed", loaded.record.root, info.plugin)
         return [problem if problem.file is not None else _placed(problem, info)]
     types, _ = dispatcher.catalogue.item_types(info.hook)
     wrong = _answer_problem(info, answer, types)
     if wrong is not None:
         return [wrong]
-    getattr(active.declarations, declared).extend(answer or [])
+    getattr(loaded.declarations, declared).extend(answer or [])
     return []
 
 
@@ -153,54 +153,54 @@ def _answer_problem(info: HookImplInfo, answer: Any, types: tuple[type, ...]) ->
     return _at(info, f"{info.hook} returned a list with {wrong[0]}, expected {names}") if wrong else None
 
 
-def _repeated(active: LoadedPlugin, infos: list[ServiceInfo]) -> list[Problem]:
+def _repeated(loaded: LoadedPlugin, infos: list[ServiceInfo]) -> list[Problem]:
     """Return which of these services a plugin provides more than once, in whichever way."""
-    offered = [info.service for info in (*active.declarations.services, *active.declarations.overrides)]
+    offered = [info.service for info in (*loaded.declarations.services, *loaded.declarations.overrides)]
     return [
-        Problem(message=f"{active.record.name} registers {service} {offered.count(service)} times")
+        Problem(message=f"{loaded.record.name} registers {service} {offered.count(service)} times")
         for service in dict.fromkeys(info.service for info in infos)
         if offered.count(service) > 1
     ]
 
 
-def _service_problems(services: ServiceRegistry, active: LoadedPlugin) -> list[Problem]:
-    problems = _repeated(active, active.declarations.services)
-    for info in active.declarations.services:
+def _service_problems(services: ServiceRegistry, loaded: LoadedPlugin) -> list[Problem]:
+    problems = _repeated(loaded, loaded.declarations.services)
+    for info in loaded.declarations.services:
         taken = services.provider_of(info.service)
-        if taken is not None and taken.plugin != active.record.name:
+        if taken is not None and taken.plugin != loaded.record.name:
             hint = "override it with tavern_override_services"
             problems.append(Problem(message=f"{info.service} is provided by {taken.plugin} already", hint=hint))
-        problems += _provider_problems(services, active, info, is_override=False)
+        problems += _provider_problems(services, loaded, info, is_override=False)
     return problems
 
 
-def _override_problems(services: ServiceRegistry, active: LoadedPlugin) -> list[Problem]:
-    provided = {info.service for info in active.declarations.services}
-    problems = _repeated(active, [info for info in active.declarations.overrides if info.service not in provided])
-    for info in active.declarations.overrides:
+def _override_problems(services: ServiceRegistry, loaded: LoadedPlugin) -> list[Problem]:
+    provided = {info.service for info in loaded.declarations.services}
+    problems = _repeated(loaded, [info for info in loaded.declarations.overrides if info.service not in provided])
+    for info in loaded.declarations.overrides:
         known = info.service in services.catalogue.interfaces
-        if known and info.service not in active.manifest.permissions.services.override:
+        if known and info.service not in loaded.manifest.permissions.services.override:
             hint = "add it to permissions.services.override in plugin.yaml"
             problems.append(Problem(message=f"the override of {info.service} is not declared", hint=hint))
         elif known and services.provider_of(info.service) is None:
             problems.append(Problem(message=f"nobody provides {info.service}, so it cannot be overridden"))
-        problems += _provider_problems(services, active, info, is_override=True)
+        problems += _provider_problems(services, loaded, info, is_override=True)
     return problems
 
 
 def _provider_problems(
-    services: ServiceRegistry, active: LoadedPlugin, info: ServiceInfo, *, is_override: bool
+    services: ServiceRegistry, loaded: LoadedPlugin, info: ServiceInfo, *, is_override: bool
 ) -> list[Problem]:
     """Return what is wrong with a provider; only an override may be of an older version of the interface."""
-    interfaces = {**services.catalogue.interfaces, **active.declarations.published.interfaces}
+    interfaces = {**services.catalogue.interfaces, **loaded.declarations.published.interfaces}
     interface = interfaces.get(info.service)
     if interface is None:
         return [Problem(message=f"there is no service {info.service!r}", hint=suggest(info.service, interfaces))]
-    if active.record.first_party and not is_override:  # imported when it is first called; the tests look at it
-        wrong = active.runtime.handler_problem(info.handler)
+    if loaded.record.first_party and not is_override:  # imported when it is first called; the tests look at it
+        wrong = loaded.runtime.handler_problem(info.handler)
         return [Problem(message=wrong)] if wrong is not None else []
     try:
-        provider = active.runtime.function(info.handler)
+        provider = loaded.runtime.function(info.handler)
     except TavernError as error:
         return [Problem(message=error.message)]
     if not isinstance(provider, type):
@@ -212,16 +212,16 @@ def _provider_problems(
 
 
 def _handler_problems(
-    active: LoadedPlugin, infos: Sequence[RouteInfo | MessageInfo] | Sequence[CommandInfo]
+    loaded: LoadedPlugin, infos: Sequence[RouteInfo | MessageInfo] | Sequence[CommandInfo]
 ) -> list[Problem]:
     handlers = dict.fromkeys(info.handler for info in infos)
-    problems = (active.runtime.handler_problem(handler) for handler in handlers)
+    problems = (loaded.runtime.handler_problem(handler) for handler in handlers)
     return [Problem(message=problem) for problem in problems if problem is not None]
 
 
-def _all_placed(active: LoadedPlugin, part: str, problems: list[Problem]) -> list[Problem]:
+def _all_placed(loaded: LoadedPlugin, part: str, problems: list[Problem]) -> list[Problem]:
     """Return problems with the place of the hook that declared what they are about, where they have none."""
-    infos = [one.info for one in active.implementations if _DECLARATION_HOOKS.get(one.info.hook) == part]
+    infos = [one.info for one in loaded.implementations if _DECLARATION_HOOKS.get(one.info.hook) == part]
     return [_placed(problem, infos[0]) if infos and problem.file is None else problem for problem in problems]
 
 

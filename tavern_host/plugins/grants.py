@@ -39,7 +39,7 @@ class Grants(Model):
 
 
 class Switches(Model):
-    """Which plugins the operator switched off, and when each was last asked to be read anew (seconds since 1970)."""
+    """Which plugins the operator switched off, and when each was last asked to be reloaded (seconds since 1970)."""
 
     disabled: list[str] = Field(default_factory=list)
     reloads: dict[str, float] = Field(default_factory=dict)
@@ -115,5 +115,5 @@ class SwitchStore(_Store[Switches]):
         self._change(lambda now: now.model_copy(update={"disabled": [n for n in now.disabled if n != plugin]}))
 
     def ask_to_reload(self, plugin: str) -> None:
-        """Let running hosts read a plugin (all, where the name is empty) anew."""
+        """Let running hosts reload a plugin; look for all, where the name is empty."""
         self._change(lambda now: now.model_copy(update={"reloads": {**now.reloads, plugin: time.time()}}))

@@ -121,7 +121,7 @@ class _Asking:
             if name.startswith("hook:plugin:"):
                 publisher = name.split(":")[2]
                 published = {h.permission: (h.level, h.allows) for h in self._published(publisher, "hooks")}
-                self._foreign(place, "permission", name, name, publisher, published)
+                self._publication(place, "permission", name, name, publisher, published)
             elif name in known:
                 self._want(name, *known[name])
             else:
@@ -145,7 +145,7 @@ class _Asking:
             if "." in service:
                 publisher = service.partition(".")[0]
                 published = {s.name: _override(s.name) for s in self._published(publisher, "services")}
-                self._foreign(place, "service", service, name, publisher, published)
+                self._publication(place, "service", service, name, publisher, published)
             elif service in overridable:
                 self._want(name, *overridable[service])
             else:
@@ -158,7 +158,7 @@ class _Asking:
                 publisher = use.partition(".")[0]
                 services = self._published(publisher, "services")
                 acting = {p.name: (p.level, p.allows) for s in services for p in s.permissions}
-                self._foreign(place, "permission", use, f"services.use:{use}", publisher, acting)
+                self._publication(place, "permission", use, f"services.use:{use}", publisher, acting)
             elif use in uses:
                 self._want(f"services.use:{use}", *uses[use])
             else:
@@ -171,7 +171,9 @@ class _Asking:
     def _of(self, plugin: str) -> Manifest | None:
         return self._manifest if plugin == self._manifest.name else self._others.get(plugin)
 
-    def _foreign(self, place: Location, what: str, name: str, permission: str, publisher: str, known: Known) -> None:
+    def _publication(
+        self, place: Location, what: str, name: str, permission: str, publisher: str, known: Known
+    ) -> None:
         """Ask for something that a plugin publishes; one that uses another's things says that it requires it."""
         required = self._manifest.requires.plugins
         if publisher != self._manifest.name and publisher not in required:

@@ -1,6 +1,6 @@
-"""Routes, socket messages and commands that plugins registered, found again by what is asked for.
+"""Routes, socket messages and commands that plugins registered, and looking them up.
 
-aiohttp's own router is frozen once it serves; plugins come and go, so theirs are matched here.
+aiohttp's own router is frozen once it serves, while plugins are loaded and unloaded, so their routes are matched here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Registered(Generic[I]):
 
 @dataclass
 class Registrations:
-    """What all plugins registered for the outside. Each `add_…` returns what takes it back."""
+    """What all plugins registered for clients. Each `add_…` returns a function that removes it."""
 
     routes: dict[tuple[str, str], Registered[RouteInfo]] = field(default_factory=dict)
     messages: dict[str, Registered[MessageInfo]] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Registrations:
         return None, {}, allowed
 
     def route_problems(self, plugin: str, infos: list[RouteInfo | MessageInfo], *, first_party: bool) -> list[Problem]:
-        """Return why routes or messages cannot be registered: taken, or outside of the plugin's own space."""
+        """Return why routes or messages cannot be registered: taken, or outside of the plugin's own paths."""
         problems = []
         seen: set[str] = set()
         taken: Registered[Any] | None
@@ -88,15 +88,16 @@ class Registrations:
                 if not first_party and not info.path.startswith(own):
                     problems.append(Problem(message=f"the route {what} must begin with {own}"))
                 problems += [Problem(message=f"the route {what}: {wrong}") for wrong in _path_problems(info.path)]
-            is_foreign = taken is not None and taken.plugin != plugin  # its own goes when it is reloaded
-            owner = taken.plugin if taken is not None and is_foreign else plugin if what in seen else None
+            owner = plugin if what in seen else None
+            if taken is not None and taken.plugin != plugin:  # its own is replaced when it is reloaded
+                owner = taken.plugin
             seen.add(what)
             if owner is not None:
                 problems.append(Problem(message=f"{what} is registered by {owner} already"))
         return problems
 
     def command_problems(self, plugin: str, infos: list[CommandInfo], reserved: frozenset[str]) -> list[Problem]:
-        """Return why commands cannot be registered; one that could not be read would spoil all others."""
+        """Return why commands cannot be registered; one that the parser cannot read would break all others."""
         problems = []
         owners = {name: taken.plugin for name, taken in self.commands.items() if taken.plugin != plugin}
         for info in infos:
