@@ -23,6 +23,8 @@ from tavern_host.context import Project
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.wire import Model
+from tavern_host.plugins.discovery import discover
+from tavern_host.plugins.review import OperatorFile
 from tavern_host.storage.files import write_atomic
 from tavern_host.storage.yaml_file import InvalidFile, read_yaml
 
@@ -35,19 +37,6 @@ class ProjectFile(Model):
 
     name: str | None = None
     description: str | None = None
-    settings: dict[str, JsonValue] = Field(default_factory=dict)
-
-
-class OperatorFile(Model):
-    """`host.yaml`: what the operator decides, for every project of this user.
-
-    `trust` names plugins that need no review (but for the code of a folder in a project), `disabled` those
-    that are not loaded, `overrides` orders the plugins that override one service (the last is on top).
-    """
-
-    trust: list[str] = Field(default_factory=list)
-    disabled: list[str] = Field(default_factory=list)
-    overrides: dict[str, list[str]] = Field(default_factory=dict)
     settings: dict[str, JsonValue] = Field(default_factory=dict)
 
 
@@ -129,8 +118,6 @@ def make_project(root: Path, samples: Iterable[Path] = ()) -> None:
 @cache
 def _declared_folders() -> tuple[str, ...]:
     """Return the folders of a project that the installed first-party plugins declare, which stay what they are."""
-    from tavern_host.plugins.discovery import discover
-
     manifests = [record.manifest for record in discover() if record.first_party and record.manifest is not None]
     return tuple(dict.fromkeys(name for manifest in manifests for name in manifest.project_folders))
 

@@ -22,14 +22,13 @@ from tavern_host.audit.jsonl import Entry
 from tavern_host.audit.store import AuditStore, now, tail
 from tavern_host.contracts.audit import Audit, AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal, system_call
+from tavern_host.contracts.catalogue import recorded_actions
 from tavern_host.contracts.errors import DeadlineExceeded, Forbidden, InvalidInput, Misconfigured, ServiceUnavailable
 from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.threads import run_in_thread
 
 HOST_ACTIONS = frozenset({"audit", "host", "plugin", "plugins", "settings"})
 """The first words of what only the host itself records."""
-PROVIDER_ACTIONS = frozenset({"tool"})
-"""The first words of what only providers of the host's services record, through their `context.audit`."""
 DELAY = 0.05
 """Seconds that entries wait for others, to be written in one batch."""
 RETRY = 1.0
@@ -290,7 +289,7 @@ class HostAudit(Audit):
         principal = (call or system_call()).principal
         own = principal.id if principal.kind == "plugin" else principal.kind
         first = action.partition(".")[0]
-        if first in HOST_ACTIONS | PROVIDER_ACTIONS or (
+        if first in HOST_ACTIONS | recorded_actions() or (
             principal.kind == "plugin" and not action.startswith(f"{own}.")
         ):
             action = f"{own}.{action}"

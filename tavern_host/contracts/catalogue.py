@@ -49,6 +49,12 @@ def interfaces() -> dict[str, type[ServiceInterface]]:
 
 
 @cache
+def recorded_actions() -> frozenset[str]:
+    """Return the first words of what only providers of the host's services record in the audit log."""
+    return frozenset(word for interface in INTERFACES for word in interface.service_records)
+
+
+@cache
 def service_permissions() -> dict[str, tuple[Level, str]]:
     """Return each `services.use` permission with its level and one sentence of what it allows."""
     found: dict[str, tuple[Level, str]] = {}

@@ -128,7 +128,7 @@ class ExpandedPrompt(Model):
     warnings: list[str] = Field(default_factory=list)
 
 
-class ToolManager(ServiceInterface, name="toolManager"):
+class ToolManager(ServiceInterface, name="toolManager", records=("tool",)):
     """Registers, finds, describes, validates and calls tools. A failed call is a result, never a raise.
 
     A tool is named by its id, or as `id@RANGE` (`kb:Query@^1.2`), which picks the newest version within the range.

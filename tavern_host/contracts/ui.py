@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, JsonValue
@@ -9,6 +10,43 @@ from pydantic import Field, JsonValue
 from tavern_host.contracts.wire import Model
 
 UiKind = Literal["menuItem", "panel", "nodeUi", "route", "outlet", "wrap", "override"]
+
+
+COMPONENTS: Mapping[str, str] = {
+    "ui:BaseNode": "every node on the canvas",
+    "ui:NodeInputControl": "every input control of a node",
+    "ui:GraphEditor": "the canvas",
+    "ui:ContextMenu": "the context menu",
+    "ui:SidebarManager": "the editor's side bar",
+    "ui:HomeSidebar": "the home page's side bar",
+    "ui:StatusBar": "the editor's status bar",
+    "ui:RightPreviewPanel": "the preview panel on the right",
+    "ui:SettingsPanel": "the settings panel",
+    "ui:MainMenu": "the main menu",
+}
+"""The parts of the user interface that plugins may wrap or replace, each in words."""
+
+OUTLETS: Mapping[str, str] = {
+    "layout:header:before-tabs": "the page header, before the tabs",
+    "layout:header:after-tabs": "the page header, after the tabs",
+    "layout:header:right": "the right end of the page header",
+    "editor:toolbar:left": "the left of the editor's toolbar",
+    "editor:toolbar:center": "the middle of the editor's toolbar",
+    "editor:toolbar:right": "the right of the editor's toolbar",
+    "editor:canvas:overlay": "the space above the canvas",
+    "editor:statusbar:left": "the left of the status bar",
+    "editor:statusbar:right": "the right of the status bar",
+    "sidebar:icon-bar:tabs:before": "the side bar's icons, before the tabs",
+    "sidebar:icon-bar:tabs:after": "the side bar's icons, after the tabs",
+    "sidebar:icon-bar:bottom:before": "the side bar's icons, before the controls at the bottom",
+    "sidebar:panel:header": "the top of side bar panels",
+    "sidebar:panel:footer": "the foot of side bar panels",
+    "node:header:left": "the left of a node's header",
+    "node:header:right": "the right of a node's header",
+    "node:footer": "the foot of a node",
+    "modal:footer": "the foot of a dialogue",
+}
+"""The places of the user interface that plugins may fill, each in words."""
 
 
 class UiDeclaration(Model):
@@ -25,3 +63,10 @@ class UiDeclaration(Model):
     title: str | None = None
     order: int = 0
     options: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+def outlet_base(name: str) -> str:
+    """Return an outlet's name without the panel in brackets: `sidebar:panel:header[nodes]` → `…header`."""
+    base, bracket, panel = name.partition("[")
+    named_panel = bracket and panel.endswith("]") and base in ("sidebar:panel:header", "sidebar:panel:footer")
+    return base if named_panel else name

@@ -91,7 +91,7 @@ def interface_faults(interface: type[ServiceInterface]) -> Iterator[str]:
     """Yield every way in which an interface breaks the rules of the contracts."""
     methods = interface_methods(interface)
     public = {name for base in interface.__mro__[:-1] for name in vars(base) if not name.startswith("_")}
-    for name in sorted(public - set(methods) - {"service_name", "service_version", "register"}):
+    for name in sorted(public - set(methods) - {"service_name", "service_version", "service_records", "register"}):
         yield f"{name} is not marked with @reads or @acts"
     for name, info in methods.items():
         yield from (f"{name}: {fault}" for fault in _method_faults(getattr(interface, name), info.permission))

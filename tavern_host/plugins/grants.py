@@ -46,19 +46,19 @@ class Switches(Model):
 
 
 class _Store(Generic[M]):
-    """One model in one file that only the operator can write."""
+    """One value in one file that only the operator can write."""
 
-    def __init__(self, path: Path, model: type[M], hint: str) -> None:
+    def __init__(self, path: Path, kind: type[M], hint: str) -> None:
         self._path = path
-        self._model = model
+        self._kind = kind
         self._hint = hint
 
     def load(self) -> M:
         """Return what is in the file, or nothing decided. Raises `InvalidFile` where the file was damaged."""
         try:
-            return self._model.model_validate_json(self._path.read_bytes())
+            return self._kind.model_validate_json(self._path.read_bytes())
         except FileNotFoundError:
-            return self._model()
+            return self._kind()
         except ValidationError as error:
             message = f"it cannot be read ({error.error_count()} mistakes)"
             problem = Problem(message=message, hint=f"remove the file and {self._hint}", file=str(self._path))

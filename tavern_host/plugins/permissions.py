@@ -16,10 +16,11 @@ from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import PermissionInfo, Problem
 from tavern_host.contracts.services import Level
+from tavern_host.contracts.ui import COMPONENTS, OUTLETS, outlet_base
 from tavern_host.events.bus import is_own
 from tavern_host.hookspecs import hooks
 from tavern_host.plugins.grants import Grant
-from tavern_host.plugins.ui import COMPONENTS, OUTLETS, outlet_base, unknown_target
+from tavern_host.plugins.ui import unknown_target
 from tavern_host.storage.yaml_file import NOWHERE, Location, Places
 
 MOST_SUGGESTIONS = 20

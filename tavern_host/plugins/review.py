@@ -7,19 +7,33 @@ from dataclasses import dataclass
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
+from pydantic import Field, JsonValue
 
 from tavern_host import __version__
 from tavern_host.contracts.manifest import Manifest, ModulesEntry
 from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
+from tavern_host.contracts.wire import Model
 from tavern_host.plugins.discovery import content_hash, file_hashes, has_code
 from tavern_host.plugins.grants import Grant
 from tavern_host.plugins.permissions import CODE, Trust, asked, decide
 from tavern_host.plugins.record import Record
-from tavern_host.projects import OperatorFile
 
 Code = Mapping[str, bytes] | Problem | None
 """The hashes of a folder plugin's files, none where there is no code among them; why they cannot be read; or None
 for a plugin that is no folder."""
+
+
+class OperatorFile(Model):
+    """`host.yaml`: what the operator decides, for every project of this user.
+
+    `trust` names plugins that need no review (but for the code of a folder in a project), `disabled` those
+    that are not loaded, `overrides` orders the plugins that override one service (the last is on top).
+    """
+
+    trust: list[str] = Field(default_factory=list)
+    disabled: list[str] = Field(default_factory=list)
+    overrides: dict[str, list[str]] = Field(default_factory=dict)
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)

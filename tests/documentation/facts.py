@@ -29,14 +29,14 @@ import tavern_host
 from tavern_host import Host, hookspecs
 from tavern_host.cli import terminal
 from tavern_host.cli.host_commands import HOST_COMMANDS
-from tavern_host.contracts import manifest, settings
+from tavern_host.contracts import manifest, settings, ui
 from tavern_host.contracts.catalogue import interfaces, service_permissions
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, interface_methods
-from tavern_host.plugins import permissions, ui
+from tavern_host.plugins import permissions
 from tavern_host.plugins.manifest import read_manifest
 from tavern_host.projects import Folders
 from tavern_host.testing import fixtures as fixtures_module

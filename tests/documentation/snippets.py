@@ -42,7 +42,8 @@ from tavern_host import Host
 from tavern_host.contracts.plugins import MANIFEST, PluginState
 from tavern_host.plugins.manifest import read_manifest
 from tavern_host.plugins.permissions import asked
-from tavern_host.projects import OperatorFile, make_project, read_project_file
+from tavern_host.plugins.review import OperatorFile
+from tavern_host.projects import make_project, read_project_file
 from tavern_host.storage.yaml_file import InvalidFile, read_yaml
 
 from .pages import ROOT, Page, Snippet

@@ -15,9 +15,9 @@ from permission_stage import Stage
 from tavern_host.contracts.catalogue import service_permissions
 from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.hook_names import CLIENT_HOOKS
+from tavern_host.contracts.ui import COMPONENTS, OUTLETS
 from tavern_host.hookspecs import hooks
 from tavern_host.plugins.permissions import all_permissions
-from tavern_host.plugins.ui import COMPONENTS, OUTLETS
 
 ROWS = rows()
 ADDING = [row for row in ROWS if row.level == "add"]

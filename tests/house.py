@@ -1,0 +1,209 @@
+"""`python -m tests.house`: counts the code and follows its imports, and says which limits do not hold.
+
+A line of code is one that holds a token which is neither a comment nor part of a docstring.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+KERNEL = ROOT / "tavern_host"
+PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
+
+CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
+"""What a newcomer reads in one sitting."""
+MOST = {"core": 4_000, "kernel": 10_000, "tests": 45_000, "file": 450, "function": 60}
+"""Lines of code of the core, of the kernel without contracts, and of the tests; lines of code in one product file, and
+lines of one function from its `def` to its end, without its docstring, blank lines and comments."""
+
+ENFORCED = frozenset({"core", "circles", "rooms"})
+"""The limits that fail a build. The others are shown, and belong here once they hold."""
+
+ROOMS: tuple[tuple[str, ...], ...] = (
+    ("cli", "server", "testing", "__init__"),
+    ("host",),
+    ("projects",),
+    ("plugins",),
+    ("context.facilities",),
+    ("services",),
+    ("hooks",),
+    ("hookspecs",),
+    ("settings", "events", "audit", "sdk"),
+    ("runtime",),
+    ("storage",),
+    ("context",),
+    ("contracts",),
+)
+"""The rooms of the kernel, the highest first. A module imports from its own row and from lower ones only, type checking
+included. `__init__` gives authors what they import; modules of `sdk` are opened by name where nodes run."""
+
+
+# --- counting ---------------------------------------------------------------------------------------------
+
+
+@cache
+def code_lines(file: Path) -> frozenset[int]:
+    """Return the numbers of a file's lines of code."""
+    text = file.read_text(encoding="utf-8")
+    docstrings: set[int] = set()
+    for part in ast.walk(ast.parse(text)):
+        if isinstance(part, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and part.body:
+            first = part.body[0]
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                docstrings.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    layout = {*(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)}
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in layout:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return frozenset(lines - docstrings)
+
+
+def python_files(folders: Iterable[Path]) -> list[Path]:
+    """Return the Python files in these folders, and those among them that are files."""
+    found = [file for one in folders for file in ([one] if one.is_file() else sorted(one.rglob("*.py")))]
+    return [file for file in found if not {"node_modules", ".venv"} & set(file.parts)]
+
+
+def size(folders: Iterable[Path]) -> int:
+    """Return the lines of code in these folders."""
+    return sum(len(code_lines(file)) for file in python_files(folders))
+
+
+def long_functions(file: Path) -> Iterator[str]:
+    """Yield the functions of a file that are too long, each with its lines of code."""
+    for part in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = len(code_lines(file) & set(range(part.lineno, (part.end_lineno or part.lineno) + 1)))
+            if lines > MOST["function"]:
+                yield f"{file.relative_to(ROOT)}:{part.lineno} {part.name} has {lines} lines"
+
+
+def too_large() -> dict[str, list[str]]:
+    """Return for the core, the kernel and the tests what is wrong with their size."""
+    kernel = size([KERNEL]) - size([KERNEL / "contracts"])
+    sizes = {"core": size(KERNEL / part for part in CORE), "kernel": kernel, "tests": size([ROOT / "tests"])}
+    return {
+        name: [f"{lines} lines of code, at most {MOST[name]}"] if lines > MOST[name] else []
+        for name, lines in sizes.items()
+    }
+
+
+def long_files() -> Iterator[str]:
+    """Yield the product files that are too long."""
+    for file in python_files(PRODUCT):
+        if "tests" not in file.parts and (lines := len(code_lines(file))) > MOST["file"]:
+            yield f"{file.relative_to(ROOT)}: {lines} lines of code, at most {MOST['file']}"
+
+
+def all_long_functions() -> Iterator[str]:
+    """Yield the functions of the product that are too long."""
+    for file in python_files(PRODUCT):
+        if "tests" not in file.parts:
+            yield from long_functions(file)
+
+
+# --- imports ----------------------------------------------------------------------------------------------
+
+
+def modules(package: Path) -> dict[str, Path]:
+    """Return the files of a package by the name of the module."""
+    found = {}
+    for file in python_files([package]):
+        parts = [package.name, *file.relative_to(package).with_suffix("").parts]
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return found
+
+
+def imports(file: Path, known: Iterable[str]) -> set[str]:
+    """Return which of the known modules a file imports, in functions and for type checking too."""
+    known = set(known)
+    found: set[str] = set()
+    for part in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(part, ast.Import):
+            found.update(alias.name for alias in part.names)
+        elif isinstance(part, ast.ImportFrom) and part.module and not part.level:
+            members = {f"{part.module}.{alias.name}" for alias in part.names}
+            found |= members & known or {part.module}
+    return found & known
+
+
+def circles(graph: dict[str, set[str]]) -> Iterator[str]:
+    """Yield one way around each group of modules that import each other in a circle."""
+    import networkx
+
+    directed = networkx.DiGraph({name: sorted(others) for name, others in graph.items()})
+    for group in networkx.strongly_connected_components(directed):
+        if len(group) > 1:
+            yield "a circle of imports: " + " → ".join(
+                edge[0] for edge in networkx.find_cycle(directed.subgraph(group))
+            )
+
+
+def room_of(module: str) -> int:
+    """Return the row of `ROOMS` that a module of the kernel stands in; a longer name counts before its package."""
+    inner = module.partition(".")[2] or "__init__"
+    rows = {room: row for row, rooms in enumerate(ROOMS) for room in rooms}
+    while inner not in rows:
+        if "." not in inner:
+            raise LookupError(f"{module} stands in no room: add it to ROOMS in tests/house.py")
+        inner = inner.rpartition(".")[0]
+    return rows[inner]
+
+
+def upward_imports(graph: dict[str, set[str]]) -> Iterator[str]:
+    """Yield the imports of the kernel that lead into a higher row of rooms."""
+    for module, others in sorted(graph.items()):
+        for other in sorted(others - {"tavern_host"}):
+            if room_of(other) < room_of(module):
+                yield f"{module} imports {other}, which stands in a higher room"
+
+
+def kernel_graph() -> dict[str, set[str]]:
+    """Return what each module of the kernel imports of the kernel."""
+    known = modules(KERNEL)
+    return {name: imports(file, known) - {name} for name, file in known.items()}
+
+
+def all_circles() -> Iterator[str]:
+    """Yield the circles of imports within the kernel and within each plugin."""
+    for package in (KERNEL, *sorted(path for path in (ROOT / "plugins").iterdir() if (path / "plugin.yaml").is_file())):
+        known = modules(package)
+        runtime = {name: imports(file, known) - {name, package.name} for name, file in known.items()}
+        yield from circles(runtime)
+
+
+def faults() -> dict[str, list[str]]:
+    """Return what does not hold, by limit."""
+    return {
+        **too_large(),
+        "files": [*long_files()],
+        "functions": [*all_long_functions()],
+        "circles": [*all_circles()],
+        "rooms": [*upward_imports(kernel_graph())],
+    }
+
+
+def main() -> int:
+    """Print every fault, and return 1 where a limit does not hold that is enforced."""
+    found = faults()
+    for name, lines in found.items():
+        print(f"{name}: {'in order' if not lines else 'not in order'}{'' if name in ENFORCED else ' (not enforced)'}")
+        for line in lines:
+            print(f"  {line}")
+    return 1 if any(found[name] for name in ENFORCED) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""The core knows kinds of contributions that plugins declare: no workflow, node, tool, script, agent or model."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import tavern_host
+
+KERNEL = Path(tavern_host.__file__).parent
+CORE = ("plugins", "hooks", "services", "host.py")
+"""`hookspecs.py`, which is the contract and names every kind, and `contracts/` are apart."""
+
+WORDS = frozenset({"workflow", "node", "tool", "script", "agent", "model", "llm"})
+OF_PYDANTIC = re.compile(r"BaseModel|Model|model_[a-z_]+")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield every identifier with its line: names, attributes, arguments, imports, and texts that could be one."""
+    for part in ast.walk(tree):
+        line = getattr(part, "lineno", 0)
+        if isinstance(part, ast.Name):
+            yield line, part.id
+        elif isinstance(part, ast.Attribute):
+            yield line, part.attr
+        elif isinstance(part, ast.arg | ast.keyword) and part.arg is not None:
+            yield line, part.arg
+        elif isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield line, part.name
+        elif isinstance(part, ast.alias):
+            yield from ((line, name) for name in (*part.name.split("."), part.asname or ""))
+        elif isinstance(part, ast.ImportFrom) and part.module:
+            yield from ((line, name) for name in part.module.split("."))
+        elif isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value.isidentifier():
+            yield line, part.value
+
+
+def foreign_words(text: str) -> list[str]:
+    """Return `line: identifier` for each identifier that has one of the words, in the singular or plural."""
+    return [
+        f"{line}: {name}"
+        for line, name in identifiers(ast.parse(text))
+        if not OF_PYDANTIC.fullmatch(name)
+        and any(word.lower().removesuffix("s") in WORDS for word in _PART.findall(name))
+    ]
+
+
+def test_words_of_features_are_found_in_identifiers() -> None:
+    sample = (
+        "from tavern_host.contracts.tools import TOOL_MANAGER\n"
+        "class NodeRunner(BaseModel): llm_name: str\n"
+        "def run(workflow_id, *, scripts=()): return agents.of('model')\n"
+        "x = item.model_validate(getattr(manifest, 'tools'))\n"
+        "y = toolbar + anode + description + 'no tools are identifiers here'\n"
+    )
+    assert sorted(foreign_words(sample)) == [
+        *("1: TOOL_MANAGER", "1: tools", "2: NodeRunner", "2: llm_name"),
+        *("3: agents", "3: model", "3: scripts", "3: workflow_id", "4: tools"),
+    ]
+
+
+def test_the_core_names_no_feature() -> None:
+    files = [file for part in CORE for file in (sorted((KERNEL / part).rglob("*.py")) or [KERNEL / part])]
+    assert len(files) > 15
+    found = {str(file.relative_to(KERNEL)): foreign_words(file.read_text(encoding="utf-8")) for file in files}
+    assert {name: words for name, words in found.items() if words} == {}
