@@ -34,7 +34,7 @@ def workflow_id_of(reference: str) -> str:
 class Situation:
     """What an agent knows when it deliberates.
 
-    `history` is what was said before, `message` what it is told now, `turns` its own answers and what it
+    `history` is what was said before, `message` its present input, `turns` its own answers and what it
     observed since, `observations` the plain sentences of these observations.
     """
 

@@ -1,4 +1,4 @@
-"""What an agent is told of a text that holds no call, and how long what it is told may be.
+"""The feedback to an agent whose text holds no call, and how long feedback may be.
 
 Texts only; who reads them and when is the loop's business.
 """
@@ -19,7 +19,7 @@ _FRAME = re.compile(r"<(?=/?observation\b)", re.IGNORECASE)
 
 
 def not_understood_text(warnings: list[str]) -> str:
-    """Return what an agent is told whose text looks like a call and holds none that can be made."""
+    """Return the feedback to an agent whose text looks like a call and holds none that can be made."""
     problems = "; ".join(warnings)
     return f"Your text seems to ask for a tool, but no call could be read from it: {problems}"
 

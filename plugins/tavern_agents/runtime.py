@@ -1,7 +1,7 @@
-"""The `agentRuntime` service: deliberate, act on the calls in the text, observe, and so on (DESIGN §7).
+"""The `agentRuntime` service: deliberate, act on the calls in the text, observe, and so on.
 
 It owns the loop only: workflows are run by the engine, calls are parsed, authorised and made by the tool
-manager, prompts are filled in by whoever registered the macros.
+manager, prompts are filled in by the providers of macros.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Failures of a model as one line, with secrets taken out. Decides nothing about when to try again."""
+"""Failures of a model as one line, with secrets redacted. Decides nothing about when to try again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which models are set up: reads the `models` setting layer by layer and says what is wrong with an entry.
 
 A project may have been sent by anybody, so its layer may neither reach the network nor hold or name API
-keys (DESIGN §8). Opens nothing.
+keys. Opens nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tavern_llm.failures import SECRET_OPTIONS
 SETTING = "extensions.tavern-llm.models"
 
 TRUSTED_LAYERS = frozenset({"operator", "environment"})
-"""The layers that belong to whoever runs the host."""
+"""The layers that belong to the operator."""
 
 
 @dataclass(frozen=True)

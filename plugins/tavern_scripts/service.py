@@ -178,28 +178,28 @@ class Scripts(ScriptExecution):
     async def _settled(self, request: ScriptRequest, call: CallContext, say: Say) -> ScriptResult | TavernError:
         """Return the result of a run, or the error for its caller."""
         began = time.monotonic()
-        account: RunState | None = None
+        state: RunState | None = None
         output: JsonValue = None
         error: ScriptError | None = None
         try:
             plan = await self._planner.plan(request, remaining=call.remaining())
             chosen = await self._sandboxes.chosen()
-            account = _state_of(plan, chosen, say)
+            state = _state_of(plan, chosen, say)
             async with self._turns.of(plan.policy.concurrent):
-                output = await self._run(account, chosen.backend, call, say)
+                output = await self._run(state, chosen.backend, call, say)
         except Refused as refused:
             error = refused.error
         except TavernError as wrong:
             return wrong
-        result = _told(account, output, error, (time.monotonic() - began) * 1000)
-        self._record(request, result, account, call)
+        result = _result(state, output, error, (time.monotonic() - began) * 1000)
+        self._record(request, result, state, call)
         return result
 
-    async def _run(self, account: RunState, backend: ScriptBackend, call: CallContext, say: Say) -> JsonValue:
+    async def _run(self, state: RunState, backend: ScriptBackend, call: CallContext, say: Say) -> JsonValue:
         """Return what a script gave. Raises `Refused` where it gave nothing."""
-        plan = account.plan
+        plan = state.plan
         data = input_of(plan.request.input_data, plan.limits)
-        account.input = len(data)
+        state.input = len(data)
         try:
             if plan.program.is_code and not plan.request.files:  # one file: changing to a thread takes longer
                 folder, places = self._prepared(plan)
@@ -216,11 +216,11 @@ class Scripts(ScriptExecution):
                     launch = _launch(plan, places, extra)
                 else:
                     launch = await asyncio.to_thread(_launch, plan, places, extra)
-                ended = await self._listen(account, self._outputs(plan, backend, launch, data, call), call)
-            output = account.outcome.result(ended)
+                ended = await self._listen(state, self._outputs(plan, backend, launch, data, call), call)
+            output = state.outcome.result(ended)
             if ended.data:
-                account.notes.append(ended.data.decode("utf-8", "replace"))
-            is_small = not await self._take_over(account, places) and is_small
+                state.notes.append(ended.data.decode("utf-8", "replace"))
+            is_small = not await self._take_over(state, places) and is_small
             return output
         except BaseException:
             is_small = False
@@ -252,12 +252,10 @@ class Scripts(ScriptExecution):
         sessions = SessionLimits(policy.sessions, policy.session_idle, policy.session_cpu)
         return WorkerLimits(policy.warm, policy.warm_idle, sessions)
 
-    async def _listen(
-        self, account: RunState, outputs: AsyncIterator[SandboxOutput], call: CallContext
-    ) -> SandboxOutput:
+    async def _listen(self, state: RunState, outputs: AsyncIterator[SandboxOutput], call: CallContext) -> SandboxOutput:
         """Return how a program ended. Raises `Refused` where it took too long, or gave too much."""
         remaining = call.remaining()  # less than before, where it had to wait for its turn
-        wall = account.plan.limits.wall if remaining is None else min(account.plan.limits.wall, remaining)
+        wall = state.plan.limits.wall if remaining is None else min(state.plan.limits.wall, remaining)
         ended: SandboxOutput | None = None
         began = time.monotonic()
         try:
@@ -266,24 +264,24 @@ class Scripts(ScriptExecution):
                     if output.kind == "ended":
                         ended = output
                     else:
-                        account.outcome.take(output)
+                        state.outcome.take(output)
         except (Refused, TavernError):
             raise
         except Exception as error:  # a sandbox of another plugin may fail in any way
             if isinstance(error, TimeoutError) and timer.expired():
-                account.outcome.close()
+                state.outcome.close()
                 message = f"the script did not end within {wall:g} s, and was ended with all that it had begun"
-                raise Refused(ScriptErrorType.TIMEOUT, message, account.outcome.errors()) from None
-            self._context.log.exception("the sandbox %s failed", account.enforced.backend)
-            message = f"the sandbox {account.enforced.backend} failed: {describe(error)}"
+                raise Refused(ScriptErrorType.TIMEOUT, message, state.outcome.errors()) from None
+            self._context.log.exception("the sandbox %s failed", state.enforced.backend)
+            message = f"the sandbox {state.enforced.backend} failed: {describe(error)}"
             raise Refused(ScriptErrorType.SECURITY, message) from None
         finally:
             if ended is None:
-                account.usage = ScriptUsage(wall_ms=(time.monotonic() - began) * 1000)
-                account.outcome.close()
+                state.usage = ScriptUsage(wall_ms=(time.monotonic() - began) * 1000)
+                state.outcome.close()
         if ended is None:
             raise Refused(ScriptErrorType.SECURITY, "the sandbox ended without saying how the script did")
-        account.usage = ended.usage
+        state.usage = ended.usage
         return ended
 
     def _remove_soon(self, folder: Path) -> None:
@@ -335,35 +333,33 @@ class Scripts(ScriptExecution):
             (kept / one).mkdir(parents=True, exist_ok=True)
         return kept
 
-    async def _take_over(self, account: RunState, places: Places) -> bool:
+    async def _take_over(self, state: RunState, places: Places) -> bool:
         """Take over the files that a script left; return whether there was anything."""
         with os.scandir(places.output) as entries:
             if next(entries, None) is None:
                 return False
-        limits = account.plan.limits
+        limits = state.plan.limits
         left = await to_the_end(
             asyncio.to_thread(
                 projectio.copy_out,
                 places.output,
                 self._context.project.folder("files"),
                 new_id("run"),
-                most_files=account.plan.policy.most_files,
+                most_files=state.plan.policy.most_files,
                 most_bytes=limits.scratch,
             )
         )
-        account.files = left.files
-        account.notes += left.notes
+        state.files = left.files
+        state.notes += left.notes
         return True
 
-    def _record(
-        self, request: ScriptRequest, result: ScriptResult, account: RunState | None, call: CallContext
-    ) -> None:
+    def _record(self, request: ScriptRequest, result: ScriptResult, state: RunState | None, call: CallContext) -> None:
         """Write into the audit log who ran what, and what came of it; neither code nor data."""
         named = request.script_path or request.command or "code"
         about: dict[str, JsonValue] = {
             "toolId": request.tool_id,
             "plugin": request.plugin,
-            "language": account.plan.interpreter.language if account is not None else request.language,
+            "language": state.plan.interpreter.language if state is not None else request.language,
             "script": named[:200],
             "success": result.success,
             "error": result.error.type.value if result.error is not None else None,
@@ -462,24 +458,24 @@ def _progress(say: Say) -> Callable[[str], None]:
     return lambda text: say(ScriptEvent(kind="progress", text=text))
 
 
-def _told(account: RunState | None, output: JsonValue, error: ScriptError | None, wall_ms: float) -> ScriptResult:
+def _result(state: RunState | None, output: JsonValue, error: ScriptError | None, wall_ms: float) -> ScriptResult:
     """Return the result of a run, whatever is known of it."""
-    if account is None:
+    if state is None:
         return ScriptResult(success=False, error=error, usage=ScriptUsage(wall_ms=wall_ms))
     if error is not None:
-        account.outcome.printed()
-        if account.plan.granted.denied:
-            lines = [error.details, "The script asked for more than it was granted:", *account.plan.granted.denied]
+        state.outcome.printed()
+        if state.plan.granted.denied:
+            lines = [error.details, "The script asked for more than it was granted:", *state.plan.granted.denied]
             error = error.model_copy(update={"details": "\n".join(line for line in lines if line)})
-    measured = account.usage or ScriptUsage(wall_ms=wall_ms)
-    counts = {"input": account.input, "output": account.outcome.output, "log": account.outcome.log.size}
+    measured = state.usage or ScriptUsage(wall_ms=wall_ms)
+    counts = {"input": state.input, "output": state.outcome.output, "log": state.outcome.log.size}
     return ScriptResult(
         success=error is None,
         output_data=output,
         error=error,
-        logs=[*account.outcome.log.lines(), *account.notes],
-        files=[*account.files],
-        enforced=account.enforced,
+        logs=[*state.outcome.log.lines(), *state.notes],
+        files=[*state.files],
+        enforced=state.enforced,
         usage=measured.model_copy(update=counts),
     )
 

@@ -1,4 +1,4 @@
-"""The node `core:LlmApiRequest` (`spec/001` §3.1): sends messages to a language model, parses nothing."""
+"""The node `core:LlmApiRequest`: sends messages to a language model, parses nothing."""
 
 from typing import Annotated, Any, TypedDict
 

@@ -82,19 +82,19 @@ class CallOutput:
         self._held = {name: early.get(name, b"") for name in NAMES}
         self._over: set[str] = set()
         self._is_line_open = False
-        self._account: CallReportReader | None = None
+        self._reader: CallReportReader | None = None
 
     @property
     def is_over(self) -> bool:
         """Whether all of the call has been heard."""
-        return len(self._over) == len(NAMES) and self._account is not None and self._account.is_complete
+        return len(self._over) == len(NAMES) and self._reader is not None and self._reader.is_complete
 
     def feed(self, output: SandboxOutput) -> list[SandboxOutput]:
         """Take what came out; return what of it is the call's. Raises `BadReport`."""
         name, data = output.kind, output.data
         if name in self._over:
-            if name == "channel" and self._account is not None and not self._account.is_complete:
-                data = self._account.feed(data)
+            if name == "channel" and self._reader is not None and not self._reader.is_complete:
+                data = self._reader.feed(data)
             self.early[name] = self.early.get(name, b"") + data
             if len(self.early[name]) > _STATUS:
                 raise BadReport("it wrote more than a session may between calls")
@@ -110,8 +110,8 @@ class CallOutput:
         rest = data[at + len(self.mark) :]
         if name == "channel":
             limits = self._call.launch.limits
-            self._account = CallReportReader(self._call.output, limits.scratch, 2 * limits.output + _STATUS)
-            rest = self._account.feed(rest)
+            self._reader = CallReportReader(self._call.output, limits.scratch, 2 * limits.output + _STATUS)
+            rest = self._reader.feed(rest)
         self.early[name] = rest
         return self._heard(name, data[:at])
 
@@ -121,23 +121,23 @@ class CallOutput:
 
     def end(self) -> tuple[SandboxOutput, list[SandboxOutput]]:
         """Return how the call ended, and its result, if it is not among what came out."""
-        assert self._account is not None
-        told = self._account.told
+        assert self._reader is not None
+        report = self._reader.report
         limits = self._call.launch.limits
         ended = SandboxOutput(
             kind="ended",
-            data=told.note.encode(),
-            exit_code=told.exit,
-            usage=ScriptUsage(wall_ms=0.0, cpu_ms=told.cpu * 1000),
+            data=report.note.encode(),
+            exit_code=report.exit,
+            usage=ScriptUsage(wall_ms=0.0, cpu_ms=report.cpu * 1000),
         )
-        if told.value is None or told.exit != 0:
+        if report.value is None or report.exit != 0:
             return ended, []
-        if len(told.value) > limits.output:
-            size = f"{len(told.value):,} bytes as JSON; at most {limits.output:,} are possible"
+        if len(report.value) > limits.output:
+            size = f"{len(report.value):,} bytes as JSON; at most {limits.output:,} are possible"
             raise Refused(ScriptErrorType.OUTPUT, f"the value of the last expression has {size}")
         if self._call.launch.channel:
-            return ended, [] if self.counts["channel"] else self._heard("channel", told.value)
-        return ended, self._heard("stdout", (b"\n" if self._is_line_open else b"") + told.value + b"\n")
+            return ended, [] if self.counts["channel"] else self._heard("channel", report.value)
+        return ended, self._heard("stdout", (b"\n" if self._is_line_open else b"") + report.value + b"\n")
 
     def _heard(self, name: str, data: bytes) -> list[SandboxOutput]:
         if not data or (name == "channel" and not self._call.launch.channel):
@@ -167,18 +167,18 @@ class CallReportReader:
         self._longest = longest
         self._line: bytearray | None = bytearray()
         self._files: list[tuple[Path, int]] = []
-        self._told: CallReport | None = None
+        self._report: CallReport | None = None
 
     @property
     def is_complete(self) -> bool:
         """Whether all was read."""
-        return self._told is not None and not self._files
+        return self._report is not None and not self._files
 
     @property
-    def told(self) -> CallReport:
+    def report(self) -> CallReport:
         """The report."""
-        assert self._told is not None
-        return self._told
+        assert self._report is not None
+        return self._report
 
     def feed(self, data: bytes) -> bytes:
         """Take what came; return what comes after the end. Raises `BadReport`."""
@@ -204,14 +204,14 @@ class CallReportReader:
 
     def _read(self, line: bytes) -> None:
         try:
-            told: dict[str, Any] = json.loads(line)
-            value, left = told["value"], told.get("left", 0)
+            report: dict[str, Any] = json.loads(line)
+            value, left = report["value"], report.get("left", 0)
             if not (value is None or isinstance(value, str)) or not isinstance(left, int):
                 raise TypeError
             note = f"{left} files were not kept: they are too many, or too large" if left else ""
             code = None if value is None else value.encode("utf-8", "replace")
-            self._told = CallReport(int(told["exit"]) & 0xFF, code, max(0.0, float(told["cpu"])), note)
-            for path, size in told["files"]:
+            self._report = CallReport(int(report["exit"]) & 0xFF, code, max(0.0, float(report["cpu"])), note)
+            for path, size in report["files"]:
                 self._expect(path, size)
         except (ValueError, TypeError, LookupError, RecursionError, OverflowError, OSError):
             raise BadReport("its report of a call makes no sense") from None
@@ -234,7 +234,7 @@ class CallReportReader:
 
 def frame_of(call: Call, mark: bytes, number: int, size: int) -> bytes:
     limits = call.launch.limits
-    told = {
+    report = {
         "mark": mark.hex(),
         "code": call.code,
         "name": f"{SCRIPT}/call-{number}.py",
@@ -247,7 +247,7 @@ def frame_of(call: Call, mark: bytes, number: int, size: int) -> bytes:
         "room": limits.scratch,
         "input": size,
     }
-    data = json.dumps(told).encode()
+    data = json.dumps(report).encode()
     return len(data).to_bytes(4, "big") + data
 
 
