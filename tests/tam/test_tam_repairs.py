@@ -153,3 +153,10 @@ def test_a_warning_says_where() -> None:
         "not understood and ignored: '?'": text.index("?"),
         "the value of 'x' is not closed; it ends before the next key or marker": text.index("1\ny"),
     }
+
+
+def test_closed_value_keeps_markers_after_an_unclosed_one() -> None:
+    value = f"y\n{END}w"
+    reading = read(block("command:「始」t「末」", "a:»»»x", "b:「始」1「末」", f"k:「始」{value}「末」"))
+    assert reading.arguments == {"a": "x", "b": "1", "k": value}
+    assert len(reading.warnings) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tam_reading import END, REQUEST, block, read
+from tam_reading import END, REQUEST, block, events_of, read
 
 from tavern_host.contracts.protocols import ParserOptions
 from tavern_tam.parser import TamParser
@@ -108,6 +108,13 @@ def test_a_fence_that_encloses_anything_else_stays_text(before: str, after: str)
     reading = read(before + CALL + after)
     assert reading.text == before + after
     assert reading.steps == [(1, "t", {})]
+
+
+def test_events_come_in_the_order_of_the_text() -> None:
+    events = events_of([f"before\n```\n{CALL}\n\n{CALL}\nmore\n```\n"])
+    offsets = [event.offset for event in events]
+    assert [event.kind for event in events] == ["text", "call", "text", "call", "text"]
+    assert offsets == sorted(offsets, key=lambda offset: offset or 0)
 
 
 def test_a_fence_around_a_block_that_calls_nothing_stays_text() -> None:
