@@ -224,7 +224,8 @@ class FileSettings(Model):
 
 class Manifest(Model):
     """A plugin's manifest. `project_folders` and `settings_in_files` count in first-party plugins only: the folders
-    that a new project has, and how files of any plugin declare settings."""
+    that a new project has, and how files of any plugin declare settings. `test_options` are options of the pytest
+    marker `tavern`, each with `module:function`, which is called with the folder of the project and the value."""
 
     name: Name
     display_name: str
@@ -241,6 +242,7 @@ class Manifest(Model):
     config_options: list[SettingItem] = Field(default_factory=list)
     settings_in_files: list[FileSettings] = Field(default_factory=list)
     project_folders: list[FolderName] = Field(default_factory=list)
+    test_options: dict[str, str] = Field(default_factory=dict)
     permissions: Permissions = Field(default_factory=Permissions)
     publishes: Publishes = Field(default_factory=Publishes)
 

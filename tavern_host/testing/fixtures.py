@@ -6,9 +6,10 @@ imported before a fixture is used. What the fixtures do is in docs/testing.md.
 
 from __future__ import annotations
 
-import json
 import os
+import pkgutil
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
@@ -19,7 +20,6 @@ from tavern_host.testing.environments import InstallationError, InstalledPlugin,
 from tavern_host.testing.recorder import CallRecorder, RecordedCall
 
 if TYPE_CHECKING:
-    from tavern_host.contracts.workflows import Workflow
     from tavern_host.host import Host
     from tavern_host.projects import Folders
 
@@ -36,8 +36,8 @@ Placement = Literal["in-process", "loopback"]
 PLACEMENT = "TAVERN_PLACEMENT"
 
 _MARKER = """\
-tavern(plugins, trust, settings, workflows, placement, strict): the host that the fixtures make: plugin folders \
-(all trusted unless `trust` names some), settings by full key, workflows by id"""
+tavern(plugins, trust, settings, placement, strict, …): the host that the fixtures make: plugin folders \
+(all trusted unless `trust` names some), settings by full key, and what installed plugins add (workflows by id)"""
 _IN_PROCESS_ONLY = "in_process_only(reason): skip where plugins run in another placement, which this cannot work in"
 
 
@@ -45,14 +45,13 @@ class HostOptions(TypedDict, total=False):
     """What a test says of its host.
 
     `plugins` are plugin folders (relative ones to the test's file) or imported packages; `trust` names the plugins
-    that need no grant, by default those of `plugins`; `settings` are values by full key; `workflows` are
-    documents by id, written into the project. The rest is as for `Host`.
+    that need no grant, by default those of `plugins`; `settings` are values by full key. The rest is as for `Host`.
+    Installed plugins add options that prepare the project (`testOptions` in their manifests).
     """
 
     plugins: Sequence[Path | str | ModuleType]
     trust: Iterable[str]
     settings: Mapping[str, Any]
-    workflows: Mapping[str, Mapping[str, Any] | Workflow]
     placement: Placement
     strict: bool
 
@@ -69,11 +68,12 @@ class MakeHost(Protocol):
         plugins: Sequence[Path | str | ModuleType] = ...,
         trust: Iterable[str] = ...,
         settings: Mapping[str, Any] = ...,
-        workflows: Mapping[str, Mapping[str, Any] | Workflow] = ...,
         placement: Placement = ...,
         strict: bool = ...,
+        **prepared: Any,
     ) -> Host:
-        """Return a host as the test's marker says, but for what is given here."""
+        """Return a host as the test's marker says, but for what is given here; `prepared` are options that installed
+        plugins add."""
 
 
 class InstallPlugin(Protocol):
@@ -161,8 +161,9 @@ def make_host(request: pytest.FixtureRequest, tavern_project: Path, tavern_folde
 
         options: HostOptions = {**marked, **_checked(given, "make_host")}  # type: ignore[typeddict-item]
         plugins = _plugins(options, folder)
-        for workflow_id, workflow in options.get("workflows", {}).items():
-            _write_workflow(tavern_project, workflow_id, workflow)
+        for option, prepare in _added_options().items():
+            if option in options:
+                pkgutil.resolve_name(prepare)(tavern_project, options[option])  # type: ignore[literal-required]
         return Host(
             tavern_project,
             plugins=plugins,
@@ -221,7 +222,7 @@ _LISTS = frozenset({"plugins", "trust"})
 
 
 def _checked(options: Mapping[str, Any], who: str) -> Mapping[str, Any]:
-    known = HostOptions.__optional_keys__
+    known = HostOptions.__optional_keys__ | _added_options().keys()
     for name in options:
         if name not in known:
             from tavern_host.contracts.names import did_you_mean
@@ -231,6 +232,15 @@ def _checked(options: Mapping[str, Any], who: str) -> Mapping[str, Any]:
         if name in _LISTS and isinstance(options[name], str | Path):
             pytest.fail(f"{who}: {name} is a list, such as {name}=[{str(options[name])!r}]", pytrace=False)
     return options
+
+
+@cache
+def _added_options() -> dict[str, str]:
+    """Return the options that installed plugins add, each with the `module:function` that prepares a project."""
+    from tavern_host.plugins.discovery import discover
+
+    manifests = [record.manifest for record in discover() if record.module is not None and record.manifest is not None]
+    return {option: prepare for manifest in manifests for option, prepare in manifest.test_options.items()}
 
 
 def _plugins(options: HostOptions, relative_to: Path) -> list[Path | ModuleType]:
@@ -257,12 +267,6 @@ def _name(plugin: Path | ModuleType) -> str:
         return str(yaml.safe_load((folder / "plugin.yaml").read_text(encoding="utf-8"))["name"])
     except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError):  # the host says what is wrong with it
         return folder.name
-
-
-def _write_workflow(project: Path, workflow_id: str, workflow: Mapping[str, Any] | Workflow) -> None:
-    document = workflow if isinstance(workflow, Mapping) else workflow.model_dump(mode="json", exclude_unset=True)
-    path = project / "workflows" / f"{workflow_id}.json"
-    path.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
 
 
 def _must_be_started(host: Host, names: Iterable[str]) -> None:
