@@ -85,14 +85,7 @@ class _Details:
             if (secrecy or (named and name == "value")) and _is_hidden(item, secrecy):
                 copied[name] = MASK
                 continue
-            kind = type(item)
-            if kind is bool or item is None or (kind is int and -_WORD <= item <= _WORD):
-                copied[name] = item  # what most values are, without a call
-            elif kind is str and len(item) <= _SHORT <= self._characters:
-                self._characters -= len(item)
-                copied[name] = item
-            else:
-                copied[name] = self._value(item, depth + 1)
+            copied[name] = self._value(item, depth + 1)
         return copied
 
     def _list(self, items: Iterable[Any], depth: int, count: int) -> list[Any]:

@@ -261,7 +261,7 @@ def tail(path: Path, limit: int) -> list[AuditEntry]:
 
 
 def read_after(path: Path, seq: int, limit: int = 1000) -> list[AuditEntry]:
-    """Return the entries after a number, oldest first; from the beginning where the log was begun anew since.
+    """Return the entries after a number, oldest first; from the beginning where a new log was begun since.
 
     Raises `OSError`.
     """

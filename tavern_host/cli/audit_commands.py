@@ -100,7 +100,7 @@ COMMANDS: tuple[tuple[CommandInfo, Command], ...] = (
             handler="",
             parameters=[
                 CommandParameter(name="--lines", type="integer", default=20, help="How many entries."),
-                CommandParameter(name="--follow", type="flag", help="Go on with what is recorded, until Ctrl-C."),
+                CommandParameter(name="--follow", type="flag", help="Continue with new entries until Ctrl-C."),
             ],
         ),
         _tail,

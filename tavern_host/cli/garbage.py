@@ -1,5 +1,5 @@
-"""Puts off the collecting of garbage while `tavern` starts: a start makes much that stays, and looking through it
-time and again takes a tenth of the start."""
+"""Postpones garbage collection while `tavern` starts: most objects of a start stay, and scanning them repeatedly takes
+a tenth of it."""
 
 from __future__ import annotations
 

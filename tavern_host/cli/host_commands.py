@@ -1,6 +1,6 @@
 """The host's own commands: `serve`, `init`, `plugins …`, `why`, `settings …`. All other commands belong to plugins.
 
-Each takes a function that makes the host, since `init` is there before any project is."""
+Each takes a factory of hosts, since `init` runs without a project."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def _reload(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterat
     host = _linked(make_host)
     name = arguments.get("name")
     host.ask_to_reload(name)
-    what = f"read {name} anew" if name else "look for plugins that are new, changed or gone"
+    what = f"reload {name}" if name else "look for plugins that are new, changed or gone"
     yield CommandOutput(kind="text", text=f"A host that is running will {what}.")
     yield CommandOutput(kind="result", data={"asked": name})
 
@@ -203,14 +203,14 @@ _ALL: tuple[tuple[CommandInfo, Command], ...] = (
     ),
     (
         CommandInfo(
-            name="plugins disable", help="Take a plugin out until it is enabled.", handler="", parameters=[_NAME]
+            name="plugins disable", help="Disable a plugin until it is enabled again.", handler="", parameters=[_NAME]
         ),
         _disable,
     ),
     (
         CommandInfo(
             name="plugins reload",
-            help="Let a running host read a plugin anew.",
+            help="Reload a plugin in a running host.",
             handler="",
             parameters=[CommandParameter(name="name", help="The plugin; all that changed, where none is named.")],
         ),

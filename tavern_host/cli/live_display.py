@@ -1,5 +1,5 @@
-"""Shows a person what a command sends while it works: how things stand at the foot of the terminal, and text as it
-comes. Where there is no terminal, the text alone."""
+"""Shows the output of a running command: its status in the last lines of the terminal, and text as it arrives. Without
+a terminal, the text alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the command line with click, runs the command, and shows what it says.
+"""Parses the command line with click, runs the command, and shows its output.
 
 Exit codes: 0 done, 2 the user's mistake, 1 a failure, 130 interrupted. Errors go to stderr.
 """
@@ -40,7 +40,7 @@ _STEERING = {
     for code in (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
     if chr(code) not in "\t\n"
 }
-"""What steers a terminal or the direction of text, as it is shown instead."""
+"""Control characters of terminals and of text direction, with the escapes that are shown instead."""
 _GLOBAL = [
     click.Option(["--project"], metavar="DIR", help="The project to work on."),
     click.Option(["--dev"], metavar="DIR", multiple=True, help="Load a plugin folder that is being written."),
@@ -53,7 +53,7 @@ _GLOBAL = [
 
 
 class _Streams:
-    """Where a command shows what it says, whatever plugins print, or do with `sys.stdout`."""
+    """The streams of a command's output, whatever plugins print, or do with `sys.stdout`."""
 
     def __init__(self) -> None:
         self._kept: tuple[TextIO, TextIO] | None = None

@@ -18,8 +18,8 @@ from tavern_host.host import Host
 
 ADDRESS = "127.0.0.1"
 DRAIN = 2.0
-"""Seconds that requests under way have to finish when the server stops; aiohttp waits as long again for those
-that it has asked to give up."""
+"""Seconds that requests in flight have to finish when the server stops; aiohttp waits as long again for those that it
+has cancelled."""
 
 
 async def serve(host: Host, *, port: int) -> AsyncIterator[CommandOutput]:

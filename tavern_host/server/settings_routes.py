@@ -1,6 +1,6 @@
-"""Settings over HTTP: `/api/plugins/{name}/settings` and `/api/config`, in the platform's shapes (`spec/000` §17.3).
+"""Settings over HTTP: `/api/plugins/{name}/settings` and `/api/config`, in the platform's JSON shapes.
 
-Goes through the `settings` service, so that who overrides it is asked here too.
+Goes through the `settings` service, so that its overrides apply here too.
 """
 
 from __future__ import annotations

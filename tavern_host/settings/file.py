@@ -1,6 +1,6 @@
-"""The file in which a host keeps the settings that were saved through it; several processes may write it.
+"""The file of saved settings, which several processes may write.
 
-Knows nothing of plugins and of what their settings may be.
+Knows nothing of plugins and their settings.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Hides the secrets in a setting's value behind `MASK`, and puts them back where the mask comes back.
+"""Replaces the secrets in a setting's value by `MASK`, and restores them where the mask is sent back.
 
-Decides nothing about where values are kept.
+Knows nothing of where values are stored.
 """
 
 from __future__ import annotations

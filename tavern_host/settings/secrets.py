@@ -1,6 +1,6 @@
 """Encrypts the secrets among saved settings with a key of the operator's own.
 
-That keeps them out of backups, screens and copies of the settings. Whoever can read the operator's state
+That keeps them out of backups, screens and copies of the settings. Any user who can read the operator's state
 folder, where the key is, can read them all.
 """
 

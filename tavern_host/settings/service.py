@@ -1,6 +1,6 @@
-"""The `settings` service: reads and saves the settings of all plugins, and tells of what changed.
+"""The `settings` service: reads and saves the settings of all plugins, and publishes changes.
 
-What the layers hold and which value is in force is settled in `settings.py`.
+The layers and the value in force are resolved in `store.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tavern_host.contracts.settings import (
     tool_settings_prefix,
 )
 from tavern_host.settings.redaction import MaskedValue, is_set, masked, unmasked
-from tavern_host.settings.store import MAX_TOLD, Resolved, SettingsStore, meant, plugin_of, prefix_of
+from tavern_host.settings.store import MAX_REPORTED, Resolved, SettingsStore, meant, plugin_of, prefix_of
 
 HOOK = "tavern_before_save_settings"
 AUDITED = "settings.saved"
@@ -94,7 +94,7 @@ class HostSettings(Settings):
         if wanted:
             encrypted = [key for key, item in self._declared(plugin).items() if item.is_encrypted]
             mine, changed = await self._store.save(wanted, encrypted=encrypted)
-            self._tell(changed)
+            self._publish_changes(changed)
             if mine:
                 details: dict[str, JsonValue] = {"plugin": plugin, "keys": [*mine]}
                 self._record(AUDITED, subject=plugin, actor=str(call.principal), details=details)
@@ -103,7 +103,7 @@ class HostSettings(Settings):
 
     def follow(self) -> None:
         """Take over what other processes saved, and tell of it; costs one look at the file where nobody did."""
-        self._tell(self._store.follow())
+        self._publish_changes(self._store.follow())
 
     def problems(self, plugin: str | None = None) -> list[Problem]:
         """Return what is wrong with a plugin's settings; for None, with all of them, and what belongs to no plugin."""
@@ -180,11 +180,11 @@ class HostSettings(Settings):
             raise InvalidInput(f"{HOOK} turned a change of {plugin} into one of {answer.plugin!r:.200}")
         values = dict(answer.values)
         for key in values.keys() & wanted.keys() & declared.keys():
-            with contextlib.suppress(MaskedValue):  # it may stand for what holds now; else it is told below
+            with contextlib.suppress(MaskedValue):  # it may stand for the present value; else `_checked` reports it
                 values[key] = unmasked(declared[key], values[key], wanted[key])
         return self._checked(plugin, values, after)
 
-    def _tell(self, changed: Mapping[str, list[str]]) -> None:
+    def _publish_changes(self, changed: Mapping[str, list[str]]) -> None:
         for plugin, keys in changed.items():
             self._publish(SETTINGS_CHANGED, {"plugin": plugin, "keys": keys})
 
@@ -235,7 +235,7 @@ class _Check:
             self.wanted[item.key] = value
 
     def _meant(self, key: str) -> str | None:
-        if len(self.problems) >= MAX_TOLD:
+        if len(self.problems) >= MAX_REPORTED:
             return None
         return meant(key, self._plugin, self._declared)
 

@@ -1,7 +1,7 @@
 """Layered settings: each plugin's `configOptions`, over which project, operator and environment write.
 
 Every value knows its origin. Values are checked against the declared control type when they are read in.
-Who may change them, and who is asked before, is decided in `settingsservice.py`.
+Who may change them, and which hooks see a change before, is decided in `service.py`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tavern_host.storage.yaml_file import InvalidFile
 LAYERS: tuple[Origin, ...] = get_args(Origin)
 """Lowest first; a later layer wins."""
 
-MAX_TOLD = 20
-"""How many settings of one layer that belong to nothing are named one by one."""
+MAX_REPORTED = 20
+"""How many unknown settings of one layer are reported one by one."""
 
 _LEFT_OUT = "it is left out until it is right"
 _log = logging.getLogger("tavern.settings")
@@ -76,7 +76,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class _Source:
-    """Values that somebody wrote. Two of them make up the operator's layer: `host.yaml`, and over it what was saved."""
+    """Values from one place. Two of them make up the operator's layer: `host.yaml`, and over it the saved values."""
 
     layer: Origin
     whose: str
@@ -111,14 +111,14 @@ class SettingsStore:
         if file is not None:
             try:
                 self._saved = self._read(file)
-            except InvalidFile:  # it is told by `unknown`
+            except InvalidFile:  # `unknown` reports it
                 self.is_unread = True
 
     def set_project(self, values: Mapping[str, Any]) -> None:
         """Replace the project's layer."""
         changed = differing(self._project, values)
         self._project = values
-        self._tell(changed)
+        self._notify(changed)
 
     def of(self, manifest: Manifest) -> PluginSettings:
         """Return one plugin's settings, which follow every change until they are closed."""
@@ -150,7 +150,7 @@ class SettingsStore:
         problems = list(self._damage)
         for source in [*self._sources(), _Source("operator", "the saved", self._saved.secrets)]:
             keys = [key for key in source.values if not (isinstance(key, str) and plugin_of(key) in known)]
-            problems += _told(keys, functools.partial(_of_nobody, source.whose, known))
+            problems += _problems(keys, functools.partial(_of_nobody, source.whose, known))
         return problems
 
     def is_saved(self, key: str) -> bool:
@@ -162,9 +162,9 @@ class SettingsStore:
     ) -> tuple[list[str], dict[str, list[str]]]:
         """Save values (None for none) over what is in the file at that moment; those of `encrypted` keys encrypted.
 
-        Returns the keys that this changed, and by plugin all that changed since the file was last read: somebody
-        else may have written it. Raises `InvalidFile` where the file was damaged, `Misconfigured` where it cannot
-        be written, `DeadlineExceeded` where somebody keeps it locked.
+        Returns the keys that this changed, and by plugin all that changed since the file was last read: another
+        process may have written it. Raises `InvalidFile` where the file was damaged, `Misconfigured` where it cannot
+        be written, `DeadlineExceeded` where another process keeps it locked.
         """
         file = self._file
         if file is None:
@@ -179,9 +179,9 @@ class SettingsStore:
             return mine, self._take_over(after)
 
     def follow(self) -> dict[str, list[str]]:
-        """Read the file anew if somebody else wrote it; return the keys that changed, by plugin.
+        """Reload the file if another process wrote it; return the keys that changed, by plugin.
 
-        Where it was damaged, what holds now holds until it is mended.
+        Where it is damaged, the present values stay until it is mended.
         """
         if self._file is None or not self._file.has_changed():
             return {}
@@ -192,7 +192,7 @@ class SettingsStore:
             return {}
 
     def forget(self, settings: PluginSettings) -> None:
-        """Do not tell these settings of changes any more."""
+        """Notify these settings of no more changes."""
         self._open.discard(settings)
 
     def _sources(self) -> list[_Source]:
@@ -204,10 +204,10 @@ class SettingsStore:
         ]
 
     def _add_secrets(self, resolved: Resolved, prefix: str, declared: Mapping[str, SettingItem]) -> None:
-        """Put the plugin's saved secrets into the operator's layer."""
+        """Add the plugin's saved secrets to the operator's layer."""
         keys = [key for key in self._saved.secrets if key.startswith(prefix)]
         undeclared = [key for key in keys if key not in declared]
-        resolved.problems += _told(undeclared, functools.partial(_undeclared, "the saved", declared))
+        resolved.problems += _problems(undeclared, functools.partial(_undeclared, "the saved", declared))
         for key in (key for key in keys if key in declared):
             try:
                 resolved.layers.setdefault(key, {})["operator"] = self._secret(declared[key])
@@ -218,7 +218,7 @@ class SettingsStore:
 
     def _secret(self, item: SettingItem) -> JsonValue:
         assert self._file is not None
-        if not item.is_encrypted:  # what was given as a secret is not to be shown because the plugin changed its mind
+        if not item.is_encrypted:  # a value given as a secret stays one, whatever the plugin declares now
             raise Misconfigured("the plugin does not declare it as a secret any more")
         value = self._file.box.decrypt(item.key, self._saved.secrets[item.key])
         if wrong := item.problem(value):
@@ -237,9 +237,9 @@ class SettingsStore:
         self._saved = saved
         self._damage = []
         self.is_unread = False
-        return self._tell(changed)
+        return self._notify(changed)
 
-    def _tell(self, keys: Iterable[str]) -> dict[str, list[str]]:
+    def _notify(self, keys: Iterable[str]) -> dict[str, list[str]]:
         self.revision += 1
         by_plugin: dict[str, list[str]] = {}
         for key in sorted(keys):
@@ -294,7 +294,7 @@ class PluginSettings:
     def changes(self) -> AsyncIterator[list[str]]:
         """Return an iterator over the keys that change from now on, without their prefix.
 
-        Keys that change while nobody reads are given together, each once. It ends when the settings are closed.
+        Keys that change between two reads are given together, each once. It ends when the settings are closed.
         """
         reader = SettingsChanges(self)
         with self._adding:
@@ -305,7 +305,7 @@ class PluginSettings:
         return reader
 
     def offer(self, keys: Iterable[str]) -> None:
-        """Tell the readers of changes that these full keys changed."""
+        """Notify the readers of changes that these full keys changed."""
         short = [key.removeprefix(self._prefix) for key in keys]
         with self._adding:
             readers = list(self._readers)
@@ -313,7 +313,7 @@ class PluginSettings:
             reader.offer(short)
 
     def close(self) -> None:
-        """Follow no change any more, and end every iterator over them; what holds now can still be read."""
+        """Follow no more changes, and end every iterator over them; the present values can still be read."""
         store = self._store
         if store is None:
             return
@@ -341,7 +341,7 @@ class SettingsChanges(AsyncIterator[list[str]]):
     """One reader of changes. It keeps each key once, so that it never holds more than there are settings."""
 
     def __init__(self, source: PluginSettings) -> None:
-        self._source = source  # only the settings that somebody holds are told of changes
+        self._source = source  # keeps the settings alive: the store holds them weakly
         self._keys: dict[str, None] = {}
         self._is_over = False
         self._ready = asyncio.Event()
@@ -352,7 +352,7 @@ class SettingsChanges(AsyncIterator[list[str]]):
         self._ready.set()
 
     def end(self) -> None:
-        """End the iteration, when what waits has been read."""
+        """End the iteration, after the waiting keys were read."""
         self._is_over = True
         self._ready.set()
 
@@ -384,7 +384,7 @@ def _add(resolved: Resolved, source: _Source, prefix: str, declared: Mapping[str
         else:
             resolved.problems.append(problem)
             resolved.left_out.setdefault(key, []).append(source.layer)
-    resolved.problems += _told(undeclared, functools.partial(_undeclared, source.whose, declared))
+    resolved.problems += _problems(undeclared, functools.partial(_undeclared, source.whose, declared))
 
 
 def _problem(source: _Source, item: SettingItem, value: Any) -> Problem | None:
@@ -396,12 +396,12 @@ def _problem(source: _Source, item: SettingItem, value: Any) -> Problem | None:
     return Problem(message=f"{source.whose} setting {item.key!r} {wrong}", hint=_LEFT_OUT) if wrong else None
 
 
-def _told(keys: list[Any], problem: Callable[[Any], Problem]) -> list[Problem]:
-    """Return a problem for each of the first keys and one for all the others: guessing what was meant takes time."""
-    problems = [problem(key) for key in keys[:MAX_TOLD]]
-    if len(keys) > MAX_TOLD:
-        more = len(keys) - MAX_TOLD
-        problems.append(Problem(message=f"{more} more like this: {_short(keys[MAX_TOLD])} and so on"))
+def _problems(keys: list[Any], problem: Callable[[Any], Problem]) -> list[Problem]:
+    """Return a problem for each of the first keys and one for all the others: each suggestion takes time."""
+    problems = [problem(key) for key in keys[:MAX_REPORTED]]
+    if len(keys) > MAX_REPORTED:
+        more = len(keys) - MAX_REPORTED
+        problems.append(Problem(message=f"{more} more like this: {_short(keys[MAX_REPORTED])} and so on"))
     return problems
 
 
