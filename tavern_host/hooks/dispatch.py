@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -121,13 +121,18 @@ class Dispatcher:
         since the plugin that publishes the hook was reloaded first, is left out until its own plugin is reloaded.
         """
         wanted = [(plugin, [i for i in implementations if self._fits(i.info)]) for plugin, implementations in plugins]
-        pairs = zip(self._plugins, wanted, strict=False)
-        kept = next(
-            (place for place, (old, new) in enumerate(pairs) if old != new), min(len(self._plugins), len(wanted))
-        )
+        specs = self.catalogue.published_specs
+        stale = [hook for hook, function in self._published.items() if specs.get(hook) is not function]
+        kept = 0 if stale else _common_length(self._plugins, wanted)
         for plugin, _ in self._plugins[kept:]:
             self._manager.unregister(name=plugin)
-        self._set_published_specs()
+        for hook in stale:  # pluggy has no method that removes a specification
+            delattr(self._manager.hook, hook)
+            del self._published[hook]
+        added = {hook: function for hook, function in specs.items() if hook not in self._published}
+        if added:
+            self._manager.add_hookspecs(type("published", (), {h: staticmethod(f) for h, f in added.items()}))
+            self._published |= added
         for plugin, implementations in wanted[kept:]:
             self._manager.register(_Registered(implementations), plugin)
         self._manager.check_pending()
@@ -142,18 +147,6 @@ class Dispatcher:
     def _fits(self, info: HookImplInfo) -> bool:
         spec = self.catalogue.hooks.get(info.hook)
         return spec is not None and {*info.arguments} <= {*spec.arguments, "context"}
-
-    def _set_published_specs(self) -> None:
-        """Give pluggy the hooks that plugins publish now; pluggy itself has no way to remove a specification."""
-        specs = self.catalogue.published_specs
-        for hook, function in [*self._published.items()]:
-            if specs.get(hook) is not function:
-                delattr(self._manager.hook, hook)
-                del self._published[hook]
-        added = {hook: function for hook, function in specs.items() if hook not in self._published}
-        if added:
-            self._manager.add_hookspecs(type("published", (), {h: staticmethod(f) for h, f in added.items()}))
-            self._published |= added
 
     def implemented(self, hook: str) -> bool:
         """Return whether any active plugin implements the hook."""
@@ -288,6 +281,12 @@ class Dispatcher:
             return self.catalogue.hooks[hook]
         except KeyError:
             raise NotFound(f"there is no hook {hook!r}") from None
+
+
+def _common_length(first: Sequence[object], second: Sequence[object]) -> int:
+    """Return how many items at the beginning of both are equal."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second)))
 
 
 async def _within(deadline: float, coroutine: Coroutine[Any, Any, T], in_flight: InFlight, what: str) -> T:

@@ -1,4 +1,4 @@
-"""Decides from manifests, grants and the operator's words which plugins may be loaded; imports none."""
+"""Decides from manifests, grants and the operator's choices which plugins may be loaded; imports none."""
 
 from __future__ import annotations
 
