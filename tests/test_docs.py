@@ -24,6 +24,7 @@ from documentation.pages import ROOT, Page, pages, table
 from documentation.reference import TO_DO, references, write_table
 from documentation.snippets import PageRun, Wrong, compare
 from helpers.folder_plugins import write_plugin
+from helpers.repetition import Failures
 from pydantic import TypeAdapter
 
 import tavern_host
@@ -71,19 +72,23 @@ def code_in(text: str) -> set[str]:
 # --- the reference ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("path", "name"), PARTS, ids=[f"{Path(path).stem}: {name}" for path, name in PARTS])
-def test_a_reference_part_says_what_the_code_says(path: str, name: str) -> None:
-    parts = page(path).references
-    assert name in parts, f"{path} lacks `<!-- reference: {name} -->`"
-    expected = references()[path][name](parts[name])
-    changes = "\n".join(difflib.unified_diff(parts[name].splitlines(), expected.splitlines(), "page", "code", n=0))
-    assert parts[name] == expected, f"{path} differs from the code; {WRITE}\n{changes}"
-    assert TO_DO not in expected, f"{path}: a person has to write what {TO_DO} stands for"
+def test_reference_parts_say_what_the_code_says() -> None:
+    with Failures() as failures:
+        for path, name in PARTS:
+            with failures.row(f"{path}: {name}"):
+                parts = page(path).references
+                assert name in parts, f"{path} lacks `<!-- reference: {name} -->`"
+                expected = references()[path][name](parts[name])
+                lines = difflib.unified_diff(parts[name].splitlines(), expected.splitlines(), "page", "code", n=0)
+                assert parts[name] == expected, "\n".join([f"{path} differs from the code; {WRITE}", *lines])
+                assert TO_DO not in expected, f"{path}: a person has to write what {TO_DO} stands for"
 
 
-@pytest.mark.parametrize("path", pages())
-def test_a_page_has_no_reference_part_for_what_does_not_exist(path: str) -> None:
-    assert set(page(path).references) == set(references().get(path, {}))
+def test_pages_have_reference_parts_of_what_exists() -> None:
+    with Failures() as failures:
+        for path in pages():
+            with failures.row(path):
+                assert set(page(path).references) == set(references().get(path, {}))
 
 
 def test_a_reference_part_that_was_changed_is_noticed() -> None:
@@ -101,22 +106,19 @@ def test_every_hook_has_a_heading_and_every_heading_a_hook() -> None:
     assert sorted(headed) == sorted(facts.hooks())
 
 
-@pytest.mark.parametrize("name", sorted(facts.hooks()))
-def test_the_reference_of_a_hook_stands_under_its_heading(name: str) -> None:
-    under = page("docs/hooks.md").text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-    assert f"<!-- reference: {name} -->" in under
-
-
-@pytest.mark.parametrize("name", sorted(facts.hooks()))
-def test_a_hook_is_shown_with_its_exact_arguments(name: str) -> None:
-    hook = facts.hooks()[name]
-    part = page("docs/hooks.md").references[name]
-    shown = next(block for block in part.split("```") if block.startswith(f"python\n{name}("))
-    function = _compiled(f"def {shown.removeprefix('python').strip()}: ...", {})[name]
-    assert inspect.signature(function) == inspect.signature(hook.function)
-    for fact in (hook.info.permission, hook.info.level, hook.info.policy, hook.info.caller, hook.info.example):
-        assert fact in part
-    assert hook.info.description in part
+def test_hooks_are_shown_with_their_exact_arguments() -> None:
+    with Failures() as failures:
+        for name, hook in facts.hooks().items():
+            with failures.row(name):
+                under = page("docs/hooks.md").text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+                assert f"<!-- reference: {name} -->" in under
+                part = page("docs/hooks.md").references[name]
+                shown = next(block for block in part.split("```") if block.startswith(f"python\n{name}("))
+                function = _compiled(f"def {shown.removeprefix('python').strip()}: ...", {})[name]
+                assert inspect.signature(function) == inspect.signature(hook.function)
+                info = hook.info
+                for fact in (info.permission, info.level, info.policy, info.caller, info.example, info.description):
+                    assert fact in part
 
 
 LIFE = ["tavern_shutdown", "tavern_startup"]
@@ -290,20 +292,20 @@ def test_every_service_has_a_heading_and_every_heading_a_service() -> None:
     assert headed == list(interfaces())
 
 
-@pytest.mark.parametrize("service", sorted(interfaces()))
-def test_a_service_is_shown_with_the_exact_signatures_of_its_methods(service: str) -> None:
-    interface = interfaces()[service]
-    part = page("docs/services.md").references[service]
-    block = next(block for block in part.split("```") if block.startswith("python\n"))
-    source = re.sub(r"^(.*\) -> .*)$", r"\1: ...", block.removeprefix("python\n"), flags=re.MULTILINE)
-    shown = _compiled(source, {})
-    for method in facts.methods(interface):
-        declared = inspect.signature(getattr(interface, method.name))
-        own = declared.replace(parameters=list(declared.parameters.values())[1:])
-        assert inspect.signature(shown[method.name]) == own
-        assert inspect.iscoroutinefunction(shown[method.name]) == inspect.iscoroutinefunction(
-            getattr(interface, method.name)
-        )
+def test_services_are_shown_with_their_exact_signatures() -> None:
+    with Failures() as failures:
+        for service, interface in interfaces().items():
+            part = page("docs/services.md").references[service]
+            block = next(block for block in part.split("```") if block.startswith("python\n"))
+            source = re.sub(r"^(.*\) -> .*)$", r"\1: ...", block.removeprefix("python\n"), flags=re.MULTILINE)
+            shown = _compiled(source, {})
+            for method in facts.methods(interface):
+                with failures.row(f"{service}.{method.name}"):
+                    own = getattr(interface, method.name)
+                    declared = inspect.signature(own)
+                    declared = declared.replace(parameters=list(declared.parameters.values())[1:])
+                    assert inspect.signature(shown[method.name]) == declared
+                    assert inspect.iscoroutinefunction(shown[method.name]) == inspect.iscoroutinefunction(own)
 
 
 def test_every_method_says_whether_it_acts_with_which_permission_and_since_when() -> None:
@@ -456,16 +458,16 @@ async def test_a_first_party_plugin_provides_what_the_page_says(tmp_path: Path) 
 # --- links and the index ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", pages())
-def test_every_link_leads_to_a_file_and_a_heading(path: str) -> None:
-    for target in page(path).links:
-        if target.startswith(("https://", "http://")):
-            continue
-        file, _, anchor = target.partition("#")
-        found = ((ROOT / path).parent / file).resolve() if file else ROOT / path
-        assert found.exists() and found.is_relative_to(ROOT), f"{path}: {target}"
-        if anchor:
-            assert anchor in Page.read(str(found.relative_to(ROOT))).anchors, f"{path}: {target}"
+def test_every_link_leads_to_a_file_and_a_heading() -> None:
+    with Failures() as failures:
+        for path, target in ((p, target) for p in pages() for target in page(p).links):
+            if target.startswith(("https://", "http://")):
+                continue
+            with failures.row(f"{path}: {target}"):
+                file, _, anchor = target.partition("#")
+                found = ((ROOT / path).parent / file).resolve() if file else ROOT / path
+                assert found.exists() and found.is_relative_to(ROOT)
+                assert not anchor or anchor in Page.read(str(found.relative_to(ROOT))).anchors
 
 
 def test_the_index_leads_to_every_page() -> None:

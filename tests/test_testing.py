@@ -165,26 +165,18 @@ def test_a_plugin_that_is_not_in_order_fails_the_test_and_says_why(author: Autho
     )
 
 
-@pytest.mark.parametrize(
-    ("marker", "message"),
-    [
-        ("plugin=['acme_greeter']", "the marker tavern takes no 'plugin' (did you mean plugins?)"),
-        ("'acme_greeter'", "the marker tavern takes keywords, such as plugins=[[]…], and nothing else"),
-        ("plugins='acme_greeter'", "the marker tavern: plugins is a list, such as plugins=[[]'acme_greeter'[]]"),
-        ("plugins=['acme']", "*/acme is no plugin: it has no plugin.yaml; give the folder that has it"),
-        ("placement='elsewhere'", "*in-process or loopback, not 'elsewhere'*"),
-    ],
-)
-def test_a_wrong_marker_is_told(author: Author, marker: str, message: str) -> None:
-    result = author.run(f"@pytest.mark.tavern({marker})\nasync def test_it(host): pass")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([message])
-
-
-def test_a_wrong_keyword_of_make_host_is_told(author: Author) -> None:
-    result = author.run("def test_it(make_host): make_host(setting={})")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["make_host takes no 'setting' (did you mean settings?)"])
+def test_wrong_markers_and_keywords_are_explained(author: Author) -> None:
+    markers = {
+        "plugin=['acme_greeter']": "the marker tavern takes no 'plugin' (did you mean plugins?)",
+        "'acme_greeter'": "the marker tavern takes keywords, such as plugins=[[]…], and nothing else",
+        "plugins='acme_greeter'": "the marker tavern: plugins is a list, such as plugins=[[]'acme_greeter'[]]",
+        "plugins=['acme']": "*/acme is no plugin: it has no plugin.yaml; give the folder that has it",
+        "placement='elsewhere'": "*in-process or loopback, not 'elsewhere'*",
+    }
+    tests = [f"@pytest.mark.tavern({m})\nasync def test_{n}(host): pass\n" for n, m in enumerate(markers)]
+    result = author.run("\n".join([*tests, "def test_keyword(make_host): make_host(setting={})\n"]))
+    result.assert_outcomes(errors=len(markers), failed=1)
+    result.stdout.fnmatch_lines([*markers.values(), "make_host takes no 'setting' (did you mean settings?)"])
 
 
 def test_without_pytest_asyncio_the_host_says_so(author: Author) -> None:
@@ -368,18 +360,15 @@ def test_a_plugin_is_really_installed_and_operated(installed_plugin: InstallPlug
     assert installed_plugin(project).environment == plugin.environment, "it is installed once"
 
 
-def test_what_pip_cannot_install_is_told(installed_plugin: InstallPlugin, tmp_path: Path) -> None:
+def test_what_pip_cannot_install_is_explained(
+    installed_plugin: InstallPlugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_greeter(tmp_path / "acme_greeter")
     with pytest.raises(InstallationError, match="has no pyproject.toml, so pip cannot install it"):
         installed_plugin(folder)
     (folder / "pyproject.toml").write_text("[project\n")
     with pytest.raises(InstallationError, match=r"acme_greeter cannot be installed"):
         installed_plugin(folder)
-
-
-def test_without_an_index_it_is_told_what_to_install(
-    installed_plugin: InstallPlugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     project = write_project(tmp_path / "project", '["tavern-host", "no-such-distribution-at-all"]')
     with pytest.raises(InstallationError, match="to do without an index, install what it depends on into the env"):

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Annotated, Any, Literal
 
 import pytest
+from helpers.repetition import repetitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, JsonValue
@@ -247,7 +248,7 @@ def test_what_has_no_end_is_refused_and_not_fatal() -> None:
         encode(deep, JsonValue)
 
 
-@settings(max_examples=200)
+@settings(max_examples=repetitions(40, 200))
 @given(st.one_of(st.binary(max_size=30), json_values.map(lambda value: json.dumps(value).encode())))
 def test_bytes_that_nobody_sent_are_refused_and_nothing_else(data: bytes) -> None:
     for annotation in (

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import repetitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from settings_maker import file_in, full, manifest_with, store_with
@@ -232,7 +233,7 @@ async def test_the_same_secret_saved_again_changes_nothing(tmp_path: Path) -> No
     assert (tmp_path / "projects" / "p" / "settings.json").read_bytes() == before
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=repetitions(15, 50), deadline=None)
 @given(value=JSON, name=st.text())
 def test_every_value_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, value: Any, name: str) -> None:
     box = SecretBox(tmp_path_factory.getbasetemp() / "keys")

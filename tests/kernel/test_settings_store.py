@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import repetitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from settings_maker import file_in, full, manifest_with, store_with
@@ -46,7 +47,7 @@ async def next_of(changes: Any) -> list[str]:
 # --- layers ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=repetitions(30, 150), deadline=None)
 @given(
     written=st.dictionaries(st.sampled_from(["project", "operator", "environment"]), ANYTHING),
     saved=st.lists(ANYTHING, max_size=1),
