@@ -24,8 +24,8 @@ then."""
 def tavern_register_services() -> list[ServiceInfo]:
     return [
         service_info(TOOL_MANAGER, "tavern_tools.manager:Tools"),
-        service_info(SYSTEM_TOOLS, "tavern_tools.builtin.systemtools:System"),
-        service_info(PROJECT_FILES, "tavern_tools.builtin.fileoperator:Files"),
+        service_info(SYSTEM_TOOLS, "tavern_tools.builtin.system_tools:System"),
+        service_info(PROJECT_FILES, "tavern_tools.builtin.file_operator:Files"),
     ]
 
 
@@ -34,7 +34,7 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
     return [
         PromptMacroInfo(
             name="system:available_tools",
-            handler="tavern_tools.protocols.macros:available_tools",
+            handler="tavern_tools.protocols.available_tools:available_tools",
             description="The tools that the agent may call, and how it asks for a call.",
         )
     ]
@@ -58,14 +58,14 @@ def tavern_register_routes() -> list[RouteInfo]:
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    from tavern_tools.cli.offered import task_commands, tool_commands
+    from tavern_tools.cli.descriptors import task_commands, tool_commands
 
     return [*tool_commands(), *task_commands()]
 
 
 @hookimpl
 async def tavern_startup(context: PluginContext) -> None:
-    """Let the tool manager look after tasks that are left over, where the host goes on until it is stopped."""
+    """Let the tool manager look after tasks that are left over, in a host that serves."""
     if context.serving:
         context.tasks.spawn(_take_up_tasks(context), name="begin to look after tasks")
 
@@ -75,4 +75,4 @@ async def _take_up_tasks(context: PluginContext) -> None:
     await context.services.get(TOOL_MANAGER).protocols()  # makes it, unless another plugin's has taken its place
     manager = context.state.get("tools.manager")
     if manager is not None:
-        await manager.take_up()
+        await manager.adopt_tasks()

@@ -31,9 +31,9 @@ from tavern_tools.catalog.documentation import describe_tool, describe_unknown, 
 from tavern_tools.catalog.registry import registry_of
 from tavern_tools.protocols.feedback import feedback
 from tavern_tools.protocols.native import aliases, native_schemas
-from tavern_tools.protocols.outputs import DEFAULT_LIMIT, LIMIT, act_on
-from tavern_tools.protocols.promptmacros import PromptMacros
-from tavern_tools.protocols.protocols import protocols_of
+from tavern_tools.protocols.prompt_macros import PromptMacros
+from tavern_tools.protocols.registered import protocols_of
+from tavern_tools.protocols.run_outputs import DEFAULT_LIMIT, LIMIT, act_on
 
 MAX_WAIT = 60.0
 """How many seconds a read of a stream waits at most."""
@@ -51,12 +51,12 @@ class Tools(ToolManager):
         self._caller = Caller(context, self._registry, Runners(context, self._streams))
         context.state["tools.manager"] = self
 
-    async def take_up(self) -> None:
+    async def adopt_tasks(self) -> None:
         """Look after the tasks that are left over from before, from now on."""
-        await self._caller.tasks.take_up()
+        await self._caller.tasks.adopt_tasks()
 
     async def close(self) -> None:
-        """End what goes on."""
+        """End tasks and streams."""
         await self._caller.tasks.close()
         await self._streams.close()
 
@@ -64,16 +64,16 @@ class Tools(ToolManager):
 
     async def list_tools(self, filter: ToolFilter | None = None) -> list[ToolDefinition]:
         """Return the tools that fit, by id."""
-        return (await self._registry.catalogue()).listed(filter)
+        return (await self._registry.catalog()).listed(filter)
 
     async def get(self, tool_id: str) -> ToolDefinition:
         """Return one tool. Raises `NotFound` with near names."""
-        return (await self._registry.catalogue()).get(tool_id).definition
+        return (await self._registry.catalog()).get(tool_id).definition
 
     async def describe(self, tool_ids: list[str]) -> str:
         """Return the documentation of these tools, in this order."""
-        catalogue = await self._registry.catalogue()
-        found = [(tool_id, catalogue.find(tool_id)) for tool_id in tool_ids]
+        catalog = await self._registry.catalog()
+        found = [(tool_id, catalog.find(tool_id)) for tool_id in tool_ids]
         return "\n".join(describe_tool(tool.definition) if tool else describe_unknown(name) for name, tool in found)
 
     async def schemas(self, tool_ids: list[str]) -> list[dict[str, JsonValue]]:
@@ -82,13 +82,13 @@ class Tools(ToolManager):
 
     async def native_schemas(self, tool_ids: list[str]) -> list[dict[str, JsonValue]]:
         """Return those of these tools that exist as native function calling has them."""
-        catalogue = await self._registry.catalogue()
-        found = {tool_id: tool.definition for tool_id in tool_ids if (tool := catalogue.find(tool_id)) is not None}
+        catalog = await self._registry.catalog()
+        found = {tool_id: tool.definition for tool_id in tool_ids if (tool := catalog.find(tool_id)) is not None}
         return native_schemas(tool_ids, found)
 
     async def _found(self, tool_ids: list[str]) -> list[ToolDefinition]:
-        catalogue = await self._registry.catalogue()
-        return [tool.definition for tool_id in tool_ids if (tool := catalogue.find(tool_id)) is not None]
+        catalog = await self._registry.catalog()
+        return [tool.definition for tool_id in tool_ids if (tool := catalog.find(tool_id)) is not None]
 
     # --- text -----------------------------------------------------------------------------------------
 
@@ -101,26 +101,26 @@ class Tools(ToolManager):
         return await self._protocols.infos()
 
     async def instructions(self, *, protocols: list[str] | None = None) -> str:
-        """Return what an LLM is told. Raises `InvalidInput` for a protocol that nobody registered."""
+        """Return the instructions for an LLM. Raises `InvalidInput` for a protocol that is not registered."""
         return await self._protocols.instructions(protocols)
 
     async def parse_text(self, text: str, *, protocols: list[str] | None = None) -> ParsedText:
-        """Return the calls in `text`. Raises `InvalidInput` for a protocol that nobody registered."""
-        catalogue = await self._registry.catalogue()
-        return await self._protocols.parse(text, protocols, catalogue.parameter_names)
+        """Return the calls in `text`. Raises `InvalidInput` for a protocol that is not registered."""
+        catalog = await self._registry.catalog()
+        return await self._protocols.parse(text, protocols, catalog.parameter_names)
 
     async def parse_stream(
         self, chunks: AsyncIterator[str], *, protocols: list[str] | None = None
     ) -> AsyncIterator[ParseEvent]:
         """Yield what is found in a text while it comes."""
-        catalogue = await self._registry.catalogue()
-        async for event in self._protocols.parse_stream(chunks, protocols, catalogue.parameter_names):
+        catalog = await self._registry.catalog()
+        async for event in self._protocols.parse_stream(chunks, protocols, catalog.parameter_names):
             yield event
 
     async def feedback(
         self, calls: list[ToolCallRequest], results: list[ToolResult], *, limit: int = 16_000
     ) -> list[ToolFeedback]:
-        """Return what a language model is told of calls."""
+        """Return what a language model reads about the results of calls."""
         return feedback(calls, results, limit)
 
     async def expand(

@@ -117,7 +117,7 @@ async def test_a_macro_that_nobody_knows_is_left_and_warned_about_once(tavern: T
     )
     assert (await tavern.run("Hello.")).text == "Done."
     warnings = [text for text in tavern.said("deliberating") if text.startswith("Warning")]
-    assert warnings == ["Warning: nobody fills in the macro 'acme:moon'; left as it is"]
+    assert warnings == ["Warning: no plugin provides the macro 'acme:moon'; left as it is"]
 
 
 async def test_a_macro_that_fails_costs_only_itself(tavern: Tavern, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolScope, ToolTask
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_host.projects import Folders, find_project
-from tavern_tools.catalog.catalogue import Tool
+from tavern_tools.catalog.catalog import Tool
 from tavern_tools.tasks.tasks import Tasks
 
 HERE = Path(__file__).parent

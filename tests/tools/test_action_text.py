@@ -103,7 +103,7 @@ def test_the_steps_of_one_block_belong_together() -> None:
 async def test_the_macro_documents_the_tools_and_the_protocols(open_host: OpenHost) -> None:
     async with open_host("acme_tools") as bench:
         context = bench.host._manager.active["tavern-tools"].context  # as the agent runtime is given it
-        from tavern_tools.protocols.macros import available_tools
+        from tavern_tools.protocols.available_tools import available_tools
 
         def request(*tool_ids: str) -> MacroRequest:
             return MacroRequest(name="system:available_tools", tool_ids=list(tool_ids), call=system_call())

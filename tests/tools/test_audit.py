@@ -23,7 +23,7 @@ from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_tools.calls.audit import CallAudit
 from tavern_tools.calls.call import Call
-from tavern_tools.catalog.catalogue import Tool
+from tavern_tools.catalog.catalog import Tool
 from tavern_tools.catalog.failures import ToolFailure
 
 CALL = CallContext(principal=Principal(kind="agent", id="writer"))

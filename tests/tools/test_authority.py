@@ -17,7 +17,7 @@ from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_host.contracts.toolcalls import ToolRule, ToolScope
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_tools.calls.authority import ALLOW, Authority, Verdict
-from tavern_tools.catalog.catalogue import Tool
+from tavern_tools.catalog.catalog import Tool
 
 KEY = "extensions.tavern-tools.access"
 PATH_IS_SAFE = {"properties": {"path": {"pattern": "^safe/"}}, "required": ["path"]}
@@ -382,7 +382,7 @@ async def test_while_rules_are_not_right_nobody_calls_anything_and_the_operator_
         assert problem in told.reason
         for who in ("agent:writer", "plugin:acme", "system:host"):
             assert bench.decide(who, "kb:Query", ["*"]) == Verdict(
-                "deny", f"nobody may call a tool: {KEY} is not right, which the operator has been told"
+                "deny", f"nobody may call a tool: {KEY} is not right, which was reported to the operator"
             )
         assert not bench.authority.may_decide(principal("user:operator"), "kb:Query")
         assert any(

@@ -18,7 +18,7 @@ from tavern_host.contracts.projectfiles import PROJECT_FILES, ProjectFiles
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_nodes.files import append_inside
-from tavern_tools.builtin.projectfolder import change, write
+from tavern_tools.builtin.project_folder import change, write
 
 OpenHost = Callable[..., Any]
 
@@ -413,7 +413,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from tavern_tools.builtin.edits import Edit, apply
-from tavern_tools.builtin.projectfolder import append, change, write
+from tavern_tools.builtin.project_folder import append, change, write
 
 root, own = Path(sys.argv[1]), sys.argv[2]
 for n in range(40):

@@ -14,7 +14,7 @@ from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation, ToolRate
 from tavern_tools.calls import limits as module
 from tavern_tools.calls.limits import Limits
-from tavern_tools.catalog.catalogue import Tool
+from tavern_tools.catalog.catalog import Tool
 
 WRITER, READER = Principal(kind="agent", id="writer"), Principal(kind="agent", id="reader")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tavern_host.contracts.errors import Misconfigured
-from tavern_tools.protocols.expander import MAX_CHARS, Expander
+from tavern_tools.protocols.expansion import MAX_CHARS, Expander
 
 
 def expander(texts: dict[str, str]) -> Expander:

@@ -10,7 +10,7 @@ import pytest
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import SettingsChange
-from tavern_tools.protocols.protocols import Protocols, protocols_of
+from tavern_tools.protocols.registered import Protocols, protocols_of
 
 OpenHost = Callable[..., Any]
 

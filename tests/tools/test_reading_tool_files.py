@@ -12,7 +12,7 @@ import pytest
 from tavern_host.contracts.tools import ToolCaching, ToolDefinition, ToolRate
 from tavern_tools.catalog.definitions import read_definition
 from tavern_tools.catalog.files import ToolFolder, check, read_file, read_folders, stamps
-from tavern_tools.catalog.places import JsonText
+from tavern_tools.catalog.json_positions import JsonText
 
 SCRIPT = {"type": "script", "command": "python fetch.py", "protocol": "stdio", "timeout": 30000}
 

@@ -10,7 +10,7 @@ from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.toolcalls import ContentPart, ToolError, ToolErrorType, ToolResult
 from tavern_host.contracts.tools import ToolCaching, ToolDefinition, ToolImplementation
 from tavern_tools.calls.result_cache import ResultCache
-from tavern_tools.catalog.catalogue import Tool
+from tavern_tools.catalog.catalog import Tool
 
 WRITER, READER = Principal(kind="agent", id="writer"), Principal(kind="agent", id="reader")
 

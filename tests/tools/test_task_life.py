@@ -95,7 +95,7 @@ async def test_a_call_that_does_not_end_when_it_is_told_to_is_given_up(tmp_path:
         cancelled = await bench.tasks.cancel(task.id, caller())
         assert cancelled.status is TaskStatus.CANCELLED
         assert cancelled.result is not None and cancelled.result.error is not None
-        assert cancelled.result.error.message.endswith("; it did not end when it was told to")
+        assert cancelled.result.error.message.endswith("; it did not end when asked to")
 
 
 async def test_a_call_that_ends_in_spite_of_being_cancelled_is_done(tmp_path: Path) -> None:

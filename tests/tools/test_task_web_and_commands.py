@@ -21,7 +21,7 @@ from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolTask
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_tools.cli import task_commands as taskcommands
-from tavern_tools.cli.offered import task_commands
+from tavern_tools.cli.descriptors import task_commands
 from tavern_tools.web import task_routes as taskweb
 from tavern_tools.web.task_routes import task_routes
 

@@ -16,9 +16,9 @@ from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.tools import ToolDefinition, ToolFilter, ToolImplementation, ToolKind
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER, Workflow
-from tavern_tools.catalog.catalogue import Catalogue, NodeTools, Tool
+from tavern_tools.catalog.catalog import Catalog, NodeTools, Tool
 from tavern_tools.catalog.failures import ToolFailure
-from tavern_tools.catalog.naming import fits
+from tavern_tools.catalog.names import fits
 from tavern_tools.catalog.registry import Registry
 
 OpenHost = Callable[..., Any]
@@ -305,13 +305,13 @@ async def test_a_tool_that_depends_on_what_is_not_there_says_so(open_host: OpenH
         }
 
 
-def catalogue(*definitions: ToolDefinition) -> Catalogue:
-    """Return a catalogue of these tools, of which those with one id stand newest first, and of two nodes."""
+def catalog(*definitions: ToolDefinition) -> Catalog:
+    """Return a catalog of these tools, of which those with one id stand newest first, and of two nodes."""
     versions: dict[str, tuple[Tool, ...]] = {}
     for definition in definitions:
         versions[definition.id] = (*versions.get(definition.id, ()), Tool(definition))
     nodes = [NodeDefinition(type=name, namespace="core") for name in ("UpperCase", "LowerCase")]
-    return Catalogue(versions, nodes=NodeTools({node.full_type: node for node in nodes}))
+    return Catalog(versions, nodes=NodeTools({node.full_type: node for node in nodes}))
 
 
 def definition(tool_id: str, kind: ToolKind = "script", **values: Any) -> ToolDefinition:
@@ -336,7 +336,7 @@ def definition(tool_id: str, kind: ToolKind = "script", **values: Any) -> ToolDe
     ],
 )
 def test_tools_are_listed_by_filters_of_which_all_must_hold(filter: dict[str, Any] | None, ids: list[str]) -> None:
-    tools = catalogue(
+    tools = catalog(
         definition("kb.Add", "service", tags=["write"]),
         definition("kb:Query", version="2.0.0", tags=["search"], description="Finds Anything."),
         definition("kb:Query", version="1.0.0", tags=["old"]),
@@ -347,7 +347,7 @@ def test_tools_are_listed_by_filters_of_which_all_must_hold(filter: dict[str, An
 
 
 def test_a_list_by_ids_may_name_versions() -> None:
-    tools = catalogue(definition("kb:Query", version="2.0.0"), definition("kb:Query", version="1.0.0"))
+    tools = catalog(definition("kb:Query", version="2.0.0"), definition("kb:Query", version="1.0.0"))
     assert [tool.version for tool in tools.listed(ToolFilter(ids=["kb:Query@^1", "kb:Query@^3"]))] == ["1.0.0"]
 
 

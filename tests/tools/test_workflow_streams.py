@@ -19,7 +19,7 @@ from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.workflows import Workflow
 from tavern_tools.calls.streams import CAPACITY, Streams
-from tavern_tools.calls.workflowstream import workflow_stream
+from tavern_tools.calls.workflow_streams import workflow_stream
 from tavern_tools.catalog.failures import ToolFailure
 
 NODES = Path(__file__).parent.parent / "engine" / "plugins" / "acme_streams"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_tools.catalog.naming import quoted
+from tavern_tools.catalog.names import quoted
 
 _SHOWN = 5
 """How many places a message names."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
-from tavern_tools.catalog.naming import quoted
+from tavern_tools.catalog.names import quoted
 
 _OFFSET = re.compile(r"(?:UTC|GMT)?\s*([+-])\s*([0-9]{1,2})(?::?([0-5][0-9]))?", re.IGNORECASE)
 _UTC = ("utc", "z", "gmt")

@@ -17,8 +17,8 @@ from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.documents import json_path, json_type
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import Model
-from tavern_tools.catalog.catalogue import NODE_PREFIX
-from tavern_tools.catalog.naming import fits, quoted
+from tavern_tools.catalog.catalog import NODE_PREFIX
+from tavern_tools.catalog.names import fits, quoted
 from tavern_tools.catalog.schemas import compiled, is_too_deep, schema_problems
 
 ACCESS = "access"
@@ -26,7 +26,7 @@ ACCESS = "access"
 MAX_PATTERN = 1000
 """How many characters a pattern may have."""
 MAX_SECONDS = 366 * 86_400
-"""How long a call may wait for somebody to decide about it."""
+"""How many seconds a call may wait for a decision."""
 
 _KINDS = get_args(Principal.model_fields["kind"].annotation)
 _MAX_TOLD = 20
@@ -123,7 +123,7 @@ class Rule:
         return self.condition is None or self.condition.holds(arguments) is True
 
     def forbids(self, arguments: Mapping[str, JsonValue]) -> bool:
-        """Return whether the arguments are such as the rule forbids, or nobody can say."""
+        """Return whether the arguments are such as the rule forbids, or where that cannot be decided."""
         return self.condition is None or self.condition.holds(arguments) is not False
 
 
@@ -165,7 +165,7 @@ def look(text: str) -> str:
 
 
 def read_access(value: Any) -> Access:
-    """Return the operator's rules as the setting has them. What is wrong with it is told by its places."""
+    """Return the operator's rules as the setting has them. Problems are reported with their places."""
     problems = access_problems(value)
     if problems:
         more = f" (and {len(problems) - _MAX_TOLD} more)" if len(problems) > _MAX_TOLD else ""

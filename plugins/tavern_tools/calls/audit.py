@@ -1,10 +1,9 @@
-"""What is told of calls of tools: in the audit log who called or wanted to call what, and how it ended; on the event
-bus what runs.
+"""Records calls of tools in the audit log, and publishes on the event bus what runs.
 
 - `tool.called`: a call that was allowed, with its arguments. Of a tool that changes nothing it is recorded when the
   call has ended, with its outcome; of any other it is on disk before the call is made.
 - `tool.ended`: how a call ended that was recorded before it was made.
-- `tool.denied`: a call that was not allowed, with its arguments and the reason; on disk before anybody is told.
+- `tool.denied`: a call that was not allowed, with its arguments and the reason; on disk before it is answered.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class CallAudit:
 class Updates:
     """Publishes what becomes of calls, as the event `TOOL_CALL_UPDATE`.
 
-    A call that only reads and ends before the event loop has its next turn is not told at all: the audit log has it.
+    A call that only reads and ends before the event loop has its next turn is not published: the audit log has it.
     """
 
     def __init__(self, context: PluginContext) -> None:
@@ -97,7 +96,7 @@ class Updates:
         self._is_scheduled = False
 
     def begin(self, call: Call) -> None:
-        """Tell that a call runs; of one that only reads when the event loop has its next turn, if it runs then."""
+        """Publish that a call runs; of one that only reads at the next turn of the event loop, if it runs then."""
         if not call.tool.definition.read_only:
             self._tell(call, status="running")
             return
@@ -107,7 +106,7 @@ class Updates:
             asyncio.get_running_loop().call_soon(self._tell_running)
 
     def end(self, call: Call, result: ToolResult | None) -> None:
-        """Tell how a call ended; without a result it was cancelled."""
+        """Publish how a call ended; without a result it was cancelled."""
         if self._untold.pop(call.id, None) is not None:
             return
         if result is None:

@@ -1,4 +1,4 @@
-"""Whether a principal may make a call, must wait for somebody to approve it, or may not (`spec/000` §13).
+"""Whether a principal may make a call, must wait for somebody to approve it, or may not.
 
 Decides and does nothing: it neither waits nor writes. What the rules are is read in `access.py`.
 """
@@ -21,10 +21,10 @@ from tavern_host.contracts.toolcalls import ToolErrorType, ToolRule, ToolScope
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_tools.calls.access import ACCESS, Access, Condition, Role, Rule, closed, make_rule, read_access
 from tavern_tools.calls.call import ALLOW, Call, Verdict
-from tavern_tools.catalog.catalogue import NODE_PREFIX, Tool
+from tavern_tools.catalog.catalog import NODE_PREFIX, Tool
 from tavern_tools.catalog.failures import ToolFailure
-from tavern_tools.catalog.naming import fits
-from tavern_tools.catalog.rights import service_and_method
+from tavern_tools.catalog.names import fits
+from tavern_tools.catalog.permissions import service_and_method
 
 SETTING = "extensions.tavern-tools.access"
 
@@ -54,7 +54,7 @@ class Authority:
 
     Without rules, users and the host may call every tool, agents those that their scope names, plugins all but the
     tools of node types. A role's `allow` says instead what its principals may call; any `deny` wins. While the rules
-    are not right nobody may call anything, since nobody knows what they were meant to forbid: they are mended by the
+    are invalid nobody may call anything, since what they were meant to forbid is unknown: they are mended by the
     operator's commands and pages, which are no tools.
     """
 
@@ -138,7 +138,7 @@ class Authority:
         """Return what holds for a tool, a principal and a scope whatever the arguments are."""
         access, tool_id = self._access, tool.definition.id
         if access.problem is not None:
-            why = f": {access.problem}" if principal.kind == "user" else ", which the operator has been told"
+            why = f": {access.problem}" if principal.kind == "user" else ", which was reported to the operator"
             return _denied(tool, f"nobody may call a tool: {SETTING} is not right{why}")
         may_not = f"{principal} may not call {tool_id}"
         if allowed is not None and not any(fits(pattern, tool_id) for pattern in allowed):
@@ -235,7 +235,7 @@ def _why_not_unnamed(tool_id: str, principal: Principal, allowed: tuple[str, ...
             f"tools of node types are for plugins only where the operator names them in {SETTING}" if is_node else None
         )
     if principal.kind != "agent":
-        return "nobody knows such a principal"
+        return "there are no principals of this kind"
     is_listed = any(Rule(pattern, "").names(tool_id) for pattern in allowed or ())
     return None if is_listed else "neither its profile nor the operator lists it"
 

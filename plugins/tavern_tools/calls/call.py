@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolResult, ToolScope
-from tavern_tools.catalog.catalogue import Tool
+from tavern_tools.catalog.catalog import Tool
 from tavern_tools.tasks.progress import Report
 
 

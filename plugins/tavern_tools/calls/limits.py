@@ -1,4 +1,4 @@
-"""How often and how many at a time tools may be called (`spec/003` §5.3). Keeps counts in memory, and calls nothing."""
+"""How often and how many at a time tools may be called. Keeps counts in memory, and calls nothing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from types import TracebackType
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_tools.calls.call import Call
-from tavern_tools.catalog.catalogue import Tool
+from tavern_tools.catalog.catalog import Tool
 from tavern_tools.catalog.failures import ToolFailure
 
 MAX_WINDOWS = 4096
-"""How many windows are counted separately. Whoever comes when there are so many shares one with all others who do."""
+"""How many windows are counted separately. Further principals share one."""
 MAX_MOMENTS = 256
 """How many moments of a window are kept. Where more calls are allowed, those that are close together count as one
 moment, the latest of them, so that never more than allowed are admitted."""
@@ -86,7 +86,7 @@ class Limits:
         return window
 
     def _is_live(self, key: _Key, now: float) -> bool:
-        """Return whether calls are counted in a shared window still, so that nobody leaves it for one that is empty."""
+        """Return whether calls are counted in a shared window still, which no principal leaves for an empty one."""
         window = self._windows.get(key)
         return window is not None and not window.is_over(now)
 
@@ -169,10 +169,10 @@ class _Line:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # it had its turn already when it was cancelled
                 self.leave()
-            raise  # whoever leaves passes over a turn that nobody waits for any more
+            raise  # `leave` passes over a turn that is no longer awaited
 
     def leave(self) -> None:
-        """Give the turn to whoever came first."""
+        """Give the turn to the first that waits."""
         self.taken -= 1
         self._call()
 

@@ -1,4 +1,4 @@
-"""References in the arguments of a step: `@{name}` and `@{step1.result.path}` (DESIGN §5).
+"""References in the arguments of a step: `@{name}` and `@{step1.result.path}`.
 
 What is put in is not looked through again, so that a result cannot bring references of its own.
 """
@@ -16,7 +16,7 @@ from pydantic_core import to_json
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.toolcalls import ToolErrorType, ToolResult
 from tavern_tools.catalog.failures import ToolFailure
-from tavern_tools.catalog.naming import normal_form
+from tavern_tools.catalog.names import normal_form
 
 _REFERENCE = re.compile(r"@\{([^{}\n]{1,200})\}")
 _STEP = re.compile(r"step[ _-]?([0-9]{1,9})((?:[.\[].*)?)", re.IGNORECASE)
@@ -36,7 +36,7 @@ class Names:
     timestamp: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def resolved(self, arguments: dict[str, JsonValue]) -> tuple[dict[str, JsonValue], list[str]]:
-        """Return the arguments with references replaced, and a warning for each name that nobody knows.
+        """Return the arguments with references replaced, and a warning for each unknown name.
 
         An argument that is one reference and nothing else becomes the value itself, whatever its type. Raises
         `ToolFailure` for a reference to a step that gave no such thing.
@@ -105,7 +105,7 @@ class Names:
         if what != "result":
             raise _bad(f"{where}: a step has result, status and error, not {what}")
         if result.status == "pending":
-            raise _bad(f"{where}, but step {number} still goes on as the task {result.task_id}")
+            raise _bad(f"{where}, but step {number} still runs as the task {result.task_id}")
         if result.status != "done":
             raise _bad(f"{where}, but step {number} gave no result")
         return self._walk(where, result.structured, parts[1:])

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.toolcalls import ToolResult
 from tavern_tools.calls.call import Call
-from tavern_tools.catalog.catalogue import Tool
+from tavern_tools.catalog.catalog import Tool
 
 MAX_BYTES = 32 * 2**20
 """How much memory, roughly, all results take."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import JsonValue
 from pydantic_core import to_json
@@ -19,10 +20,9 @@ from tavern_host.contracts.toolcalls import (
     ToolTask,
 )
 from tavern_tools.calls.call import Call
-from tavern_tools.catalog.catalogue import Tool
+from tavern_tools.catalog.catalog import Tool
 from tavern_tools.catalog.failures import ToolFailure, value_failure
-from tavern_tools.catalog.nulls import leave_out_nulls
-from tavern_tools.catalog.schemas import Location, ValueProblem
+from tavern_tools.catalog.schemas import Location, Schema, ValueProblem
 
 
 def checked(call: Call, max_bytes: int) -> Call:
@@ -61,7 +61,7 @@ def waiting(request: ToolCallRequest, task: ToolTask, coercions: Sequence[str]) 
         reason = f" ({task.approval.reason})" if task.approval is not None else ""
         text = f"The call waits for a person to approve it{reason}; its task is {task.id}."
     else:
-        text = f"The call goes on as the task {task.id}."
+        text = f"The call runs as the task {task.id}."
     return ToolResult(
         tool_id=request.tool_id,
         index=request.index,
@@ -99,11 +99,11 @@ def failed(
 
 
 def _check_schema(tool: Tool, value: JsonValue) -> None:
-    """Raise `ToolFailure` for output that is not what its tool declares; see `leave_out_nulls` for a service's."""
+    """Raise `ToolFailure` for output that is not what its tool declares; see `_leave_out_nulls` for a service's."""
     output = tool.output
     if output is None or output.allows(value):
         return
-    if tool.definition.kind == "service" and leave_out_nulls(output, value):
+    if tool.definition.kind == "service" and _leave_out_nulls(output, value):
         return
     what = f"the result of {tool.definition.id} is not what the tool declares"
     raise value_failure(ToolErrorType.OUTPUT, what, output.problems(value))
@@ -131,3 +131,35 @@ def _no_json_number(value: JsonValue, place: Location) -> tuple[Location, float]
             if (found := _no_json_number(part, (*place, key))) is not None:
                 return found
     return None
+
+
+def _leave_out_nulls(output: Schema, value: JsonValue) -> bool:
+    """Return whether a result that `output` forbids is right without fields that are null; then they are removed.
+
+    A service writes every field of its result, with `null` for what is not there; a JSON Schema says of such a field
+    that it is not required. A value that would be wrong without them, too, stays as it is.
+    """
+    taken: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for place, _ in output.mistakes(value):
+        owner = _owner(value, place)
+        if owner is not None and owner.get(place[-1], ...) is None:
+            taken.append((owner, dict(owner)))
+            del owner[place[-1]]
+    if taken and output.allows(value):
+        return True
+    for owner, whole in reversed(taken):
+        owner.update(whole)
+    return False
+
+
+def _owner(value: JsonValue, place: Location) -> dict[Any, Any] | None:
+    """Return the object in `value` that a place is a field of, or None."""
+    found: Any = value
+    for part in place[:-1]:
+        if not isinstance(found, dict | list):
+            return None
+        try:
+            found = found[part]  # type: ignore[index]
+        except (LookupError, TypeError):
+            return None
+    return found if place and isinstance(found, dict) else None

@@ -14,15 +14,15 @@ from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunSt
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
 from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType
 from tavern_host.contracts.workflows import GROUP_OUTPUT, InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
-from tavern_tools.builtin.projectfolder import read
-from tavern_tools.builtin.projectpaths import read_path
+from tavern_tools.builtin.project_folder import read
+from tavern_tools.builtin.project_paths import read_path
 from tavern_tools.calls.call import Call, Output
-from tavern_tools.calls.scripttools import parts_of_outcome, run_script
+from tavern_tools.calls.script_tools import parts_of_outcome, run_script
 from tavern_tools.calls.streams import Streams
-from tavern_tools.calls.workflowstream import workflow_stream
+from tavern_tools.calls.workflow_streams import workflow_stream
 from tavern_tools.catalog.failures import ToolFailure, failure_of
+from tavern_tools.catalog.permissions import service_and_method
 from tavern_tools.catalog.registry import Tool
-from tavern_tools.catalog.rights import service_and_method
 
 _NODE, _OUTPUT = "node", "output"
 _LATER = 0.25
@@ -30,7 +30,7 @@ _LATER = 0.25
 
 
 def _no_report(progress: float | None, text: str | None) -> None:
-    """Tell nobody."""
+    """Report to nobody."""
 
 
 class Runners:
@@ -131,7 +131,7 @@ class Runners:
 
 
 def micro_workflow(name: str, node: NodeDefinition, values: dict[str, JsonValue]) -> Workflow:
-    """Return the workflow of one node: `values` are its inputs, its outputs are the interface (`spec/000` §4.1.2)."""
+    """Return the workflow of one node: `values` are its inputs, its outputs are the interface."""
     _, outputs = node.slots()
     edges = [
         WorkflowEdge(id=f"edge-{key}", source=_NODE, source_handle=key, target=_OUTPUT, target_handle=key)

@@ -1,7 +1,6 @@
 """Streams that calls of tools gave, until they are read: each by a handle, for the principal that made the call alone.
 
-A source waits while what it gave is not read; a stream that nobody reads is closed after a while, and its source with
-it. Where items come from is somebody else's business.
+A source waits while its items are not read; a stream that is not read is closed after a while, and its source with it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tavern_host.contracts.toolcalls import StreamItems, ToolErrorType
 from tavern_tools.catalog.failures import ToolFailure
 
 IDLE = "streamIdleSeconds"
-"""The setting with how long a stream is kept that nobody reads, in seconds."""
+"""The setting with how long an unread stream is kept, in seconds."""
 
 DEFAULT_IDLE = 300.0
 
@@ -71,7 +70,7 @@ class Streams:
 
     async def read(self, handle: str, owner: Principal, max: int = 100, wait: float = 10.0) -> StreamItems:
         """Return the next items, at most `max`, as soon as there is one or the stream has ended; none where none came
-        within `wait` seconds. The end is told again for as long as an unread stream is kept. Raises `NotFound`."""
+        within `wait` seconds. The end is returned again for as long as an unread stream is kept. Raises `NotFound`."""
         stream = self._streams.get(handle)
         if stream is None or stream.owner != owner:  # the same words, so that nobody learns whose handles there are
             raise NotFound("no stream has this handle: it was read to its end or closed a while ago, or never was")
@@ -114,7 +113,7 @@ class Streams:
             await asyncio.wait(tasks)
 
     def _watch(self, stream: _Stream) -> None:
-        """Count the time that nobody reads a stream from now on."""
+        """Count the time that a stream is not read from now on."""
         if stream.timer is not None:
             stream.timer.cancel()
             stream.timer = None
@@ -124,7 +123,7 @@ class Streams:
             stream.timer = loop.call_later(seconds, self._left, stream, seconds)
 
     def _left(self, stream: _Stream, seconds: float) -> None:
-        """Close a stream that nobody reads, and forget it if nobody asks what became of it either."""
+        """Close a stream that is not read, and forget it if its end is not asked for either."""
         if stream.is_finished:
             self._forget(stream)
             return
@@ -139,7 +138,7 @@ class Streams:
 
 
 class _Stream:
-    """One stream: what its source gave and nobody has read yet."""
+    """One stream: the items of its source that are not read yet."""
 
     def __init__(self, handle: str, owner: Principal) -> None:
         self.handle = handle
@@ -177,7 +176,7 @@ class _Stream:
             self.end(error.message)
         except Exception as error:
             self.end(describe(error))
-            raise  # for the log: it is no error that anybody meant
+            raise  # for the log: it is no error of the host
         finally:
             await _close(source)
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from pydantic import JsonValue
 
 from tavern_host.contracts.documents import canonical, json_type
-from tavern_tools.catalog.naming import normal_form, quoted
+from tavern_tools.catalog.names import normal_form, quoted
 from tavern_tools.catalog.schemas import Schema
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")

@@ -1,6 +1,6 @@
 """From the JSON of a `*.tool.json`, in either published form, to a `ToolDefinition`.
 
-The forms are `id` + `implementation` (`spec/000` §6.3) and `toolId` + `handler` (`spec/003` §2.2). Nothing
+The forms are `id` + `implementation`, and `toolId` + `handler`. Nothing
 is looked up here: whether a workflow, node or service exists is the registry's business.
 """
 
@@ -19,13 +19,13 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.scripts import LANGUAGE_SUFFIXES
 from tavern_host.contracts.settings import SettingItem
 from tavern_host.contracts.tools import ToolCaching, ToolDefinition, ToolImplementation, ToolKind, ToolRate
-from tavern_tools.catalog.naming import quoted
+from tavern_tools.catalog.names import quoted
 from tavern_tools.catalog.parameters import Parameters
 from tavern_tools.catalog.schemas import Location, Schema, schema_problems
 from tavern_tools.catalog.versions import read_version
 
 RESERVED_PREFIXES = {"workflow:": "workflows", "node:": "node types"}
-"""Ids with these prefixes are made by the host (`spec/002` §2.2), and of what."""
+"""Ids with these prefixes are made by the host, and of what."""
 
 DEFAULT_CACHE_SECONDS = 300.0
 """How long results are kept of a tool that says no more than `"cache": true`."""
@@ -174,7 +174,7 @@ def _missing(implementation: ToolImplementation) -> list[str]:
 
 
 def _example_findings(definition: ToolDefinition) -> list[Finding]:
-    """Return where examples are not what the tool's schemas allow (`spec/003` §2.2.2): warnings."""
+    """Return where examples are not what the tool's schemas allow: warnings."""
     found: list[Finding] = []
     parameters = Parameters(definition.parameters) if "parameters" in definition.model_fields_set else None
     output = Schema(definition.output) if definition.output is not None else None
@@ -391,7 +391,7 @@ class _Reader:
     def look_at_settings(self, options: Sequence[Any]) -> None:
         for index, option in enumerate(options):
             if not isinstance(option, dict):
-                continue  # that was told
+                continue  # that was reported
             try:
                 SettingItem.model_validate(option)
             except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What a language model reads about tools: the list of `spec/000` §11.2, and JSON Schemas."""
+"""What a language model reads about tools: a list in Markdown, and JSON Schemas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host.contracts.tools import ToolDefinition
-from tavern_tools.catalog.naming import quoted
+from tavern_tools.catalog.names import quoted
 from tavern_tools.catalog.schemas import referred, type_name
 
 _MAX_DEPTH = 4
@@ -64,7 +64,7 @@ def describe_unknown(tool_id: str) -> str:
 
 
 def tool_schema(tool: ToolDefinition) -> dict[str, JsonValue]:
-    """Return `{name, description, parameters}` of a tool (`spec/002` §2.3)."""
+    """Return `{name, description, parameters}` of a tool."""
     return {"name": tool.id, "description": tool.description, "parameters": tool.parameters}
 
 

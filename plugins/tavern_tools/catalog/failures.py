@@ -1,4 +1,4 @@
-"""Why a call failed, from wherever it failed, as the structured error of DESIGN §5."""
+"""Why a call failed, from wherever it failed, as a structured error."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_tools.catalog.definitions import Finding, dependency, read_definition
-from tavern_tools.catalog.places import JsonText, nearest
+from tavern_tools.catalog.json_positions import JsonText, nearest
 from tavern_tools.catalog.schemas import Location
 
 SUFFIX = ".tool.json"
@@ -38,7 +38,7 @@ class ToolFolder:
 
 
 class ToolProblem(Problem):
-    """Something that is wrong with a tool, and the plugins that it is to be told of: none, where the project's own
+    """Something that is wrong with a tool, and the plugins that it is reported against: none, where the project's own
     file is wrong. With a `warning` the tool is used nevertheless."""
 
     plugins: list[str] = Field(default_factory=list)
@@ -64,7 +64,7 @@ class Surroundings(Protocol):
 
 
 def stamps(folder: str, suffix: str = SUFFIX) -> tuple[FileStamp, ...]:
-    """Return the stamps of the files with this suffix in and beneath a folder, by path; none where it is absent.
+    """Return the stamps of the files with this suffix in a folder and its subfolders, by path; none where it is absent.
 
     A link that leads nowhere is among them; folders behind links are not looked into.
     """

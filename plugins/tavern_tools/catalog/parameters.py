@@ -30,7 +30,7 @@ class Bound(NamedTuple):
 class Parameters:
     """Binds arguments to the parameters of one tool.
 
-    A name that the schema does not know is an error (`spec/003` §3.2) unless the schema says what further
+    A name that the schema does not know is an error unless the schema says what further
     properties may be.
     """
 

@@ -18,12 +18,12 @@ from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER, StoredWorkflow, WorkflowSummary
-from tavern_tools.catalog.catalogue import NODE_PREFIX, WORKFLOW_PREFIX, Catalogue, NodeTools, Tool, find_tool
+from tavern_tools.catalog.catalog import NODE_PREFIX, WORKFLOW_PREFIX, Catalog, NodeTools, Tool, find_tool
 from tavern_tools.catalog.contributions import in_load_order, mend_hint
 from tavern_tools.catalog.definitions import content_findings, definition_problems, dependency
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.files import SUFFIX, FileStamp, ReadFiles, ToolFolder, ToolProblem, read_folders, stamps
-from tavern_tools.catalog.rights import Lack, permission_lack, service_lack, service_method, service_name
+from tavern_tools.catalog.permissions import Lack, permission_lack, service_lack, service_method, service_name
 from tavern_tools.catalog.slots import (
     file_parameters,
     interface_parameters,
@@ -33,7 +33,7 @@ from tavern_tools.catalog.slots import (
 )
 from tavern_tools.catalog.versions import newest_first
 
-__all__ = ["NODE_TOOLS", "Catalogue", "Registry", "Tool", "registry_of"]
+__all__ = ["NODE_TOOLS", "Catalog", "Registry", "Tool", "registry_of"]
 
 _STATE = "tools.registry"
 _SCRIPTS = "scriptExecution"
@@ -46,7 +46,7 @@ NODE_TOOLS = "nodeTools"
 
 @dataclass(frozen=True)
 class _Stamp:
-    """What a catalogue was made from. `workflows` is None where the workflows are the files among `files`."""
+    """What a catalog was made from. `workflows` is None where the workflows are the files among `files`."""
 
     plugins: int
     node_tools: tuple[str, ...]
@@ -73,7 +73,7 @@ def registry_of(context: PluginContext) -> Registry:
 
 
 class Registry:
-    """Keeps the catalogue current."""
+    """Keeps the catalog current."""
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
@@ -81,7 +81,7 @@ class Registry:
         self._sources = _Sources(plugins=-1)
         self._stamp: _Stamp | None = None
         self._workflows: dict[str, tuple[str, StoredWorkflow]] = {}
-        self._catalogue = Catalogue({})
+        self._catalog = Catalog({})
         self._reported_at = -1
         self._looked_at = -_FRESH
 
@@ -90,11 +90,11 @@ class Registry:
 
         Raises `ToolFailure` where there is none, or it cannot be called now.
         """
-        tool = self._catalogue.find(name) if self._is_fresh() else None
+        tool = self._catalog.find(name) if self._is_fresh() else None
         if tool is not None and tool.lack is None:
             return tool
         try:
-            tool = (await self.catalogue()).get(name)
+            tool = (await self.catalog()).get(name)
         except NotFound as error:
             raise ToolFailure(ToolErrorType.TOOL_NOT_FOUND, error.message) from None
         if tool.lack is not None:
@@ -103,13 +103,13 @@ class Registry:
         return tool
 
     def _is_fresh(self) -> bool:
-        """Return whether the catalogue was looked at within the last second, and plugins are the same since."""
+        """Return whether the catalog was looked at within the last second, and plugins are the same since."""
         stamp = self._stamp
         if stamp is None or stamp.plugins != self._context.hooks.revision:
             return False
         return time.monotonic() - self._looked_at < _FRESH
 
-    async def catalogue(self) -> Catalogue:
+    async def catalog(self) -> Catalog:
         """Return all tools as they are now. Looks at each file's age, which is for reads and not for every call."""
         began = time.monotonic()
         stamp = await self._now()
@@ -118,12 +118,12 @@ class Registry:
                 began = time.monotonic()
                 stamp = await self._now()
                 if stamp != self._stamp:
-                    catalogue = await self._collect(stamp)
-                    said_before = self._catalogue.problems if self._reported_at == stamp.plugins else ()
-                    self._tell([problem for problem in catalogue.problems if problem not in said_before])
-                    self._catalogue, self._stamp, self._reported_at = catalogue, stamp, stamp.plugins
+                    catalog = await self._collect(stamp)
+                    said_before = self._catalog.problems if self._reported_at == stamp.plugins else ()
+                    self._tell([problem for problem in catalog.problems if problem not in said_before])
+                    self._catalog, self._stamp, self._reported_at = catalog, stamp, stamp.plugins
         self._looked_at = max(self._looked_at, began)
-        return self._catalogue
+        return self._catalog
 
     async def _now(self) -> _Stamp:
         revision = self._context.hooks.revision
@@ -174,7 +174,7 @@ class Registry:
                 try:
                     stored = await self._context.services.get(WORKFLOW_MANAGER).get(summary.id)
                 except (InvalidInput, NotFound):
-                    continue  # gone or spoilt since it was listed; the workflow manager tells
+                    continue  # gone or invalid since it was listed; the workflow manager reports it
                 known = (summary.revision, stored)
             loaded[summary.id] = known
         self._workflows = loaded
@@ -185,7 +185,7 @@ class Registry:
             return {}
         return {node.full_type: node for node in await self._context.services.get(NODE_MANAGER).list_nodes()}
 
-    async def _collect(self, stamp: _Stamp) -> Catalogue:
+    async def _collect(self, stamp: _Stamp) -> Catalog:
         folders = self._sources.tools
         plugins = await asyncio.to_thread(read_folders, [f for f in folders if f.plugin is not None])
         project = await asyncio.to_thread(read_folders, [f for f in folders if f.plugin is None])
@@ -211,7 +211,7 @@ class Registry:
 
 
 class _Building:
-    """A catalogue in the making.
+    """A catalog in the making.
 
     One owner, a plugin or the project, may define several versions of a tool. Of two owners of one id the first keeps
     it, whatever the versions: nobody takes over what another is trusted for.
@@ -264,7 +264,7 @@ class _Building:
                 )
             )
 
-    async def finish(self, listed_nodes: tuple[str, ...]) -> Catalogue:
+    async def finish(self, listed_nodes: tuple[str, ...]) -> Catalog:
         """Return what was added, without what depends on something that is not there, and the nodes."""
         lack = None if self._context.services.has(EXECUTION_ENGINE) else Lack(f"needs service {EXECUTION_ENGINE.name}")
         nodes = NodeTools(self._nodes, lack, listed_nodes)
@@ -275,7 +275,7 @@ class _Building:
             for tool_id in sorted(self._tools)
         }
         self._settle_dependencies(versions, nodes)
-        return Catalogue(versions, tuple(self._problems), nodes, frozenset(self._workflows))
+        return Catalog(versions, tuple(self._problems), nodes, frozenset(self._workflows))
 
     async def _filter_nodes(self, nodes: NodeTools) -> None:
         """Show the tools of all nodes to those who may change and hide tools."""
@@ -352,7 +352,7 @@ class _Building:
         same_id[definition.version] = tool
 
     def _conflict(self, first: ToolDefinition, second: ToolDefinition, hint: str) -> None:
-        """Tell the owners of two tools with one id of each other."""
+        """Report two tools with one id to the owners of both."""
         said = f'the tool "{first.id}" is defined in {first.source} already, which is used'
         self._problems.append(_problem_of(second, said, hint))
         if first.plugin != second.plugin:

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from tavern_host.contracts.documents import canonical, json_path, json_type
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import Model
-from tavern_tools.catalog.naming import quoted
+from tavern_tools.catalog.names import quoted
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator, ValidationError

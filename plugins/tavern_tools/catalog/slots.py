@@ -1,4 +1,4 @@
-"""JSON Schemas from slots: the mapping of a workflow's interface (`spec/002` §2.3) and of a node's inputs.
+"""JSON Schemas from slots: the mapping of a workflow's interface and of a node's inputs.
 
 Binary data is given as a file: the text is its path in the project's files folder.
 """
@@ -32,7 +32,7 @@ _FILE_NOTE = "(a file: its path in the project's files folder)"
 
 
 def interface_parameters(inputs: Mapping[str, InterfaceSlot]) -> Schema:
-    """Return the parameters of a workflow with these interface inputs, by the table of `spec/002` §2.3."""
+    """Return the parameters of a workflow with these interface inputs, one property for each."""
     used = {key: slot for key, slot in inputs.items() if not is_placeholder(slot)}
     return {
         "type": "object",
@@ -45,7 +45,7 @@ def interface_parameters(inputs: Mapping[str, InterfaceSlot]) -> Schema:
 
 
 def node_parameters(inputs: Mapping[str, SlotDefinition]) -> Schema:
-    """Return the parameters of a node with these inputs (`spec/000` §4.1.2).
+    """Return the parameters of a node with these inputs.
 
     A slot with a value of its own need not be given; a `multi` slot takes an array.
     """

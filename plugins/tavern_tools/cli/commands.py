@@ -18,17 +18,17 @@ from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
-from tavern_tools.asked import arguments_of, tool_filter, typed_call
-from tavern_tools.calls.scripttools import granted_to_script
+from tavern_tools.calls.script_tools import granted_to_script
 from tavern_tools.catalog.documentation import describe_tool
 from tavern_tools.catalog.files import check, stamps
+from tavern_tools.catalog.permissions import service_and_method
 from tavern_tools.catalog.registry import registry_of
-from tavern_tools.catalog.rights import service_and_method
+from tavern_tools.requests import arguments_of, tool_filter, typed_call
 
 _USER_MISTAKES = (ToolErrorType.TOOL_NOT_FOUND, ToolErrorType.PARAMETER_VALIDATION)
 _PROTOCOL = "command-line"
 _LOOK_AGAIN = 1.0
-"""Seconds after which a task is looked at again, to tell how far it is."""
+"""Seconds after which a task is looked at again, to show its progress."""
 
 _FILTERS = ("tag", "namespace", "kind", "text", "plugin")
 
@@ -39,7 +39,7 @@ async def list_tools(arguments: dict[str, JsonValue], context: PluginContext) ->
     tools = await context.services.get(TOOL_MANAGER).list_tools(tool_filter(asked))
     rows = [[t.id, t.kind, t.plugin or "project", t.unavailable or "", t.display_name] for t in tools]
     yield CommandOutput(kind="table", columns=["Tool", "Kind", "From", "Cannot be called", "Name"], rows=rows)
-    for problem in (await registry_of(context).catalogue()).problems:
+    for problem in (await registry_of(context).catalog()).problems:
         yield CommandOutput(kind="progress", text=str(problem))
     yield CommandOutput(kind="result", data=[tool.to_json() for tool in tools])
 
@@ -73,7 +73,7 @@ async def call_tool(arguments: dict[str, JsonValue], context: PluginContext) -> 
             async for output in _streamed(manager, part.uri, call):
                 yield output
     if result.error is not None and result.error.type == ToolErrorType.TOOL_NOT_FOUND:
-        for problem in (await registry_of(context).catalogue()).problems:
+        for problem in (await registry_of(context).catalog()).problems:
             yield CommandOutput(kind="progress", text=str(problem))
     yield CommandOutput(kind="result", data=result.to_json())
     yield _outcome(result)
@@ -104,8 +104,8 @@ async def check_tools(arguments: dict[str, JsonValue], context: PluginContext) -
             raise InvalidInput(f"{path} does not exist")
     if not paths:
         paths = [context.project.folder("tools")] if stamps(str(context.project.folder("tools"))) else []
-    catalogue = await registry_of(context).catalogue()
-    problems = await asyncio.to_thread(check, paths, catalogue, functools.partial(_unserved, context))
+    catalog = await registry_of(context).catalog()
+    problems = await asyncio.to_thread(check, paths, catalog, functools.partial(_unserved, context))
     for problem in problems:
         yield CommandOutput(kind="text", text=f"warning: {problem}" if problem.warning else str(problem))
     yield CommandOutput(kind="result", data=[problem.to_json() for problem in problems])
@@ -189,7 +189,7 @@ def _shown(value: Any) -> str:
 
 
 def _facts(tool: ToolDefinition) -> list[str]:
-    """Return what the operator wants to know of a tool beyond what a language model is told."""
+    """Return what the operator wants to know of a tool beyond what a language model reads."""
     implementation = json.dumps(tool.implementation.to_json(), ensure_ascii=False)
     owner = f"plugin {tool.plugin}" if tool.plugin else "the project"
     facts = [f"From: {owner} ({tool.source}), version {tool.version}", f"Carried out by: {implementation}"]

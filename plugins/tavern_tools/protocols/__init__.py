@@ -1,1 +1,1 @@
-"""Text that asks for calls, what is told of them, and prompts."""
+"""Text that asks for calls, the feedback about them, and prompts."""

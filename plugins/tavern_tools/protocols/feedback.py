@@ -1,6 +1,6 @@
-"""What a language model is told of its tool calls (`spec/003` §3.4): a sentence per call, in the frame of its protocol.
+"""What a language model reads about its tool calls: a sentence per call, in the frame of its protocol.
 
-Texts only; who reads them and when is not decided here. The documents frame results as `<OBSERVATION>`, with the tool's
+Texts only; who reads them and when is not decided here. Results are framed as `<OBSERVATION>`, with the tool's
 id, for whatever text protocol asked for them; an answer to a native call is the plain content of a message.
 """
 
@@ -26,9 +26,9 @@ _TAG = re.compile(r"[<>\s]+")
 def feedback(
     calls: Sequence[ToolCallRequest], results: Sequence[ToolResult], limit: int = 16_000
 ) -> list[ToolFeedback]:
-    """Return what is told of each call, in order, including those that were not made since an earlier step failed.
+    """Return the feedback on each call, in order, including those that were not made since an earlier step failed.
 
-    A result is that of the next call with its block and index; one that fits none is told of at the end. A text longer
+    A result is that of the next call with its block and index; one that fits none comes at the end. A text longer
     than `limit` characters loses its middle.
     """
     told = []
@@ -87,7 +87,7 @@ def _not_called(call: ToolCallRequest) -> str:
 
 
 def _how_to_ask(result: ToolResult) -> str:
-    return f"system:task_status with task_id {result.task_id} tells how it stands, system:task_result gives its result."
+    return f"system:task_status with task_id {result.task_id} says how it stands, system:task_result has its result."
 
 
 def _output(result: ToolResult) -> str:

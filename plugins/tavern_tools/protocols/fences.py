@@ -12,7 +12,7 @@ _LINE = re.compile(r"(?:\A|\n)[ \t]*(?:```|~~~)")
 
 
 class FenceTracker:
-    """Follows the lines of a text, to tell a fence that opens from one that closes."""
+    """Follows the lines of a text, to distinguish a fence that opens from one that closes."""
 
     def __init__(self) -> None:
         self._line_is_blank = True

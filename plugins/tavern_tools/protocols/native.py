@@ -21,7 +21,7 @@ _SHORTEST_HASH = 8
 
 
 def aliases(tool_ids: Iterable[str]) -> dict[str, str]:
-    """Return the tool of each alias, one for each id, in the order of the ids (DESIGN §5).
+    """Return the tool of each alias, one for each id, in the order of the ids.
 
     What a function name may not hold becomes `_`. Where two ids would get the same name, letters are lost or the name
     is too long, a short hash of the id is put behind it; an id that is a function name already keeps it. The same ids

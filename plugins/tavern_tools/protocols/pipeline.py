@@ -1,4 +1,4 @@
-"""Text through several action protocols at once, whole or as it comes (DESIGN §5).
+"""Text through several action protocols at once, whole or as it comes.
 
 A block is that of the protocol whose opening comes first: what is inside it, no other protocol searches, and none
 searches thoughts (`<think>`). It knows no protocol; what the calls mean and who may make them is not decided here.
@@ -26,7 +26,7 @@ from tavern_host.contracts.protocols import ActionParser, ParseEvent
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tools.protocols.fences import LONGEST as LONGEST_FENCE
 from tavern_tools.protocols.fences import FenceTracker
-from tavern_tools.protocols.passages import Openings, Passages, Places
+from tavern_tools.protocols.text_buffer import Openings, Places, TextBuffer
 
 _THOUGHT = "<think>"
 _THOUGHT_END = re.compile(r"<\s{0,8}/\s{0,8}[Tt][Hh][Ii][Nn][Kk]\s{0,8}>")
@@ -84,7 +84,7 @@ class Pipeline:
 
 class _Found(NamedTuple):
     """What a parser said, in order: `text` that is of no interest to it, a `block` that it refused (text too, but
-    nobody else searches it), a `gap` where it returned nothing, or an `event`, which stands at a place."""
+    no other parser searches it), a `gap` where it returned nothing, or an `event`, which stands at a place."""
 
     kind: Literal["text", "block", "gap", "event"]
     begin: int
@@ -180,7 +180,7 @@ class _Owners:
         self._openings = Openings.of([*(stage.openings for stage in stages), [_THOUGHT]])
         self._signs = self._openings.signs("`~")
         self._thought = len(stages)
-        self._text = Passages()
+        self._text = TextBuffer()
         self._places = Places()
         self._scanned = 0  # up to where the openings are known
         self._tail = ""  # the text behind that
@@ -260,7 +260,7 @@ class _Owners:
         return False
 
     def _safe_end(self, end: int) -> int:
-        """Return up to where text before `end` can be released, if nobody has found anything in it: before a fence."""
+        """Return up to where text before `end` can be released, if no parser found anything in it: before a fence."""
         begin = max(self._here, end - 2 * LONGEST_FENCE)
         return begin + self._fences.at_end(self._text.text(begin, end), arriving=True, cut=begin > self._here)
 
@@ -289,7 +289,7 @@ class _Owners:
         self._searched[owner] = max(self._searched[owner], searched)
 
     def _next_opening(self, before: int) -> tuple[int, int, int] | None:
-        """Return the next opening that nobody has looked at: its offset, its protocol, and where its fence begins."""
+        """Return the next opening that was not looked at: its offset, its protocol, and where its fence begins."""
         places = self._places
         for index in range(places.index(self._here), len(places.offsets)):
             offset = places.offsets[index]
@@ -327,7 +327,7 @@ class _Owners:
     def _feed(self, reading: _Reading, opening: int | None = None) -> bool:
         """Feed a parser up to the next place where a block may begin; return False if there is no text for it.
 
-        It goes on with a block of its own; it is let go only where one of another may begin.
+        It continues with a block of its own; it is let go only where one of another may begin.
         """
         begin = reading.fed
         after = self._places.after(begin if opening is None else opening)
@@ -344,7 +344,7 @@ class _Owners:
         return True
 
     def _give_up(self, owner: int, error: BaseException) -> None:
-        """Go on without a protocol whose parser failed."""
+        """Continue without a protocol whose parser failed."""
         self._failed.add(owner)
         reading = self._readings.pop(owner, None)
         if reading is not None and self._taking is reading:
@@ -397,7 +397,7 @@ class _Owners:
         self._cut(reading)
 
     def _cut(self, winner: _Reading) -> None:
-        """Let the other parsers begin anew behind a block, but for those that had read on behind it and past a place
+        """Restart the other parsers behind a block, but for those that had read on behind it and past a place
         where a block of another may begin."""
         for owner, reading in list(self._readings.items()):
             place = reading.next()
@@ -505,7 +505,7 @@ class _Follower:
         return self._offsets[index] + offset - self._begins[index]
 
     def _give_up(self, error: BaseException) -> list[ParseEvent]:
-        """Return the text that it has kept, as far as that can be told."""
+        """Return the text that it has kept, as far as that is known."""
         self._failed = True
         text = f"{self._stage.name}: its parser failed: {self._stage.failed(error)}"
         kept = self._fed[-1] if self._took else "".join(self._fed)[self._returned :]

@@ -1,1 +1,1 @@
-"""Calls that outlive the request for them: kept, decided about, carried out, told of."""
+"""Calls that outlive the request for them: stored, decided about, run, notified about."""

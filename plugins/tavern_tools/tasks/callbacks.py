@@ -1,4 +1,4 @@
-"""Tells the ends of tasks to addresses that the operator allows: signed, tried again, never redirected.
+"""Notifies addresses that the operator allows of the ends of tasks: signed, retried, never redirected.
 
 The body is JSON. `X-Tavern-Signature` is `sha256=` and the HMAC-SHA256, in hex, of the timestamp in
 `X-Tavern-Timestamp` (seconds since 1970), a dot and the body, keyed with the operator's secret. A receiver checks it,
@@ -50,7 +50,7 @@ class _Refused(TavernError):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Delivery:
     """How an attempt went; `pause` is after how many seconds to try again, None for not at all."""
 
     callback: TaskCallback
@@ -58,20 +58,20 @@ class Told:
 
 
 class Callbacks:
-    """Where callbacks may go is asked anew for each, of the operator's and the environment's settings alone."""
+    """Where callbacks may go is looked up for each, in the operator's and the environment's settings alone."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def accept(self, url: str) -> TaskCallback:
-        """Return a callback that is to be told. Raises `InvalidInput` or `PermissionDenied`."""
+        """Return a callback that is to be delivered. Raises `InvalidInput` or `PermissionDenied`."""
         parts = self._allowed(url)
         if not self._secret():
             raise PermissionDenied(f"callbacks are not set up: the operator's setting {SECRET} is empty")
         return TaskCallback(url=f"{parts.scheme}://{parts.netloc}{parts.path}" + ("?…" if parts.query else ""))
 
-    async def tell(self, url: str, task: ToolTask) -> Told:
-        """Tell the end of a task once, and return how that went."""
+    async def tell(self, url: str, task: ToolTask) -> Delivery:
+        """Try to notify of the end of a task once, and return the outcome."""
         before = task.callback or TaskCallback(url=url)
         attempts = before.attempts + 1
         try:
@@ -81,9 +81,9 @@ class Callbacks:
             is_over = isinstance(error, _Refused | InvalidInput | PermissionDenied) or attempts > len(PAUSES)
             status = "failed" if is_over else "waiting"
             after = before.model_copy(update={"status": status, "attempts": attempts, "error": message[:300]})
-            return Told(after, None if is_over else PAUSES[attempts - 1])
+            return Delivery(after, None if is_over else PAUSES[attempts - 1])
         update = {"status": "delivered", "attempts": attempts, "delivered_at": datetime.now(UTC), "error": None}
-        return Told(before.model_copy(update=update))
+        return Delivery(before.model_copy(update=update))
 
     async def _post(self, url: str, task: ToolTask) -> None:
         import aiohttp

@@ -1,4 +1,4 @@
-"""What a running call reports of itself, kept and told a few times a second."""
+"""The progress of running calls, stored and published a few times a second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tavern_tools.tasks.rows import TaskRow
 from tavern_tools.tasks.store import TaskStore
 
 Report = Callable[[float | None, str | None], None]
-"""Tells how far a call is, from 0 to 1 where that is known, and the latest line about it. For the host's thread."""
+"""Takes how far a call is, from 0 to 1 where that is known, and the latest line about it. For the host's thread."""
 
 PROGRESS_EVERY = 0.3
 """How many seconds pass at least between two reports of a task's progress."""
@@ -50,7 +50,7 @@ class Progress:
         return self._value, self._text
 
     async def close(self) -> None:
-        """Write nothing any more: the end is what is told next."""
+        """Write nothing any more: the end is what is published next."""
         self._is_closed = True
         if self._writing is not None:
             self._writing.cancel()

@@ -42,7 +42,7 @@ LISTED = f"SELECT {_COLUMNS}, {_LARGE} FROM tasks"
 
 class TaskEntry(Model):
     """What was asked for. `hidden` names the arguments that the tool marks as secret, `callback` is the address that
-    is told of the end."""
+    is notified of the end."""
 
     request: ToolCallRequest
     call: CallContext

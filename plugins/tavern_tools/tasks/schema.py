@@ -1,7 +1,7 @@
 """The tables of the tasks, version by version.
 
 What is written is flushed to the disk before it counts, since calls are made because of it; and what is forgotten is
-overwritten, since results may hold what is nobody's business any more.
+overwritten, since results may hold what must not be read any more.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tavern_host.storage.sqlite import Schema
 
 _FIRST = (
     # `entry`, `approval`, `result` and `callback` are JSON. `is_open`: the task has not ended, or its end is still to
-    # be told to a callback. `changed` numbers all changes, `writer` is the host that made the latest. Times are in
+    # be delivered to a callback. `changed` numbers all changes, `writer` is the host that made the latest. Times are in
     # microseconds since 1970. Large columns come last, so that lists do not read them.
     """
     CREATE TABLE tasks (

@@ -48,7 +48,7 @@ AT_ONCE = 100
 """How many tasks one transaction takes up or forgets: others wait for it."""
 
 CLOSE_SECONDS = 5.0
-"""How long closing waits for what is under way."""
+"""How long closing waits for operations in flight."""
 
 Decide = Callable[[TaskRow], ToolApproval]
 
@@ -72,7 +72,7 @@ class NewTask:
 class Seen:
     """What a host finds when it looks at the store: tasks that it took up or that others changed, and those with a
     decision that is to be put into the audit log: the time of some was over, of others the host died that decided.
-    `tells`: there are callbacks to be told now."""
+    `tells`: there are callbacks to be delivered now."""
 
     rows: list[TaskRow]
     unaudited: list[TaskRow]
@@ -227,7 +227,7 @@ class TaskStore:
         await self._database.write(lambda c: c.execute("UPDATE tasks SET is_audited = 1 WHERE id = ?", (task_id,)))
 
     async def told(self, task_id: str, callback: TaskCallback, due: int | None) -> TaskRow | None:
-        """Keep how telling the end of a task went, and when it is tried again."""
+        """Store the outcome of a delivery, and when it is retried."""
 
         def work(connection: sqlite3.Connection) -> TaskRow | None:
             row = _row(connection, task_id)
@@ -271,7 +271,7 @@ class TaskStore:
         return await self._database.read(lambda connection: self._look(connection, takes_up), absent=Seen([], []))
 
     async def callbacks(self) -> list[TaskRow]:
-        """Return this host's ended tasks whose end is to be told now."""
+        """Return this host's ended tasks whose callbacks are due."""
         statement = f"{WHOLE} {_TOLD_NOW_WHERE} LIMIT {AT_ONCE}"
         return await self._database.read(lambda c: self._read(c, statement, [self.host, now()]), absent=[])
 
@@ -360,7 +360,7 @@ class TaskStore:
         return [o for (o,) in owners if o is None or (o != self.host and self._hosts.is_gone(str(o)))]
 
     def _take_up(self, connection: sqlite3.Connection) -> list[TaskRow]:
-        """Make tasks this host's that are nobody's; what became of calls that had begun is not known."""
+        """Make tasks without an owner this host's; what became of calls that had begun is not known."""
         self._hosts.hold(self.host)
         taken: list[TaskRow] = []
         for owner in self._orphans(connection):
@@ -418,7 +418,7 @@ class TaskStore:
     def _end(
         self, connection: sqlite3.Connection, row: TaskRow, status: TaskStatus, result: ToolResult, **more: Any
     ) -> TaskRow:
-        """Let a task end. The host that has it tells its callback, or whoever takes it up."""
+        """Let a task end. Its owner delivers its callback, or the host that takes it over."""
         entry, kept = blob(without_secrets(row.entry)), blob(result)
         tells = row.callback is not None
         teller = self.host if row.status is TaskStatus.RUNNING else row.owner
@@ -462,7 +462,7 @@ class TaskStore:
         return found.fetchone() is not None
 
     def _read(self, connection: sqlite3.Connection, statement: str, values: list[Any]) -> list[TaskRow]:
-        """Return rows; those that nobody can read are left out, which the log says."""
+        """Return rows; those that cannot be read are left out, which the log says."""
         rows: list[TaskRow] = []
         for columns in connection.execute(statement, values).fetchall():
             try:

@@ -1,7 +1,7 @@
-"""Calls that outlive the request for them: asynchronous ones, and those that wait for somebody's approval.
+"""Calls that outlive the request for them: asynchronous ones, and those that wait for an approval.
 
-Each is in the task store before whoever asked for it is told, and its result before its end is told. How a call is
-made, and who may approve it, is not known here.
+Each is in the task store before the request for it is answered, and its result before its end is published. How a call
+is made, and who may approve it, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tavern_host.contracts.toolcalls import (
     ToolScope,
     ToolTask,
 )
-from tavern_tools.catalog.catalogue import Tool
+from tavern_tools.catalog.catalog import Tool
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.tasks.approvals import (
     CheckArguments,
@@ -41,7 +41,7 @@ from tavern_tools.tasks.approvals import (
     why_not,
 )
 from tavern_tools.tasks.callbacks import Callbacks
-from tavern_tools.tasks.news import Teller, approval_payload, update_payload
+from tavern_tools.tasks.notifications import Notifier, approval_payload, update_payload
 from tavern_tools.tasks.progress import Progress, Report
 from tavern_tools.tasks.rows import TaskEntry, TaskRow, blob, failed, now
 from tavern_tools.tasks.store import NewTask, TaskStore
@@ -55,7 +55,7 @@ MayDecide = Callable[[Principal, str, dict[str, JsonValue] | None], bool]
 ToolTasks = list[ToolTask]
 
 GRACE = 0.8
-"""How many seconds a call has to end when it is told to; whoever takes a plugin out does not wait much longer."""
+"""Seconds that a call has to end when it is asked to; unloading a plugin does not wait much longer."""
 
 POLL = 0.4
 """How many seconds pass until a host sees what another process changed."""
@@ -73,7 +73,7 @@ class _Run:
     by: str = ""
 
     def end(self, why: Literal["cancelled", "stopped"], by: str = "") -> None:
-        """Tell the call to end."""
+        """Ask the call to end."""
         if self.why is None:
             self.why, self.by = why, by
         self.stop.set()
@@ -95,7 +95,7 @@ class Tasks:
         self._check = check
         self._store = TaskStore(context.operator_dir / "tasks", new_id("host"), context.log)
         self._callbacks = Callbacks(context.settings)
-        self._teller = Teller(self._store, self._callbacks, context.log)
+        self._notifier = Notifier(self._store, self._callbacks, context.log)
         self._waiting: dict[str, None] = {}
         self._running: dict[str, _Run] = {}
         self._works: set[asyncio.Task[None]] = set()
@@ -225,13 +225,13 @@ class Tasks:
             raise why_not(after)
         return after.shown(self._keep())
 
-    async def take_up(self) -> None:
-        """Look after what is left over from before, from now on, where the host goes on until it is stopped."""
+    async def adopt_tasks(self) -> None:
+        """Look after what is left over from before, from now on, in a host that serves."""
         if self._context.serving:
             self._begin_to_watch()
 
     async def close(self) -> None:
-        """Tell what runs to end, keep how it ended, and leave the rest to the next host."""
+        """Ask what runs to end, store how it ended, and leave the rest to the next host."""
         self._stop()
         own = [task for task in (self._watch, self._telling) if task is not None and not task.done()]
         for task in own:
@@ -272,7 +272,7 @@ class Tasks:
                     await self._wake.wait()
 
     async def _look(self) -> None:
-        """Take up what is nobody's, let the time of decisions be over, and see what others changed."""
+        """Take over tasks without an owner, expire decisions, and see what other hosts changed."""
         seen = await self._store.look(takes_up=self._context.serving and not self._is_stopping)
         for row in seen.unaudited:
             await self._record_decision(row)
@@ -282,7 +282,7 @@ class Tasks:
             self._begin_to_tell()
 
     def _notice(self, row: TaskRow) -> None:
-        """Do what the state of a task asks for, and tell of it."""
+        """Do what the state of a task asks for, and publish it."""
         if row.owner == self._store.host and row.status is TaskStatus.PENDING:
             self._waiting[row.id] = None
         elif row.status is not TaskStatus.PENDING:
@@ -297,13 +297,13 @@ class Tasks:
         self._fill()
 
     def _fill(self) -> None:
-        """Let as many tasks begin as may go on at once."""
+        """Start as many tasks as may run at once."""
         while self._waiting and not self._is_stopping and len(self._running) < self._number("maxRunningTasks", 8):
             task_id = next(iter(self._waiting))
             run = _Run()
             try:
                 self._context.tasks.spawn(self._supervise(task_id, run), name=f"the task {task_id}", finish=True)
-            except PermissionDenied:  # the plugin is being taken out
+            except PermissionDenied:  # the plugin is being unloaded
                 self._is_stopping = True
                 return
             del self._waiting[task_id]
@@ -324,7 +324,7 @@ class Tasks:
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
-            self._stop()  # the host stops, or the plugin is taken out
+            self._stop()  # the host stops, or the plugin is unloaded
             await asyncio.wait([work])
             raise
 
@@ -373,7 +373,7 @@ class Tasks:
             stopping.cancel()
             await progress.close()
         if not calling.done():
-            self._context.log.warning("the task %s was told to end and did not within %g s", row.id, GRACE)
+            self._context.log.warning("the task %s was asked to stop and did not within %g s", row.id, GRACE)
             stray = asyncio.ensure_future(calling)
             self._strays.add(stray)
             stray.add_done_callback(self._forget_stray)
@@ -381,7 +381,7 @@ class Tasks:
         await self._keep_end(row.id, status, result, progress.latest)
 
     def _outcome(self, row: TaskRow, calling: asyncio.Future[ToolResult], run: _Run) -> tuple[TaskStatus, ToolResult]:
-        request, goes_on = row.entry.request, "" if calling.done() else "; it did not end when it was told to"
+        request, goes_on = row.entry.request, "" if calling.done() else "; it did not end when asked to"
         if run.why is not None and (not calling.done() or calling.cancelled() or _broke_off(calling)):
             if run.why == "cancelled":
                 message = f"it was cancelled by {run.by}{goes_on}"
@@ -411,7 +411,7 @@ class Tasks:
     async def _keep_end(
         self, task_id: str, status: TaskStatus, result: ToolResult, progress: tuple[float | None, str | None]
     ) -> None:
-        """Write how a task ended, however often it takes: until then nobody is told."""
+        """Write how a task ended, however often it takes: nothing is published before."""
         pause = 0.2
         while True:
             try:
@@ -442,12 +442,12 @@ class Tasks:
     def _forget_stray(self, stray: asyncio.Task[ToolResult]) -> None:
         self._strays.discard(stray)
         if not stray.cancelled():
-            stray.exception()  # nobody else asks for it
+            stray.exception()  # or asyncio logs it as never retrieved
 
-    # --- telling ----------------------------------------------------------------------------------
+    # --- notifying ----------------------------------------------------------------------------------
 
     def _publish(self, row: TaskRow) -> None:
-        """Tell the host's pages and plugins how a task stands."""
+        """Publish how a task stands to the host's pages and plugins."""
         try:
             self._context.events.publish("TOOL_CALL_UPDATE", update_payload(row))
             if row.status is TaskStatus.AWAITING_APPROVAL:
@@ -456,14 +456,14 @@ class Tasks:
             self._context.log.debug("a change of the task %s was not told: %s", row.id, error.message)
 
     def _begin_to_tell(self) -> None:
-        """Tell the callbacks that are due."""
+        """Deliver the callbacks that are due."""
         if self._is_stopping or (self._telling is not None and not self._telling.done()):
             return
-        with contextlib.suppress(PermissionDenied):  # the plugin is being taken out
-            self._telling = self._context.tasks.spawn(self._teller.tell(self._keep()), name="tell callbacks of tasks")
+        with contextlib.suppress(PermissionDenied):  # the plugin is being unloaded
+            self._telling = self._context.tasks.spawn(self._notifier.tell(self._keep()), name="tell callbacks of tasks")
 
     async def _record_decision(self, row: TaskRow) -> None:
-        """Put a decision into the audit log; the call goes on only after that."""
+        """Put a decision into the audit log; the call continues only after that."""
         approval = row.approval
         if approval is None or approval.decision is None:
             return
@@ -509,7 +509,7 @@ def _sees_all(principal: Principal) -> bool:
 
 
 def _broke_off(calling: asyncio.Future[ToolResult]) -> bool:
-    """Return whether a call that was told to end gave no result of its own: only that it was broken off."""
+    """Return whether a call that was asked to end gave no result of its own: only that it was interrupted."""
     if calling.exception() is not None:
         return True
     result = calling.result()

@@ -14,7 +14,7 @@ from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus
 from tavern_host.contracts.tools import TOOL_MANAGER
-from tavern_tools.catalog.naming import quoted
+from tavern_tools.catalog.names import quoted
 
 _KEYS = ("decision", "arguments", "comment")
 

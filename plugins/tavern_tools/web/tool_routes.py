@@ -6,7 +6,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo
 from tavern_host.contracts.toolcalls import ToolScope
 from tavern_host.contracts.tools import TOOL_MANAGER
-from tavern_tools.asked import call_of, callback_asked, protocols_asked, tool_filter
+from tavern_tools.requests import call_of, callback_asked, protocols_asked, tool_filter
 
 
 def tool_routes() -> list[RouteInfo]:

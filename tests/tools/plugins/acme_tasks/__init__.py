@@ -22,7 +22,7 @@ CONTEXTS: list[PluginContext] = []
 async def tavern_startup(context: PluginContext) -> None:
     CONTEXTS.append(context)
     TASKS.append(Tasks(context, carry_out, may_decide, check))
-    await TASKS[-1].take_up()
+    await TASKS[-1].adopt_tasks()
 
 
 @hookimpl

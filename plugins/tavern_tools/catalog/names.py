@@ -10,7 +10,7 @@ _SEPARATORS = re.compile(r"[\s_-]+")
 
 
 def normal_form(key: str) -> str:
-    """Return a parameter name without case, underscores, hyphens and spaces (DESIGN §5, *TAM*)."""
+    """Return a parameter name without case, underscores, hyphens and spaces."""
     return _SEPARATORS.sub("", key).casefold()
 
 

@@ -1,4 +1,4 @@
-"""The provider of `systemTools`: tells the time, and asks the tool manager on behalf of whoever calls."""
+"""The provider of `systemTools`: gives the time, and asks the tool manager on behalf of the caller."""
 
 from __future__ import annotations
 

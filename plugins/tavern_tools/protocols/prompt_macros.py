@@ -1,4 +1,4 @@
-"""The prompt macros that plugins registered, filled in (`spec/000` §7.2)."""
+"""The prompt macros that plugins registered, filled in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tavern_host.contracts.errors import Misconfigured, NotFound, PluginFailure,
 from tavern_host.contracts.macros import MacroRequest, PromptMacroInfo
 from tavern_host.contracts.tools import ExpandedPrompt
 from tavern_tools.catalog.contributions import mend_hint
-from tavern_tools.protocols.expander import Expander
+from tavern_tools.protocols.expansion import Expander
 
 _HOOK = "tavern_register_prompt_macros"
 _AT_FAULT = frozenset({PluginFailure.code, NotFound.code})
@@ -22,7 +22,7 @@ _Offers = dict[str, list[tuple[PromptMacroInfo, Contribution[Any]]]]
 
 
 class PromptMacros:
-    """Collects the macros again whenever plugins or grants have changed. One that two plugins offer is nobody's."""
+    """Collects the macros again whenever plugins or grants have changed. One that two plugins offer is not used."""
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
@@ -53,7 +53,7 @@ class PromptMacros:
         name = request.name
         offers = self._offers.get(name, [])
         if not offers:
-            raise NotFound(f"nobody fills in the macro {name!r}; left as it is")
+            raise NotFound(f"no plugin provides the macro {name!r}; left as it is")
         if len(offers) > 1:
             plugins = " and ".join(contribution.plugin for _, contribution in offers)
             raise Misconfigured(f"the macro {name!r} is provided by {plugins}; left as it is")

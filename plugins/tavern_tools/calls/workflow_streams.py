@@ -18,7 +18,7 @@ from tavern_tools.catalog.failures import ToolFailure, failure_of
 
 _ITEMS, _STATUS = "WORKFLOW_INTERFACE_YIELD", "EXECUTION_STATUS_UPDATE"
 _BACKLOG = 100_000
-"""How many messages, of all runs, wait while nobody reads the stream; then some are lost and the stream breaks off."""
+"""How many messages, of all runs, wait while the stream is not read; then some are lost and the stream breaks off."""
 
 
 async def workflow_stream(
@@ -56,7 +56,7 @@ async def workflow_stream(
             for item in _items(event):
                 yield item if len(keys) == 1 else {"output": key, "item": item}
         if not has_ended:
-            raise ToolFailure(ToolErrorType.INTERRUPTED, "the host stops, or takes the plugin out", runId=run_id)
+            raise ToolFailure(ToolErrorType.INTERRUPTED, "the host stops, or unloads the plugin", runId=run_id)
         await _require_success(context, run_id, broken)
     finally:
         await watching.close()

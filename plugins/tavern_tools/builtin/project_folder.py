@@ -32,7 +32,7 @@ from tavern_host.storage.confined_fs import (
     temporary_file,
     writing,
 )
-from tavern_tools.builtin.projectpaths import MAX_DEPTH, shown
+from tavern_tools.builtin.project_paths import MAX_DEPTH, shown
 
 Steps = tuple[str, ...]
 
@@ -43,7 +43,7 @@ LOCK_SECONDS = 10.0
 """How long a writer waits for another one in the same folder."""
 
 _TRIES = 20
-"""How often a change begins anew that found its file changed by somebody who knows of no lock."""
+"""How often a change is retried that found its file changed by a program that takes no lock."""
 
 _MOST_NAMES = 1_000
 """Among how many names of a folder one that is like a wrong name is looked for."""
@@ -235,7 +235,7 @@ def _folder_of(root: Path, steps: Steps, *, make: bool = False) -> Iterator[tupl
 
 @contextlib.contextmanager
 def _opened(root: Path, folders: Steps, *, path: Steps | None = None, make: bool = False) -> Iterator[int]:
-    """Give the descriptor of a folder beneath `root`; with `make`, missing ones are made."""
+    """Return the descriptor of a folder below `root`; with `make`, missing ones are made."""
     with contextlib.ExitStack() as closing:
         with _told(folders if path is None else path):
             handle = closing.enter_context(confined_folder(root, folders, make=make))
@@ -244,7 +244,7 @@ def _opened(root: Path, folders: Steps, *, path: Steps | None = None, make: bool
 
 @contextlib.contextmanager
 def _entered(folder: int, folders: Steps) -> Iterator[int]:
-    """Give the descriptor of a folder beneath an open one."""
+    """Return the descriptor of a folder below an open one."""
     handle = os.dup(folder)
     try:
         for step in folders:

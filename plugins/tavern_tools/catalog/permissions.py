@@ -1,5 +1,5 @@
 """Whether a tool's plugin may do what the tool does: it holds the permissions that the tool declares, and, for a
-service tool, that of the method, which is one that tools may reach (DESIGN §3, rule 6).
+service tool, that of the method, which is one that tools may reach.
 
 Without this a tool file would lend its plugin, or a project that somebody sent, the rights of this one. Who may call
 a tool is not decided here.
@@ -15,7 +15,7 @@ from tavern_host.contracts.plugins import PluginInfo, Plugins
 from tavern_host.contracts.services import MethodInfo
 from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
-from tavern_tools.catalog.naming import fits
+from tavern_tools.catalog.names import fits
 
 _DOCUMENT_NAMES = {"ExternalScriptExecutionService": "scriptExecution"}
 _DOCUMENT_METHODS = {("scriptExecution", "executeScript"): "execute"}
@@ -30,12 +30,12 @@ class Lack:
 
 
 def service_name(name: str) -> str:
-    """Return what a service is called here that the documents may call otherwise (`spec/003` §2.1)."""
+    """Return the name here of a service that published tool files may name otherwise."""
     return _DOCUMENT_NAMES.get(name, name)
 
 
 def service_and_method(implementation: ToolImplementation) -> tuple[str, str]:
-    """Return the service and method that a service tool names, by their names here (`spec/003` writes others)."""
+    """Return the service and method that a service tool names, by their names here; tool files may write others."""
     service = service_name(implementation.service or "")
     method = implementation.method or ""
     return service, _DOCUMENT_METHODS.get((service, method), method)

@@ -1,4 +1,4 @@
-"""Calls of script tools, through the service that runs scripts in a sandbox (DESIGN §6)."""
+"""Calls of script tools, through the service that runs scripts in a sandbox."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def run_script(
     call: CallContext,
     report: Callable[[float | None, str | None], None],
 ) -> Output:
-    """Return what a script tool gives, telling `report` how far it is. Raises `ToolFailure`."""
+    """Return what a script tool gives, reporting its progress to `report`. Raises `ToolFailure`."""
     service = context.services.get(SCRIPT_EXECUTION)
     request = await with_config(context, tool, script_request(tool, arguments), call)
     result: ScriptResult | None = None

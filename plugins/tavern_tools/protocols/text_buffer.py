@@ -11,7 +11,7 @@ _GAP = r"\s{0,8}"
 _ATOM = re.compile(r"[A-Za-z0-9]+|\S")
 
 
-class Passages:
+class TextBuffer:
     """A text that arrives in pieces; what is not needed any more is dropped."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Passages:
             self.end += len(text)
 
     def skip(self, length: int) -> None:
-        """Count text at the end that nobody will ask for."""
+        """Count text at the end that will not be asked for."""
         self.end += length
 
     def text(self, begin: int, end: int) -> str:

@@ -1,6 +1,6 @@
-"""From a path, as a caller writes it, to the names of folders and file beneath the project's files folder.
+"""From a path, as a caller writes it, to the names of folders and file in the project's files folder.
 
-Decides by the text alone; what is there, and whether it is a link, is seen by whoever opens it (`projectfolder.py`).
+Decides by the text alone; what is there, and whether it is a link, is seen when it is opened (`project_folder.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import unicodedata
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.storage.confined_fs import TEMPORARY
-from tavern_tools.catalog.naming import quoted
+from tavern_tools.catalog.names import quoted
 
 MAX_PATH = 4_000
 """The longest path, in characters."""

@@ -1,4 +1,4 @@
-"""What is told of tasks: the event of a change, and the callbacks of ends."""
+"""Notifications about tasks: the event of a change, and the callbacks of ends."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tavern_tools.tasks.secrets import masked
 from tavern_tools.tasks.store import TaskStore
 
 AT_ONCE = 8
-"""How many callbacks are told at once."""
+"""How many callbacks are delivered at once."""
 
 PAUSE = 30.0
-"""How many seconds nothing is told after what was told could not be kept: it would be told again and again."""
+"""Seconds without deliveries after the outcome of one could not be stored: it would be repeated again and again."""
 
 
 def update_payload(row: TaskRow) -> dict[str, JsonValue]:
@@ -57,8 +57,8 @@ def approval_payload(row: TaskRow) -> dict[str, JsonValue]:
     return about
 
 
-class Teller:
-    """Tells the callbacks of one host's tasks, and keeps how that went."""
+class Notifier:
+    """Delivers the callbacks of one host's tasks, and stores the outcome."""
 
     def __init__(self, store: TaskStore, callbacks: Callbacks, log: logging.Logger) -> None:
         self._store = store
@@ -67,17 +67,17 @@ class Teller:
         self._rests_until = 0.0
 
     async def tell(self, keep: timedelta) -> None:
-        """Tell the callbacks that are due now; tasks are kept for `keep` after their end."""
+        """Deliver the callbacks that are due now; tasks are kept for `keep` after their end."""
         if time.monotonic() < self._rests_until:
             return
         try:
             while rows := await self._store.callbacks():
-                await asyncio.gather(*(self._tell_one(row, keep) for row in rows[:AT_ONCE]))
+                await asyncio.gather(*(self._deliver(row, keep) for row in rows[:AT_ONCE]))
         except TavernError as error:
             self._rests_until = time.monotonic() + PAUSE
-            self._log.error("callbacks of tasks could not be told: %s", error.message)
+            self._log.error("callbacks of tasks could not be delivered: %s", error.message)
 
-    async def _tell_one(self, row: TaskRow, keep: timedelta) -> None:
+    async def _deliver(self, row: TaskRow, keep: timedelta) -> None:
         told = await self._callbacks.tell(row.entry.callback or "", row.shown(keep))
         due = None if told.pause is None else now() + int(told.pause * 1e6)
         await self._store.told(row.id, told.callback, due)

@@ -14,9 +14,9 @@ from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.services import MethodInfo
 from tavern_host.contracts.tools import ToolDefinition, ToolFilter, ToolImplementation
 from tavern_tools.catalog.files import ToolProblem
-from tavern_tools.catalog.naming import fits
+from tavern_tools.catalog.names import fits
 from tavern_tools.catalog.parameters import Parameters
-from tavern_tools.catalog.rights import Lack
+from tavern_tools.catalog.permissions import Lack
 from tavern_tools.catalog.schemas import Schema
 from tavern_tools.catalog.slots import file_parameters, node_parameters, streaming
 from tavern_tools.catalog.versions import read_range, read_version
@@ -145,7 +145,7 @@ class NodeTools:
         return Tool(definition, self._lack, tuple(outputs), file_parameters(inputs), streaming(outputs))
 
 
-class Catalogue:
+class Catalog:
     """All tools, and what is wrong with those that were left out.
 
     `versions` has the versions of each tool by id, the newest first, sorted by id; `tools` the newest of each, and

@@ -15,7 +15,7 @@ from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.tools import ToolFilter, ToolKind
-from tavern_tools.catalog.naming import quoted
+from tavern_tools.catalog.names import quoted
 
 _FILTERS = ("tag", "namespace", "kind", "text", "plugin")
 _ID_KEYS = ("toolId", "tool_id", "id")
@@ -23,7 +23,7 @@ _KEYS = ("text", "arguments", "protocols", "callback", *_ID_KEYS)
 
 
 def typed_call(context: PluginContext) -> CallContext:
-    """Return the context of what somebody does at the command line: the operator's."""
+    """Return the context of what is done at the command line: the operator's."""
     return CallContext(principal=Principal(kind="user", id="operator"), project=context.project.id)
 
 
@@ -86,7 +86,7 @@ def protocols_asked(body: Mapping[str, Any]) -> list[str] | None:
 
 
 def callback_asked(body: Mapping[str, Any]) -> str | None:
-    """Return the address that a body wants to be told at. Raises `InvalidInput`."""
+    """Return the address that a body names for the callback. Raises `InvalidInput`."""
     address = body.get("callback")
     if address is not None and not isinstance(address, str):
         raise InvalidInput(f'"callback" must be an address, got {json_type(address)}')

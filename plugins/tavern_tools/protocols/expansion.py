@@ -1,6 +1,6 @@
-"""Expands `{{{macros}}}` in prompts (`spec/000` §7.2). Knows names and texts; who fills a macro in is given.
+"""Expands `{{{macros}}}` in prompts. Knows names and texts; who fills a macro in is given.
 
-Whoever asks for it gives only text of a workflow's author; what users, tools or models said never comes here.
+Only text of a workflow's author is expanded, never what users, tools or models said.
 """
 
 from __future__ import annotations

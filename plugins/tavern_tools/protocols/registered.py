@@ -1,6 +1,6 @@
-"""The action protocols that plugins registered: text and native calls run through them, and what models are told.
+"""The action protocols that plugins registered: text and native calls run through them, and instructions for models.
 
-How several protocols read one text is told in `pipeline`.
+How several protocols read one text is in `pipeline`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tavern_tools.protocols.pipeline import Pipeline, Stage
 
 SETTING = "protocol"
 DEFAULT = "tam"
-"""The setting, and its default: by which protocol models are told to ask for calls."""
+"""The setting, and its default: by which protocol models are instructed to ask for calls."""
 
 _STATE = "tools.protocols"
 
@@ -106,7 +106,7 @@ class Protocols:
         return parsed
 
     async def instructions(self, names: list[str] | None = None) -> str:
-        """Return what a language model is told about asking for calls by these protocols; where None, by the one that
+        """Return how a language model is to ask for calls by these protocols; where None, by the one that
         the setting names. Raises `InvalidInput` for an unknown name."""
         known = await self.all()
         if names is None:

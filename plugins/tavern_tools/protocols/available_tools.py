@@ -1,11 +1,11 @@
-"""The prompt macro `{{{system:available_tools}}}` (`spec/000` §7.2)."""
+"""The prompt macro `{{{system:available_tools}}}`."""
 
 from __future__ import annotations
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.macros import MacroRequest
 from tavern_host.contracts.tools import TOOL_MANAGER
-from tavern_tools.protocols.protocols import protocols_of
+from tavern_tools.protocols.registered import protocols_of
 
 
 async def available_tools(request: MacroRequest, context: PluginContext) -> str:

@@ -1,5 +1,5 @@
 """The provider of `projectFiles`: text files of the project for tools. What keeps it in the files folder is in
-`projectpaths.py` and `projectfolder.py`."""
+`project_paths.py` and `project_folder.py`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tavern_host.contracts.projectfiles import (
     FileWritten,
     ProjectFiles,
 )
-from tavern_tools.builtin import projectfolder
+from tavern_tools.builtin import project_folder
 from tavern_tools.builtin.edits import Edit, Edited, apply
-from tavern_tools.builtin.projectfolder import Found, Steps
-from tavern_tools.builtin.projectpaths import read_path, shown
-from tavern_tools.catalog.naming import quoted
+from tavern_tools.builtin.project_folder import Found, Steps
+from tavern_tools.builtin.project_paths import read_path, shown
+from tavern_tools.catalog.names import quoted
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ MOST_EXPECTED = 100
 _LONGEST_PATTERN = 200
 _PART = 65_536
 _AT_ONCE = 4
-"""How many operations go on at a time: each waits for the disk on a thread that others need too."""
+"""How many operations run at a time: each waits for the disk on a thread that others need too."""
 
 _BOM = "\ufeff"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -78,7 +78,7 @@ class Files(ProjectFiles):
         most = self._most()
 
         def work() -> FileText:
-            data = projectfolder.read(self._root, steps, most=most)
+            data = project_folder.read(self._root, steps, most=most)
             _text(data, steps)
             return _excerpt(_path(steps), data, offset, limit)
 
@@ -98,7 +98,7 @@ class Files(ProjectFiles):
         steps, wanted = read_path(path), _matcher(pattern)
 
         def work() -> FileListing:
-            found = projectfolder.list_folder(self._root, steps, recursive=recursive, wanted=wanted, limit=limit)
+            found = project_folder.list_folder(self._root, steps, recursive=recursive, wanted=wanted, limit=limit)
             entries = [_entry(entry) for entry in found.entries]
             return FileListing(path=_path(steps), entries=entries, total=found.total, is_complete=found.is_complete)
 
@@ -110,20 +110,20 @@ class Files(ProjectFiles):
         """Make `content` the content of a file; see the interface."""
         steps = _file(file_path)
         data = self._data(content, steps)
-        created = await self._wait_for(lambda: projectfolder.write(self._root, steps, data, overwrite=overwrite))
+        created = await self._wait_for(lambda: project_folder.write(self._root, steps, data, overwrite=overwrite))
         return FileWritten(path=_path(steps), size=len(data), created=created)
 
     async def append_file(self, file_path: str, content: str, *, call: CallContext | None = None) -> FileWritten:
         """Add `content` at the end of a file; see the interface."""
         steps = _file(file_path)
         data, most = self._data(content, steps), self._most()
-        size, created = await self._wait_for(lambda: projectfolder.append(self._root, steps, data, most=most))
+        size, created = await self._wait_for(lambda: project_folder.append(self._root, steps, data, most=most))
         return FileWritten(path=_path(steps), size=size, created=created)
 
     async def delete_file(self, file_path: str, *, call: CallContext | None = None) -> FileDeleted:
         """Delete a file or an empty folder; see the interface."""
         steps = _file(file_path)
-        is_folder = await self._wait_for(lambda: projectfolder.delete(self._root, steps))
+        is_folder = await self._wait_for(lambda: project_folder.delete(self._root, steps))
         return FileDeleted(path=_path(steps), kind="folder" if is_folder else "file")
 
     async def apply_edit(
@@ -151,14 +151,14 @@ class Files(ProjectFiles):
                 done.append(apply(text.removeprefix(_BOM), edit, shown(steps)))
                 return self._data(bom + done[-1].text, steps)
 
-            size = projectfolder.change(self._root, steps, change, most=most)
+            size = project_folder.change(self._root, steps, change, most=most)
             edited = done[-1]
             return FileEdited(path=_path(steps), replaced=edited.replaced, first_line=edited.first_line, size=size)
 
         return await self._wait_for(work)
 
     async def _wait_for(self, work: Callable[[], T]) -> T:
-        """Do something that waits for the disk. What was begun is done to its end though nobody waits any more."""
+        """Do something that waits for the disk. What was begun is done to its end though it is no longer awaited."""
         async with self._turn:
             return await asyncio.to_thread(work)
 
