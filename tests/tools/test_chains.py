@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from helpers.repetition import Failures
 
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult
 from tavern_tools.calls.chains import carry_out
@@ -101,23 +101,23 @@ async def test_what_is_put_in_is_not_looked_through_again() -> None:
     assert calls.arguments[1] == {"text": "<@{timestamp} @{step1.result}>"}
 
 
-@pytest.mark.parametrize(
-    ("reference", "said"),
-    [
+async def test_a_step_that_refers_to_what_is_not_there_fails() -> None:
+    rows: Any = [
         ("step2.result", "but no step 2 comes before this one"),
         ("step1.result.itms", "but there is no 'itms' (did you mean items?)"),
         ("step1.result.items[9]", "but there is no 9"),
         ("step1.results", "a step has result, status and error, not results"),
         ("step1.result..x", "which is no path"),
-    ],
-)
-async def test_a_step_that_refers_to_what_is_not_there_fails(reference: str, said: str) -> None:
-    calls = Calls(t1={"items": [1]})
-    _, second = await carry_out([step(1), step(2, arguments={"a": f"@{{{reference}}}"})], calls)
-    assert second.error is not None
-    assert second.error.type is ToolErrorType.PARAMETER_VALIDATION
-    assert said in second.error.message
-    assert len(calls.asked) == 1
+    ]
+    with Failures() as failures:
+        for reference, said in rows:
+            with failures.row(reference):
+                calls = Calls(t1={"items": [1]})
+                _, second = await carry_out([step(1), step(2, arguments={"a": f"@{{{reference}}}"})], calls)
+                assert second.error is not None
+                assert second.error.type is ToolErrorType.PARAMETER_VALIDATION
+                assert said in second.error.message
+                assert len(calls.asked) == 1
 
 
 async def test_a_chain_stops_at_a_failed_step_and_the_next_chain_begins() -> None:

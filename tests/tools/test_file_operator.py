@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
+from helpers.repetition import Failures, repetitions
 
 from tavern_host import Host
 from tavern_host.contracts.projectfiles import PROJECT_FILES, ProjectFiles
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_host.projects import Folders
 from tavern_nodes.files import append_inside
 from tavern_tools.builtin.project_folder import change, write
 
-OpenHost = Callable[..., Any]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Files:
@@ -54,11 +58,22 @@ class Files:
         return (self.root / path).read_bytes()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Host]:
+    """Return one host for all tests here."""
+    place = tmp_path_factory.mktemp("files")
+    (place / "project").mkdir()
+    folders = Folders(place / "config", place / "state", place / "data")
+    async with Host(place / "project", folders=folders) as opened:
+        yield opened
+
+
 @pytest.fixture
-async def files(tmp_path: Path) -> AsyncIterator[Files]:
-    (tmp_path / "project").mkdir()
-    async with Host(tmp_path / "project") as host:
-        yield Files(host)
+def files(host: Host) -> Iterator[Files]:
+    """Return the files folder, which is absent when a test begins."""
+    made = Files(host)
+    yield made
+    shutil.rmtree(made.root, ignore_errors=True)
 
 
 # --- writing and appending ------------------------------------------------------------------------
@@ -176,15 +191,16 @@ async def test_a_line_that_is_too_long_is_cut_which_is_said(files: Files) -> Non
     assert (long["content"], long["nextOffset"], long["isCut"]) == ("x" * 200_000, 3, True)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a", "\n", "a\n", "\n\na", "一\n二\r\n\n三", "a\n" * 40_000, "a" * 70_000 + "\nb\n"]
-)
-async def test_each_line_is_found_by_its_number(files: Files, text: str) -> None:
-    files.put("a.txt", text)
-    lines = text.splitlines(keepends=True)
-    for number in {1, 2, 3, len(lines) // 2, len(lines) - 1, len(lines)} & set(range(1, len(lines) + 1)):
-        read = await files.call("ReadFile", filePath="a.txt", offset=number, limit=1)
-        assert (read["content"], read["totalLines"]) == (lines[number - 1], len(lines))
+async def test_each_line_is_found_by_its_number(files: Files) -> None:
+    rows: Any = ["", "a", "\n", "a\n", "\n\na", "一\n二\r\n\n三", "a\n" * 40_000, "a" * 70_000 + "\nb\n"]
+    with Failures() as failures:
+        for text in rows:
+            with failures.row(text):
+                files.put("a.txt", text)
+                lines = text.splitlines(keepends=True)
+                for number in {1, 2, 3, len(lines) // 2, len(lines) - 1, len(lines)} & set(range(1, len(lines) + 1)):
+                    read = await files.call("ReadFile", filePath="a.txt", offset=number, limit=1)
+                    assert (read["content"], read["totalLines"]) == (lines[number - 1], len(lines))
 
 
 async def test_lines_are_counted_alike_by_readings_and_edits(files: Files) -> None:
@@ -210,20 +226,22 @@ async def test_a_byte_order_mark_is_not_part_of_the_text(files: Files) -> None:
     assert (await files.call("ReadFile", filePath="bom.txt"))["content"] == "hello"
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
+async def test_what_is_no_text_is_called_so(files: Files) -> None:
+    rows: Any = [
         ("a.png", b"\x89PNG\0\0", "but binary data (image/png, 6 bytes)"),
         ("latin.txt", "café".encode("latin-1"), "but no UTF-8 (byte 3) (text/plain, 4 bytes)"),
         ("wide.txt", "hello".encode("utf-16"), "but UTF-16 (text/plain, 12 bytes)"),
-    ],
-)
-async def test_what_is_no_text_is_called_so(files: Files, name: str, content: bytes, words: str) -> None:
-    files.put(name, content)
-    expected = f'"{name}" is not a text file in UTF-8 {words}'
-    assert await files.refusal("ReadFile", filePath=name) == expected
-    assert await files.refusal("ApplyEdit", filePath=name, search_string="h", replace_string="j") == expected
-    assert files.get(name) == content
+    ]
+    with Failures() as failures:
+        for name, content, words in rows:
+            with failures.row(name):
+                files.put(name, content)
+                expected = f'"{name}" is not a text file in UTF-8 {words}'
+                assert await files.refusal("ReadFile", filePath=name) == expected
+                assert (
+                    await files.refusal("ApplyEdit", filePath=name, search_string="h", replace_string="j") == expected
+                )
+                assert files.get(name) == content
 
 
 async def test_a_missing_file_is_told_with_near_names(files: Files) -> None:
@@ -259,14 +277,15 @@ async def test_a_project_without_files_lists_none_and_a_missing_folder_is_an_err
     assert "is not in the project's files folder" in await files.refusal("ListFiles", path="nowhere")
 
 
-async def test_a_hundred_thousand_files_are_listed_in_part_with_their_number(files: Files) -> None:
+async def test_many_files_are_listed_in_part_with_their_number(files: Files) -> None:
+    count = repetitions(2_000, 100_000)
     folder = files.root / "many"
     folder.mkdir(parents=True)
-    for number in range(100_000):
+    for number in range(count):
         (folder / f"{number:06}").touch()
     listed = await files.call("ListFiles", path="many", limit=3)
     assert [e["path"] for e in listed["entries"]] == ["many/000000", "many/000001", "many/000002"]
-    assert (listed["total"], listed["isComplete"]) == (100_000, True)
+    assert (listed["total"], listed["isComplete"]) == (count, True)
 
 
 # --- deleting -------------------------------------------------------------------------------------
@@ -316,9 +335,8 @@ async def test_occurrences_that_overlap_are_not_one(files: Files) -> None:
     assert files.get("a.txt") == b"aaa"
 
 
-@pytest.mark.parametrize(
-    ("search", "hint"),
-    [
+async def test_a_text_that_is_not_there_is_told_with_what_is_nearest(files: Files) -> None:
+    rows: Any = [
         ("    return x +  1", 'line 2 differs from it only in white space: "\\treturn x + 1"'),
         ("def f(x):\n    return x + 1\n", 'line 1 differs from it only in white space: "def f(x):"'),
         ("RETURN X", "line 2 differs from it only in upper and lower case"),
@@ -326,14 +344,15 @@ async def test_occurrences_that_overlap_are_not_one(files: Files) -> None:
         ("def f(x):\n    return 2", 'its line "def f(x):" is there, at 1, and what is around it differs'),
         ("return y + 1", 'nearest to it is line 2: "return x + 1"'),
         ("nothing like that", "nor is anything like it; read the file and take the text from there"),
-    ],
-)
-async def test_a_text_that_is_not_there_is_told_with_what_is_nearest(files: Files, search: str, hint: str) -> None:
-    files.put("f.py", "def f(x):\n\treturn x + 1\n")
-    message = await files.refusal("ApplyEdit", filePath="f.py", search_string=search, replace_string="")
-    assert message.startswith('search_string is not in "f.py"')
-    assert message.endswith(hint)
-    assert files.get("f.py") == b"def f(x):\n\treturn x + 1\n"
+    ]
+    with Failures() as failures:
+        for search, hint in rows:
+            with failures.row(search):
+                files.put("f.py", "def f(x):\n\treturn x + 1\n")
+                message = await files.refusal("ApplyEdit", filePath="f.py", search_string=search, replace_string="")
+                assert message.startswith('search_string is not in "f.py"')
+                assert message.endswith(hint)
+                assert files.get("f.py") == b"def f(x):\n\treturn x + 1\n"
 
 
 async def test_an_edit_keeps_line_ends_byte_order_mark_and_a_missing_last_line_break(files: Files) -> None:
@@ -359,20 +378,19 @@ async def test_an_edit_that_cannot_mean_anything_is_refused(files: Files) -> Non
     assert "search_string" in await files.refusal("ApplyEdit", filePath="a.txt", search_string="", replace_string="a")
 
 
-@pytest.mark.parametrize(
-    ("content", "search"),
-    [
+async def test_no_content_makes_an_edit_hang(files: Files) -> None:
+    rows: Any = [
         ("a" * 2_000_000, "a" * 500_000),
         ("a\n" * 500_000, "a\n" * 150 + "b"),
         ("ab" * 500_000 + "\n", "ba" * 200_000 + "c"),
         ("".join(f"line {n} of the same text\n" for n in range(60_000)), "line n of the same test"),
-    ],
-    ids=["overlapping", "lines", "alternating", "alike"],
-)
-async def test_no_content_makes_an_edit_hang(files: Files, content: str, search: str) -> None:
-    files.put("big.txt", content)
-    message = await files.refusal("ApplyEdit", filePath="big.txt", search_string=search, replace_string="")
-    assert message.startswith("search_string is ")
+    ]
+    with Failures() as failures:
+        for content, search in rows:
+            with failures.row(content):
+                files.put("big.txt", content)
+                message = await files.refusal("ApplyEdit", filePath="big.txt", search_string=search, replace_string="")
+                assert message.startswith("search_string is ")
 
 
 # --- sizes ----------------------------------------------------------------------------------------
@@ -443,7 +461,7 @@ async def test_writers_in_several_processes_lose_nothing_of_each_other(tmp_path:
     assert sorted(path.name for path in root.iterdir()) == ["list", "other"]
 
 
-def test_what_nodes_add_to_a_file_while_tools_edit_it_is_not_lost(tmp_path: Path) -> None:
+async def test_what_nodes_add_to_a_file_while_tools_edit_it_is_not_lost(tmp_path: Path) -> None:
     root = tmp_path / "files"
     write(root, ("list",), b"".join(b"<%d>\n" % n for n in range(60)), overwrite=True)
 
@@ -468,7 +486,7 @@ async def test_a_process_that_is_killed_while_it_writes_leaves_the_old_content_o
     root.mkdir()
     (root / "other").write_bytes(b"a" * 100_000)
     (root / "list").write_text("".join(f"<a{n}>\n" for n in range(40)))
-    for delay in range(10):
+    for delay in range(repetitions(3, 10)):
         writer = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, str(root), "a", stderr=DEVNULL)
         before = (root / "other").stat().st_ino
         while (root / "other").stat().st_ino == before and writer.returncode is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 
 from tavern_host.contracts.tools import ToolCaching, ToolDefinition, ToolRate
 from tavern_tools.catalog.definitions import read_definition
@@ -226,31 +227,31 @@ def test_an_unknown_type_is_told_with_the_near_one(tmp_path: Path) -> None:
     assert problem.endswith('got "workflows" (did you mean workflow?)')
 
 
-@pytest.mark.parametrize(
-    ("implementation", "needs"),
-    [
+def test_each_type_says_what_it_needs(tmp_path: Path) -> None:
+    rows: Any = [
         ({"type": "workflow"}, '"workflowId"'),
         ({"type": "node"}, '"nodeType"'),
         ({"type": "service", "service": "toolManager"}, '"method"'),
         ({"type": "script"}, '"command", or "scriptPath"'),
-    ],
-)
-def test_each_type_says_what_it_needs(tmp_path: Path, implementation: dict[str, Any], needs: str) -> None:
-    [problem] = problems_of(tmp_path, {"id": "a", "implementation": implementation})
-    assert problem == f'$.implementation: a tool of type "{implementation["type"]}" needs {needs}'
+    ]
+    with Failures() as failures:
+        for implementation, needs in rows:
+            with failures.row(implementation):
+                [problem] = problems_of(tmp_path, {"id": "a", "implementation": implementation})
+                assert problem == f'$.implementation: a tool of type "{implementation["type"]}" needs {needs}'
 
 
-@pytest.mark.parametrize(
-    ("tool_id", "message"),
-    [
+def test_ids_that_mean_something_else_are_refused(tmp_path: Path) -> None:
+    rows: Any = [
         ("workflow:mine", 'ids that begin with "workflow:" are made from workflows; choose another'),
         ("node:mine", 'ids that begin with "node:" are made from node types; choose another'),
         ("mine@2", '"@" stands between an id and a range of versions; choose another than "mine@2"'),
         ("x" * 201, "expected at most 200 characters, got 201"),
-    ],
-)
-def test_ids_that_mean_something_else_are_refused(tmp_path: Path, tool_id: str, message: str) -> None:
-    assert problems_of(tmp_path, {"id": tool_id, "implementation": SCRIPT}) == [f"$.id: {message}"]
+    ]
+    with Failures() as failures:
+        for tool_id, message in rows:
+            with failures.row(tool_id):
+                assert problems_of(tmp_path, {"id": tool_id, "implementation": SCRIPT}) == [f"$.id: {message}"]
 
 
 def test_two_spellings_that_differ_are_a_problem(tmp_path: Path) -> None:
@@ -258,11 +259,14 @@ def test_two_spellings_that_differ_are_a_problem(tmp_path: Path) -> None:
     assert problem == '$.toolId: says something else than "id"; give one of the two'
 
 
-@pytest.mark.parametrize("reference", ["http://example.com/s.json", "file:///etc/passwd", "#/$defs/absent", "#gone"])
-def test_a_schema_may_only_refer_to_parts_of_itself(tmp_path: Path, reference: str) -> None:
-    parameters = {"type": "object", "properties": {"a": {"$ref": reference}}}
-    [problem] = problems_of(tmp_path, {"id": "a", "implementation": SCRIPT, "parameters": parameters})
-    assert problem.startswith(f'$.parameters.properties.a["$ref"]: refers to "{reference}"')
+def test_a_schema_may_only_refer_to_parts_of_itself(tmp_path: Path) -> None:
+    rows: Any = ["http://example.com/s.json", "file:///etc/passwd", "#/$defs/absent", "#gone"]
+    with Failures() as failures:
+        for reference in rows:
+            with failures.row(reference):
+                parameters = {"type": "object", "properties": {"a": {"$ref": reference}}}
+                [problem] = problems_of(tmp_path, {"id": "a", "implementation": SCRIPT, "parameters": parameters})
+                assert problem.startswith(f'$.parameters.properties.a["$ref"]: refers to "{reference}"')
 
 
 def test_parameters_are_an_object(tmp_path: Path) -> None:
@@ -321,19 +325,19 @@ def test_how_a_tool_is_called_is_read(tmp_path: Path) -> None:
     assert definition.implementation.model_extra == {"protocol": "stdio", "entryPoint": "main"}
 
 
-@pytest.mark.parametrize(
-    ("cache", "expected"),
-    [
+def test_caching_is_written_in_three_ways(tmp_path: Path) -> None:
+    rows: Any = [
         (True, ToolCaching(seconds=300)),
         (False, None),
         (5, ToolCaching(seconds=5)),
         ({"shared": True}, ToolCaching(seconds=300, shared=True)),
-    ],
-)
-def test_caching_is_written_in_three_ways(tmp_path: Path, cache: Any, expected: ToolCaching | None) -> None:
-    definition, problems = read(tmp_path, {"id": "a", "implementation": SCRIPT, "cache": cache})
-    assert definition is not None
-    assert (definition.cache, problems) == (expected, [])
+    ]
+    with Failures() as failures:
+        for cache, expected in rows:
+            with failures.row(cache):
+                definition, problems = read(tmp_path, {"id": "a", "implementation": SCRIPT, "cache": cache})
+                assert definition is not None
+                assert (definition.cache, problems) == (expected, [])
 
 
 def test_the_time_limit_of_the_implementation_is_that_of_the_tool_whose_own_comes_first(tmp_path: Path) -> None:
@@ -345,9 +349,8 @@ def test_the_time_limit_of_the_implementation_is_that_of_the_tool_whose_own_come
     assert problems == ["$.timeout: says 5, the implementation 30000: 5 is used"]
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "problem"),
-    [
+def test_what_a_key_may_not_say_is_told(tmp_path: Path) -> None:
+    rows: Any = [
         ("async", "yes", 'expected true or false, got text: "yes"'),
         ("cache", -1, "expected true, seconds or an object with them, a number above 0, got -1"),
         ("cache", {"seconds": "5"}, '.seconds: expected seconds, a number above 0, got "5"'),
@@ -366,11 +369,12 @@ def test_the_time_limit_of_the_implementation_is_that_of_the_tool_whose_own_come
         ("securityContext", {"fileAccess": {"allowRead": [1]}}, ".fileAccess.allowRead[0]: expected text, got an inte"),
         ("securityContext", {"fileAccess": {"allow": []}}, ".fileAccess.allow: is not a key of fileAccess"),
         ("securityContext", {"requiredCapabilities": {}}, ".requiredCapabilities: expected an array, got an object"),
-    ],
-)
-def test_what_a_key_may_not_say_is_told(tmp_path: Path, key: str, value: Any, problem: str) -> None:
-    [told] = problems_of(tmp_path, {"id": "a", "implementation": SCRIPT, key: value})
-    assert told.removeprefix(f"$.{key}").removeprefix(": ").startswith(problem)
+    ]
+    with Failures() as failures:
+        for key, value, problem in rows:
+            with failures.row(key):
+                [told] = problems_of(tmp_path, {"id": "a", "implementation": SCRIPT, key: value})
+                assert told.removeprefix(f"$.{key}").removeprefix(": ").startswith(problem)
 
 
 def test_settings_that_cannot_be_used_and_misspelled_wishes_are_warnings() -> None:
@@ -429,9 +433,8 @@ def multiplying(levels: int) -> dict[str, Any]:
     return {"$ref": "#/$defs/l0", "$defs": {**{f"l{n}": s for n, s in enumerate(again)}, f"l{levels}": {}}}
 
 
-@pytest.mark.parametrize(
-    ("schema", "problem"),
-    [
+def test_a_schema_that_could_take_endless_time_or_reach_out_is_refused() -> None:
+    rows: Any = [
         ({"pattern": "(?=a)b"}, '.pattern: the pattern "(?=a)b" cannot be used: look-around and references to'),
         ({"patternProperties": {r"(a)\1": {}}}, r'.patternProperties["(a)\\1"]: the pattern "(a)\\1" cannot be used'),
         ({"pattern": "(a{1,1000}){1,1000}"}, ".pattern: "),
@@ -443,13 +446,14 @@ def multiplying(levels: int) -> dict[str, Any]:
         ({"description": "\ud800"}, ": holds what JSON has no form for: "),
         ({"minimum": float("nan")}, ": holds what JSON has no form for: "),
         ({"$dynamicRef": "http://x/#y"}, '["$dynamicRef"]: refers to "http://x/#y"'),
-    ],
-)
-def test_a_schema_that_could_take_endless_time_or_reach_out_is_refused(schema: dict[str, Any], problem: str) -> None:
-    document = {"id": "a", "implementation": SCRIPT, "output": schema}
-    definition, findings = read_definition(document, source="a.tool.json", plugin=None)
-    assert definition is None
-    assert str(findings[0]).startswith(f"$.output{problem}")
+    ]
+    with Failures() as failures:
+        for schema, problem in rows:
+            with failures.row(schema):
+                document = {"id": "a", "implementation": SCRIPT, "output": schema}
+                definition, findings = read_definition(document, source="a.tool.json", plugin=None)
+                assert definition is None
+                assert str(findings[0]).startswith(f"$.output{problem}")
 
 
 def test_recursion_in_a_schema_and_many_parameters_are_fine(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.toolcalls import ContentPart, ToolError, ToolErrorType, ToolResult
@@ -67,15 +68,22 @@ def test_a_tool_that_does_not_ask_for_it_is_not_cached(bench: Bench) -> None:
     assert bench.cache.get(b"key") is None
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [({"a": 1}, {"a": 2}), ({"a": 1}, {"a": "1"}), ({"a": 1}, {"a": True}), ({"a": 1}, {"a": 1.0}), ({}, {"a": None}),
-     ({"a": "é"}, {"a": "e\u0301"}), ({"a": "\ud800"}, {"a": "?"}), ({"a": [1, 2]}, {"a": [2, 1]})],
-    ids=repr,
-)  # fmt: skip
-def test_other_arguments_are_another_call(bench: Bench, one: Any, other: Any) -> None:
-    tool = cached()
-    assert bench.key(tool, one) != bench.key(tool, other)
+def test_other_arguments_are_another_call(bench: Bench) -> None:
+    rows: Any = [
+        ({"a": 1}, {"a": 2}),
+        ({"a": 1}, {"a": "1"}),
+        ({"a": 1}, {"a": True}),
+        ({"a": 1}, {"a": 1.0}),
+        ({}, {"a": None}),
+        ({"a": "é"}, {"a": "e\u0301"}),
+        ({"a": "\ud800"}, {"a": "?"}),
+        ({"a": [1, 2]}, {"a": [2, 1]}),
+    ]
+    with Failures() as failures:
+        for one, other in rows:
+            with failures.row(one):
+                tool = cached()
+                assert bench.key(tool, one) != bench.key(tool, other)
 
 
 def test_it_is_given_to_the_same_principal_or_where_shared_to_all(bench: Bench) -> None:
@@ -95,20 +103,19 @@ def test_an_id_is_no_way_into_the_results_of_another_tool(bench: Bench) -> None:
     assert bench.key(cached(tool_id='a","1"]\n')) != bench.key(cached(tool_id="a"))
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
+def test_what_cannot_be_given_again_is_not_kept(bench: Bench) -> None:
+    rows: Any = [
         ToolResult(tool_id="a", status="error", error=ToolError(type=ToolErrorType.TIMEOUT, message="x", tool_id="a")),
         ToolResult(tool_id="a", status="pending", task_id="t"),
         ToolResult(tool_id="a", status="awaiting_approval", task_id="t"),
         done(content=[ContentPart(type="text", text="x"), ContentPart(type="stream", uri="stream_1")]),
         done(1, cached=True),
         done("x" * 600_000),
-    ],
-    ids=lambda result: str(result.status),
-)
-def test_what_cannot_be_given_again_is_not_kept(bench: Bench, result: ToolResult) -> None:
-    assert bench.cache.get(bench.put(cached(), result)) is None
+    ]
+    with Failures() as failures:
+        for result in rows:
+            with failures.row(result):
+                assert bench.cache.get(bench.put(cached(), result)) is None
 
 
 def test_nobody_changes_what_others_are_given(bench: Bench) -> None:

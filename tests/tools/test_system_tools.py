@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput
@@ -69,28 +70,38 @@ async def test_without_a_zone_the_time_is_that_of_the_host(open_host: OpenHost) 
         assert told["timezone"] is None
 
 
-@pytest.mark.parametrize(
-    ("written", "offset", "name"),
-    [
+async def test_a_zone_may_be_written_in_several_ways(open_host: OpenHost) -> None:
+    rows: Any = [
         *(("UTC", "+00:00", "UTC"), ("z", "+00:00", "UTC"), ("+08:00", "+08:00", "+08:00")),
         *(("UTC+8", "+08:00", "+08:00"), ("gmt -0330", "-03:30", "-03:30"), ("-14", "-14:00", "-14:00")),
         *(("asia/tokyo", "+09:00", "Asia/Tokyo"), (" Asia/Tokyo ", "+09:00", "Asia/Tokyo")),
         ("america/argentina/buenos aires", "-03:00", "America/Argentina/Buenos_Aires"),
-    ],
-)
-async def test_a_zone_may_be_written_in_several_ways(open_host: OpenHost, written: str, offset: str, name: str) -> None:
+    ]
     async with open_host() as bench:
-        told = await given(bench, "get_current_time", timezone=written)
-        assert (told["utcOffset"], told["timezone"]) == (offset, name)
-        assert told["iso"].endswith(offset)
+        with Failures() as failures:
+            for written, offset, name in rows:
+                with failures.row(written):
+                    told = await given(bench, "get_current_time", timezone=written)
+                    assert (told["utcOffset"], told["timezone"]) == (offset, name)
+                    assert told["iso"].endswith(offset)
 
 
-@pytest.mark.parametrize(
-    "zone", ["Mars/Olympus", "../../etc/passwd", "/etc/passwd", "America", "a\0b", "+15:00", "x" * 100, "Asia/../Tokyo"]
-)
-async def test_what_is_no_zone_is_refused(open_host: OpenHost, zone: str) -> None:
+async def test_what_is_no_zone_is_refused(open_host: OpenHost) -> None:
+    rows: Any = [
+        "Mars/Olympus",
+        "../../etc/passwd",
+        "/etc/passwd",
+        "America",
+        "a\0b",
+        "+15:00",
+        "x" * 100,
+        "Asia/../Tokyo",
+    ]
     async with open_host() as bench:
-        assert "is no time zone" in await refusal(bench, "get_current_time", timezone=zone)
+        with Failures() as failures:
+            for zone in rows:
+                with failures.row(zone):
+                    assert "is no time zone" in await refusal(bench, "get_current_time", timezone=zone)
 
 
 async def test_a_misspelt_zone_is_told_with_near_names(open_host: OpenHost) -> None:
@@ -225,9 +236,8 @@ async def test_a_stream_is_read_for_who_calls(open_host: OpenHost) -> None:
         assert (await given(bench, "stream_read", handle="s"))["items"] == ["s", 100, 10, "user:operator"]
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
+async def test_arguments_beyond_bounds_are_refused(open_host: OpenHost) -> None:
+    rows: Any = [
         ("task_result", {"task_id": "task_done", "wait": 61}),
         ("task_result", {"task_id": "task_done", "wait": -1}),
         ("task_result", {"task_id": ""}),
@@ -238,13 +248,14 @@ async def test_a_stream_is_read_for_who_calls(open_host: OpenHost) -> None:
         ("list_tools", {"kind": "magic"}),
         ("list_tools", {"limit": 0}),
         ("get_current_time", {"timezone": 8}),
-    ],
-)
-async def test_arguments_beyond_bounds_are_refused(open_host: OpenHost, tool: str, arguments: dict[str, Any]) -> None:
+    ]
     async with open_host("acme_desk") as bench:
-        result = await as_lin(bench, tool, **arguments)
-        assert result.error is not None
-        assert result.error.type == "ParameterValidationError"
+        with Failures() as failures:
+            for tool, arguments in rows:
+                with failures.row(tool):
+                    result = await as_lin(bench, tool, **arguments)
+                    assert result.error is not None
+                    assert result.error.type == "ParameterValidationError"
 
 
 async def test_bounds_hold_for_plugins_that_call_the_service_itself(open_host: OpenHost) -> None:

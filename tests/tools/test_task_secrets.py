@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 from task_bench import caller, opened, tasks_folder, tool
 
 from tavern_host.contracts.errors import InvalidInput
@@ -51,9 +52,8 @@ async def test_an_argument_that_the_tool_marks_as_secret_is_masked_whatever_its_
     assert task.arguments == {"name": MASK, "size": MASK, "seconds": 0}
 
 
-@pytest.mark.parametrize(
-    ("given", "shown"),
-    [
+def test_what_stands_under_a_secrets_name_is_masked() -> None:
+    rows: Any = [
         ({"password": "x", "Passwort": "y"}, {"password": MASK, "Passwort": MASK}),
         ({"a": {"b": [{"api_key": "x"}]}}, {"a": {"b": [{"api_key": MASK}]}}),
         (
@@ -64,10 +64,11 @@ async def test_an_argument_that_the_tool_marks_as_secret_is_masked_whatever_its_
         ({"maxTokens": 12, "token": "", "secret": None, "usePassword": True}, None),
         ({"密码": "x"}, {"密码": MASK}),
         ({"ＰＡＳＳＷＯＲＤ": "x"}, {"ＰＡＳＳＷＯＲＤ": MASK}),
-    ],
-)
-def test_what_stands_under_a_secrets_name_is_masked(given: dict[str, Any], shown: dict[str, Any] | None) -> None:
-    assert masked(given) == (given if shown is None else shown)
+    ]
+    with Failures() as failures:
+        for given, shown in rows:
+            with failures.row(given):
+                assert masked(given) == (given if shown is None else shown)
 
 
 def test_a_mask_that_comes_back_stands_for_the_secret() -> None:
@@ -76,19 +77,19 @@ def test_a_mask_that_comes_back_stands_for_the_secret() -> None:
     assert unmasked(edited, real) == {**real, "url": "b"}
 
 
-@pytest.mark.parametrize(
-    "edited",
-    [
+def test_a_secret_is_not_moved_to_where_it_was_not() -> None:
+    rows: Any = [
         {"url": MASK},
         {"url": "a", "other": {"apiKey": MASK}},
         {"list": [{"token": MASK}]},
         {"list": MASK},
-    ],
-)
-def test_a_secret_is_not_moved_to_where_it_was_not(edited: dict[str, Any]) -> None:
-    real = {"url": "a", "apiKey": "x", "list": [{"token": "y"}, {"token": "z"}]}
-    with pytest.raises(InvalidInput, match="where no secret stands"):
-        unmasked(edited, real)
+    ]
+    with Failures() as failures:
+        for edited in rows:
+            with failures.row(edited):
+                real = {"url": "a", "apiKey": "x", "list": [{"token": "y"}, {"token": "z"}]}
+                with pytest.raises(InvalidInput, match="where no secret stands"):
+                    unmasked(edited, real)
 
 
 def test_a_schema_without_parameters_marks_none() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from helpers.repetition import Failures
 from task_bench import TOOL, TaskBench, caller, opened, tool
 
 from tavern_host import TOOL_MANAGER, PluginContext
@@ -122,19 +123,18 @@ async def test_tasks_are_listed_a_page_at_a_time(tmp_path: Path) -> None:
         assert [task["id"] for task in own["tasks"]] == [waiting.id]
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
+async def test_a_query_that_cannot_be_is_told(tmp_path: Path) -> None:
+    rows: Any = [
         ({"status": "dnoe"}, r"status: there is no status 'dnoe' \(did you mean done\?\)"),
         ({"limit": "many"}, "limit: input should be a valid integer.*, got 'many'"),
         ({"limit": "0"}, "limit: input should be greater than or equal to 1, got '0'"),
         ({"offset": "-1"}, "offset: input should be greater than or equal to 0, got '-1'"),
-    ],
-)
-async def test_a_query_that_cannot_be_is_told(tmp_path: Path, query: dict[str, str], message: str) -> None:
+    ]
     async with opened(tmp_path / "p") as bench:
-        with pytest.raises(InvalidInput, match=message):
-            await asked(bench, taskweb.index, query=query)
+        with Failures() as failures:
+            for query, message in rows:
+                with failures.row(query), pytest.raises(InvalidInput, match=message):
+                    await asked(bench, taskweb.index, query=query)
 
 
 async def test_a_task_is_shown_as_soon_as_it_has_ended(tmp_path: Path) -> None:
@@ -174,21 +174,21 @@ async def test_a_call_is_approved_over_http(tmp_path: Path) -> None:
     assert ["", "began", "hunter2"] in bench.noted()
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
+async def test_a_body_that_is_no_decision_is_told(tmp_path: Path) -> None:
+    rows: Any = [
         ([], 'expected an object with "decision"'),
         ({}, '"decision" must be "approve" or "refuse", got None'),
         ({"decision": "approve", "comments": ""}, r'unknown key "comments" \(did you mean comment\?\)'),
         ({"decision": "approve", "arguments": []}, '"arguments" must be an object'),
         ({"decision": "approve", "comment": 3}, '"comment" must be text'),
-    ],
-)
-async def test_a_body_that_is_no_decision_is_told(tmp_path: Path, body: Any, message: str) -> None:
+    ]
     async with opened(tmp_path / "p") as bench:
-        task = await bench.park()
-        with pytest.raises(InvalidInput, match=message):
-            await asked(bench, taskweb.decide, id=task.id, body=body)
+        with Failures() as failures:
+            for body, message in rows:
+                with failures.row(body):
+                    task = await bench.park()
+                    with pytest.raises(InvalidInput, match=message):
+                        await asked(bench, taskweb.decide, id=task.id, body=body)
 
 
 # --- the command line ------------------------------------------------------------------------------------
@@ -259,24 +259,22 @@ async def test_calls_are_approved_and_refused_by_commands(tmp_path: Path) -> Non
             await typed(bench, taskcommands.approve, task=second.id)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+async def test_arguments_that_cannot_be_are_told_by_the_command(tmp_path: Path) -> None:
+    rows: Any = [
         ({"arg": ["gives"]}, "--arg expects NAME=VALUE"),
         ({"arguments": "{"}, "--arguments is not JSON"),
         ({"arguments": "[]"}, "--arguments expects a JSON object, got"),
         ({"arguments": "{}", "arg": ["a=b"]}, "give either --arguments or --arg"),
         ({"arg": ["colour=red"]}, "has no parameter colour"),
-    ],
-)
-async def test_arguments_that_cannot_be_are_told_by_the_command(
-    tmp_path: Path, given: dict[str, Any], message: str
-) -> None:
+    ]
     async with opened(tmp_path / "p") as bench:
-        task = await bench.park()
-        with pytest.raises(InvalidInput, match=message):
-            await typed(bench, taskcommands.approve, task=task.id, **given)
-        assert (await bench.tasks.get(task.id, 0, caller())).status is TaskStatus.AWAITING_APPROVAL
+        with Failures() as failures:
+            for given, message in rows:
+                with failures.row(given):
+                    task = await bench.park()
+                    with pytest.raises(InvalidInput, match=message):
+                        await typed(bench, taskcommands.approve, task=task.id, **given)
+                    assert (await bench.tasks.get(task.id, 0, caller())).status is TaskStatus.AWAITING_APPROVAL
 
 
 @pytest.mark.parametrize("info", [*task_commands(), *task_routes()], ids=str)

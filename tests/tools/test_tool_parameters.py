@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -17,9 +18,8 @@ def bind(properties: dict[str, Any], arguments: dict[str, Any], *, text: bool = 
     return Parameters({"type": "object", "properties": properties, **schema}).bind(arguments, text=text)
 
 
-@pytest.mark.parametrize(
-    ("schema", "text", "value"),
-    [
+def test_text_becomes_what_the_schema_asks_for() -> None:
+    rows: Any = [
         ({"type": "integer"}, "3", 3),
         ({"type": "integer"}, " -12\n", -12),
         ({"type": "integer"}, "3.0", 3),
@@ -36,34 +36,34 @@ def bind(properties: dict[str, Any], arguments: dict[str, Any], *, text: bool = 
         ({"anyOf": [{"type": "integer"}, {"type": "boolean"}]}, "7", 7),
         ({"$ref": "#/$defs/count"}, "5", 5),
         ({"type": "string", "enum": ["short", "long"]}, " short ", "short"),
-    ],
-)
-def test_text_becomes_what_the_schema_asks_for(schema: dict[str, Any], text: str, value: Any) -> None:
-    bound = bind({"p": schema}, {"p": text}, **{"$defs": {"count": {"type": "integer"}}})
-    assert bound.arguments == {"p": value}
-    assert type(bound.arguments["p"]) is type(value)
-    assert bound.problems == []
-    assert len(bound.coercions) == 1
+    ]
+    with Failures() as failures:
+        for schema, text, value in rows:
+            with failures.row(schema):
+                bound = bind({"p": schema}, {"p": text}, **{"$defs": {"count": {"type": "integer"}}})
+                assert bound.arguments == {"p": value}
+                assert type(bound.arguments["p"]) is type(value)
+                assert bound.problems == []
+                assert len(bound.coercions) == 1
 
 
-@pytest.mark.parametrize(
-    ("schema", "text"),
-    [
+def test_text_stays_text_where_text_is_allowed() -> None:
+    rows: Any = [
         ({"type": "string"}, "3"),
         ({"type": "string"}, '{"a": 1}'),
         ({"type": ["string", "integer"]}, "3"),
         ({}, "3"),
         ({"anyOf": [{"type": "integer"}, {}]}, "3"),
-    ],
-)
-def test_text_stays_text_where_text_is_allowed(schema: dict[str, Any], text: str) -> None:
-    bound = bind({"p": schema}, {"p": text})
-    assert (bound.arguments, bound.coercions, bound.problems) == ({"p": text}, [], [])
+    ]
+    with Failures() as failures:
+        for schema, text in rows:
+            with failures.row(schema):
+                bound = bind({"p": schema}, {"p": text})
+                assert (bound.arguments, bound.coercions, bound.problems) == ({"p": text}, [], [])
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
+def test_text_that_does_not_fit_is_reported_and_not_guessed() -> None:
+    rows: Any = [
         ("integer", "three"),
         ("integer", "1_000"),
         ("integer", "2.5"),
@@ -78,14 +78,15 @@ def test_text_stays_text_where_text_is_allowed(schema: dict[str, Any], text: str
         ("object", '{"a": NaN}'),
         ("array", "[" * 100_000),
         ("array", "a, b"),
-    ],
-)
-def test_text_that_does_not_fit_is_reported_and_not_guessed(kind: str, text: str) -> None:
-    bound = bind({"p": {"type": kind}}, {"p": text})
-    assert bound.arguments == {"p": text}
-    [problem] = bound.problems
-    assert (problem.parameter, problem.path) == ("p", "$.p")
-    assert f'is not of type "{kind}"' in problem.message or len(text) > 300
+    ]
+    with Failures() as failures:
+        for kind, text in rows:
+            with failures.row(kind):
+                bound = bind({"p": {"type": kind}}, {"p": text})
+                assert bound.arguments == {"p": text}
+                [problem] = bound.problems
+                assert (problem.parameter, problem.path) == ("p", "$.p")
+                assert f'is not of type "{kind}"' in problem.message or len(text) > 300
 
 
 def test_a_structured_call_is_taken_as_it_is() -> None:
@@ -94,9 +95,12 @@ def test_a_structured_call_is_taken_as_it_is() -> None:
     assert [str(p) for p in bound.problems] == ['count: "3" is not of type "integer"']
 
 
-@pytest.mark.parametrize("key", ["filePath", "file_path", "File-Path", "FILE PATH"])
-def test_keys_of_text_match_without_case_and_separators(key: str) -> None:
-    assert bind({"filePath": {"type": "string"}}, {key: "/a"}).arguments == {"filePath": "/a"}
+def test_keys_of_text_match_without_case_and_separators() -> None:
+    rows: Any = ["filePath", "file_path", "File-Path", "FILE PATH"]
+    with Failures() as failures:
+        for key in rows:
+            with failures.row(key):
+                assert bind({"filePath": {"type": "string"}}, {key: "/a"}).arguments == {"filePath": "/a"}
 
 
 def test_an_exact_key_comes_before_a_similar_one() -> None:
@@ -169,10 +173,13 @@ def test_arguments_that_are_right_come_back_as_they_are() -> None:
     assert (bound.coercions, bound.problems) == ([], [])
 
 
-@pytest.mark.parametrize("arguments", [{}, {"n": "1"}, {"n": 1, "m": 2}, {"n": b"1"}])
-def test_wrong_arguments_are_problems(arguments: dict[str, Any]) -> None:
-    parameters = Parameters({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
-    assert parameters.bind(arguments).problems
+def test_wrong_arguments_are_problems() -> None:
+    rows: Any = [{}, {"n": "1"}, {"n": 1, "m": 2}, {"n": b"1"}]
+    with Failures() as failures:
+        for arguments in rows:
+            with failures.row(arguments):
+                parameters = Parameters({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+                assert parameters.bind(arguments).problems
 
 
 def test_filling_in_defaults_leaves_what_was_given_alone() -> None:
@@ -182,9 +189,8 @@ def test_filling_in_defaults_leaves_what_was_given_alone() -> None:
     assert (arguments, bound.arguments) == ({"a": 1}, {"a": 1, "b": 2})
 
 
-@pytest.mark.parametrize(
-    ("schema", "value", "message"),
-    [
+def test_what_is_wrong_is_said_in_plain_words() -> None:
+    rows: Any = [
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 3, 'p: 3 is not of type "string" or "null"'),
         ({"type": "object", "additionalProperties": False}, {"z": 1}, "p.z: is not allowed here"),
         (
@@ -196,11 +202,12 @@ def test_filling_in_defaults_leaves_what_was_given_alone() -> None:
         (False, 1, "p: is not allowed here"),
         ({"type": "array", "items": {"type": "integer"}}, [1, "x"], 'p[1]: "x" is not of type "integer"'),
         ({"type": "string"}, {1: 2}, "the value is no JSON: Dict key must be str or str enum. Got 'int'"),
-    ],
-)
-def test_what_is_wrong_is_said_in_plain_words(schema: Any, value: Any, message: str) -> None:
-    [problem] = bind({"p": schema}, {"p": value}, text=False).problems
-    assert str(problem) == message
+    ]
+    with Failures() as failures:
+        for schema, value, message in rows:
+            with failures.row(schema):
+                [problem] = bind({"p": schema}, {"p": value}, text=False).problems
+                assert str(problem) == message
 
 
 def test_a_choice_says_why_each_of_its_branches_is_wrong() -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import NotFound
@@ -225,20 +226,20 @@ async def test_versions_of_a_tool_stand_side_by_side_and_a_range_picks_one(open_
         assert [tool.version for tool in await bench.listed()] == ["1.10.0"]
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+async def test_a_version_that_is_not_there_is_not_found(open_host: OpenHost) -> None:
+    rows: Any = [
         ("kb:Query@^3", r'the tool "kb:Query" has no version that fits \^3 \(it has 1\.10\.0, 1\.2\.0\)'),
         ("kb:Query@newest", r'"newest" is no range of versions of the tool "kb:Query" \(such are'),
         ("kb:Qery@^1", r'no tool has the id "kb:Qery@\^1" \(did you mean kb:Query\?\)'),
         ("node:core:Uppercase", r"did you mean node:core:UpperCase"),
-    ],
-)
-async def test_a_version_that_is_not_there_is_not_found(open_host: OpenHost, name: str, message: str) -> None:
+    ]
     async with open_host() as bench:
-        versions(bench, "1.2.0", "1.10.0")
-        with pytest.raises(NotFound, match=message):
-            await bench.tools.get(name)
+        with Failures() as failures:
+            for name, message in rows:
+                with failures.row(name):
+                    versions(bench, "1.2.0", "1.10.0")
+                    with pytest.raises(NotFound, match=message):
+                        await bench.tools.get(name)
 
 
 async def test_nobody_takes_over_a_tool_of_another_with_a_higher_version(
@@ -318,9 +319,8 @@ def definition(tool_id: str, kind: ToolKind = "script", **values: Any) -> ToolDe
     return ToolDefinition(id=tool_id, implementation=ToolImplementation(kind=kind), **values)
 
 
-@pytest.mark.parametrize(
-    ("filter", "ids"),
-    [
+def test_tools_are_listed_by_filters_of_which_all_must_hold() -> None:
+    rows: Any = [
         (None, ["kb.Add", "kb:Query", "plain"]),
         ({"tag": "search"}, ["kb:Query", "plain"]),
         ({"namespace": "kb"}, ["kb.Add", "kb:Query"]),
@@ -333,17 +333,18 @@ def definition(tool_id: str, kind: ToolKind = "script", **values: Any) -> ToolDe
         ({"ids": ["*"], "kind": "node"}, ["node:core:LowerCase", "node:core:UpperCase"]),
         ({"ids": ["node:core:LowerCase"]}, ["node:core:LowerCase"]),
         ({"ids": []}, []),
-    ],
-)
-def test_tools_are_listed_by_filters_of_which_all_must_hold(filter: dict[str, Any] | None, ids: list[str]) -> None:
-    tools = catalog(
-        definition("kb.Add", "service", tags=["write"]),
-        definition("kb:Query", version="2.0.0", tags=["search"], description="Finds Anything."),
-        definition("kb:Query", version="1.0.0", tags=["old"]),
-        definition("plain", tags=["search"], plugin="acme"),
-    )
-    asked = None if filter is None else ToolFilter(**filter)
-    assert [tool.id for tool in tools.listed(asked)] == ids
+    ]
+    with Failures() as failures:
+        for filter, ids in rows:
+            with failures.row(filter):
+                tools = catalog(
+                    definition("kb.Add", "service", tags=["write"]),
+                    definition("kb:Query", version="2.0.0", tags=["search"], description="Finds Anything."),
+                    definition("kb:Query", version="1.0.0", tags=["old"]),
+                    definition("plain", tags=["search"], plugin="acme"),
+                )
+                asked = None if filter is None else ToolFilter(**filter)
+                assert [tool.id for tool in tools.listed(asked)] == ids
 
 
 def test_a_list_by_ids_may_name_versions() -> None:
@@ -351,9 +352,8 @@ def test_a_list_by_ids_may_name_versions() -> None:
     assert [tool.version for tool in tools.listed(ToolFilter(ids=["kb:Query@^1", "kb:Query@^3"]))] == ["1.0.0"]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "name", "expected"),
-    [
+def test_a_pattern_names_ids_with_stars_and_question_marks() -> None:
+    rows: Any = [
         ("*", "", True),
         ("a*c", "abc", True),
         ("a*c", "abcd", False),
@@ -366,10 +366,11 @@ def test_a_list_by_ids_may_name_versions() -> None:
         ("*ab*abc", "ababc", True),
         ("*" * 50 + "b", "a" * 100_000, False),
         ("*a" * 50 + "b", "a" * 20_000, False),
-    ],
-)
-def test_a_pattern_names_ids_with_stars_and_question_marks(pattern: str, name: str, expected: bool) -> None:
-    assert fits(pattern, name) is expected
+    ]
+    with Failures() as failures:
+        for pattern, name, expected in rows:
+            with failures.row(pattern):
+                assert fits(pattern, name) is expected
 
 
 async def test_a_call_sees_the_tools_of_the_last_second_without_a_look_at_the_files(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from helpers.repetition import Failures
 
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import InterfaceSlot
@@ -19,9 +19,8 @@ def node(**slots: dict[str, Any]) -> dict[str, Any]:
     return node_parameters({key: SlotDefinition.model_validate(slot) for key, slot in slots.items()})
 
 
-@pytest.mark.parametrize(
-    ("flow_type", "expected"),
-    [
+def test_each_data_flow_type_has_its_json_type() -> None:
+    rows: Any = [
         ("STRING", {"type": "string"}),
         ("INTEGER", {"type": "integer"}),
         ("FLOAT", {"type": "number"}),
@@ -30,11 +29,12 @@ def node(**slots: dict[str, Any]) -> dict[str, Any]:
         ("ARRAY", {"type": "array"}),
         ("WILDCARD", {}),
         ("CONVERTIBLE_ANY", {}),
-    ],
-)
-def test_each_data_flow_type_has_its_json_type(flow_type: str, expected: dict[str, Any]) -> None:
-    schema = interface(value={"dataFlowType": flow_type, "description": "What it is."})
-    assert schema["properties"]["value"] == {**expected, "description": "What it is."}
+    ]
+    with Failures() as failures:
+        for flow_type, expected in rows:
+            with failures.row(flow_type):
+                schema = interface(value={"dataFlowType": flow_type, "description": "What it is."})
+                assert schema["properties"]["value"] == {**expected, "description": "What it is."}
 
 
 def test_binary_data_is_a_file_of_the_project_by_its_path() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
+
+from helpers.repetition import Failures
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,9 +18,8 @@ def fitting(wanted: str, versions: str) -> str:
     return " ".join(text for text, version in read.items() if version is not None and asked.fits(version))
 
 
-@pytest.mark.parametrize(
-    ("wanted", "versions", "expected"),
-    [
+def test_a_range_takes_the_versions_that_it_names() -> None:
+    rows: Any = [
         ("^1.2", "1.1.9 1.2.0 1.9.9 2.0.0", "1.2.0 1.9.9"),
         ("^0.2.3", "0.2.2 0.2.3 0.2.9 0.3.0", "0.2.3 0.2.9"),
         ("^0.0.3", "0.0.3 0.0.4", "0.0.3"),
@@ -37,15 +38,19 @@ def fitting(wanted: str, versions: str) -> str:
         (">=1.0.0-rc.1", "1.0.0-alpha 1.0.0-rc.2 1.0.0 2.0.0-a", "1.0.0-rc.2 1.0.0"),
         ("^1.0.0-rc.1", "1.0.0-rc.1 1.5.0 2.0.0-0", "1.0.0-rc.1 1.5.0"),
         ("v1.2.3+build", "1.2.3 v1.2.3+other", "1.2.3 v1.2.3+other"),
-    ],
-)
-def test_a_range_takes_the_versions_that_it_names(wanted: str, versions: str, expected: str) -> None:
-    assert fitting(wanted, versions) == expected
+    ]
+    with Failures() as failures:
+        for wanted, versions, expected in rows:
+            with failures.row(wanted):
+                assert fitting(wanted, versions) == expected
 
 
-@pytest.mark.parametrize("text", ["", "latest", "^", ">=", "1..2", "1.2.3.4", "1 2", "01.2", "1,", "9" * 200, "^1.٣"])
-def test_a_text_that_is_no_range_is_none(text: str) -> None:
-    assert read_range(text) is None
+def test_a_text_that_is_no_range_is_none() -> None:
+    rows: Any = ["", "latest", "^", ">=", "1..2", "1.2.3.4", "1 2", "01.2", "1,", "9" * 200, "^1.٣"]
+    with Failures() as failures:
+        for text in rows:
+            with failures.row(text):
+                assert read_range(text) is None
 
 
 def test_releases_come_before_what_precedes_a_release_and_before_what_is_no_version() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import InvalidInput, NotFound
@@ -51,14 +52,19 @@ async def test_tools_are_listed_and_shown(open_host: OpenHost) -> None:
             await ask(bench, "GET", "/api/tools/absent")
 
 
-@pytest.mark.parametrize("key", ["toolId", "tool_id", "id"])
-async def test_one_call_is_executed(open_host: OpenHost, key: str) -> None:
+async def test_one_call_is_executed(open_host: OpenHost) -> None:
+    rows: Any = ["toolId", "tool_id", "id"]
     async with open_host() as bench:
-        bench.write_info("info")
-        response = await ask(bench, "POST", "/api/tools/execute", {key: "info", "arguments": {"name": "tavern-tools"}})
-        assert response.status == 200
-        [result] = response.data["results"]  # type: ignore[index, call-overload]
-        assert (result["status"], result["structured"]["name"]) == ("done", "tavern-tools")
+        with Failures() as failures:
+            for key in rows:
+                with failures.row(key):
+                    bench.write_info("info")
+                    response = await ask(
+                        bench, "POST", "/api/tools/execute", {key: "info", "arguments": {"name": "tavern-tools"}}
+                    )
+                    assert response.status == 200
+                    [result] = response.data["results"]  # type: ignore[index, call-overload]
+                    assert (result["status"], result["structured"]["name"]) == ("done", "tavern-tools")
 
 
 async def test_action_text_is_executed_and_failed_calls_are_results(open_host: OpenHost) -> None:
@@ -72,9 +78,8 @@ async def test_action_text_is_executed_and_failed_calls_are_results(open_host: O
         assert response.data["results"][0]["error"]["type"] == "ToolNotFound"
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
+async def test_a_malformed_body_is_refused(open_host: OpenHost) -> None:
+    rows: Any = [
         (b"{", "the body is not JSON"),
         ([], 'expected an object with "text" or "toolId", got an array'),
         ({}, 'expected either "text" or "toolId"'),
@@ -83,12 +88,12 @@ async def test_action_text_is_executed_and_failed_calls_are_results(open_host: O
         ({"toolId": "a", "arguments": []}, '"arguments" must be an object, got an array'),
         ({"text": "a", "arguments": {}}, '"arguments" goes with "toolId"'),
         ({"toolid": "a"}, 'unknown key "toolid" (did you mean toolId or tool_id?)'),
-    ],
-)
-async def test_a_malformed_body_is_refused(open_host: OpenHost, body: Any, message: str) -> None:
+    ]
     async with open_host() as bench:
-        with pytest.raises(InvalidInput, match=re.escape(message)):
-            await ask(bench, "POST", "/api/tools/execute", body)
+        with Failures() as failures:
+            for body, message in rows:
+                with failures.row(body), pytest.raises(InvalidInput, match=re.escape(message)):
+                    await ask(bench, "POST", "/api/tools/execute", body)
 
 
 async def test_the_list_command_shows_tools_and_what_is_wrong_with_others(open_host: OpenHost) -> None:
@@ -133,11 +138,13 @@ async def test_the_call_commands_exit_code_says_whose_fault_it_was(
         assert failures == ([] if exit_code is None else [exit_code])
 
 
-@pytest.mark.parametrize("given", [["name"], ["=x"], ["name=a", "name=b"]])
-async def test_arguments_that_are_no_pairs_are_refused(open_host: OpenHost, given: list[str]) -> None:
+async def test_arguments_that_are_no_pairs_are_refused(open_host: OpenHost) -> None:
+    rows: Any = [["name"], ["=x"], ["name=a", "name=b"]]
     async with open_host() as bench:
-        with pytest.raises(InvalidInput, match="--arg"):
-            await run(bench, "tools call", id="info", arg=given)
+        with Failures() as failures:
+            for given in rows:
+                with failures.row(given), pytest.raises(InvalidInput, match="--arg"):
+                    await run(bench, "tools call", id="info", arg=given)
 
 
 async def test_parse_shows_calls_text_and_warnings_of_a_file_or_stdin(

@@ -87,7 +87,7 @@ def _not_called(call: ToolCallRequest) -> str:
 
 
 def _how_to_ask(result: ToolResult) -> str:
-    return f"system:task_status with task_id {result.task_id} says how it stands, system:task_result has its result."
+    return f"system:task_status with task_id {result.task_id} tells how it stands, system:task_result gives its result."
 
 
 def _output(result: ToolResult) -> str:
