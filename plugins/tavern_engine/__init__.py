@@ -97,7 +97,7 @@ def tavern_register_commands() -> list[CommandInfo]:
                     name="--priority",
                     type="integer",
                     default=0,
-                    help="Of runs that wait for their turn, the higher one comes first.",
+                    help="Of waiting runs, the one with the higher priority is started first.",
                 ),
                 CommandParameter(name="--no-cache", type="flag", help="Run every node, whatever ran before."),
             ],

@@ -283,18 +283,18 @@ class Engine(ExecutionEngine):
             return ended
         return None
 
-    async def _continue(self, kept: StoredRun, call: CallContext | None) -> None:
+    async def _continue(self, stored: StoredRun, call: CallContext | None) -> None:
         """Start a claimed run from where it ended."""
-        entry = kept.entry
+        entry = stored.entry
         request = entry.request
         name = entry.workflow_name or entry.workflow_id or "the workflow"
-        bound = await self._planner.bind(kept.workflow, kept.groups, request.inputs, name)
+        bound = await self._planner.bind(stored.workflow, stored.groups, request.inputs, name)
         call = (call or entry.call).model_copy(update={"deadline": call.deadline if call is not None else None})
         record = RunRecord(
             entry.id,
             request,
-            kept.workflow,
-            kept.groups,
+            stored.workflow,
+            stored.groups,
             bound.plan,
             call,
             self._publish,
@@ -306,12 +306,12 @@ class Engine(ExecutionEngine):
         known = _signatures(bound)
         finished = {
             node_id: outputs
-            for node_id, (signature, outputs) in kept.results.items()
+            for node_id, (signature, outputs) in stored.results.items()
             if signature is None or signature == known.get(node_id)
         }
         loops = {
             node_id: state
-            for node_id, (signature, state) in kept.loops.items()
+            for node_id, (signature, state) in stored.loops.items()
             if signature is None or signature == known.get(node_id)
         }
         self._begin(record, bound, finished, loops)

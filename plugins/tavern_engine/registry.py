@@ -1,6 +1,6 @@
 """The node types that loaded plugins offer, and the service `nodeManager` that shows them.
 
-Originals are kept as their plugins gave them; what is shown has gone through `tavern_before_register_node`.
+Originals are kept as plugins registered them; the shown ones went through `tavern_before_register_node`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class NodeType:
 class NodeRegistry:
     """All node types by full type; collected again when the set of plugins has changed.
 
-    Once somebody has seen them, clients are told (`NODES_RELOADED`) when they have changed.
+    Once they have been read, `NODES_RELOADED` is published when they change.
     """
 
     def __init__(self, context: PluginContext) -> None:
@@ -81,12 +81,12 @@ class NodeRegistry:
                     revision = self._context.hooks.revision
                     before, self._types = self._types, await self._collect()
                     if self._revision is not None:
-                        self._tell_changes(before)
+                        self._publish_changes(before)
                     self._revision = revision
         return self._types
 
     async def follow(self) -> None:
-        """Collect again when plugins come, go or change, though nobody asks; until cancelled."""
+        """Collect again whenever plugins are loaded, unloaded or changed; until cancelled."""
         async for _ in self._context.events.subscribe("PLUGINS_CHANGED"):
             if self._revision is None:
                 continue
@@ -95,7 +95,7 @@ class NodeRegistry:
             except TavernError as error:
                 self._context.log.warning("the node types could not be collected again: %s", error.message)
 
-    def _tell_changes(self, before: dict[str, NodeType]) -> None:
+    def _publish_changes(self, before: dict[str, NodeType]) -> None:
         now = self._types
         both = before.keys() & now.keys()
         counts = {

@@ -1,4 +1,4 @@
-"""Which runs somebody asks for, in the words of a query or of the command line."""
+"""Parses which runs a query or a command line asks for."""
 
 from __future__ import annotations
 

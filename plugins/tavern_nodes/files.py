@@ -47,7 +47,7 @@ _ROOT = ("", ".", "./")
 
 
 def open_inside(root: Path, path: str) -> BinaryIO:
-    """Return the regular file at `path`, steps with slashes between them beneath `root`, opened for reading.
+    """Return the regular file at `path`, steps with slashes between them below `root`, opened for reading.
 
     Raises `NotFound` where there is none and `InvalidInput` for a path that leads out, goes through a link or ends
     at something other than a file. The messages are clauses that begin with the path.
@@ -79,7 +79,7 @@ def stamp_inside(root: Path, path: str) -> list[Any]:
 def write_inside(root: Path, path: str, data: bytes, *, replace: bool = True) -> int:
     """Make `data` the content of a file, which is made where it is missing, as are its folders; return its size.
 
-    Whoever reads meanwhile, and whoever looks after a crash, finds the old content or the new. Raises `InvalidInput`,
+    A concurrent reader, and one after a crash, finds the old content or the new. Raises `InvalidInput`,
     without `replace` also where there is a file already.
     """
     *folders, name = _steps(path)
@@ -171,7 +171,7 @@ def _folder(root: Path, steps: list[str], path: str, *, make: bool = False) -> I
 
 
 def _steps(path: Any) -> list[str]:
-    """Return the names that a path is made of. Raises `InvalidInput` for what could be anything but beneath `root`."""
+    """Return the names that a path is made of. Raises `InvalidInput` for what could be anything but below `root`."""
     if not isinstance(path, str):
         raise InvalidInput(f"the path must be text, not {kind_of(path)}")
     if not path.strip():

@@ -30,7 +30,7 @@ LIMIT_SECONDS = 2.0
 """How long one node may search with patterns of users."""
 
 GRACE_SECONDS = 1.0
-"""How much later the node goes on without the thread, should that not have ended by itself."""
+"""How much later the node continues without the thread, if that has not ended by itself."""
 
 MAX_SEARCHED = 1_000_000
 """The longest text that is searched, in characters: a search keeps up to some hundred bytes for each."""
@@ -79,7 +79,7 @@ async def within(work: Callable[[Allowance], T], who: str, seconds: float = LIMI
         failure: BaseException | None = None
         try:
             value = work(Allowance(seconds))
-        except BaseException as error:  # whoever waits must hear of everything
+        except BaseException as error:  # the waiting side must receive any error
             failure = error
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, value, failure)

@@ -25,7 +25,7 @@ MAX_NESTING = 100
 """How deep lists and objects may lie in each other; deeper ones cannot be sent to a page."""
 
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
-"""The integers that may leave a node (DESIGN §3, wire types)."""
+"""The integers that may leave a node (64 bits on the wire)."""
 
 _ESCAPE = re.compile(r"\\([nrt\\])")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\"}

@@ -26,14 +26,14 @@ async def check(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
         data={"file": str(path), "ok": not errors, "problems": [p.to_json() for p in problems]},
     )
     warnings = len(problems) - len(errors)
-    told = _count(warnings, "warning") if warnings else ""
+    warned = _count(warnings, "warning") if warnings else ""
     if errors and len(problems) > MOST_PROBLEMS:
         yield CommandOutput(kind="failure", text=f"{path.name} has more than {MOST_PROBLEMS:,} problems", exit_code=2)
     elif errors:
-        text = f"{path.name} has {_count(len(errors), 'problem')}{f' and {told}' if told else ''}"
+        text = f"{path.name} has {_count(len(errors), 'problem')}{f' and {warned}' if warned else ''}"
         yield CommandOutput(kind="failure", text=text, exit_code=2)
     else:
-        text = f"{path.name} is a workflow that can be run{f', with {told}' if told else ''}"
+        text = f"{path.name} is a workflow that can be run{f', with {warned}' if warned else ''}"
         yield CommandOutput(kind="text", text=text)
 
 

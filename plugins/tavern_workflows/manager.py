@@ -102,7 +102,7 @@ class Workflows(WorkflowManager):
         return _stored(saved)
 
     async def scan(self) -> Scan:
-        """Return all workflow files; what is wrong with one of them is told once, of a plugin's with the plugin."""
+        """Return all workflow files; the problems of each are reported once, those of a plugin's against the plugin."""
         folders = [self._project_folder()]
         if self._context.services.has(PLUGINS):
             for asset in await self._context.services.get(PLUGINS).assets("workflows"):
@@ -113,17 +113,17 @@ class Workflows(WorkflowManager):
         return scan
 
     def _tell(self, problems: list[FileProblem]) -> None:
-        """Say what is new of these problems; of a plugin's everything anew once the plugins have changed."""
+        """Report the new ones of these problems; those of plugins again once the plugins have changed."""
         revision = self._context.hooks.revision
-        told = frozenset((-1 if problem.source == PROJECT else revision, problem) for problem in problems)
-        for _, problem in sorted(told - self._reported, key=lambda item: str(item[1])):
+        reported = frozenset((-1 if problem.source == PROJECT else revision, problem) for problem in problems)
+        for _, problem in sorted(reported - self._reported, key=lambda item: str(item[1])):
             if problem.source == PROJECT:
                 self._context.log.warning("%s", problem)
             else:
                 plugin = problem.source.partition(":")[2]
                 hint = f"mend it there, or keep it out with `tavern plugins disable {plugin}`"
                 self._context.hooks.report(plugin, problem.message, hint=hint, file=str(problem.path))
-        self._reported = told
+        self._reported = reported
 
     def _project_folder(self) -> Folder:
         project = self._context.project

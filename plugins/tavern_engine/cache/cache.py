@@ -1,6 +1,6 @@
-"""Outputs of nodes by signature, in memory and bounded by bytes: the ones used longest ago make room first.
+"""Outputs of nodes by signature, in memory and bounded by bytes: the least recently used are evicted first.
 
-The cache keeps lists and objects of its own, so that a node that changes what it was given spoils one run at most.
+The cache keeps lists and objects of its own, so that a node that changes its inputs spoils one run at most.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ _MAX_ITEMS = 100_000
 
 
 Kept = Callable[[Sequence[bytes], Sequence[dict[str, Any]], int], object]
-"""Is told of outputs that are newly kept, by signature, and of roughly how many bytes they take. It must not change
-them; nobody else does."""
+"""Called with newly cached outputs, by signature, and roughly how many bytes they take. It must not change them."""
 
 
 class OutputCache:
@@ -66,9 +65,10 @@ class OutputCache:
         return _copied(outputs) if signature in self._held else outputs
 
     def put(self, signature: bytes, outputs: dict[str, Any], *, is_new: bool = True, is_owned: bool = False) -> None:
-        """Keep outputs; those that are too large for the cache, or cannot be measured, are not kept.
+        """Cache outputs; those that are too large for the cache, or cannot be measured, are not kept.
 
-        With `is_new` off, `on_kept` is not told. Outputs that are `owned` nobody else has, so they are not copied.
+        Without `is_new`, `on_kept` is not called. Outputs that are `owned` have no other reference, so they are not
+        copied.
         """
         size = size_of(outputs)
         if size is None or size > self._limit:
@@ -86,7 +86,7 @@ class OutputCache:
         self._shrink()
 
     def put_plain(self, outputs: Mapping[bytes, dict[str, Any]], characters: int, *, is_new: bool = True) -> None:
-        """Keep outputs by signature that hold nothing but numbers and short texts, `characters` in all."""
+        """Cache outputs by signature that hold nothing but numbers and short texts, `characters` in all."""
         entries = self._entries
         for signature in entries.keys() & outputs.keys():
             self._drop(signature)
@@ -98,12 +98,12 @@ class OutputCache:
         self._shrink()
 
     def resize(self, limit: int) -> None:
-        """Set how many bytes the cache may take; what is too much leaves at once."""
+        """Set how many bytes the cache may take; the surplus is evicted at once."""
         self._limit = limit
         self._shrink()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._entries.clear()
         self._held.clear()
         self._bytes = 0
@@ -120,7 +120,7 @@ class OutputCache:
 
 
 def owned(outputs: dict[str, Any]) -> dict[str, Any]:
-    """Return outputs that nobody else can change: a copy, or they themselves where they cannot be copied."""
+    """Return outputs that nothing else can change: a copy, or they themselves where they cannot be copied."""
     if _FLAT.issuperset(map(type, outputs.values())):
         return outputs
     if size_of(outputs) is None:

@@ -11,7 +11,7 @@ from tavern_host import EXECUTION_ENGINE, CommandOutput, NotFound, PluginContext
 
 
 async def show(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
-    """Show how much is kept of what nodes gave, and where."""
+    """Show how many outputs of nodes are cached, and where."""
     engine = await _engine(context)
     memory, disk = engine.cache, await engine.disk_cache.usage()
     where = str(disk.path) if engine.caches_on_disk else f"{disk.path} (cacheOnDisk is off)"
@@ -34,7 +34,7 @@ async def show(arguments: dict[str, JsonValue], context: PluginContext) -> Async
 
 
 async def clear(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
-    """Forget what nodes gave, in memory and on disk."""
+    """Delete the cached outputs of nodes, in memory and on disk."""
     engine = await _engine(context)
     in_memory = len(engine.cache)
     engine.cache.clear()
@@ -48,7 +48,7 @@ async def _engine(context: PluginContext) -> Engine:
     await context.services.get(EXECUTION_ENGINE).queue()
     engine = context.state.get("engine")
     if not isinstance(engine, Engine):
-        raise NotFound("another plugin has taken the engine's place, and nothing is known of its cache")
+        raise NotFound("another plugin overrides the engine, and its cache is unknown")
     return engine
 
 

@@ -1,5 +1,4 @@
-"""Follows a run for somebody at the command line, from its beginning to what it gave. What a moment looks like is the
-business of `view.py`."""
+"""Follows a run at the command line, from its start to its outputs; `progress_view.py` says how that looks."""
 
 from __future__ import annotations
 
@@ -69,7 +68,7 @@ class Documents:
 
 
 def operator_call(context: PluginContext) -> CallContext:
-    """Return the context of what somebody does at the command line: the operator's."""
+    """Return the call context of the command line: the operator's."""
     return CallContext(principal=Principal(kind="user", id="operator"), project=context.project.id)
 
 
@@ -78,7 +77,7 @@ async def follow(
 ) -> AsyncIterator[CommandOutput]:
     """Begin a run and show it: what its nodes do, its texts as they come, and in the end what it gave.
 
-    `begin` returns the run's id. A run that somebody stops watching is interrupted.
+    `begin` returns the run's id. Cancelling interrupts the run.
     """
     engine = context.services.get(EXECUTION_ENGINE)
     watching = context.events.subscribe(*_WATCHED, limit=_BACKLOG)
@@ -144,7 +143,7 @@ async def _watch(
         if not view.is_small and now >= summary_at:
             summary_at = now + SUMMARY
             yield CommandOutput(kind="progress", text=view.summary_line())
-        await asyncio.sleep(0)  # waiting events are read without a pause: let the run have its turn
+        await asyncio.sleep(0)  # queued events are read without a pause: yield to the run
 
 
 async def _next(events: AsyncIterator[Event | Gap]) -> Event | Gap | None:
@@ -166,7 +165,7 @@ def _seen(event: Event, view: ProgressView, texts: StreamTexts) -> list[str]:
 
 
 async def _interrupted(run_id: str, view: ProgressView, context: PluginContext) -> list[CommandOutput]:
-    """Interrupt a run that nobody watches any more; return what is said of it."""
+    """Interrupt a run that is not followed any more; return its last output."""
     engine = context.services.get(EXECUTION_ENGINE)
     await engine.interrupt(run_id)
     try:

@@ -1,6 +1,6 @@
-"""What a person who watches a run is shown: how its nodes stand, from its events and from the run itself.
+"""The progress of a run for a person: the states of its nodes, from its events and from the run itself.
 
-Pure: it is given each event, and asked for a line or a picture. Where the events come from is for `following.py`.
+Pure: it takes events, and returns lines or frames. `follow.py` subscribes to the events.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Words for runs, as a person reads them: times, values, and what each node did when. Pure; shows nothing itself."""
+"""Formats runs for people: times, values, and a timeline of nodes. Pure; prints nothing itself."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def point_in_time(text: str, *, now: datetime, zone: tzinfo | None = None) -> da
 
 
 def took(run: Run | RunSummary) -> str:
-    """Return how long a run took, from its turn to its end; nothing for one that has not ended."""
+    """Return how long a run took, from its start to its end; nothing for one that has not ended."""
     if run.started_at is None or run.finished_at is None:
         return ""
     return duration((run.finished_at - run.started_at).total_seconds())

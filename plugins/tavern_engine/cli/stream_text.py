@@ -1,4 +1,4 @@
-"""Texts that come bit by bit from several outputs at once, put one after the other for somebody who reads them."""
+"""Serializes the text streams of several outputs into one text for the terminal."""
 
 from __future__ import annotations
 

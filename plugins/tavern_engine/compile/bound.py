@@ -1,8 +1,8 @@
-"""A plan with the values of one run laid over it, and the signatures that follow from both.
+"""A plan with the values of one run bound to it, and the signatures that follow from both.
 
 A node's signature is a hash over its type, version, configuration, written values and the signatures of all that
-comes before it. It is known before anything runs; equal signatures mean equal outputs. A changed value costs the
-signatures of what comes after it and nothing else.
+comes before it. It is known before anything runs; equal signatures mean equal outputs. A changed value invalidates
+the signatures of its descendants and nothing else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the readers of streams whose bound could make nodes wait for one another for ever.
+"""Finds the readers of streams whose bound could cause a deadlock.
 
 A node waits for those that it gets something from, and a source also for a bounded reader that is behind. With a node
 that reads one stream to its end before it looks at another, such waiting can go round in a circle. So where it could
@@ -23,14 +23,14 @@ def mark_unbounded(level: Level) -> None:
             for number, (index, _) in enumerate(reading):
                 readers.setdefault((source, index), []).append((key, number))
                 waits[source].add(index)
-    rings = _rings(level, waits)
+    candidates = _cycle_candidates(level, waits)
     left = _PATIENCE
     for index in reversed(level.order):
         for source in [source for source in waits[index] if (source, index) in readers]:
             found = readers[source, index]
             # One that reads two streams of a source, or needs its end too.
             must = len(found) > 1 or index in level.followers[source]
-            if not must and source in rings and index in rings:
+            if not must and source in candidates and index in candidates:
                 must, left = _leads(waits, index, source, left)
             if must:
                 waits[source].discard(index)
@@ -38,25 +38,27 @@ def mark_unbounded(level: Level) -> None:
                     level.streams[source][key][number] = (index, True)
 
 
-def _rings(level: Level, waits: list[set[int]]) -> set[int]:
-    """Return the nodes that more than one way could lead from one to another of; quick, so that chains are."""
-    loud: set[int] = set()  # those that stream and whatever comes after them: no others wait for a reader
+def _cycle_candidates(level: Level, waits: list[set[int]]) -> set[int]:
+    """Return the nodes that can be on an undirected cycle; fast, so that chains are excluded early."""
+    streaming: set[int] = set()  # those that stream and whatever comes after them: no others wait for a reader
     for index in level.order:
-        if index in level.streams or any(edge.source in loud for i in level.nodes[index].inputs for edge in i.edges):
-            loud.add(index)
-    near: dict[int, set[int]] = {index: set() for index in loud}
-    for index in loud:
-        for other in waits[index] & loud:
-            near[index].add(other)
-            near[other].add(index)
-    ends = [index for index, others in near.items() if len(others) < 2]
+        if index in level.streams or any(
+            edge.source in streaming for i in level.nodes[index].inputs for edge in i.edges
+        ):
+            streaming.add(index)
+    neighbours: dict[int, set[int]] = {index: set() for index in streaming}
+    for index in streaming:
+        for other in waits[index] & streaming:
+            neighbours[index].add(other)
+            neighbours[other].add(index)
+    ends = [index for index, others in neighbours.items() if len(others) < 2]
     while ends:
         index = ends.pop()
-        for other in near.pop(index, ()):
-            near[other].discard(index)
-            if len(near[other]) == 1:
+        for other in neighbours.pop(index, ()):
+            neighbours[other].discard(index)
+            if len(neighbours[other]) == 1:
                 ends.append(other)
-    return set(near)
+    return set(neighbours)
 
 
 def _leads(waits: list[set[int]], start: int, goal: int, left: int) -> tuple[bool, int]:

@@ -246,12 +246,12 @@ def is_flat(written: dict[str, Any]) -> bool:
 
 
 def token_of(about: Any) -> bytes:
-    """Return what stands for plain data in a signature. Raises `ValueError` for what is not plain data."""
+    """Return the token of plain data in a signature. Raises `ValueError` for what is not plain data."""
     return blake2b(marshal.dumps(about, 2), digest_size=TOKEN_SIZE).digest()
 
 
 def joined(token: bytes | None, other: bytes | None) -> bytes | None:
-    """Return what stands for two things together; None where one of them cannot be used again."""
+    """Return the token of two things together; None where one of them is not reusable."""
     if token is None or other is None:
         return None
     return token_of((token, other)) if token else other

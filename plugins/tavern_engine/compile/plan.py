@@ -147,7 +147,7 @@ class Nodes(Sequence[PlanNode]):
 class Cone:
     """Some nodes of a level, `touched`, and all that come after one of them: in `order`, and by node in `runs`.
 
-    Where all of these run, the outputs of the `border` are used, nobody looks at the `rest`, `waiting_for` says for how
+    Where all of these run, the outputs of the `border` are used, the `rest` is not needed, `waiting_for` says for how
     many each waits, and the `ready` ones wait for none.
     """
 
@@ -172,7 +172,7 @@ class Level:
 
     `sources`: the nodes that it has edges from, one for each edge, in the order of its inputs. `invocations`: how it is
     called if it needs nothing but the values of these and its written ones; else None. `streams`: for each of its
-    outputs that somebody reads as a stream, the nodes that do, by the number of the reader, and whether each may hold
+    outputs that are read as a stream, the nodes that do, by the number of the reader, and whether each may hold
     items without limit.
     """
 
@@ -243,7 +243,7 @@ class Level:
 
     def waiting(self, runs: bytearray, known: Iterable[int]) -> list[int]:
         """Return by node for how many of those that run it waits; what comes before them runs itself or is known.
-        The others, at 0 or less, never come to have their turn."""
+        The others, at 0 or less, never become ready."""
         left = list(map(mul, self.waiting_for, runs))
         for index in known:
             for follower in self.followers[index]:

@@ -23,7 +23,7 @@ from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP, Workflow, WorkflowNode, WorkflowProblem
 
 KEPT_NODES = 200_000
-"""How many nodes the plans that are kept may have altogether."""
+"""How many nodes the cached plans may have altogether."""
 
 ASKING = 10.0
 """Seconds that a node has to say whether it changed."""

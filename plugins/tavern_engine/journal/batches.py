@@ -30,13 +30,13 @@ COMPLETE = "complete"
 """The status of a node that gave its outputs."""
 
 LARGE = 64 * 1024
-"""A value that takes more bytes than this is kept apart."""
+"""A value of more bytes than this is stored by itself."""
 
 FRAME_ROWS = 250
-"""How many rows a frame has at most: encoding one keeps the interpreter busy without a pause."""
+"""How many rows a frame has at most: encoding one does not release the interpreter."""
 
 SLICE = 0.002
-"""How many seconds frames are encoded before other threads get their turn."""
+"""How many seconds frames are encoded before the interpreter is released."""
 
 BATCH_BYTES = 8 * 2**20
 """About how many bytes, large values among them, are encoded before they are written."""
@@ -116,8 +116,8 @@ class Rows:
 
 @dataclass(frozen=True)
 class Batch:
-    """Encoded rows. `large` are the values to be kept apart, by hash; `lacking` says of each value that has no codec
-    where it was and what it is."""
+    """Encoded rows. `large` are the values to be stored by themselves, by hash; `lacking` says of each value that has
+    no codec where it was and what it is."""
 
     content: bytes
     rows: int
@@ -126,7 +126,7 @@ class Batch:
 
 
 class Stored(NamedTuple):
-    """Stands for a large value that is kept apart; `kind` says what its content is."""
+    """Stands for a large value that is stored by itself; `kind` says what its content is."""
 
     hash: str
     kind: str
@@ -202,7 +202,7 @@ def encode_rows(rows: Rows, first: int = 0) -> Batch:
         size += len(frame) + parts.large_size
         done += count
         if time.perf_counter() > slice_end:
-            time.sleep(0)  # the event loop wants the interpreter
+            time.sleep(0)  # releases the interpreter to the event loop
             slice_end = time.perf_counter() + SLICE
     return Batch(b"".join(frames), done - first, large, tuple(lacking))
 
@@ -505,8 +505,8 @@ def _rows(body: bytes, head_length: int) -> list[NodeRow]:
         for index in range(count)
     ]
     for row, (status, error, attempts, iteration) in head.get("m", {}).items():
-        told = None if error is None else ErrorInfo.model_validate(error)
-        rows[int(row)] = replace(rows[int(row)], status=status, error=told, attempts=attempts, iteration=iteration)
+        info = None if error is None else ErrorInfo.model_validate(error)
+        rows[int(row)] = replace(rows[int(row)], status=status, error=info, attempts=attempts, iteration=iteration)
     for row, reason in lacking.items():
         rows[row] = replace(rows[row], lacking=reason)
     return rows

@@ -239,7 +239,7 @@ class EventBatch:
             self._publish(messages)
 
     def reused_unread(self, numbers: list[int]) -> None:
-        """Add nodes whose outputs of an earlier run are valid and that nobody reads in this one."""
+        """Add nodes whose outputs of an earlier run are valid and that are not read in this one."""
         self.table.mark(numbers, State.CACHED)
         if numbers:
             ids = list(map(self._plan.ids.__getitem__, numbers))

@@ -83,7 +83,7 @@ def error_form(error: BaseException, plugin: str | None = None) -> ErrorInfo:
     """Return any exception as data, however strange it is."""
     try:
         info = error_info(error, plugin=plugin)
-    except Exception:  # an exception class of somebody's own may be made without what ours have
+    except Exception:  # a third-party exception class may lack what ours have
         info = ErrorInfo(code="plugin_error", message=describe(error), plugin=plugin)
     return info.model_copy(update={"message": clean(info.message)})
 

@@ -55,7 +55,7 @@ class NodeTable:
         self.attempts: dict[int, int] = {}
         self.iterations: dict[int, int] = {}
         self.load_output: Callable[[int], dict[str, JsonValue] | None] = lambda number: None
-        """Returns the outputs of a reused node that nobody has read in this run."""
+        """Returns the outputs of a reused node that was not read in this run."""
 
     def complete(
         self,

@@ -1,4 +1,4 @@
-"""What the levels of one run share."""
+"""The state that all levels of one run share."""
 
 from __future__ import annotations
 

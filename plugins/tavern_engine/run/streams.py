@@ -22,7 +22,7 @@ CAPACITY = 16
 """How many items a reader may be behind before its source waits for it."""
 
 KEPT_ITEMS = 100_000
-"""How many items of a stream are kept to be shown and reused, where nobody needs all of them."""
+"""How many items of a stream are kept to be shown and reused, where no reader needs all of them."""
 
 KEPT_BYTES = 8 * 2**20
 """How much memory, roughly, these items may take."""
@@ -46,7 +46,7 @@ class StreamBroken(TavernError):
 
 class Stream:
     """One stream of a running node. `readers` says of each reader whether it may be behind without limit, or None
-    for one that will never read. `keeps_all`: somebody needs all of its items as one value.
+    for one that will never read. `keeps_all`: all of its items are needed as one value.
 
     `items` are those that are still there, after `dropped` others. `watchers` are called, once, when there is a further
     item or an end. `published` is how many of `items` clients have, where it is published at all.
@@ -94,7 +94,7 @@ class Stream:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nobody reads it or needs its items; so is one that never had a reader."""
+        """Whether it has no reader left and its items are not needed."""
         return not self._here and not self.keeps_all
 
     def put(self, item: Any) -> None:

@@ -165,7 +165,7 @@ class Counter:
     def run(
         self, trigger: Annotated[Any, Slot("Whatever the count should follow; it is not looked at.")] = None
     ) -> Annotated[int, Slot("The number.", key="count")]:
-        """Return the number and go on to the next."""
+        """Return the number and advance to the next."""
         count = fits_64_bits(self._next, "Counter")
         self._next = count + self._step
         return count

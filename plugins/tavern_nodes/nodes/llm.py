@@ -1,6 +1,6 @@
 """The platform's nodes that ask a language model, all through the service `llm`.
 
-Which server is asked, and with which key, is settled by whoever runs the host, under the models of the service. A
+The operator of the host configures the servers and their keys, under the models of the service. A
 workflow may come from anybody, so it can neither bring an address, to which prompts and keys would go, nor hold a
 key, which would stand in its file, in events and in the history of runs. `api_settings` therefore is no more than
 `{"use_env_vars": true}`, a reference to what the host has been set up with; everything else is refused by name.

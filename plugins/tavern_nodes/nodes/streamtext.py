@@ -1,6 +1,6 @@
 """Nodes between streams and whole values: they collect a stream, or give a value piece by piece.
 
-One item is under way at a time: the next is made, or asked for, when the one before was taken.
+One item is in flight at a time: the next is made, or asked for, when the one before was taken.
 """
 
 from __future__ import annotations

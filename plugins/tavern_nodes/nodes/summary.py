@@ -1,4 +1,4 @@
-"""The node that shortens a text, by a language model where it is told to and there is one, else by itself."""
+"""The node that shortens a text, by a language model where configured and available, else by itself."""
 
 from __future__ import annotations
 

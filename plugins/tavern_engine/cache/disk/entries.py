@@ -48,7 +48,7 @@ def encode_entry(signature: bytes, outputs: dict[str, Any]) -> bytes | None:
 
 
 def decode_entry(signature: bytes, content: bytes) -> Entry | None:
-    """Return the outputs that were kept by this signature; None where these bytes are not what was kept."""
+    """Return the outputs of an entry; None where the bytes are not those of this signature."""
     body = content[_CHECKSUM:]
     if content[:_CHECKSUM] != _checksum(signature, body):
         return None

@@ -52,7 +52,7 @@ ROOM = 32 * 2**20
 """How many bytes of small entries are read ahead, before it is known which are needed."""
 
 PREFIX_BYTES = 8
-"""So many that nobody guesses them."""
+"""So many that they cannot be guessed."""
 
 _GOAL = 0.9
 """To which share of the limit the cache is shrunk when it exceeds it."""
@@ -183,7 +183,7 @@ class DiskCache:
     # --- writing ----------------------------------------------------------------------------------
 
     def keep(self, signatures: Sequence[bytes], outputs: Sequence[dict[str, Any]], size: int) -> None:
-        """Keep outputs soon; `size` is roughly how many bytes they take. None of it may be changed any more.
+        """Write outputs soon; `size` is roughly how many bytes they take. None of it may be changed afterwards.
 
         Outputs that have no codec, or are too large, are not kept.
         """

@@ -1,4 +1,4 @@
-"""The table of outputs on disk, and all that is done to it. Each function is part of one transaction."""
+"""The table of outputs on disk and its statements. Each function is part of one transaction."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SMALL = 256 * 1024
 """An entry that has more bytes than this is read only where it is needed."""
 
 AT_ONCE = 500
-"""How many entries one statement asks for, and one transaction forgets: others want their turn."""
+"""How many entries one statement asks for, and one transaction forgets: the lock is released in between."""
 
 SHRINK_PAGES = 1000
-"""How many pages one transaction takes off the end of the database: others want their turn."""
+"""How many pages one transaction takes off the end of the database: the lock is released in between."""
 
 USED_SECONDS = 60
 """When an entry was used is known to so many seconds, so that what is used all the time is not always written."""
@@ -69,7 +69,7 @@ def find(connection: sqlite3.Connection, signatures: Sequence[bytes], room: int)
             else:
                 room -= len(content)
                 _read(found, signature, content)
-        time.sleep(0)  # the event loop wants the interpreter
+        time.sleep(0)  # releases the interpreter to the event loop
     return found
 
 
@@ -94,7 +94,7 @@ def _read(found: Found, signature: bytes, content: object) -> None:
 
 
 def write(connection: sqlite3.Connection, entries: Iterable[tuple[bytes, bytes]]) -> None:
-    """Keep entries, as used now."""
+    """Insert entries, as used now."""
     now = _now()
     connection.executemany(
         "INSERT INTO outputs (signature, used, size, content) VALUES (?, ?, ?, ?) ON CONFLICT (signature) DO UPDATE"
@@ -104,7 +104,7 @@ def write(connection: sqlite3.Connection, entries: Iterable[tuple[bytes, bytes]]
 
 
 def touch(connection: sqlite3.Connection, signatures: Iterable[bytes]) -> None:
-    """Take down that entries were used just now."""
+    """Mark entries as used now."""
     now = _now()
     before = now - USED_SECONDS * 1_000_000
     connection.executemany(
@@ -113,7 +113,7 @@ def touch(connection: sqlite3.Connection, signatures: Iterable[bytes]) -> None:
 
 
 def remove(connection: sqlite3.Connection, signatures: Iterable[bytes]) -> None:
-    """Forget entries."""
+    """Delete entries."""
     connection.executemany("DELETE FROM outputs WHERE signature = ?", [(signature,) for signature in signatures])
 
 
@@ -125,7 +125,7 @@ def occupied(connection: sqlite3.Connection) -> int:
 
 
 def forget(connection: sqlite3.Connection, goal: int) -> int:
-    """Forget some of the entries used longest ago, as long as more than `goal` bytes are in use; return how many."""
+    """Delete some of the entries used longest ago, as long as more than `goal` bytes are in use; return how many."""
     surplus = (
         occupied(connection) - goal
     ) / 2  # by their contents, so that pages and not they decide when it is enough

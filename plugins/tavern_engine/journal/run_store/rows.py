@@ -47,7 +47,7 @@ def micros(moment: datetime) -> int:
 
 
 def moment(value: int | None) -> datetime | None:
-    """Return a time of the database. Raises `OverflowError` for one that nobody wrote."""
+    """Return a time of the database. Raises `OverflowError` for one out of range."""
     return None if value is None else _EPOCH + timedelta(microseconds=value)
 
 
@@ -74,7 +74,7 @@ def text(value: str) -> str:
 
 
 def entry_blob(entry: RunEntry) -> bytes:
-    """Return what is never changed of a run. Raises `InvalidInput` for what cannot be kept, such as NaN."""
+    """Return the immutable part of a run. Raises `InvalidInput` for what cannot be kept, such as NaN."""
     return _blob(
         {
             "request": entry.request.model_copy(update={"workflow": None}),

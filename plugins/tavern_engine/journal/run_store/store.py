@@ -1,4 +1,4 @@
-"""The service `runStore` over SQLite: who may claim and write what, and what is forgotten when.
+"""The service `runStore` over SQLite: claims, writes and retention of runs.
 
 Every method is one transaction; several processes may have one store open. A store may come from anybody: only runs
 that were accepted here, or whose resumption was requested here, are resumed automatically.
@@ -51,7 +51,7 @@ class SqliteRunStore(RunStore):
         self._held: ProcessLocks | None = None
 
     async def close(self) -> None:
-        """Finish what was begun, and let go of the workers' names and the files."""
+        """Finish pending work, and release the workers' locks and the files."""
         await self._writer.close()
         await self._reader.close()
         if self._held is not None:
@@ -218,7 +218,7 @@ class SqliteRunStore(RunStore):
     # --- contents ---------------------------------------------------------------------------------
 
     async def put(self, content: bytes, *, call: CallContext | None = None) -> str:
-        """Keep a large value or a document apart; return its hash."""
+        """Store a large value or a document by itself; return its hash."""
         from tavern_engine.journal.run_store.files import hash_of
 
         def prepare() -> tuple[str, Path | None]:
@@ -228,7 +228,7 @@ class SqliteRunStore(RunStore):
         name, temporary = await self._reader.run(prepare)
 
         def work(connection: sqlite3.Connection) -> bool:
-            # The file gets its place while the database is locked: nobody prunes at this moment.
+            # The file gets its place while the database is locked: no pruning happens at this moment.
             if temporary is not None:
                 self._files.keep(temporary, name)
             elif not self._files.has(name):
@@ -258,7 +258,7 @@ class SqliteRunStore(RunStore):
     # --- deletion ---------------------------------------------------------------------------------
 
     async def delete(self, run_id: str, *, call: CallContext | None = None) -> bool:
-        """Forget a finished run; False where there is none. Raises `Conflict` for one that is not finished."""
+        """Delete a finished run; False where there is none. Raises `Conflict` for one that is not finished."""
         from tavern_engine.journal.run_store import rows
 
         def work(connection: sqlite3.Connection) -> bool:
@@ -277,7 +277,7 @@ class SqliteRunStore(RunStore):
         return await self._writer.write(work) if await self._exists() else False
 
     async def prune(self, *, max_age: float, max_bytes: int, call: CallContext | None = None) -> int:
-        """Forget finished runs by age and size, and contents that no run needs; return how many runs."""
+        """Delete finished runs by age and size, and contents that no run needs; return how many runs."""
         if math.isnan(max_age) or max_age < 0 or max_bytes < 0:
             raise InvalidInput(f"max_age and max_bytes must not be below 0, found {max_age} and {max_bytes}")
         if not await self._exists():
@@ -296,11 +296,11 @@ class SqliteRunStore(RunStore):
         return forgotten
 
     def _forget_old(self, connection: sqlite3.Connection, before: int) -> int:
-        """Forget some of the runs that ended before a moment; return how many."""
+        """Delete some of the runs that ended before a moment; return how many."""
         return self._forget(connection, "finished < ?", (before,), AT_ONCE)
 
     def _forget_beyond(self, connection: sqlite3.Connection, max_bytes: int) -> int:
-        """Forget some of the oldest runs as long as too much is kept; return how many."""
+        """Delete some of the oldest runs as long as too much is kept; return how many."""
         (kept,) = connection.execute("SELECT total(size) FROM runs").fetchone()
         used = "SELECT total(size) FROM contents WHERE EXISTS (SELECT 1 FROM uses WHERE uses.hash = contents.hash)"
         kept += connection.execute(used).fetchone()[0]
@@ -358,7 +358,7 @@ class SqliteRunStore(RunStore):
         return len(names)
 
     async def _forget_strays(self) -> None:
-        """Remove files that the database does not know: their process ended before it was told."""
+        """Remove files that the database does not know: their process ended before it recorded them."""
         for names in await self._reader.run(lambda: list(self._files.names())):
 
             def work(connection: sqlite3.Connection, names: list[str] = names) -> None:
@@ -389,7 +389,7 @@ class SqliteRunStore(RunStore):
         return await self._reader.read(lambda _: True, absent=False)
 
     def _summary(self, row: tuple[Any, ...]) -> RunSummary | None:
-        """Return what a list shows of a run, or None for a row that nobody can read."""
+        """Return what a list shows of a run, or None for an unreadable row."""
         from tavern_engine.journal.run_store.rows import read_summary
 
         try:
@@ -485,7 +485,7 @@ def _has_open(connection: sqlite3.Connection) -> bool:
 
 
 def _owned(connection: sqlite3.Connection, worker: str, run_id: str) -> int:
-    """Return the row of a worker's run. Raises `Conflict` where it is another's, nobody's or gone."""
+    """Return the row of a worker's run. Raises `Conflict` where it is another's, has no owner or is gone."""
     from tavern_engine.journal.run_store.rows import text
 
     found = connection.execute("SELECT seq, owner FROM runs WHERE id = ?", (text(run_id),)).fetchone()
