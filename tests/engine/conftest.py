@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from engine_bench import PLUGINS, Bench, OpenHost
 
+from tavern_engine.engine import Engine
 from tavern_host import Host
 
 
@@ -36,3 +38,23 @@ def open_host(tmp_path: Path) -> OpenHost:
 async def bench(open_host: OpenHost) -> AsyncIterator[Bench]:
     async with open_host() as opened:
         yield opened
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Host]:
+    names = ["acme_nodes", *getattr(request.module, "SHARED_PLUGINS", [])]
+    plugins, trust = [PLUGINS / name for name in names], [name.replace("_", "-") for name in names]
+    async with Host(tmp_path_factory.mktemp("project"), plugins=plugins, trust=trust) as host:
+        yield host
+
+
+@pytest.fixture
+def shared(module_host: Host) -> Bench:
+    """Return the bench of a module, with an empty cache of outputs; for tests that leave nothing else behind.
+
+    The module says `pytestmark = pytest.mark.asyncio(loop_scope="module")`, and `SHARED_PLUGINS` beside acme_nodes.
+    """
+    engine = module_host._manager.active["tavern-engine"].context.state.get("engine")
+    if isinstance(engine, Engine):  # from its first use on
+        engine.cache.clear()
+    return Bench(module_host)

@@ -6,16 +6,20 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from engine_bench import Bench, OpenHost, give, output, slot, state, workflow
 from loops_bench import flow, policy
 
 from tavern_host import WORKFLOW_MANAGER
 from tavern_host.contracts.executions import Run, RunRequest
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SHARED_PLUGINS = ["acme_flow"]
+
 IN, OUT = "core:GroupInput", "core:GroupOutput"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def bench(open_host: OpenHost) -> AsyncIterator[Bench]:
     async with open_host("acme_flow") as opened:
         yield opened
@@ -35,7 +39,7 @@ def switched(condition: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("condition", "ran", "left_out"), [(True, "yes", "no"), (False, "no", "yes")])
 async def test_what_follows_the_other_way_is_skipped_however_far_it_goes(
-    bench: Bench, condition: bool, ran: str, left_out: str
+    shared: Bench, condition: bool, ran: str, left_out: str
 ) -> None:
     names = [f"{way}{i}" for way in ("yes", "no") for i in range(3)]
     document = workflow(
@@ -47,7 +51,7 @@ async def test_what_follows_the_other_way_is_skipped_however_far_it_goes(
         "no2.value > merge.values",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert run.status == "complete"
     assert output(run, "merge") == "x"
@@ -55,17 +59,17 @@ async def test_what_follows_the_other_way_is_skipped_however_far_it_goes(
     assert {state(run, f"{left_out}{i}").status for i in range(3)} == {"skipped"}
 
 
-async def test_a_node_runs_without_an_optional_input_whose_branch_was_not_taken(bench: Bench) -> None:
+async def test_a_node_runs_without_an_optional_input_whose_branch_was_not_taken(shared: Bench) -> None:
     document = workflow(
         {**switched(True), "one": give(1), "n": flow("Needs", may="written")},
         "one.value > n.must",
         "s.no > n.may",
     )
 
-    assert output(await bench.run(document), "n", "list") == [1, "written"]
+    assert output(await shared.run(document), "n", "list") == [1, "written"]
 
 
-async def test_a_node_is_skipped_where_a_required_input_is_on_a_branch_that_was_not_taken(bench: Bench) -> None:
+async def test_a_node_is_skipped_where_a_required_input_is_on_a_branch_that_was_not_taken(shared: Bench) -> None:
     """Though its other input lives, and though a value is written down for the one that does not."""
     document = workflow(
         {**switched(True), "one": give(1), "n": flow("Needs", must="written"), "after": "Take"},
@@ -74,24 +78,24 @@ async def test_a_node_is_skipped_where_a_required_input_is_on_a_branch_that_was_
         "n.list > after.value",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert statuses(run) == {"s": "complete", "one": "complete", "n": "skipped", "after": "skipped"}
 
 
-async def test_a_node_is_skipped_where_all_that_comes_to_it_is_on_branches_that_were_not_taken(bench: Bench) -> None:
+async def test_a_node_is_skipped_where_all_that_comes_to_it_is_on_branches_that_were_not_taken(shared: Bench) -> None:
     document = workflow({**switched(True), "n": flow("Needs", must=1)}, "s.no > n.may")
 
-    assert statuses(await bench.run(document))["n"] == "skipped"
+    assert statuses(await shared.run(document))["n"] == "skipped"
 
 
-async def test_an_output_that_is_no_branch_is_there_either_way(bench: Bench) -> None:
-    run = await bench.run(workflow({**switched(False), "take": "Take"}, "s.both > take.value"))
+async def test_an_output_that_is_no_branch_is_there_either_way(shared: Bench) -> None:
+    run = await shared.run(workflow({**switched(False), "take": "Take"}, "s.both > take.value"))
 
     assert output(run, "take") == "x"
 
 
-async def test_an_input_for_several_takes_those_that_live_in_their_order(bench: Bench) -> None:
+async def test_an_input_for_several_takes_those_that_live_in_their_order(shared: Bench) -> None:
     document = workflow(
         {**switched(True), "t": flow("Switch", condition=False, value="y"), "g": flow("Gather")},
         "s.no > g.values__0",
@@ -100,18 +104,18 @@ async def test_an_input_for_several_takes_those_that_live_in_their_order(bench: 
         "s.yes > g.values__3",
     )
 
-    assert output(await bench.run(document), "g", "list") == ["y", "x"]
+    assert output(await shared.run(document), "g", "list") == ["y", "x"]
 
 
-async def test_an_input_for_several_none_of_which_lives_skips_its_node(bench: Bench) -> None:
+async def test_an_input_for_several_none_of_which_lives_skips_its_node(shared: Bench) -> None:
     document = workflow(
         {**switched(True), "g": flow("Gather"), "m": flow("Merge")}, "s.no > g.values", "s.no > m.values"
     )
 
-    assert statuses(await bench.run(document)) == {"s": "complete", "g": "skipped", "m": "skipped"}
+    assert statuses(await shared.run(document)) == {"s": "complete", "g": "skipped", "m": "skipped"}
 
 
-async def test_a_switch_behind_a_branch_that_was_not_taken_takes_neither_way(bench: Bench) -> None:
+async def test_a_switch_behind_a_branch_that_was_not_taken_takes_neither_way(shared: Bench) -> None:
     document = workflow(
         {**switched(True), "t": flow("Switch", condition=True), "a": "Take", "b": "Take"},
         "s.no > t.value",
@@ -119,21 +123,21 @@ async def test_a_switch_behind_a_branch_that_was_not_taken_takes_neither_way(ben
         "t.no > b.value",
     )
 
-    assert statuses(await bench.run(document)) == {"s": "complete", "t": "skipped", "a": "skipped", "b": "skipped"}
+    assert statuses(await shared.run(document)) == {"s": "complete", "t": "skipped", "a": "skipped", "b": "skipped"}
 
 
-async def test_a_failed_node_is_no_branch_that_was_not_taken(bench: Bench) -> None:
+async def test_a_failed_node_is_no_branch_that_was_not_taken(shared: Bench) -> None:
     """Else a merge would hide the failure."""
     document = workflow(
         {"bad": "Boom", "one": give(1), "m": flow("Merge")}, "bad.value > m.values", "one.value > m.values"
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert (run.status, state(run, "m").status) == ("error", "skipped")
 
 
-async def test_interface_outputs_of_branches_that_were_not_taken_are_not_there(bench: Bench) -> None:
+async def test_interface_outputs_of_branches_that_were_not_taken_are_not_there(shared: Bench) -> None:
     outputs = {"yes": slot(), "no": slot(), "either": slot(), "default": slot(config={"default": 5})}
     document = workflow(
         {**switched(True), "out": OUT},
@@ -143,7 +147,7 @@ async def test_interface_outputs_of_branches_that_were_not_taken_are_not_there(b
         interfaceOutputs=outputs,
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert run.outputs == {"yes": "x", "either": "x", "default": 5}
     assert run.status == "complete"
@@ -199,7 +203,9 @@ async def test_a_branch_that_ends_inside_of_a_group_leaves_its_other_outputs(ben
     assert (output(run, "a"), state(run, "b").status, output(run, "g", "yes")) == (1, "skipped", 1)
 
 
-async def test_a_node_that_was_skipped_once_runs_when_its_branch_is_taken_and_the_other_way_round(bench: Bench) -> None:
+async def test_a_skipped_node_runs_when_its_branch_is_taken(
+    shared: Bench,
+) -> None:
     """With the cache: an output of the earlier run must not stand in on a branch that is not taken now."""
 
     def document(condition: bool) -> Any:
@@ -210,11 +216,11 @@ async def test_a_node_that_was_skipped_once_runs_when_its_branch_is_taken_and_th
         (False, ("skipped", "complete")),
         (True, ("complete", "skipped")),
     ]:
-        run = await bench.run(document(condition))
+        run = await shared.run(document(condition))
         assert (state(run, "a").status, state(run, "b").status) == expected
 
 
-async def test_a_node_whose_policy_skips_its_branch_lets_the_others_go_on(bench: Bench) -> None:
+async def test_a_node_whose_policy_skips_its_branch_lets_the_others_go_on(shared: Bench) -> None:
     document = workflow(
         {"bad": policy("Boom", onError="skip_branch"), "after": "Take", "one": give(1), "m": flow("Merge")},
         "bad.value > after.value",
@@ -222,7 +228,7 @@ async def test_a_node_whose_policy_skips_its_branch_lets_the_others_go_on(bench:
         "one.value > m.values",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert (run.status, output(run, "m")) == ("complete", 1)
     assert (state(run, "bad").status, state(run, "after").status) == ("error", "skipped")
@@ -277,16 +283,16 @@ SHAPES = [two_ways, way_within_a_way, way_without_a_node, way_of_an_error, way_p
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 async def test_a_branch_that_was_not_taken_stays_skipped_when_what_follows_is_known_already(
-    bench: Bench, shape: Any
+    shared: Bench, shape: Any
 ) -> None:
     """Whichever way was taken before, and the other one in between."""
     known: dict[bool, Any] = {}
     for condition in (True, True, False, False, True):
         nodes, edges = shape(condition)
-        run = await bench.run(workflow(nodes, *edges))
+        run = await shared.run(workflow(nodes, *edges))
         assert run.status == "complete"
         assert known.setdefault(condition, what_became(run)) == what_became(run)
-        uncached = await bench.engine.run(RunRequest(workflow=workflow(nodes, *edges), use_cache=False))
+        uncached = await shared.engine.run(RunRequest(workflow=workflow(nodes, *edges), use_cache=False))
         assert what_became(uncached) == what_became(run)
 
 
@@ -311,15 +317,15 @@ async def test_a_branch_in_a_group_stays_skipped_when_what_follows_is_known_alre
     assert [known[True][name][0] for name in ("g/a", "g/b", "a", "b")] == ["complete", "skipped", "complete", "skipped"]
 
 
-async def test_a_target_behind_a_branch_that_was_not_taken_is_skipped_the_next_time_too(bench: Bench) -> None:
+async def test_a_target_behind_a_branch_that_was_not_taken_is_skipped_the_next_time_too(shared: Bench) -> None:
     nodes, edges = way_within_a_way(True)
     for target in ("m", "either", "d"):
         request = RunRequest(workflow=workflow(nodes, *edges), targets=[target])
-        runs = [await bench.engine.run(request) for _ in range(2)]
+        runs = [await shared.engine.run(request) for _ in range(2)]
         assert what_became(runs[0]) == what_became(runs[1])
 
 
-async def test_where_it_is_not_known_any_more_which_branch_was_taken_that_is_found_out(bench: Bench) -> None:
+async def test_where_it_is_not_known_any_more_which_branch_was_taken_that_is_found_out(shared: Bench) -> None:
     """What the switch gives is nothing that the cache could keep; what follows is."""
     document = workflow(
         {"o": flow("Opaque", number=3), "s": flow("Switch", condition=True), "m": flow("Merge")}
@@ -327,7 +333,7 @@ async def test_where_it_is_not_known_any_more_which_branch_was_taken_that_is_fou
         *("o.value > s.value", "s.yes > a.value", "s.no > b.value"),
         *("a.value > m.values__0", "b.value > m.values__1"),
     )
-    runs = [await bench.run(document) for _ in range(2)]
+    runs = [await shared.run(document) for _ in range(2)]
 
     assert what_became(runs[0]) == what_became(runs[1])
     assert [name for name, shown in runs[1].nodes.items() if shown.cached] == ["m", "a"]

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from helpers.repetition import repetitions
 
 from benchmarks.faultchild import Place, graph_of
 from benchmarks.faults import Account, kill_many, settle
@@ -16,11 +17,12 @@ from tavern_host import EXECUTION_ENGINE
 async def test_no_accepted_run_and_no_kept_result_is_lost_when_the_host_is_killed_at_random_moments(
     tmp_path: Path,
 ) -> None:
+    kills = repetitions(6, 40)
     seed = random.SystemRandom().randrange(10**6)
-    account = await kill_many(20, seed, tmp_path)
+    account = await kill_many(kills, seed, tmp_path)
     what = f"seed {seed}, {account.kills} kills, {account.runs} runs: {account.broken[:5]}"
     assert not account.broken, what
-    assert account.kills == 20, what
+    assert account.kills == kills, what
     assert account.runs > 0, what
     assert account.resumed > 0, what
     assert account.journalled > account.ended / 2, what

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import repetitions
 from runs_bench import LOG, Child, accepted, opened
 
 from tavern_engine.journal.documents import documents_of, pack, unpack
@@ -320,7 +321,7 @@ async def test_batches_of_another_kind_are_left_out_with_a_warning(
 # --- killed --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(repetitions(3, 15)))
 async def test_what_was_drained_survives_that_the_process_is_killed_and_nothing_is_wrong(
     tmp_path: Path, seed: int
 ) -> None:

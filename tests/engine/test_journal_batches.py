@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tavern_engine.journal.batches import LARGE, NodeRow, Note, Rows, Stored, decode_rows, encode_rows, fetched
@@ -96,7 +96,6 @@ def shape(value: Any) -> Any:
     return type(value), value, math.copysign(1, value) if isinstance(value, float) else None
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.dictionaries(st.text(max_size=5), CODED, max_size=3), max_size=6))
 async def test_values_that_have_a_codec_come_back_as_they_were(values: list[dict[str, Any]]) -> None:
     encoded = Encoded([row(each, str(index)) for index, each in enumerate(values)])
@@ -347,7 +346,6 @@ def test_a_byte_that_was_changed_anywhere_costs_its_frame_and_never_gives_anothe
         assert warnings != []
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_can_be_read(content: bytes) -> None:
     read([content, b"TVB2" + content])

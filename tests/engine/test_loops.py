@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from engine_bench import Bench, OpenHost, give, output, slot, state, workflow
 from loops_bench import flow, inside, loop, notes, policy
 
@@ -15,12 +16,15 @@ from tavern_host import WORKFLOW_MANAGER
 from tavern_host.contracts.executions import Run, RunRequest
 from tavern_host.contracts.workflows import Workflow
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SHARED_PLUGINS = ["acme_flow"]
+
 IN, OUT = "core:GroupInput", "core:GroupOutput"
 ADD = inside("z", flow("Add"))
 COUNTING = ("z.in__n > add.a", "add.sum > z.next__n")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def bench(open_host: OpenHost) -> AsyncIterator[Bench]:
     async with open_host("acme_flow") as opened:
         yield opened
@@ -37,8 +41,8 @@ def outputs(run: Run, zone: str = "z") -> dict[str, Any]:
 # --- what is carried ------------------------------------------------------------------------------
 
 
-async def test_a_value_goes_from_one_iteration_to_the_next_and_its_last_comes_out(bench: Bench) -> None:
-    run = await bench.run(
+async def test_a_value_goes_from_one_iteration_to_the_next_and_its_last_comes_out(shared: Bench) -> None:
+    run = await shared.run(
         workflow(
             {"z": loop("n: INTEGER = 10", count=3), "add": ADD, "take": "Take"}, *COUNTING, "z.out__n > take.value"
         )
@@ -53,7 +57,7 @@ async def test_a_value_goes_from_one_iteration_to_the_next_and_its_last_comes_ou
     [(5, 50, " = 500", 7), (None, 50, " = 500", 52), (None, None, " = 500", 502)],
 )
 async def test_an_edge_comes_before_a_written_value_and_that_before_the_initial_one(
-    bench: Bench, edge: int | None, written: int | None, initial: str, expected: int
+    shared: Bench, edge: int | None, written: int | None, initial: str, expected: int
 ) -> None:
     nodes: dict[str, Any] = {"z": loop(f"n: INTEGER{initial}", count=2, values={"in__n": written}), "add": ADD}
     edges = list(COUNTING)
@@ -61,10 +65,10 @@ async def test_an_edge_comes_before_a_written_value_and_that_before_the_initial_
         nodes["five"] = give(edge, "INTEGER")
         edges.append("five.value > z.in__n")
 
-    assert outputs(await bench.run(workflow(nodes, *edges)))["out__n"] == expected
+    assert outputs(await shared.run(workflow(nodes, *edges)))["out__n"] == expected
 
 
-async def test_a_carried_value_without_a_beginning_is_not_there_in_the_first_iteration(bench: Bench) -> None:
+async def test_a_carried_value_without_a_beginning_is_not_there_in_the_first_iteration(shared: Bench) -> None:
     document = workflow(
         {"z": loop("last: WILDCARD", each="seen: WILDCARD", count=2), "take": inside("z", "Take")},
         "z.in__last > take.value",
@@ -72,7 +76,7 @@ async def test_a_carried_value_without_a_beginning_is_not_there_in_the_first_ite
         "take.value > z.each__seen",
     )
 
-    assert outputs(await bench.run(document)) == {
+    assert outputs(await shared.run(document)) == {
         "out__last": 1,
         "list__seen": ["nothing came", 0],
         "stream__seen": ["nothing came", 0],
@@ -81,19 +85,19 @@ async def test_a_carried_value_without_a_beginning_is_not_there_in_the_first_ite
     }
 
 
-async def test_a_carried_value_without_an_edge_into_its_next_one_stays(bench: Bench) -> None:
+async def test_a_carried_value_without_an_edge_into_its_next_one_stays(shared: Bench) -> None:
     document = workflow(
         {"z": loop("n: INTEGER = 1", "still: STRING = 'same'", each="seen: STRING", count=2), "add": ADD},
         *COUNTING,
         "z.in__still > z.each__seen",
     )
 
-    found = outputs(await bench.run(document))
+    found = outputs(await shared.run(document))
 
     assert (found["out__still"], found["list__seen"]) == ("same", ["same", "same"])
 
 
-async def test_objects_that_have_no_json_form_are_carried_too(bench: Bench) -> None:
+async def test_objects_that_have_no_json_form_are_carried_too(shared: Bench) -> None:
     document = workflow(
         {
             "start": flow("Opaque", number=1),
@@ -110,36 +114,36 @@ async def test_objects_that_have_no_json_form_are_carried_too(bench: Bench) -> N
         "add.sum > z.each__r",
     )
 
-    found = outputs(await bench.run(document))
+    found = outputs(await shared.run(document))
 
     assert (found["list__r"], found["out__o"]) == ([2, 3], {"type": "opaque", "python": "builtins.complex"})
 
 
-async def test_values_are_converted_on_the_way_into_the_next_iteration(bench: Bench) -> None:
+async def test_values_are_converted_on_the_way_into_the_next_iteration(shared: Bench) -> None:
     document = workflow(
         {"z": loop("text: STRING = 'x'", each="n: FLOAT", count=2)},
         "z.index > z.next__text",
         "z.index > z.each__n",
     )
 
-    found = outputs(await bench.run(document))
+    found = outputs(await shared.run(document))
 
     assert (found["out__text"], found["list__n"]) == ("1", [0.0, 1.0])
     assert all(isinstance(value, float) for value in found["list__n"])
 
 
-async def test_two_carried_values_change_places(bench: Bench) -> None:
+async def test_two_carried_values_change_places(shared: Bench) -> None:
     """Both are read as they were at the beginning of the iteration."""
     document = workflow(
         {"z": loop("a: STRING = 'A'", "b: STRING = 'B'", count=3)}, "z.in__a > z.next__b", "z.in__b > z.next__a"
     )
 
-    found = outputs(await bench.run(document))
+    found = outputs(await shared.run(document))
 
     assert (found["out__a"], found["out__b"]) == ("B", "A")
 
 
-async def test_a_node_that_changes_the_list_it_was_given_spoils_neither_the_workflow_nor_the_log(bench: Bench) -> None:
+async def test_a_node_that_changes_the_list_it_was_given_spoils_neither_the_workflow_nor_the_log(shared: Bench) -> None:
     document = workflow(
         {"z": loop("items: ARRAY = []", count=3), "append": inside("z", flow("AppendInPlace"))},
         "z.in__items > append.items",
@@ -147,7 +151,7 @@ async def test_a_node_that_changes_the_list_it_was_given_spoils_neither_the_work
         "append.list > z.next__items",
     )
 
-    first, second = await bench.run(document), await bench.run(document)
+    first, second = await shared.run(document), await shared.run(document)
 
     for run in (first, second):
         assert outputs(run)["out__items"] == [0, 1, 2]
@@ -157,7 +161,7 @@ async def test_a_node_that_changes_the_list_it_was_given_spoils_neither_the_work
 # --- what comes out -------------------------------------------------------------------------------
 
 
-async def test_the_values_of_all_iterations_come_out_as_a_list_and_as_a_stream(bench: Bench) -> None:
+async def test_the_values_of_all_iterations_come_out_as_a_list_and_as_a_stream(shared: Bench) -> None:
     document = workflow(
         {"z": loop("n: INTEGER = 0", each="n: INTEGER", count=3), "add": ADD, "read": flow("Read"), "take": "Take"},
         *COUNTING,
@@ -166,7 +170,7 @@ async def test_the_values_of_all_iterations_come_out_as_a_list_and_as_a_stream(b
         "z.list__n > take.value",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert output(run, "read", "list") == [1, 2, 3]
     assert output(run, "take") == [1, 2, 3]
@@ -192,29 +196,29 @@ async def test_an_item_of_a_loops_stream_is_read_while_the_loop_goes_on(bench: B
     assert notes(seen) == ["0", "1", "2"]
 
 
-async def test_a_reader_that_leaves_early_does_not_end_the_loop(bench: Bench) -> None:
+async def test_a_reader_that_leaves_early_does_not_end_the_loop(shared: Bench) -> None:
     document = workflow(
         {"z": loop(each="n: INTEGER", count=40), "read": flow("ReadOne")},
         "z.index > z.each__n",
         "z.stream__n > read.items",
     )
 
-    run = await asyncio.wait_for(bench.run(document), 10)
+    run = await asyncio.wait_for(shared.run(document), 10)
 
     assert (output(run, "read"), outputs(run)["iterations"]) == (0, 40)
 
 
-async def test_a_slow_reader_holds_the_loop_back_and_gets_everything(bench: Bench) -> None:
+async def test_a_slow_reader_holds_the_loop_back_and_gets_everything(shared: Bench) -> None:
     document = workflow(
         {"z": loop(each="n: INTEGER", count=200), "read": flow("Read")},
         "z.index > z.each__n",
         "z.stream__n > read.items",
     )
 
-    assert output(await bench.run(document), "read", "list") == list(range(200))
+    assert output(await shared.run(document), "read", "list") == list(range(200))
 
 
-async def test_the_stream_of_a_loop_goes_out_by_the_interface(bench: Bench) -> None:
+async def test_the_stream_of_a_loop_goes_out_by_the_interface(shared: Bench) -> None:
     document = workflow(
         {"z": loop(each="t: STRING", count=3), "out": OUT},
         "z.index > z.each__t",
@@ -222,22 +226,22 @@ async def test_the_stream_of_a_loop_goes_out_by_the_interface(bench: Bench) -> N
         interfaceOutputs={"text": slot("STRING", isStream=True)},
     )
 
-    assert (await bench.run(document)).outputs == {"text": "012"}
+    assert (await shared.run(document)).outputs == {"text": "012"}
 
 
-async def test_the_log_has_an_entry_for_each_iteration(bench: Bench) -> None:
+async def test_the_log_has_an_entry_for_each_iteration(shared: Bench) -> None:
     document = workflow({"z": loop("n: INTEGER = 5", "long: STRING", count=2), "add": ADD, "long": give("x" * 5000)},
                         *COUNTING, "long.value > z.in__long")  # fmt: skip
 
-    log = output(await bench.run(document), "z", "log")
+    log = output(await shared.run(document), "z", "log")
 
     assert [(entry["index"], entry["carried"]["n"]) for entry in log] == [(0, 6), (1, 7)]
     assert all(entry["seconds"] >= 0 for entry in log)
     assert log[0]["carried"]["long"] == "x" * 200 + "…"
 
 
-async def test_the_log_of_a_long_loop_has_its_last_thousand_iterations(bench: Bench) -> None:
-    log = output(await bench.run(workflow({"z": loop(count=1500, maxIterations=2000)})), "z", "log")
+async def test_the_log_of_a_long_loop_has_its_last_thousand_iterations(shared: Bench) -> None:
+    log = output(await shared.run(workflow({"z": loop(count=1500, maxIterations=2000)})), "z", "log")
 
     assert [entry["index"] for entry in log] == list(range(500, 1500))
 
@@ -245,7 +249,7 @@ async def test_the_log_of_a_long_loop_has_its_last_thousand_iterations(bench: Be
 # --- how it ends ----------------------------------------------------------------------------------
 
 
-async def test_no_iteration_gives_the_initial_values_and_empty_lists(bench: Bench) -> None:
+async def test_no_iteration_gives_the_initial_values_and_empty_lists(shared: Bench) -> None:
     document = workflow(
         {
             "z": loop("n: INTEGER = 7", "nothing: WILDCARD", each="n: INTEGER", count=0),
@@ -259,7 +263,7 @@ async def test_no_iteration_gives_the_initial_values_and_empty_lists(bench: Benc
         "z.out__nothing > take.value",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert outputs(run) == {
         "out__n": 7, "list__n": [], "stream__n": [], "iterations": 0, "stopped_by": "count"
@@ -270,53 +274,53 @@ async def test_no_iteration_gives_the_initial_values_and_empty_lists(bench: Benc
 
 
 @pytest.mark.parametrize("count", [2, 2.0])
-async def test_an_edge_says_how_many_iterations_there_are(bench: Bench, count: float) -> None:
+async def test_an_edge_says_how_many_iterations_there_are(shared: Bench, count: float) -> None:
     document = workflow(
         {"two": give(count), "z": loop("n: INTEGER = 0", count=9), "add": ADD}, *COUNTING, "two.value > z.count"
     )
 
-    assert outputs(await bench.run(document))["out__n"] == 2
+    assert outputs(await shared.run(document))["out__n"] == 2
 
 
 @pytest.mark.parametrize(
     ("count", "shown"),
     [("3", "text"), (2.5, "a number"), (True, "a boolean"), ([1], "an array")],
 )
-async def test_what_is_no_integer_is_no_number_of_iterations(bench: Bench, count: Any, shown: str) -> None:
+async def test_what_is_no_integer_is_no_number_of_iterations(shared: Bench, count: Any, shown: str) -> None:
     document = workflow(
         {"many": give(count), "z": loop("n: INTEGER = 0"), "add": ADD}, *COUNTING, "many.value > z.count"
     )
 
-    error = state(await bench.run(document), "z").error
+    error = state(await shared.run(document), "z").error
 
     assert error is not None
     assert error.message == f"the input 'count': the value on edge e2 is no INTEGER: expected an integer, got {shown}"
 
 
 @pytest.mark.parametrize("count", [-1, 10**7])
-async def test_a_number_of_iterations_has_its_bounds(bench: Bench, count: int) -> None:
+async def test_a_number_of_iterations_has_its_bounds(shared: Bench, count: int) -> None:
     document = workflow(
         {"many": give(count), "z": loop("n: INTEGER = 0"), "add": ADD}, *COUNTING, "many.value > z.count"
     )
 
-    error = state(await bench.run(document), "z").error
+    error = state(await shared.run(document), "z").error
 
     assert error is not None
     assert error.message == f"the number of iterations must be an integer from 0 to 1,000,000, not {count}"
 
 
-async def test_null_as_the_number_of_iterations_is_none(bench: Bench) -> None:
+async def test_null_as_the_number_of_iterations_is_none(shared: Bench) -> None:
     document = workflow(
         {"many": give(None), "z": loop("n: INTEGER = 0"), "add": ADD}, *COUNTING, "many.value > z.count"
     )
 
-    assert outputs(await bench.run(document)) == {"out__n": 1000, "iterations": 1000, "stopped_by": "maximum"}
+    assert outputs(await shared.run(document)) == {"out__n": 1000, "iterations": 1000, "stopped_by": "maximum"}
 
 
-async def test_a_number_of_iterations_that_is_written_as_text_is_none(bench: Bench) -> None:
+async def test_a_number_of_iterations_that_is_written_as_text_is_none(shared: Bench) -> None:
     document = workflow({"z": loop("n: INTEGER = 0", values={"count": "3"}), "add": ADD}, *COUNTING)
 
-    error = state(await bench.run(document), "z").error
+    error = state(await shared.run(document), "z").error
 
     assert error is not None
     assert error.message == "the number of iterations must be an integer from 0 to 1,000,000, not '3'"
@@ -324,7 +328,7 @@ async def test_a_number_of_iterations_that_is_written_as_text_is_none(bench: Ben
 
 @pytest.mark.parametrize(("stop_when", "expected"), [(True, 4), (False, 1)])
 async def test_a_condition_ends_the_loop_after_the_iteration_in_which_it_holds(
-    bench: Bench, stop_when: bool, expected: int
+    shared: Bench, stop_when: bool, expected: int
 ) -> None:
     """The condition is `3 < n`: with `stopWhen` false, the loop ends as soon as it does not hold."""
     document = workflow(
@@ -338,21 +342,25 @@ async def test_a_condition_ends_the_loop_after_the_iteration_in_which_it_holds(
         "less.value > z.enough",
     )
 
-    assert outputs(await bench.run(document)) == {"out__n": expected, "iterations": expected, "stopped_by": "condition"}
+    assert outputs(await shared.run(document)) == {
+        "out__n": expected,
+        "iterations": expected,
+        "stopped_by": "condition",
+    }
 
 
-async def test_the_maximum_ends_a_loop_in_any_case(bench: Bench) -> None:
+async def test_the_maximum_ends_a_loop_in_any_case(shared: Bench) -> None:
     document = workflow({"z": loop("n: INTEGER = 0", count=30, maxIterations=4), "add": ADD}, *COUNTING)
 
-    assert outputs(await bench.run(document)) == {"out__n": 4, "iterations": 4, "stopped_by": "maximum"}
+    assert outputs(await shared.run(document)) == {"out__n": 4, "iterations": 4, "stopped_by": "maximum"}
 
 
-async def test_a_condition_that_is_neither_true_nor_false_is_an_error(bench: Bench) -> None:
+async def test_a_condition_that_is_neither_true_nor_false_is_an_error(shared: Bench) -> None:
     document = workflow(
         {"z": loop(conditionSlot="enough", count=3), "text": inside("z", give("yes"))}, "text.value > z.enough"
     )
 
-    error = state(await bench.run(document), "z").error
+    error = state(await shared.run(document), "z").error
 
     assert error is not None
     expected = "the value on edge e0 is no BOOLEAN: expected a boolean, got text"
@@ -362,7 +370,7 @@ async def test_a_condition_that_is_neither_true_nor_false_is_an_error(bench: Ben
 # --- what may be inside ---------------------------------------------------------------------------
 
 
-async def test_values_from_outside_are_the_same_in_all_iterations(bench: Bench) -> None:
+async def test_values_from_outside_are_the_same_in_all_iterations(shared: Bench) -> None:
     document = workflow(
         {
             "three": give(3, "INTEGER"),
@@ -378,12 +386,12 @@ async def test_values_from_outside_are_the_same_in_all_iterations(bench: Bench) 
         "pair.list > z.each__all",
     )
 
-    found = outputs(await bench.run(document))
+    found = outputs(await shared.run(document))
 
     assert (found["out__n"], found["list__all"]) == (9, [[3, 3], [6, 3], [9, 3]])
 
 
-async def test_a_value_from_a_branch_that_was_not_taken_leaves_out_what_needs_it_inside(bench: Bench) -> None:
+async def test_a_value_from_a_branch_that_was_not_taken_leaves_out_what_needs_it_inside(shared: Bench) -> None:
     document = workflow(
         {
             "switch": flow("Switch", condition=True, value=1),
@@ -399,13 +407,13 @@ async def test_a_value_from_a_branch_that_was_not_taken_leaves_out_what_needs_it
         "merge.value > z.each__n",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert outputs(run)["list__n"] == [2, 2]
     assert (state(run, "other").status, run.status) == ("skipped", "complete")
 
 
-async def test_a_loop_on_a_branch_that_was_not_taken_is_skipped_with_all_that_is_in_it(bench: Bench) -> None:
+async def test_a_loop_on_a_branch_that_was_not_taken_is_skipped_with_all_that_is_in_it(shared: Bench) -> None:
     document = workflow(
         {
             "switch": flow("Switch", condition=True, value=1),
@@ -418,13 +426,13 @@ async def test_a_loop_on_a_branch_that_was_not_taken_is_skipped_with_all_that_is
         "z.out__n > take.value",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert {state(run, name).status for name in ("z", "add", "take")} == {"skipped"}
     assert run.status == "complete"
 
 
-async def test_loops_in_loops_three_deep_with_values_from_all_levels(bench: Bench) -> None:
+async def test_loops_in_loops_three_deep_with_values_from_all_levels(shared: Bench) -> None:
     """The innermost adds `outer index * 100 + middle index * 10 + index + 1000` of what the levels give."""
     document = workflow(
         {
@@ -447,14 +455,14 @@ async def test_loops_in_loops_three_deep_with_values_from_all_levels(bench: Benc
         "b.out__sum > a.each__sum",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert outputs(run, "a")["list__sum"] == [6000, 12006]
     assert state(run, "add1").iterations == 12
     assert (state(run, "a").iterations, state(run, "b").iterations, state(run, "c").iterations) == (2, 3, 2)
 
 
-async def test_a_loop_inside_of_a_frame_of_the_canvas_and_frames_in_loops(bench: Bench) -> None:
+async def test_a_loop_inside_of_a_frame_of_the_canvas_and_frames_in_loops(shared: Bench) -> None:
     document = workflow(
         {
             "frame": "Take",
@@ -465,7 +473,7 @@ async def test_a_loop_inside_of_a_frame_of_the_canvas_and_frames_in_loops(bench:
         *COUNTING,
     )
 
-    assert outputs(await bench.run(document))["out__n"] == 2
+    assert outputs(await shared.run(document))["out__n"] == 2
 
 
 async def test_loops_in_groups_and_groups_in_loops_and_several_instances(bench: Bench) -> None:
@@ -503,7 +511,7 @@ async def test_loops_in_groups_and_groups_in_loops_and_several_instances(bench: 
     assert run.status == "complete"
 
 
-async def test_a_node_knows_the_iteration_it_is_in(bench: Bench) -> None:
+async def test_a_node_knows_the_iteration_it_is_in(shared: Bench) -> None:
     document = workflow(
         {
             "z": loop(each="i: INTEGER", count=2),
@@ -516,21 +524,21 @@ async def test_a_node_knows_the_iteration_it_is_in(bench: Bench) -> None:
         "j.value > y.each__i",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert (outputs(run)["list__i"], outputs(run, "y")["list__i"]) == ([0, 1], [0, 1, 2])
     assert output(run, "outside") is None
 
 
-async def test_a_class_keeps_its_state_over_iterations_and_begins_anew_in_the_next_run(bench: Bench) -> None:
+async def test_a_class_keeps_its_state_over_iterations_and_begins_anew_in_the_next_run(shared: Bench) -> None:
     tally = {**inside("z", flow("Tally")), "configValues": {"start": 10}}
     document = workflow({"z": loop(each="n: INTEGER", count=3), "t": tally}, "t.count > z.each__n")
 
     for _ in range(2):
-        assert outputs(await bench.run(document))["list__n"] == [11, 12, 13]
+        assert outputs(await shared.run(document))["list__n"] == [11, 12, 13]
 
 
-async def test_streams_flow_inside_of_an_iteration(bench: Bench) -> None:
+async def test_streams_flow_inside_of_an_iteration(shared: Bench) -> None:
     document = workflow(
         {
             "z": loop("text: STRING = 'ab'", each="read: ARRAY", count=2),
@@ -543,12 +551,12 @@ async def test_streams_flow_inside_of_an_iteration(bench: Bench) -> None:
         "read.list > z.each__read",
     )
 
-    found = outputs(await bench.run(document))
+    found = outputs(await shared.run(document))
 
     assert (found["list__read"], found["out__text"]) == ([["a", "b"], ["a", "b"]], "ab")
 
 
-async def test_a_branch_inside_that_is_not_taken_gives_nothing_in_that_iteration(bench: Bench) -> None:
+async def test_a_branch_inside_that_is_not_taken_gives_nothing_in_that_iteration(shared: Bench) -> None:
     """Even numbers take the branch; it feeds the next value, the list, and the condition."""
     document = workflow(
         {
@@ -566,27 +574,27 @@ async def test_a_branch_inside_that_is_not_taken_gives_nothing_in_that_iteration
         "less.value > z.stop",
     )
 
-    found = outputs(await bench.run(document))
+    found = outputs(await shared.run(document))
 
     assert (found["list__even"], found["out__last"]) == ([0, 2, 4], 4)
     assert (found["iterations"], found["stopped_by"]) == (5, "count")
 
 
-async def test_a_bypassed_loop_has_no_iterations(bench: Bench) -> None:
+async def test_a_bypassed_loop_has_no_iterations(shared: Bench) -> None:
     document = workflow(
         {"z": {**loop("n: INTEGER = 4", each="n: INTEGER", count=3), "bypassed": True}, "add": ADD, "take": "Take"},
         *COUNTING,
         "z.out__n > take.value",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert outputs(run)["iterations"] == 0
     assert state(run, "z").bypassed
     assert (output(run, "take"), state(run, "add").status) == (4, "skipped")
 
 
-async def test_a_body_without_nodes_counts_and_leaves_the_event_loop_to_others(bench: Bench) -> None:
+async def test_a_body_without_nodes_counts_and_leaves_the_event_loop_to_others(shared: Bench) -> None:
     turns = 0
 
     async def count() -> None:
@@ -596,7 +604,7 @@ async def test_a_body_without_nodes_counts_and_leaves_the_event_loop_to_others(b
             turns += 1
 
     other = asyncio.create_task(count())
-    run = await bench.run(
+    run = await shared.run(
         workflow({"z": loop("n: INTEGER = 0", count=2000, maxIterations=2000)}, "z.index > z.next__n")
     )
     other.cancel()
@@ -626,8 +634,8 @@ def failing(*edges: str, **given: Any) -> Workflow:
     )
 
 
-async def test_an_error_inside_names_the_iteration_and_the_node(bench: Bench) -> None:
-    run = await bench.run(failing())
+async def test_an_error_inside_names_the_iteration_and_the_node(shared: Bench) -> None:
+    run = await shared.run(failing())
 
     error = state(run, "z").error
     assert error is not None and run.error is not None
@@ -642,33 +650,33 @@ async def test_an_error_inside_names_the_iteration_and_the_node(bench: Bench) ->
     assert state(run, "add").status == "complete"
 
 
-async def test_the_error_of_a_loop_in_a_loop_names_the_way_to_it(bench: Bench) -> None:
+async def test_the_error_of_a_loop_in_a_loop_names_the_way_to_it(shared: Bench) -> None:
     document = workflow(
         {"a": loop(count=2), "b": inside("a", loop(count=2)), "c": inside("b", flow("FailAt", at=1))},
         "b.index > c.value",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert run.error is not None
     way = "node a (core:LoopZone): iteration 0: node b (core:LoopZone): iteration 1: node c (fail at)"
     assert run.error.message == f"{way}: ValueError: it is 1"
 
 
-async def test_a_loop_may_be_skipped_where_it_fails(bench: Bench) -> None:
-    run = await bench.run(failing(onError="skip_branch"))
+async def test_a_loop_may_be_skipped_where_it_fails(shared: Bench) -> None:
+    run = await shared.run(failing(onError="skip_branch"))
 
     assert (run.status, state(run, "take").status, state(run, "z").status) == ("complete", "skipped", "error")
 
 
-async def test_a_loop_may_have_default_outputs_where_it_fails(bench: Bench) -> None:
-    run = await bench.run(failing(onError="default", defaults={"list__n": [0]}))
+async def test_a_loop_may_have_default_outputs_where_it_fails(shared: Bench) -> None:
+    run = await shared.run(failing(onError="default", defaults={"list__n": [0]}))
 
     assert (run.status, output(run, "take")) == ("complete", [0])
 
 
-async def test_a_loop_may_hand_on_its_error(bench: Bench) -> None:
-    run = await bench.run(failing("z.error > told.value", onError="route"))
+async def test_a_loop_may_hand_on_its_error(shared: Bench) -> None:
+    run = await shared.run(failing("z.error > told.value", onError="route"))
 
     assert run.status == "complete"
     assert output(run, "told")["message"].startswith("iteration 2: ")
@@ -714,20 +722,20 @@ async def test_a_loop_whose_stream_has_begun_is_not_tried_again(bench: Bench, tm
     assert notes(tmp_path / "calls") == ["0", "1"]
 
 
-async def test_a_loop_has_a_time_limit_for_all_its_iterations(bench: Bench) -> None:
+async def test_a_loop_has_a_time_limit_for_all_its_iterations(shared: Bench) -> None:
     document = workflow(
         {"z": policy(loop(count=1000), timeout=0.1), "slow": inside("z", flow("Sleep", seconds=0.03))},
         "z.index > slow.value",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     error = state(run, "z").error
     assert error is not None and error.message == "it did not end within 0.1 s"
     assert 1 <= (state(run, "z").iterations or 0) < 5
 
 
-async def test_policies_of_inner_nodes_hold_in_every_iteration(bench: Bench) -> None:
+async def test_policies_of_inner_nodes_hold_in_every_iteration(shared: Bench) -> None:
     document = workflow(
         {
             "z": loop("last: INTEGER = -1", each="n: INTEGER", count=4),
@@ -740,7 +748,7 @@ async def test_policies_of_inner_nodes_hold_in_every_iteration(bench: Bench) -> 
         "worse.value > z.each__n",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert outputs(run)["list__n"] == [0, 1, 99, 3]
     assert outputs(run)["out__last"] == 3
@@ -882,7 +890,7 @@ async def test_a_loop_runs_anew_where_something_of_it_changed(bench: Bench, tmp_
     assert outputs(first)["list__n"] != outputs(second)["list__n"]
 
 
-async def test_a_target_inside_of_a_loop_runs_the_whole_loop_and_what_it_needs(bench: Bench) -> None:
+async def test_a_target_inside_of_a_loop_runs_the_whole_loop_and_what_it_needs(shared: Bench) -> None:
     document = workflow(
         {"z": loop("n: INTEGER", count=2), "add": ADD, "five": give(5, "INTEGER"), "other": "Boom", "take": "Take"},
         *COUNTING,
@@ -890,14 +898,14 @@ async def test_a_target_inside_of_a_loop_runs_the_whole_loop_and_what_it_needs(b
         "z.out__n > take.value",
     )
 
-    run = await bench.engine.run(RunRequest(workflow=document, targets=["add"]))
+    run = await shared.engine.run(RunRequest(workflow=document, targets=["add"]))
 
     assert run.status == "complete"
     assert outputs(run)["out__n"] == 7
     assert {state(run, name).status for name in ("other", "take")} == {"skipped"}
 
 
-async def test_many_quick_iterations_hold_neither_the_event_loop_nor_memory(bench: Bench) -> None:
+async def test_many_quick_iterations_hold_neither_the_event_loop_nor_memory(shared: Bench) -> None:
     turns = 0
 
     async def count() -> None:
@@ -908,7 +916,7 @@ async def test_many_quick_iterations_hold_neither_the_event_loop_nor_memory(benc
 
     other = asyncio.create_task(count())
     document = workflow({"z": loop("n: INTEGER = 0", count=5000, maxIterations=5000), "add": ADD}, *COUNTING)
-    run = await bench.run(document)
+    run = await shared.run(document)
     other.cancel()
 
     assert outputs(run)["out__n"] == 5000

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine_bench import PLUGINS, Bench, workflow
+from helpers.repetition import repetitions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -99,7 +100,7 @@ async def host_in(folder: Path) -> AsyncIterator[Bench]:
 
 
 _FEW = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=repetitions(3, 25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 
 

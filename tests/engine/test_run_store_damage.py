@@ -9,6 +9,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from helpers.repetition import repetitions
 from runs_bench import Child, accepted, finished, opened
 
 from tavern_host.contracts.errors import Conflict, Misconfigured, NotFound, TavernError
@@ -59,7 +60,7 @@ async def test_a_database_that_turns_out_to_be_damaged_is_kept_aside_while_it_is
     assert len(damaged(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(repetitions(5, 20)))
 async def test_a_database_that_was_cut_or_overwritten_anywhere_never_keeps_the_store_from_working(
     tmp_path: Path, seed: int
 ) -> None:

@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
+from helpers.repetition import repetitions
 from runs_bench import Child, accepted, opened
 
 from tavern_host.contracts.executions import RunFilter, RunStatus
@@ -80,7 +81,7 @@ async def test_a_finished_run_that_a_killed_process_went_on_with_can_be_deleted(
         assert await store.delete("run_1") is True
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(repetitions(3, 12)))
 async def test_what_a_call_wrote_survives_that_its_process_is_killed(tmp_path: Path, seed: int) -> None:
     child = Child(
         tmp_path,

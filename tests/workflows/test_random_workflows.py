@@ -173,7 +173,7 @@ def test_a_damaged_workflow_gets_a_report_or_a_declared_error(
 ) -> None:
     runner, bench = running
 
-    @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(suppress_health_check=list(HealthCheck))
     @given(damaged(values))
     @example(GOOD)
     def goes_through_each(document: Any) -> None:
@@ -197,7 +197,7 @@ def test_a_damaged_file_gets_a_report_or_a_declared_error_and_stays_as_it_is(
         assert await bench.manager.check({"nodes": [group("g", "stored")]}) is not None
         assert content(bench.folder) == before
 
-    @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(suppress_health_check=list(HealthCheck))
     @given(damaged(json_values), st.binary(max_size=3), st.integers(0, 5000), st.booleans())
     def each(document: Any, noise: bytes, place: int, whole: bool) -> None:
         data = bench.write("good.json", document).read_bytes()
@@ -209,7 +209,6 @@ def test_a_damaged_file_gets_a_report_or_a_declared_error_and_stays_as_it_is(
 # --- the pure functions that checks and the engine share ----------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.dictionaries(st.sampled_from(list(GOOD["nodes"][2]["configValues"])), json_values, max_size=5))
 def test_a_loops_configuration_is_read_whatever_it_holds(config: dict[str, Any]) -> None:
     zone = zone_of(config)
@@ -220,7 +219,6 @@ def test_a_loops_configuration_is_read_whatever_it_holds(config: dict[str, Any])
     assert not set(zone.outer_outputs) & set(zone.inner_outputs)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 14), st.booleans()), max_size=12))
 def test_the_loop_around_a_node_is_the_first_on_the_way_through_its_parents(parts: list[tuple[int, int, bool]]) -> None:
     nodes = [
@@ -248,7 +246,6 @@ def test_the_loop_around_a_node_is_the_first_on_the_way_through_its_parents(part
     assert enclosing_zones(nodes) == {i: zone for i in first if (zone := around(i)) is not None}
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(list(DataFlowType)), json_values | foreign)
 def test_a_value_from_outside_is_of_the_slots_type_or_refused(kind: DataFlowType, value: Any) -> None:
     slot = SlotDefinition(data_flow_type=kind)
@@ -257,7 +254,6 @@ def test_a_value_from_outside_is_of_the_slots_type_or_refused(kind: DataFlowType
         assert coerce(slot, once) == once or once != once
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(json_values, max_size=4), st.sampled_from([None, *DataFlowType]))
 def test_the_items_of_a_stream_become_one_value(items: list[Any], kind: DataFlowType | None) -> None:
     value = collected(items, SlotDefinition(data_flow_type=kind) if kind is not None else None)
@@ -265,7 +261,6 @@ def test_the_items_of_a_stream_become_one_value(items: list[Any], kind: DataFlow
     assert value == items or value == "".join(str(item) for item in items)
 
 
-@settings(max_examples=200, deadline=None)
 @given(damaged(json_values), st.text(max_size=10) | names)
 def test_slots_and_configuration_of_any_node_that_can_be_read_are_known(document: Any, handle: str) -> None:
     try:
