@@ -257,23 +257,23 @@ class Inspection:
         assert host is not None
         provides: dict[str, list[str]] = {}
         log = _warnings_of(self._candidate.folder, self._info(host).name)
-        with log as heard, contextlib.redirect_stdout(sys.stderr):  # the plugin may print
+        with log as logged, contextlib.redirect_stdout(sys.stderr):  # the plugin may print
             try:
                 await host.load()
                 if self._info(host).state is PluginState.LOADED:
-                    provides, heard.unavailable = await _provided(host, self._info(host))
+                    provides, logged.unavailable = await _provided(host, self._info(host))
                 info = self._info(host)
             finally:
                 await host.stop()
         report = _report(self._candidate, info)
         known = {str(problem) for problem in report.problems}
-        problems = [Problem(message=line) for line in heard.lines if not any(line in one for one in known)]
+        problems = [Problem(message=line) for line in logged.lines if not any(line in one for one in known)]
         return report.model_copy(
             update={
                 "imported": True,
                 "provides": provides,
                 "problems": [*report.problems, *problems],
-                "warnings": [*report.warnings, *heard.unavailable],
+                "warnings": [*report.warnings, *logged.unavailable],
             }
         )
 
@@ -387,13 +387,13 @@ class _Warnings(logging.Handler):
 @contextlib.contextmanager
 def _warnings_of(folder: Path, name: str) -> Iterator[_Warnings]:
     """Give the warnings about a plugin that are written into the log, whether the log is shown or not."""
-    heard, logger = _Warnings(folder, name), logging.getLogger("tavern")
+    logged, logger = _Warnings(folder, name), logging.getLogger("tavern")
     before = logger.handlers, logger.level, logger.propagate
     is_shown = before[1] <= logging.WARNING  # as with `tavern --verbose`
-    logger.handlers, logger.propagate = [heard, *(before[0] if is_shown else [])], is_shown and before[2]
+    logger.handlers, logger.propagate = [logged, *(before[0] if is_shown else [])], is_shown and before[2]
     logger.setLevel(min(before[1], logging.WARNING))
     try:
-        yield heard
+        yield logged
     finally:
         logger.handlers, logger.propagate = before[0], before[2]
         logger.setLevel(before[1])
