@@ -25,7 +25,7 @@ from tavern_engine.journal.journal import Journal, RunJournal, read_rows
 from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.run_store.store import SqliteRunStore
 from tavern_engine.registry import NodeType
-from tavern_engine.run.event_batch import Feed
+from tavern_engine.run.event_batch import EventBatch
 from tavern_engine.run.node_table import NodeTable, State
 from tavern_engine.run.run_execution import RunExecution
 from tavern_engine.run.scope import Scope
@@ -237,12 +237,12 @@ class Subject:
             self._bound = self._bound.patched({self._plan.targets[i]: self._written(n) for i, n in changed.items()})
         run_id = f"run_{next(_numbers)}"
         account = NodeTable(self._plan.ids)
-        feed = Feed(run_id, self._plan, account, self._listener.publish, cache=self._cache)
+        events = EventBatch(run_id, self._plan, account, self._listener.publish, cache=self._cache)
         if self._journal is not None:
-            feed.journal = await self._journal.begin(run_id, self._call)
-        activity = RunExecution(self._bound, Scope(run_id, self._call, feed, _log), cache=self._cache)
+            events.journal = await self._journal.begin(run_id, self._call)
+        execution = RunExecution(self._bound, Scope(run_id, self._call, events, _log), cache=self._cache)
         consumer = asyncio.create_task(self._listener.consumed())
-        await activity.run()
+        await execution.run()
         await self._listener.finish((_END, {"promptId": run_id, "status": "complete"}))
         messages, lost = await consumer
         if self._journal is not None:
