@@ -20,7 +20,7 @@ from tavern_host.contracts.plugins import HookImplInfo
 from tavern_host.contracts.services import ServiceInterface, reads
 from tavern_host.hooks.catalogue import Catalogue, Published
 from tavern_host.hooks.dispatch import Dispatcher, Implementation
-from tavern_host.runtime.boundary import InProcess
+from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.in_flight import InFlight
 from tavern_host.services.calls import Provider
 from tavern_host.services.registry import ServiceRegistry
@@ -48,7 +48,7 @@ def view() -> list[Result]:
 async def _view() -> list[Result]:
     catalogue, instance = Catalogue(), _Provider()
     catalogue.publish("benchmark", Published(interfaces={"benchmarkEcho": _Echo}))
-    registry = ServiceRegistry(catalogue, InProcess(), lambda plugin, permission: True, order={})
+    registry = ServiceRegistry(catalogue, Boundary(), lambda plugin, permission: True, order={})
     registry.add(Provider("benchmark", "benchmark:Provider", "benchmarkEcho", version=1, instance=instance))
     views = registry.views("caller", lambda permission: True)
     through_view, direct = views.get("benchmarkEcho").echo, instance.echo

@@ -37,7 +37,7 @@ from tavern_host.plugins.review import Review
 from tavern_host.plugins.service import HostPlugins
 from tavern_host.plugins.why import explain
 from tavern_host.projects import Folders, environment_settings, find_project, make_project, read_project_file
-from tavern_host.runtime.boundary import Boundary, InProcess, Observed, Observer
+from tavern_host.runtime.boundary import Boundary, Observed, Observer
 from tavern_host.runtime.watchdog import Watchdog
 from tavern_host.services.calls import Provider
 from tavern_host.settings.file import SettingsFile
@@ -325,7 +325,7 @@ class Host:
 def _boundary(placement: str | None, catalogue: Catalogue, observer: Observer | None) -> Boundary:
     """Return the boundary of a placement. Raises `InvalidInput` for an unknown one."""
     placement = placement or os.environ.get("TAVERN_PLACEMENT") or "in-process"
-    boundary: Boundary = InProcess()
+    boundary = Boundary()
     if placement == "loopback":
         from tavern_host.runtime.loopback import Loopback
 

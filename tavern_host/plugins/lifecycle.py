@@ -105,7 +105,7 @@ class Lifecycle:
         try:
             await run_in_thread(runtime.load, deadline=IMPORT_DEADLINE, what=f"importing {record.name}")
             record.timings["import"] = (time.perf_counter() - began) * 1000
-            await admit(loaded, self._kernel.dispatcher, self._kernel.services, self._registrations)
+            await admit(loaded, self._boundary, self._kernel.dispatcher, self._kernel.services, self._registrations)
             await self._open_providers(loaded)
         except BaseException:
             await self._release(loaded)

@@ -1,7 +1,7 @@
 """The boundary between the host and a plugin: where the plugin's code is reached, and observed.
 
 Every call into a plugin goes through its runtime or through a method of a service, and those two are what a
-boundary hands out. `InProcess` returns them as they are; the other boundary is in `loopback.py`.
+boundary hands out. `Boundary` returns them as they are; the one that encodes what passes is in `loopback.py`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any, Literal, Protocol
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.plugins import HookImplInfo, Problem
+from tavern_host.contracts.plugins import HookImplInfo
 from tavern_host.contracts.services import ServiceInterface
-from tavern_host.contracts.wire import Model
 from tavern_host.runtime.in_process import InProcessRuntime, PluginRuntime
 from tavern_host.runtime.source import PluginSource
 
@@ -34,80 +33,23 @@ class Observer(Protocol):
         """Observe an event, on the thread that publishes it."""
 
 
-class Boundary(Protocol):
-    """Hands out the two ways into a plugin."""
+class Boundary:
+    """Hands out the ways into a plugin; this one, those of the host's own process, with no boundary but the rules."""
 
     def runtime(self, source: PluginSource, context: PluginContext) -> PluginRuntime:
         """Return what loads a plugin and reaches its code."""
+        return InProcessRuntime(source, context)
+
+    def hook(self, info: HookImplInfo, function: Method) -> Method:
+        """Return how the dispatcher calls a hook implementation that a runtime of this boundary gave."""
+        return function
 
     def method(self, plugin: str, interface: type[ServiceInterface], name: str, function: Method) -> Method:
         """Return how others call a method of a service that a plugin, or the host, provides."""
-
-
-class InProcess:
-    """No boundary but the rules."""
-
-    def runtime(self, source: PluginSource, context: PluginContext) -> PluginRuntime:
-        """Return the runtime of the host's own process."""
-        return InProcessRuntime(source, context)
-
-    def method(self, plugin: str, interface: type[ServiceInterface], name: str, function: Method) -> Method:
-        """Return the method itself."""
         return function
 
 
-class RuntimeWrapper:
-    """A runtime that does what another one does; base of those that do one thing differently."""
-
-    def __init__(self, inner: PluginRuntime) -> None:
-        self._inner = inner
-
-    def load(self) -> None:
-        """Import the plugin's code."""
-        self._inner.load()
-
-    def hookimpls(self) -> tuple[list[HookImplInfo], list[Problem]]:
-        """Return the hook implementations found, and those that can never be used."""
-        return self._inner.hookimpls()
-
-    def published(self, name: str) -> Any:
-        """Return an interface or hookspec of the plugin."""
-        return self._inner.published(name)
-
-    def collect(self, hook: str) -> list[Any]:
-        """Return what the modules that the manifest names contribute to a hook."""
-        return self._inner.collect(hook)
-
-    def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
-        """Return the callable behind a hook implementation."""
-        return self._inner.hook_function(info)
-
-    def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
-        """Return a new instance of the class `handler`, or what runs a descriptor's handler."""
-        return self._inner.open(handler, *arguments, **named)
-
-    def function(self, handler: str) -> Callable[..., Any]:
-        """Return the function or class `handler` itself, to look at."""
-        return self._inner.function(handler)
-
-    def call(self, handler: str, *arguments: Any) -> Any:
-        """Call the function `handler`."""
-        return self._inner.call(handler, *arguments)
-
-    def handler_problem(self, handler: str) -> str | None:
-        """Return why a handler cannot be reached."""
-        return self._inner.handler_problem(handler)
-
-    def forget_modules(self) -> Callable[[], None]:
-        """Let the next import of the plugin's package read its files again; return a function that undoes this."""
-        return self._inner.forget_modules()
-
-    def unload(self) -> None:
-        """Forget the plugin's modules."""
-        self._inner.unload()
-
-
-class Observed:
+class Observed(Boundary):
     """Another boundary, with an observer in front of it."""
 
     def __init__(self, inner: Boundary, observer: Observer) -> None:
@@ -115,27 +57,35 @@ class Observed:
         self._observer = observer
 
     def runtime(self, source: PluginSource, context: PluginContext) -> PluginRuntime:
-        """Return the inner boundary's runtime, whose hook calls are observed."""
-        return _ObservedRuntime(self._inner.runtime(source, context), self._observer)
+        """Return the inner boundary's runtime."""
+        return self._inner.runtime(source, context)
+
+    def hook(self, info: HookImplInfo, function: Method) -> Method:
+        """Return the hook implementation, whose calls are observed."""
+        begin = functools.partial(self._observer.called, "hook", info.plugin, info.hook)
+        return _observed(self._inner.hook(info, function), inspect.signature(function), begin)
 
     def method(self, plugin: str, interface: type[ServiceInterface], name: str, function: Method) -> Method:
         """Return the inner boundary's method, whose calls are observed."""
-        declared = inspect.signature(getattr(interface, name))
-        signature = declared.replace(parameters=list(declared.parameters.values())[1:])
         inner = self._inner.method(plugin, interface, name, function)
         begin = functools.partial(self._observer.called, "service", plugin, f"{interface.service_name}.{name}")
-        return _observed(inner, signature, begin)
+        return _observed(inner, signature_without_self(getattr(interface, name)), begin)
 
 
-class _ObservedRuntime(RuntimeWrapper):
-    def __init__(self, inner: PluginRuntime, observer: Observer) -> None:
-        super().__init__(inner)
-        self._observer = observer
+def signature_without_self(method: Method) -> inspect.Signature:
+    """Return how a method that a class declares is called on an instance."""
+    signature = inspect.signature(method)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
 
-    def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
-        function = self._inner.hook_function(info)
-        begin = functools.partial(self._observer.called, "hook", info.plugin, info.hook)
-        return _observed(function, inspect.signature(function), begin)
+
+def called_like(function: Method, plain: Method) -> Method:
+    """Return `plain` as a coroutine function where `function` is one; `plain` returns an awaitable then."""
+
+    @functools.wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await plain(*args, **kwargs)
+
+    return call if inspect.iscoroutinefunction(function) else functools.wraps(function)(plain)
 
 
 def _observed(function: Method, signature: inspect.Signature, begin: Callable[[dict[str, Any]], Done]) -> Method:
@@ -145,11 +95,6 @@ def _observed(function: Method, signature: inspect.Signature, begin: Callable[[d
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return begin({name: value for name, value in bound.arguments.items() if name != "context"})
-
-    @functools.wraps(function)
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        done = begun(args, kwargs)
-        return await observed(function(*args, **kwargs), done)
 
     async def observed(awaitable: Any, done: Done) -> Any:
         try:
@@ -175,7 +120,6 @@ def _observed(function: Method, signature: inspect.Signature, begin: Callable[[d
             if isinstance(items, AsyncGenerator):
                 await items.aclose()
 
-    @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
         done = begun(args, kwargs)
         try:
@@ -190,4 +134,4 @@ def _observed(function: Method, signature: inspect.Signature, begin: Callable[[d
         done(result, None)
         return result
 
-    return call if inspect.iscoroutinefunction(function) else plain
+    return called_like(function, plain)

@@ -18,7 +18,7 @@ from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.runtime.folder_import import import_folder, release, reserve
-from tavern_host.runtime.source import Entry, FolderSource, PluginSource, imported
+from tavern_host.runtime.source import FolderSource, PluginSource, imported
 from tavern_host.runtime.threads import contained, ended
 
 
@@ -81,20 +81,21 @@ class InProcessRuntime:
             assert source.root is not None
             self._module = import_folder(self._package, source.root, source.reviewed)
         for hook in () if source.is_lazy else source.entries:
-            self.collect(hook)
+            self._descriptors(hook)
         self._modules = {name: module for name, module in sys.modules.items() if self._is_inside(name)}
 
     def collect(self, hook: str) -> list[Any]:
         """Return the descriptors in the module for a hook, as they were when they were first collected."""
-        if hook not in self._collected:
-            entry = self._source.entries.get(hook)
-            self._collected[hook] = [] if entry is None else self._read(entry)
-        return list(self._collected[hook])
+        return list(self._descriptors(hook))
 
-    def _read(self, entry: Entry) -> list[Any]:
-        parts = [part for part in Path(entry.module).with_suffix("").parts if part != "."]
-        module = importlib.import_module(".".join([self._package, *parts]))
-        return list(imported(entry.collector)(module, plugin=self._source.name, **entry.options))
+    def _descriptors(self, hook: str) -> list[Any]:
+        entry = self._source.entries.get(hook)
+        if hook not in self._collected and entry is not None:
+            parts = [part for part in Path(entry.module).with_suffix("").parts if part != "."]
+            module = importlib.import_module(".".join([self._package, *parts]))
+            collector = imported(entry.collector)
+            self._collected[hook] = list(collector(module, plugin=self._source.name, **entry.options))
+        return self._collected.get(hook, [])
 
     def hookimpls(self) -> tuple[list[HookImplInfo], list[Problem]]:
         """Return the `@hookimpl` functions of the package's own namespace."""

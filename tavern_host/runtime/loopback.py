@@ -11,7 +11,8 @@ import functools
 import inspect
 import logging
 import typing
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, JsonValue
@@ -30,7 +31,7 @@ from tavern_host.contracts.errors import (
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.services import ServiceInterface
 from tavern_host.contracts.wire import Model, wire_problem
-from tavern_host.runtime.boundary import Method, RuntimeWrapper
+from tavern_host.runtime.boundary import Boundary, Method, called_like, signature_without_self
 from tavern_host.runtime.codec import WireError, decode, encode
 from tavern_host.runtime.in_process import InProcessRuntime, PluginRuntime
 from tavern_host.runtime.source import PluginSource, imported
@@ -43,15 +44,15 @@ SpecOf = Callable[[str], Callable[..., Any]]
 """Returns the function that specifies a hook."""
 
 
-class Loopback:
-    """The boundary; see `boundary.Boundary`."""
+class Loopback(Boundary):
+    """The boundary that encodes and decodes what crosses it."""
 
     def __init__(self, spec_of: SpecOf) -> None:
         self._spec_of = spec_of
 
     def runtime(self, source: PluginSource, context: PluginContext) -> PluginRuntime:
         """Return a runtime of the host's process behind the boundary."""
-        return LoopbackRuntime(InProcessRuntime(source, context), source.name, self._spec_of)
+        return LoopbackRuntime(source, context, self._spec_of)
 
     def method(self, plugin: str, interface: type[ServiceInterface], name: str, function: Method) -> Method:
         """Return a method of a service whose arguments, results, items and errors are encoded and decoded."""
@@ -60,35 +61,35 @@ class Loopback:
         return _carrying(function, _declared(getattr(interface, name)), crossing)
 
 
-class LoopbackRuntime(RuntimeWrapper):
-    """Reaches a plugin's code through another runtime; see `runtime.PluginRuntime`."""
+class LoopbackRuntime(InProcessRuntime):
+    """Reaches a plugin's code in the host's process, from behind the boundary; see `in_process.PluginRuntime`."""
 
-    def __init__(self, inner: PluginRuntime, plugin: str, spec_of: SpecOf) -> None:
-        super().__init__(inner)
-        self._plugin = plugin
+    def __init__(self, source: PluginSource, context: PluginContext, spec_of: SpecOf) -> None:
+        super().__init__(source, context)
+        self._plugin = source.name
         self._spec_of = spec_of
         self._kinds: dict[str, ContributionKind] = {}
 
     def hookimpls(self) -> tuple[list[HookImplInfo], list[Problem]]:
         """Return the hook implementations found, and those that can never be used."""
-        infos, problems = self._inner.hookimpls()
+        infos, problems = super().hookimpls()
         return round_trip(infos, list[HookImplInfo]), round_trip(problems, list[Problem])
 
     def collect(self, hook: str) -> list[Any]:
         """Return what the modules that the manifest names contribute to a hook."""
-        items = self._inner.collect(hook)
-        hints = typing.get_type_hints(self._spec_of(hook), include_extras=True)
-        return Crossing(self._plugin, hook).answer(items, hints["return"])  # type: ignore[no-any-return]
+        items = super().collect(hook)
+        return Crossing(self._plugin, hook).answer(items, self._hints(hook)["return"])  # type: ignore[no-any-return]
 
     def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
         """Return the hook implementation, with its arguments and its answer encoded and decoded."""
-        function = self._inner.hook_function(info)
+        function = super().hook_function(info)
 
         def declared() -> _Declared:
             # Looked up when it is called: a hook of the plugin's own is published after it was admitted.
-            hints = typing.get_type_hints(self._spec_of(info.hook), include_extras=True)
-            answer = hints["return"] | None  # nothing is no answer, to any hook
-            return _Declared(inspect.signature(function), {**hints, "return": answer})
+            hints = self._hints(info.hook)
+            return _Declared(
+                inspect.signature(function), {**hints, "return": hints["return"] | None}
+            )  # None: no answer
 
         crossing = Crossing(self._plugin, info.hook, log=False)  # the dispatcher logs it
         return _carrying(function, declared, crossing, note=self._note)
@@ -97,27 +98,28 @@ class LoopbackRuntime(RuntimeWrapper):
         """Return a new instance of the class `handler`, or what runs a descriptor's handler; where the descriptor's
         kind says what it is, it is behind the boundary."""
         if not isinstance(handler, str):
-            opened, carrier = self._inner.open(handler), kind_of(type(handler)).carrier
+            opened, carrier = super().open(handler), kind_of(type(handler)).carrier
             return opened if carrier is None else imported(carrier)(opened, self._plugin, handler)
         crossing = Crossing(self._plugin, handler)
-        sent = [crossing.own_argument(index, argument) for index, argument in enumerate(arguments)]
+        sent = crossing.own_arguments(arguments)
         with crossing:
-            opened = self._inner.open(handler, *sent, **named)
+            opened = super().open(handler, *sent, **named)
         protocol = self._kinds.get(handler, ContributionKind()).protocol
         return opened if protocol is None else _Object(opened, protocol, self._plugin, handler)
 
     def call(self, handler: str, *arguments: Any) -> Any:
         """Call the function `handler`, with what it is given and what it returns encoded and decoded."""
         crossing = Crossing(self._plugin, handler)
-        sent = [crossing.own_argument(index, argument) for index, argument in enumerate(arguments)]
+        sent = crossing.own_arguments(arguments)
         with crossing:
-            result = self._inner.call(handler, *sent)
+            result = super().call(handler, *sent)
         annotation = self._answer_of(handler)
-        if isinstance(result, Coroutine):
-            return _awaited(result, annotation, crossing)
         if isinstance(result, AsyncIterator):
-            return _streamed(lambda: result, _item_of(annotation), crossing)
-        return crossing.answer(result, annotation)
+            return _streamed(lambda: result, annotation, crossing)
+        return _returned(result, crossing, lambda value: crossing.answer(value, annotation))
+
+    def _hints(self, hook: str) -> dict[str, Any]:
+        return typing.get_type_hints(self._spec_of(hook), include_extras=True)
 
     def _note(self, answer: Any) -> None:
         """Remember the kinds of the handlers that a hook's answer names."""
@@ -132,7 +134,7 @@ class LoopbackRuntime(RuntimeWrapper):
         if known is not None:
             return known
         try:
-            hint = typing.get_type_hints(self._inner.function(handler), include_extras=True).get("return", _UNKNOWN)
+            hint = typing.get_type_hints(self.function(handler), include_extras=True).get("return", _UNKNOWN)
         except Exception:  # a name that is not there, or whatever an annotation does when it is evaluated
             return _UNKNOWN
         return _UNKNOWN if hint is not _UNKNOWN and wire_problem(hint) else hint
@@ -158,11 +160,14 @@ class Crossing:
         except WireError as error:
             raise InvalidInput(f"{self._what}: the argument {name} is no wire value: {error}") from None
 
-    def own_argument(self, index: int, value: Any) -> Any:
-        """Return an argument of a handler: a model as what it is, else data; a context is passed as it is."""
-        if isinstance(value, PluginContext):
-            return value
-        return self.argument(f"{index + 1}", value, type(value) if isinstance(value, BaseModel) else JsonValue)
+    def own_arguments(self, values: Iterable[Any]) -> list[Any]:
+        """Return the arguments of a handler: a model as what it is, else data; a context is passed as it is."""
+        return [
+            value
+            if isinstance(value, PluginContext)
+            else self.argument(f"{number}", value, type(value) if isinstance(value, BaseModel) else JsonValue)
+            for number, value in enumerate(values, start=1)
+        ]
 
     def answer(self, value: Any, annotation: Any) -> Any:
         """Return a result as the host gets it; where nothing says what it is, JSON. Raises `PluginFailure`."""
@@ -205,12 +210,12 @@ def loose_trip(value: Any) -> Any:
 # --- functions --------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class _Declared:
     """How a function is called, and what its arguments and result are; those without a hint are passed as they are."""
 
-    def __init__(self, signature: inspect.Signature, hints: Mapping[str, Any]) -> None:
-        self.signature = signature
-        self.hints = hints
+    signature: inspect.Signature
+    hints: Mapping[str, Any]
 
     def sent(self, crossing: Crossing, args: Any, kwargs: Any) -> inspect.BoundArguments:
         """Return the arguments as the plugin gets them."""
@@ -218,27 +223,17 @@ class _Declared:
         for name, value in bound.arguments.items():
             hint = self.hints.get(name)
             if typing.get_origin(hint) is AsyncIterator:
-                bound.arguments[name] = _taken(value, name, _item_of(hint), crossing)
+                carry = functools.partial(crossing.argument, name, annotation=_item_of(hint))
+                bound.arguments[name] = CarriedStream(value, carry)
             elif name != "context":
                 bound.arguments[name] = crossing.argument(name, value, hint)
         return bound
 
 
-def _taken(items: AsyncIterator[Any], name: str, annotation: Any, crossing: Crossing) -> CarriedStream:
-    """Return a stream that a caller passes, on the plugin's side."""
-    return CarriedStream(items, lambda item: crossing.argument(name, item, annotation))
-
-
 def _declared(method: Method) -> Callable[[], _Declared]:
     """Return how an interface declares a method, without its `self`."""
 
-    @functools.cache
-    def declared() -> _Declared:
-        signature = inspect.signature(method)
-        parameters = list(signature.parameters.values())[1:]
-        return _Declared(signature.replace(parameters=parameters), typing.get_type_hints(method, include_extras=True))
-
-    return declared
+    return lambda: _Declared(signature_without_self(method), typing.get_type_hints(method, include_extras=True))
 
 
 def _carrying(
@@ -255,39 +250,32 @@ def _carrying(
         note(answer)
         return answer
 
-    @functools.wraps(function)
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        sent = declared().sent(crossing, args, kwargs)
-        with crossing:
-            result = await function(*sent.args, **sent.kwargs)
-        return answered(result)
-
-    async def finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
-        with crossing:
-            result = await coroutine
-        return answered(result)
-
-    @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
         sent = declared().sent(crossing, args, kwargs)
-        result = declared().hints["return"]
-        if typing.get_origin(result) is AsyncIterator:
-            return _streamed(lambda: function(*sent.args, **sent.kwargs), _item_of(result), crossing)
+        annotation = declared().hints["return"]
+        if typing.get_origin(annotation) is AsyncIterator:
+            return _streamed(lambda: function(*sent.args, **sent.kwargs), annotation, crossing)
         with crossing:
-            given = function(*sent.args, **sent.kwargs)
-        return finished(given) if isinstance(given, Coroutine) else answered(given)
+            result = function(*sent.args, **sent.kwargs)
+        return _returned(result, crossing, answered)
 
-    return call if inspect.iscoroutinefunction(function) else plain
+    return called_like(function, plain)
 
 
-async def _awaited(coroutine: Coroutine[Any, Any, Any], annotation: Any, crossing: Crossing) -> Any:
-    with crossing:
-        result = await coroutine
-    return crossing.answer(result, annotation)
+def _returned(result: Any, crossing: Crossing, answered: Callable[[Any], Any]) -> Any:
+    """Return what the caller gets for what a function returned."""
+
+    async def finished() -> Any:
+        with crossing:
+            value = await result
+        return answered(value)
+
+    return finished() if isinstance(result, Coroutine) else answered(result)
 
 
 def _streamed(begin: Callable[[], Any], annotation: Any, crossing: Crossing) -> AsyncGenerator[Any, None]:
-    return passed_on(begin, lambda item: crossing.answer(item, annotation), crossing)
+    item_type = _item_of(annotation)
+    return passed_on(begin, lambda item: crossing.answer(item, item_type), crossing)
 
 
 async def passed_on(
