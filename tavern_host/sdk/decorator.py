@@ -26,8 +26,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 SINGLE_OUTPUT = "result"
 """The key of the output of a node whose return type is a plain value and whose slot names no key."""
 
-_INFER: Any = object()
-
 
 @overload
 def hookimpl(function: F) -> F: ...
@@ -68,7 +66,7 @@ class NodeFunction:
 
 @dataclass(frozen=True)
 class NodeCode:
-    """What `@node` keeps on the author's object: its definition and how to call it.
+    """What `@node` stores on the author's object: its definition and how to call it.
 
     `raw` nodes are called as `run(inputs, config)`; the others with one argument per slot. `change` and `actions`
     are the functions behind the traits `checks_change` and `actions`.
@@ -125,33 +123,29 @@ def node(
 
     def mark(target: F) -> F:
         name = getattr(target, "__name__", "node")
-        if definition is not None:
-            code = _raw(target, definition)
-        else:
-            about = {
-                "type": type or _camel(name),
-                "namespace": namespace,
-                "category": category,
-                "display_name": display_name or name.replace("_", " "),
-                "description": description or inspect.getdoc(target) or "",
-                **extra,
-            }
-            code = _read(target, about)
-        code = replace(
-            code,
-            change=None if is_changed is None else _function(target, is_changed, "is_changed"),
-            actions={
-                key: _function(target, function, f"actions[{key!r}]") for key, function in (actions or {}).items()
-            },
-        )
-        update: dict[str, Any] = {
-            "handler": f"{target.__module__}:{target.__qualname__}",
-            "traits": _traits(code, _placement(code, blocking, isolated), cached),
+        about = {
+            "type": type or _camel(name),
+            "namespace": namespace,
+            "category": category,
+            "display_name": display_name or name.replace("_", " "),
+            "description": description or inspect.getdoc(target) or "",
+            **extra,
         }
+        update: dict[str, Any] = {"handler": f"{target.__module__}:{target.__qualname__}"}
         if version is not None:
             update["version"] = version
-        if bypass is not None:
-            update["bypass_behavior"] = _bypass(target, code.definition, bypass)
+        try:
+            code = _read(target, about) if definition is None else _raw(target, definition)
+            code = replace(
+                code,
+                change=None if is_changed is None else _function(is_changed, "is_changed"),
+                actions={key: _function(function, f"actions[{key!r}]") for key, function in (actions or {}).items()},
+            )
+            update["traits"] = _traits(code, _placement(code, blocking, isolated), cached)
+            if bypass is not None:
+                update["bypass_behavior"] = _bypass(code.definition, bypass)
+        except TypeError as error:
+            raise TypeError(f"{target.__qualname__}: {error}") from None
         code = replace(code, definition=code.definition.model_copy(update=update))
         target.__tavern_node__ = code  # type: ignore[attr-defined]
         return target
@@ -191,24 +185,24 @@ def _read(target: Any, about: dict[str, Any]) -> NodeCode:
     is_class = inspect.isclass(target)
     function = getattr(target, "run", None) if is_class else target
     if function is None:
-        raise TypeError(f"{target.__qualname__}: a class node needs a method `run`")
-    _refuse_plain_generator(target, function)
-    hints = _hints(target, function)
+        raise TypeError("a class node needs a method `run`")
+    _refuse_plain_generator(function)
+    hints = _hints(function)
     inputs: dict[str, SlotDefinition] = {}
     config: dict[str, SlotDefinition] = {}
     context_parameter = None
     parameters = list(inspect.signature(function).parameters.values())[1 if is_class else 0 :]
     for parameter in parameters:
-        hint, slot = split(_hint_of(target, parameter, hints))
+        hint, slot = split(_hint_of(parameter, hints))
         if hint is NodeContext:
             context_parameter = parameter.name
         else:
             kind = config if isinstance(slot, Config) else inputs
-            kind[parameter.name] = _input(target, slot, hint, parameter)
+            kind[parameter.name] = define_input(slot, hint, parameter.name, parameter.default)
     config_parameters = tuple(config)
     if is_class:
         config.update(_constructor_config(target, taken={*inputs, *config}))
-    outputs, single = _outputs(target, function, hints.get("return", _INFER))
+    outputs, single = _outputs(function, hints)
     definition = NodeDefinition(
         inputs=inputs, outputs=outputs, **({"config_schema": config} if config else {}), **about
     )
@@ -226,46 +220,43 @@ def _read(target: Any, about: dict[str, Any]) -> NodeCode:
 
 def _raw(target: Any, definition: NodeDefinition) -> NodeCode:
     if inspect.isclass(target):
-        raise TypeError(f"{target.__qualname__}: with `definition` a function is expected, not a class")
-    _refuse_plain_generator(target, target)
-    context_parameter = _third(target, target, NodeContext, target.__qualname__)
-    return NodeCode(definition, target, raw=True, context_parameter=context_parameter)
+        raise TypeError("with `definition` a function is expected, not a class")
+    _refuse_plain_generator(target)
+    return NodeCode(definition, target, raw=True, context_parameter=_context_parameter(target, NodeContext, "it"))
 
 
-def _refuse_plain_generator(target: Any, function: Any) -> None:
+def _refuse_plain_generator(function: Any) -> None:
     if inspect.isgeneratorfunction(function):
-        raise TypeError(f"{target.__qualname__}: a node that streams is an async generator; make it `async def`")
+        raise TypeError("a node that streams is an async generator; make it `async def`")
 
 
-def _function(target: Any, function: Any, what: str) -> NodeFunction:
-    where = f"{target.__qualname__}: {what}"
+def _function(function: Any, what: str) -> NodeFunction:
     if not callable(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"{where} must be a function that returns, got {function!r:.80}")
-    return NodeFunction(function, _third(target, function, PluginContext, where))
+        raise TypeError(f"{what} must be a function that returns, got {function!r:.80}")
+    return NodeFunction(function, _context_parameter(function, PluginContext, what))
 
 
-def _third(target: Any, function: Any, context: type, where: str) -> str | None:
+def _context_parameter(function: Any, context: type, what: str) -> str | None:
     """Return which parameter beside `(inputs, config)` gets the context. Raises `TypeError` for any other."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        raise TypeError(f"{where} must be a Python function, got {function!r:.80}") from None
-    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    rest = [p for p in parameters[2:] if p in named]
-    hints = _hints(target, function) if rest else {}
+        raise TypeError(f"{what} must be a Python function, got {function!r:.80}") from None
+    rest = [p for p in parameters[2:] if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    hints = _hints(function) if rest else {}
     found = None
     for parameter in rest:
         if split(hints.get(parameter.name))[0] is context:
             found = parameter.name
         elif parameter.default is parameter.empty:
             raise TypeError(
-                f"{where} is called with (inputs, config), and a context in a parameter annotated "
+                f"{what} is called with (inputs, config), and a context in a parameter annotated "
                 f"{context.__name__}; {parameter.name!r} is none of them"
             )
     try:
         inspect.signature(function).bind({}, {}, **({found: None} if found else {}))
     except TypeError as error:
-        raise TypeError(f"{where} is called with (inputs, config): {error}") from None
+        raise TypeError(f"{what} is called with (inputs, config): {error}") from None
     return found
 
 
@@ -281,19 +272,19 @@ def _placement(code: NodeCode, blocking: bool, isolated: bool) -> Literal["loop"
     if not blocking and not isolated:
         return "loop"
     if blocking and isolated:
-        raise TypeError(f"{name}: blocking=True and isolated=True exclude each other")
+        raise TypeError("blocking=True and isolated=True exclude each other")
     function = target.run if code.is_class else target
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"{name}: {option} is for `def` functions; this one is `async def`")
+        raise TypeError(f"{option} is for `def` functions; this one is `async def`")
     streams = [key for key, slot in code.definition.inputs.items() if slot.is_stream]
     if streams:
-        raise TypeError(f"{name}: {option} is for functions without streams; {streams[0]!r} is one")
+        raise TypeError(f"{option} is for functions without streams; {streams[0]!r} is one")
     if blocking:
         return "thread"
     if not inspect.isfunction(target) or target.__qualname__ != target.__name__ or not name.isidentifier():
-        raise TypeError(f"{name}: isolated=True is for `def` functions of a module, which another process can import")
+        raise TypeError("isolated=True is for `def` functions of a module, which another process can import")
     if code.context_parameter is not None:
-        raise TypeError(f"{name}: isolated=True is for functions without a context; {code.context_parameter!r} is one")
+        raise TypeError(f"isolated=True is for functions without a context; {code.context_parameter!r} is one")
     return "process"
 
 
@@ -312,11 +303,11 @@ def _traits(code: NodeCode, placement: Literal["loop", "thread", "process"], cac
 
 
 def _bypass(
-    target: Any, definition: NodeDefinition, bypass: Literal["mute"] | Mapping[str, str]
+    definition: NodeDefinition, bypass: Literal["mute"] | Mapping[str, str]
 ) -> Literal["mute"] | BypassBehavior:
     if isinstance(bypass, str):
         if bypass != "mute":
-            raise TypeError(f"{target.__qualname__}: bypass is 'mute' or a dict of outputs and inputs, got {bypass!r}")
+            raise TypeError(f"bypass is 'mute' or a dict of outputs and inputs, got {bypass!r}")
         return "mute"
     inputs, outputs = dict(definition.inputs), dict(definition.outputs)
     for mode in (definition.modes or {}).values():
@@ -325,88 +316,73 @@ def _bypass(
     for output, source in () if definition.dynamic_slots else bypass.items():
         if output not in outputs or source not in inputs:
             wrong = f"output {output!r}" if output not in outputs else f"input {source!r}"
-            raise TypeError(f"{target.__qualname__}: bypass names the {wrong}, which the node does not have")
+            raise TypeError(f"bypass names the {wrong}, which the node does not have")
     return BypassBehavior(pass_through=dict(bypass))
 
 
 # --- hints ------------------------------------------------------------------------------------------------
 
 
-def _hints(target: Any, function: Any) -> dict[str, Any]:
+def _hints(function: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
     except NameError as error:
         raise TypeError(
-            f"{target.__qualname__}: a type hint uses {error.name!r}, which its module does not have when it runs; "
+            f"a type hint uses {error.name!r}, which its module does not have when it runs; "
             "import it outside `if TYPE_CHECKING`"
         ) from None
 
 
-def _hint_of(target: Any, parameter: inspect.Parameter, hints: dict[str, Any]) -> Any:
+def _hint_of(parameter: inspect.Parameter, hints: dict[str, Any]) -> Any:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise TypeError(
-            f"{target.__qualname__}: parameter {parameter.name!r} cannot be a slot; "
+            f"parameter {parameter.name!r} cannot be a slot; "
             "slots are passed by name, so *args, **kwargs and positional-only parameters are not possible"
         )
     if parameter.name not in hints:
-        raise TypeError(f"{target.__qualname__}: parameter {parameter.name!r} has no type hint")
+        raise TypeError(f"parameter {parameter.name!r} has no type hint")
     return hints[parameter.name]
 
 
 def _constructor_config(target: type, taken: set[str]) -> dict[str, SlotDefinition]:
     if target.__init__ is object.__init__:  # type: ignore[misc]
         return {}
-    hints = _hints(target, target.__init__)  # type: ignore[misc]
+    hints = _hints(target.__init__)  # type: ignore[misc]
     config = {}
     for parameter in inspect.signature(target).parameters.values():
-        hint, slot = split(_hint_of(target, parameter, hints))
+        hint, slot = split(_hint_of(parameter, hints))
         if parameter.name in taken:
-            raise TypeError(
-                f"{target.__qualname__}: both the constructor and `run` take {parameter.name!r}; rename one of them"
-            )
-        config[parameter.name] = _input(target, slot, hint, parameter)
+            raise TypeError(f"both the constructor and `run` take {parameter.name!r}; rename one of them")
+        config[parameter.name] = define_input(slot, hint, parameter.name, parameter.default)
     return config
 
 
-def _input(target: Any, slot: Slot | None, hint: Any, parameter: inspect.Parameter) -> SlotDefinition:
-    try:
-        return define_input(slot, hint, parameter.name, parameter.default)
-    except TypeError as error:
-        raise TypeError(f"{target.__qualname__}: {error}") from None
-
-
-def _outputs(target: Any, function: Any, hint: Any) -> tuple[dict[str, SlotDefinition], str | None]:
+def _outputs(function: Any, hints: Mapping[str, Any]) -> tuple[dict[str, SlotDefinition], str | None]:
     """Return the outputs, and the key of the only one where the result, or each item, is its value."""
-    if hint is _INFER:
-        raise TypeError(f"{target.__qualname__}: the return type has no hint")
+    if "return" not in hints:
+        raise TypeError("the return type has no hint")
     streams = inspect.isasyncgenfunction(function)
+    hint = hints["return"]
     inner, slot = split(hint)
     item, hinted = stream_item(inner)
     if streams != hinted:
         expected = "AsyncIterator[…] of what it yields" if streams else "that of a value; only async generators stream"
-        raise TypeError(f"{target.__qualname__}: its return type must be {expected}")
+        raise TypeError(f"its return type must be {expected}")
     if not streams and (hint is None or hint is type(None)):
         return {}, None
     if not hasattr(item, "__required_keys__"):  # no TypedDict, of `typing` or of `typing_extensions`
         key = (slot.key if slot else None) or SINGLE_OUTPUT
-        return {key: _output(target, slot, item, key, single=True, streams=streams)}, key
+        return {key: define_output(slot, item, key, single=True, streams=streams)}, key
     outputs = {}
-    for name, annotated in _hints(target, item).items():
+    for name, annotated in _hints(item).items():
         value, slot = split(annotated)
-        outputs[name] = _output(target, slot, value, name, single=False, streams=streams)
+        outputs[name] = define_output(slot, value, name, single=False, streams=streams)
     if streams and not any(output.is_stream for output in outputs.values()):
         raise TypeError(
-            f"{target.__qualname__}: no field of {item.__name__} is marked Slot(stream=True); "
+            f"no field of {item.__name__} is marked Slot(stream=True); "
             "for a stream of dicts the hint is AsyncIterator[dict[str, Any]]"
         )
     return outputs, None
-
-
-def _output(target: Any, slot: Slot | None, hint: Any, key: str, *, single: bool, streams: bool) -> SlotDefinition:
-    try:
-        return define_output(slot, hint, key, single=single, streams=streams)
-    except TypeError as error:
-        raise TypeError(f"{target.__qualname__}: {error}") from None
 
 
 def _camel(name: str) -> str:
