@@ -22,8 +22,8 @@ from tavern_host.contracts.hooks import HookInfo, Veto
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.hooks.catalogue import Catalogue
-from tavern_host.hooks.deadline import until_given_up
 from tavern_host.runtime.copying import duplicate
+from tavern_host.runtime.deadline import until_given_up
 from tavern_host.runtime.in_flight import InFlight, expire
 from tavern_host.runtime.in_process import PluginRuntime
 from tavern_host.runtime.threads import ended, is_being_cancelled, run_in_thread
@@ -291,11 +291,11 @@ def _common_length(first: Sequence[object], second: Sequence[object]) -> int:
 
 async def _within(deadline: float, coroutine: Coroutine[Any, Any, T], in_flight: InFlight, what: str) -> T:
     """Await what an implementation returned. Raises `DeadlineExceeded`."""
-    timer = asyncio.timeout(deadline)
+    timer = asyncio.timeout(None)
     try:
         async with timer:
             with in_flight.use(lambda: expire(timer)):
-                return await until_given_up(coroutine, timer)
+                return await until_given_up(coroutine, timer, deadline)
     except TimeoutError:
         if timer.expired():
             raise DeadlineExceeded(f"{what} did not end within {deadline:g} s") from None

@@ -11,6 +11,7 @@ import pytest
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import MAX_DEPTH, CallContext, Principal
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope
+from tavern_host.runtime import threads
 
 OpenHost = Callable[..., Any]
 
@@ -371,6 +372,23 @@ async def test_a_tool_that_is_cancelled_from_within_is_a_result_that_failed(
         ToolErrorType.EXECUTION,
         "odd was cancelled from within; nobody had asked for that",
     )
+
+
+@pytest.mark.in_process_only("what crosses the boundary runs in a task of its own")
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_a_tool_that_ignores_its_cancellation_is_abandoned(
+    open_host: OpenHost, monkeypatch: pytest.MonkeyPatch, read_only: bool
+) -> None:
+    monkeypatch.setattr(threads, "GRACE", 0.1)
+    async with open_host("acme_odd") as bench:
+        desk = {"type": "service", "service": "acme-odd.desk", "method": "linger"}
+        bench.write_tool("odd", desk, readOnly=read_only, timeout=50)
+        async with asyncio.timeout(30):
+            result = await bench.call("odd")
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+    assert error_of(result) == (ToolErrorType.TIMEOUT, "odd did not end within its limit of 50 ms")
 
 
 async def test_a_result_that_json_cannot_have_is_told_with_the_method_that_gave_it(open_host: OpenHost) -> None:

@@ -14,6 +14,7 @@ from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunSt
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
 from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType
 from tavern_host.contracts.workflows import GROUP_OUTPUT, InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
+from tavern_host.sdk.time_limits import until_given_up
 from tavern_tools.builtin.project_folder import read
 from tavern_tools.builtin.project_paths import read_path
 from tavern_tools.calls.call import Call, Output
@@ -44,15 +45,17 @@ class Runners:
     async def run(self, call: Call) -> Call:
         """Return the call with what its tool returns within the time limit: the tool's own or else the setting
         `callTimeout`, and the caller's deadline. Raises `ToolFailure` or what the services raise.
+
+        A method that ignores its cancellation is given up a second after the limit.
         """
         tool, remaining = call.tool, call.context.remaining()
         timeout = tool.definition.timeout
         limit = self._timeout if timeout is None else timeout / 1000
         seconds = limit if remaining is None else min(limit, remaining)
-        timer = asyncio.timeout(seconds)
+        timer = asyncio.timeout(None)
         try:
             async with timer:
-                return call._replace(output=await self._run(call, seconds))
+                return call._replace(output=await until_given_up(self._run(call, seconds), timer, seconds))
         except TimeoutError:
             if not timer.expired():
                 raise

@@ -37,3 +37,10 @@ class OddDesk(Desk):
         lost.cancel()
         await lost
         return "never"
+
+    async def linger(self) -> str:
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                continue

@@ -26,5 +26,9 @@ class Desk(ServiceInterface, name="acme-odd.desk"):
     async def give_up(self) -> str:
         """Be cancelled though nobody cancels the call."""
 
+    @reads
+    async def linger(self) -> str:
+        """Wait, and ignore being cancelled."""
+
 
 DESK = ServiceKey(Desk)

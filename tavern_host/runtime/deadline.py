@@ -1,4 +1,4 @@
-"""Awaits what a plugin returned, in the caller's task, and gives it up where it does not end when it is cancelled."""
+"""Awaits plugin code in the caller's task, and gives it up where it does not end when it is cancelled."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ T = TypeVar("T")
 
 
 @types.coroutine
-def until_given_up(coroutine: Coroutine[Any, Any, T], timer: asyncio.Timeout) -> Generator[Any, Any, T]:
-    """Await a coroutine inside the block of `timer`; give it up `threads.GRACE` seconds after the timer has expired.
+def until_given_up(coroutine: Coroutine[Any, Any, T], timer: asyncio.Timeout, seconds: float) -> Generator[Any, Any, T]:
+    """Await a coroutine inside the block of `timer`, which expires `seconds` after the coroutine is first suspended;
+    give the coroutine up `threads.GRACE` seconds later.
 
-    asyncio can cancel a coroutine but not abandon one that suppresses its cancellation, unless that has a task of its
-    own. Hooks run in their caller's task, which is how the host knows which plugin asks to be unloaded by its own hook.
+    The timer is made with None: a coroutine that never waits needs no time limit. asyncio can cancel a coroutine but
+    not abandon one that suppresses its cancellation, unless that has a task of its own. Hooks and tools run in their
+    caller's task, which is how the host knows which plugin asks to be unloaded by its own code.
     """
     grace: asyncio.TimerHandle | None = None
     step = partial(coroutine.send, None)
@@ -30,7 +32,9 @@ def until_given_up(coroutine: Coroutine[Any, Any, T], timer: asyncio.Timeout) ->
             except StopIteration as finished:
                 result: T = finished.value
                 return result
-            if grace is None and timer.expired():
+            if timer.when() is None:
+                timer.reschedule(asyncio.get_running_loop().time() + seconds)
+            elif grace is None and timer.expired():
                 grace = asyncio.get_running_loop().call_later(threads.GRACE, asyncio.current_task().cancel)  # type: ignore[union-attr]
             try:
                 step = partial(coroutine.send, (yield awaited))
