@@ -17,6 +17,9 @@ END_MARKER = "<|[END_TOOL]|>"
 LONGEST = 128
 """No marker is longer, its inner whitespace included, so nothing further back needs to be held."""
 
+_LONGEST_THINK = 512
+"""No tag that begins a thought is longer, its attributes included."""
+
 _GAP = r"\s{0,8}"
 _NONCE = r"[0-9A-Za-z_\-]{1,32}"
 
@@ -40,7 +43,7 @@ def _prefixes(atoms: list[str]) -> str:
 
 _REQUEST = _marker("REQUEST")
 _END = _marker("END")
-_THINK = ["<", _GAP, *_letters("THINK"), _GAP, ">"]
+_THINK = ["<", _GAP, *_letters("THINK"), r"(?:(?u:[\s/])[^<>]{0,400})?", ">"]
 _THINK_END = ["<", _GAP, "/", _GAP, *_letters("THINK"), _GAP, ">"]
 _SIDED = ["「", "[始末]", *_letters("ESCAPE"), ":", _NONCE]
 _MARKERS = f"(?P<request>{''.join(_REQUEST[1:])})|(?P<end>{''.join(_END[1:])})"
@@ -61,7 +64,7 @@ OPENING_CUT = re.compile(rf"(?:{REQUEST_CUT}|{_prefixes(_THINK)})\Z", re.ASCII)
 """What `OPENING` is about while it is still arriving."""
 
 THINK = "".join(_THINK)
-"""The pattern of what begins a thought."""
+"""The pattern of the tag that begins a thought, with attributes or without."""
 
 _THINK_BEGIN = re.compile(THINK, re.ASCII)
 THINK_END = re.compile("".join(_THINK_END), re.ASCII)
@@ -166,7 +169,7 @@ def cut(pattern: re.Pattern[str], data: str, begin: int) -> int:
 
     `pattern` is for one that begins with the last `<`, as those outside of blocks do.
     """
-    last = data.rfind("<", max(begin, len(data) - LONGEST))
+    last = data.rfind("<", max(begin, len(data) - _LONGEST_THINK))
     return len(data) if last < 0 or not pattern.match(data, last) else last
 
 

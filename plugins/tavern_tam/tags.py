@@ -89,7 +89,8 @@ def held_opening(data: str, begin: int, words: Collection[str]) -> int:
     name = same_name(found[2])
     if found.end() == len(data):
         return start if not found[1] and any(word.startswith(name) for word in words) else len(data)
-    return start if not found[1] and name in words and data[found.end()] in " \t\r\n/" else len(data)
+    behind = data[found.end()]
+    return start if not found[1] and name in words and (behind.isspace() or behind == "/") else len(data)
 
 
 def _character(found: re.Match[str]) -> str:

@@ -38,14 +38,14 @@ def tag_events(pieces: Iterable[str], parser: type[TagParser]) -> list[ParseEven
     found = [event for piece in pieces for event in reader.feed(piece)] + reader.finish()
     joined: list[ParseEvent] = []
     for event in found:
-        if joined and _goes_on(joined[-1], event):
+        if joined and _follows(joined[-1], event):
             joined[-1] = joined[-1].model_copy(update={"text": joined[-1].text + event.text})
         else:
             joined.append(event)
     return joined
 
 
-def _goes_on(last: ParseEvent, event: ParseEvent) -> bool:
+def _follows(last: ParseEvent, event: ParseEvent) -> bool:
     if last.kind != "text" or event.kind != "text" or last.offset is None:
         return False
     return last.offset + len(last.text) == event.offset

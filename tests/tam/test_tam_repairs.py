@@ -36,7 +36,7 @@ def test_a_missing_end_marker_before_the_next_block_is_repaired() -> None:
         ("\ncommand:「始」t「末」\nx:「始ESCAPE:n」1", [(1, "t", {"x": "1"})]),
     ],
 )
-@pytest.mark.parametrize("before", ["\n<think>\n", " < THINK >"])
+@pytest.mark.parametrize("before", ["\n<think>\n", " < THINK >", "<think a='b'>"])
 def test_a_thought_behind_a_block_that_is_not_closed_is_not_searched(
     broken: str, steps: list[tuple[int, str, dict[str, str]]], before: str
 ) -> None:

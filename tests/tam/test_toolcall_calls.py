@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tag_reading import read_tool_call
+from tag_reading import read_tool_call, tag_events
+from tam_reading import THOUGHT_TAGS
 
-from tavern_tam.tool_call import INSTRUCTIONS
+from tavern_tam.tool_call import INSTRUCTIONS, ToolCallParser
 
 
 def test_the_element_names_tool_and_parameters() -> None:
@@ -24,6 +25,16 @@ def test_an_empty_element_is_a_call_without_parameters() -> None:
 def test_inputs_are_as_good_as_params() -> None:
     inputs = "<inputs><input name='a'>1</input></inputs><parameter name='b'>2</parameter>"
     assert read_tool_call(f"<tool_call name='t'>{inputs}</tool_call>").called == [("t", {"a": "1", "b": "2"})]
+
+
+@pytest.mark.parametrize("tag", THOUGHT_TAGS)
+def test_a_thought_may_have_attributes(tag: str) -> None:
+    call = '<tool_call name="t"/>'
+    thought = f"{tag}I could {call}</think>"
+    for cut in range(len(thought)):
+        events = tag_events([thought[:cut], thought[cut:] + call], ToolCallParser)
+        assert [event.text or event.kind for event in events] == [thought, "call"], cut
+    assert read_tool_call(f"a {tag[:-1]}").text == f"a {tag[:-1]}"
 
 
 @pytest.mark.parametrize(
