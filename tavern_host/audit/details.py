@@ -44,14 +44,17 @@ def encoded(fields: dict[str, str], details: Mapping[str, Any] | None, secrets: 
     masked at any depth, whatever the name.
     """
     entry: dict[str, Any] = {
-        key: _cut(str.__str__(value), MAX_TEXT) if isinstance(value, str) else _described(value)
-        for key, value in fields.items()
+        key: value if type(value) is str and len(value) <= MAX_TEXT else _field(value) for key, value in fields.items()
     }
     entry["details"] = _copied(details, secrets)
     try:
         return to_json(entry)
     except PydanticSerializationError:  # half a surrogate pair
         return json.dumps(entry, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _field(value: object) -> str:
+    return _cut(str.__str__(value), MAX_TEXT) if isinstance(value, str) else _described(value)
 
 
 def _copied(details: Mapping[str, Any] | None, secrets: Collection[str]) -> dict[str, Any]:
@@ -75,17 +78,18 @@ class _Details:
         """Return an object without its secrets."""
         copied: dict[str, Any] = {}
         named = _is_secret_pair(value) if "value" in value else False
+        secrets = self._secrets
         for key, item in value.items():
             if self._values <= 0:
                 copied["…"] = f"{len(value) - len(copied)} more"
                 break
             self._values -= 1
             name = key if type(key) is str and len(key) <= _SHORT else _name(key)
-            secrecy = 1 if name in self._secrets else _secrecy(name)
+            secrecy = 1 if name in secrets else _secrecy(name)
             if (secrecy or (named and name == "value")) and _is_hidden(item, secrecy):
                 copied[name] = MASK
-                continue
-            copied[name] = self._value(item, depth + 1)
+            else:
+                copied[name] = item if item is None or type(item) is bool else self._value(item, depth + 1)
         return copied
 
     def _list(self, items: Iterable[Any], depth: int, count: int) -> list[Any]:
@@ -122,8 +126,11 @@ class _Details:
         return _described(value)
 
     def _text(self, text: str) -> str:
-        text = _cut(text, min(MAX_TEXT, self._characters))
-        self._characters = max(0, self._characters - len(text))
+        length = len(text)
+        if length > MAX_TEXT or length > self._characters:
+            text = _cut(text, min(MAX_TEXT, self._characters))
+            length = len(text)
+        self._characters = max(0, self._characters - length)
         return text
 
 

@@ -12,6 +12,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +67,8 @@ class AuditLog:
         self._store = AuditStore(path, anchor)
         self._writing = threading.Lock()
         # Reentrant: an object's finalizer may record while this very thread holds it.
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._pending: list[Entry] = []
         self._pending_bytes = 0
         self._settled = 0  # how many entries were written or given up
@@ -106,7 +108,7 @@ class AuditLog:
         there are too many; a dropped entry has the number 0.
         """
         body = encoded({"actor": str(actor), "action": action, "subject": subject}, details, secrets)[1:]
-        with self._changed:
+        with self._lock:
             size = self._pending_bytes + len(body) + _ENTRY_BYTES
             if size > (MAX_PENDING // 2 if of_plugin else MAX_PENDING):
                 self._lost += 1
@@ -114,11 +116,12 @@ class AuditLog:
                 return 0
             self._pending.append((now(), body))
             self._pending_bytes = size
-            self._is_urgent = self._is_urgent or size > MAX_PENDING // 16
-            number = self._settled + len(self._pending)
-            if len(self._pending) == 1 or self._is_urgent:
+            count = len(self._pending)
+            is_much = size > MAX_PENDING // 16 and not self._is_urgent
+            if count == 1 or is_much:
+                self._is_urgent = self._is_urgent or is_much
                 self._wake()
-            return number
+            return self._settled + count
 
     async def written(self, number: int | None = None) -> None:
         """Return when an entry, by the number that `record` gave it, is on disk with all that were recorded before;
@@ -262,8 +265,13 @@ def _set(answer: asyncio.Future[str | None], problem: str | None) -> None:
 
 def _check_action(action: str) -> None:
     """Raise `InvalidInput` for what is no dotted name."""
-    if not isinstance(action, str) or len(action) > 200 or not _ACTION.fullmatch(action):
+    if not isinstance(action, str) or len(action) > 200 or not _is_action(action):
         raise InvalidInput("an action is a dotted name in the past tense, such as acme.index.rebuilt")
+
+
+@lru_cache(maxsize=256)
+def _is_action(action: str) -> bool:
+    return _ACTION.fullmatch(action) is not None
 
 
 class HostAudit(Audit):

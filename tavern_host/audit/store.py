@@ -13,10 +13,12 @@ import errno
 import hashlib
 import logging
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -133,15 +135,18 @@ def _import(connection: sqlite3.Connection, log: JsonlLog) -> Mark:
 
 
 def _insert(connection: sqlite3.Connection, newest: Mark, entries: Iterable[Entry]) -> Mark:
+    number, hash = newest.number, newest.hash
+
     def rows() -> Iterator[tuple[int, bytes, str]]:
-        nonlocal newest
+        nonlocal number, hash
         for moment, fields in entries:
-            entry = b'{"seq":%d,"time":"%b",%b' % (newest.number + 1, moment.encode(), fields)
-            newest = Mark(newest.number + 1, _hash(newest.hash, entry))
-            yield newest.number, entry, newest.hash
+            number += 1
+            entry = b'{"seq":%d,"time":"%b",%b' % (number, moment.encode(), fields)
+            hash = _hash(hash, entry)
+            yield number, entry, hash
 
     connection.executemany("INSERT INTO entries (seq, entry, hash) VALUES (?, ?, ?)", rows())
-    return newest
+    return Mark(number, hash)
 
 
 def _hash(previous: str, entry: bytes) -> str:
@@ -155,7 +160,13 @@ def _note(action: str, details: dict[str, Any]) -> Entry:
 
 def now() -> str:
     """Return the time as entries have it."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+    seconds, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
+    return f"{_second(seconds)}.{microseconds:06d}+00:00"
+
+
+@lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 # --- reading ------------------------------------------------------------------------------------------

@@ -45,7 +45,9 @@ class Model(BaseModel):
         Raises `TypeError` where there is no such field, or one is needed besides.
         """
         blank = _blank(cls)
-        held = {**blank.values, **{name: make() for name, make in blank.factories.items()}, **values}
+        held = {**blank.values, **values}
+        for name in blank.factories.keys() - values.keys():
+            held[name] = blank.factories[name]()
         if len(held) != len(blank.values):
             raise TypeError(f"{cls.__name__} has no field {min(values.keys() - blank.values.keys())}")
         if not blank.needed <= values.keys():

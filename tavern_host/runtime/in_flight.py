@@ -145,16 +145,15 @@ class _Call(Use):
     is_call = True
 
     def __init__(self, in_flight: InFlight, what: str) -> None:
-        task = current_task()
-        super().__init__(in_flight, task, None)
-        self._what = what
+        self._in_flight, self._cancel, self._what = in_flight, None, what
+        self.task = task = current_task()
         self._is_cancelled = False
         self._cancelling = 0 if task is None else task.cancelling()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        super().__exit__(kind, error, trace)
+        self._in_flight.end(self)
         if not self._is_cancelled or self.task is None:
             return
         if self.task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:

@@ -106,11 +106,11 @@ def _opened_first(provider: Provider, name: str) -> Callable[..., Any]:
 
 def _call(provider: Provider, function: Callable[..., Any], where: str) -> Callable[..., Any]:
     """Return a method whose failures are attributed and whose calls are in flight."""
-    use, nested = _guards(provider, where)
+    guard = _guard(provider, where)
 
     async def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            with use(), nested():
+            with guard():
                 return await function(*args, **kwargs)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             if (failure := provider.failure(where, error)) is error:
@@ -122,7 +122,7 @@ def _call(provider: Provider, function: Callable[..., Any], where: str) -> Calla
 
 def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Callable[..., Any]:
     """As `_call`, for a stream, which is in flight from its first item to its last."""
-    use, nested = _guards(provider, where)
+    guard = _guard(provider, where)
     in_flight = provider.in_flight
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
@@ -133,7 +133,7 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
                 while True:
                     if in_flight is not None:
                         in_flight.check()
-                    with use(), nested():
+                    with guard():
                         item = await anext(items, _END)
                     if item is _END:
                         return
@@ -152,18 +152,18 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
 Guard = Callable[[], AbstractContextManager[None]]
 
 
-def _guards(provider: Provider, where: str) -> tuple[Guard, Guard]:
-    """Return what counts a call as in flight, and what stops an override that calls itself."""
+def _guard(provider: Provider, where: str) -> Guard:
+    """Return what counts a call as in flight, and stops an override that calls itself."""
     use: Guard = nullcontext if provider.in_flight is None else partial(provider.in_flight.use_for_call, where)
-    return use, partial(_no_recursion, provider, where) if provider.override else nullcontext
+    return partial(_no_recursion, provider, where, use) if provider.override else use
 
 
 _nested: ContextVar[dict[Provider, int]] = ContextVar("nested calls of overrides", default={})  # noqa: B039  # replaced, never changed
 
 
 @contextlib.contextmanager
-def _no_recursion(provider: Provider, where: str) -> Iterator[None]:
-    """Stop an override that calls the service which it overrides, and so itself, without end."""
+def _no_recursion(provider: Provider, where: str, use: Guard) -> Iterator[None]:
+    """As `use`, and stop an override that calls the service which it overrides, and so itself, without end."""
     depths = _nested.get()
     depth = depths.get(provider, 0) + 1
     if depth > MAX_NESTED:
@@ -174,6 +174,7 @@ def _no_recursion(provider: Provider, where: str) -> Iterator[None]:
         raise error
     token = _nested.set({**depths, provider: depth})
     try:
-        yield
+        with use():
+            yield
     finally:
         _nested.reset(token)

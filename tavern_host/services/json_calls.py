@@ -29,24 +29,25 @@ class _Signature:
         self.what = f"{interface.service_name}.{method}"
         self.names = {_camel(name): name for name in parameters} | {name: name for name in parameters}
         self._needed = {n for n, p in parameters.items() if p.default is p.empty}
-        self._readers: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(hints[name]) for name in parameters}
+        self._readers = {name: TypeAdapter(hints[name]).validator.validate_python for name in parameters}
         self._result: TypeAdapter[Any] = TypeAdapter(hints["return"])
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments in the method's types. Raises `InvalidInput` with everything that is wrong."""
         given: dict[str, Any] = {}
         problems: list[str] = []
-        missing = self._needed - {self.names.get(key) for key in arguments}
         for key, value in arguments.items():
             name = self.names.get(key)
             if name is None:
                 problems.append(f"unknown argument {key!r}")
                 continue
             try:
-                given[name] = self._readers[name].validate_python(value)
+                given[name] = self._readers[name](value)
             except ValidationError as error:
                 problems.extend(f"{key}: {e['msg']}" for e in error.errors())
-        problems += [f"the argument {name!r} is missing" for name in sorted(missing)]
+        if not self._needed <= given.keys():
+            missing = self._needed - {self.names.get(key) for key in arguments}
+            problems += [f"the argument {name!r} is missing" for name in sorted(missing)]
         if problems:
             raise InvalidInput(f"{self.what}: " + "; ".join(problems))
         return given

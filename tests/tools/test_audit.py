@@ -83,7 +83,7 @@ async def test_an_acting_call_is_on_disk_before_it_is_made(bench: Bench) -> None
     (entry,) = bench.on_disk()
     assert (entry.actor, entry.action, entry.subject) == ("agent:writer", "tool.called", "acme:work")
     assert entry.details == {"call": "c1", "arguments": {"path": "a", "token": MASK}}
-    bench.audit.end(work._replace(outcome="done"))
+    bench.audit.end(work.having(outcome="done"))
     _, ended = bench.entries()
     assert (ended.actor, ended.action, ended.subject) == ("agent:writer", "tool.ended", "acme:work")
     assert ended.details.pop("ms") > 0
@@ -95,7 +95,7 @@ async def test_a_reading_call_has_one_entry(bench: Bench) -> None:
     look = call(tool(read_only=True), {"path": "a", "code": "x"}, context=context)
     await bench.audit.begin(look)
     assert bench.entries() == []
-    bench.audit.end(look._replace(outcome="error"))
+    bench.audit.end(look.having(outcome="error"))
     (entry,) = bench.entries()
     assert (entry.actor, entry.action, entry.subject) == ("agent:writer", "tool.called", "acme:work")
     assert entry.details.pop("ms") > 0

@@ -72,7 +72,7 @@ class Authority:
         verdict = self.decide(call.tool, call.request.arguments, call.context.principal, call.scope)
         if verdict.kind == "deny":
             raise ToolFailure(ToolErrorType.PERMISSION_DENIED, verdict.reason)
-        return call._replace(verdict=verdict)
+        return call.having(verdict=verdict)
 
     def decide(
         self, tool: Tool, arguments: dict[str, JsonValue], principal: Principal, scope: ToolScope | None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 from pydantic import JsonValue
 
@@ -33,7 +34,8 @@ class Output(NamedTuple):
     parts: tuple[ContentPart, ...] = ()
 
 
-class Call(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Call:
     """A call on its way. What stands below `tool` is filled in by the steps; see `Caller`.
 
     `began` is a reading of `time.perf_counter`; `report` takes the progress of a call that a task makes, and is None
@@ -54,6 +56,12 @@ class Call(NamedTuple):
     output: Output | None = None
     result: ToolResult | None = None
     outcome: str | None = None
+
+    def having(self, **found: Any) -> Call:
+        """Return the call with what a step found out, by field; `dataclasses.replace` would take five times as long."""
+        call = object.__new__(Call)
+        call.__dict__.update(self.__dict__, **found)
+        return call
 
     @property
     def tool(self) -> Tool:

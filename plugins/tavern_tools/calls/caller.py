@@ -75,7 +75,7 @@ class Caller:
     async def make(self, call: Call) -> ToolResult:
         """Take a call through its steps, and return its result."""
         try:
-            call = call._replace(found=await self._registry.find(call.request.tool_id))
+            call = call.having(found=await self._registry.find(call.request.tool_id))
             call = _check(call)
             call = await self._ask_before(call)
             call = self._authority.authorise(call)
@@ -110,7 +110,7 @@ class Caller:
         if answer.arguments == call.request.arguments:
             return call
         bound = _bind(call.tool, answer.arguments)
-        return call._replace(request=call.request.model_copy(update={"arguments": bound.arguments}))
+        return call.having(request=call.request.model_copy(update={"arguments": bound.arguments}))
 
     async def _park_or_queue(self, call: Call) -> Call:
         """Make a task of a call that waits for an approval, or whose tool is asynchronous."""
@@ -126,7 +126,7 @@ class Caller:
                 reason=verdict.reason, requested_at=now, expires_at=expires_at, default=verdict.default
             )
         task = await self.tasks.submit(call.request, call.tool, call.context, call.scope, approval)
-        return call._replace(result=waiting(call.request, task, call.coercions))
+        return call.having(result=waiting(call.request, task, call.coercions))
 
     async def _carry_out(self, call: Call) -> Call:
         """Run the tool in its turn, or take the cached result; what goes wrong becomes the call's result."""
@@ -140,7 +140,7 @@ class Caller:
         except (Exception, asyncio.CancelledError) as error:
             failure = self._failure(call, error, was_begun=True)
             result = failed(call.request, failure, call.coercions, duration_ms=call.milliseconds)
-            return call._replace(result=result, outcome=failure.type.value)
+            return call.having(result=result, outcome=failure.type.value)
 
     async def _ask_after(self, call: Call) -> Call:
         """Let plugins change or withhold the result."""
@@ -150,9 +150,9 @@ class Caller:
         try:
             answer = await self._context.hooks.filter(_AFTER, result, request=call.request, call=call.context)
         except TavernError as error:
-            return call._replace(result=failed(call.request, failure_of(error.info), result.coercions))
+            return call.having(result=failed(call.request, failure_of(error.info), result.coercions))
         about = {"tool_id": result.tool_id, "index": result.index, "block": result.block}
-        return call._replace(result=answer.model_copy(update={**about, "request_id": result.request_id}))
+        return call.having(result=answer.model_copy(update={**about, "request_id": result.request_id}))
 
     # --- calls of tasks -------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ def _check(call: Call) -> Call:
     bound = _bind(call.tool, request.arguments, text=is_text)
     if bound.arguments is request.arguments:
         return call
-    return call._replace(
+    return call.having(
         request=request.model_copy(update={"arguments": bound.arguments}), coercions=tuple(bound.coercions)
     )
 

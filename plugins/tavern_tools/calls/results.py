@@ -38,7 +38,7 @@ def checked(call: Call, max_bytes: int) -> Call:
     if output.parts:
         content = list(output.parts)
     elif isinstance(structured, str):
-        content = [ContentPart(type="text", text=structured)]
+        content = [ContentPart.trusted(type="text", text=structured)]
     else:
         content = [ContentPart.trusted(type="data", data=structured)]
     result = ToolResult.trusted(  # validating it would copy all of the output
@@ -52,7 +52,7 @@ def checked(call: Call, max_bytes: int) -> Call:
         coercions=list(call.coercions),
         duration_ms=call.milliseconds,
     )
-    return call._replace(result=result)
+    return call.having(result=result)
 
 
 def waiting(request: ToolCallRequest, task: ToolTask, coercions: Sequence[str]) -> ToolResult:

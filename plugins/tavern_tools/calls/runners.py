@@ -55,7 +55,7 @@ class Runners:
         timer = asyncio.timeout(None)
         try:
             async with timer:
-                return call._replace(output=await until_given_up(self._run(call, seconds), timer, seconds))
+                return call.having(output=await until_given_up(self._run(call, seconds), timer, seconds))
         except TimeoutError:
             if not timer.expired():
                 raise
