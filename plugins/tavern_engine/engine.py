@@ -6,27 +6,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cachetools import FIFOCache
 
-from tavern_engine.cache.cache import DEFAULT_LIMIT as CACHE_LIMIT
 from tavern_engine.cache.cache import OutputCache
 from tavern_engine.cache.disk.lookup import CacheLookup
 from tavern_engine.cache.disk.store import DiskCache
 from tavern_engine.compile.bound import BoundPlan
 from tavern_engine.compile.planner import Planner
+from tavern_engine.engine_settings import EngineSettings
 from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.recorder import RunRecorder, StoredRun
+from tavern_engine.recovery import Recovery
 from tavern_engine.registry import NodeRegistry
 from tavern_engine.run.event_batch import EventBatch
 from tavern_engine.run.json_values import error_form
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.output_calls import check_principal, with_call_results
 from tavern_engine.run.priority_semaphore import PrioritySemaphore, Ticket
-from tavern_engine.run.record import RunRecord, list_in_memory
+from tavern_engine.run.record import RunRecord, list_in_memory, withheld
 from tavern_engine.run.run_execution import Results, RunExecution, check_targets
 from tavern_engine.run.scheduler import GRACE
 from tavern_engine.run.scope import Scope
@@ -44,7 +44,6 @@ from tavern_host.contracts.errors import (
 )
 from tavern_host.contracts.executions import (
     ExecutionEngine,
-    NodeState,
     Run,
     RunFilter,
     RunQueue,
@@ -52,29 +51,14 @@ from tavern_host.contracts.executions import (
     RunStatus,
     RunSummary,
 )
-from tavern_host.contracts.runs import RUN_STORE, RunEntry
+from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.contracts.workflows import Workflow
 
 REMEMBERED_RUNS, REMEMBERED_NODES = 500, 200_000
 """How many finished runs are remembered, and how many nodes they may have altogether; the oldest are dropped first."""
 
-DISK_CACHE_LIMIT = 1024 * 2**20
-"""The size of the disk cache in bytes, unless the setting `cacheDiskMegabytes` says otherwise."""
-
-DEFAULT_LIMIT = 4
-"""How many runs run at a time, unless the setting `maxConcurrentRuns` says otherwise."""
-
 _POLL = 0.2
 """Seconds between two polls of a run that runs in another process."""
-
-_RECOVER_EVERY, _PRUNE_EVERY = 10.0, 3600.0
-"""Seconds between two searches for abandoned runs, and for old ones."""
-
-_ATTEMPTS = 5
-"""How often a run is started that crashes the host each time."""
-
-DEFAULT_QUEUE = 1000
-"""How many runs may wait, unless the setting `maxQueuedRuns` says otherwise."""
 
 
 @dataclass(eq=False)
@@ -104,12 +88,15 @@ class Engine(ExecutionEngine):
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
+        self._settings = EngineSettings(context)
         self._planner = Planner(context, NodeRegistry.of(context))
-        self.cache = OutputCache(self._cache_limit())
+        self.cache = OutputCache(self._settings.cache_bytes())
         key = ProjectKey(context.operator_dir)
-        self.disk_cache = DiskCache(context.project.private / "cache", context.log, self._disk_cache_limit, key)
-        self._run_slots = PrioritySemaphore(self._limit)
-        self._process_slots = PrioritySemaphore(self._process_limit)
+        self.disk_cache = DiskCache(
+            context.project.private / "cache", context.log, self._settings.disk_cache_bytes, key
+        )
+        self._run_slots = PrioritySemaphore(self._settings.concurrent_runs)
+        self._process_slots = PrioritySemaphore(self._settings.isolated_processes)
         self._accepting = 0
         self._resuming: set[str] = set()
         self._recorder = RunRecorder(context)
@@ -239,49 +226,8 @@ class Engine(ExecutionEngine):
 
         To be called when all plugins are loaded: a run may need any of them.
         """
-        self._context.tasks.spawn(self._recover_runs(), name="recover runs")
-
-    async def _recover_runs(self) -> None:
-        next_pruning = 0.0
-        while True:
-            try:
-                await self._claim_abandoned()
-                if (now := asyncio.get_running_loop().time()) >= next_pruning:
-                    next_pruning = now + _PRUNE_EVERY
-                    days = self._number("keepRunsDays", 30, least=0)
-                    size = self._number("keepRunsMegabytes", 1024, least=0)
-                    await self._recorder.prune(max_age=days * 86400.0, max_bytes=size * 2**20)
-            except TavernError as error:
-                if error.info.code != DeadlineExceeded.code:  # a busy store, or a host that stops
-                    self._context.log.error("recovering runs from the run store failed: %s", error.message)
-            await asyncio.sleep(_RECOVER_EVERY)
-
-    async def _claim_abandoned(self) -> None:
-        """Resume the runs that have lost their worker, or mark them as interrupted."""
-        while (entry := await self._recorder.claim()) is not None:
-            if entry.id in self._active:
-                continue
-            why = self._why_not(entry)
-            if why is None:
-                try:
-                    await self._continue(await self._recorder.load(entry), entry.call)
-                    continue
-                except Exception as error:  # such as a plugin that is not loaded any more
-                    info = error_form(error)
-                    why = f"the host ended in the middle of it, and it cannot be resumed: {info.message}"
-            self._context.log.warning("run %s: %s", entry.id, why)
-            await self._recorder.release(entry, RunStatus.INTERRUPTED, why)
-
-    def _why_not(self, entry: RunEntry) -> str | None:
-        """Return why an abandoned run is not resumed."""
-        ended = "the host ended in the middle of it"
-        if entry.not_resumable is not None:
-            return f"{ended}, and it cannot be resumed: {entry.not_resumable}"
-        if entry.attempt >= _ATTEMPTS:
-            return f"{ended} {entry.attempt} times; it is not tried again"
-        if self._context.settings.get("onRestart", "resume") == "interrupt":
-            return ended
-        return None
+        recovery = Recovery(self._context, self._settings, self._recorder, self._active.__contains__, self._continue)
+        self._context.tasks.spawn(recovery.run(), name="recover runs")
 
     async def _continue(self, stored: StoredRun, call: CallContext | None) -> None:
         """Start a claimed run from where it ended."""
@@ -303,7 +249,7 @@ class Engine(ExecutionEngine):
         )
         self._finished.pop(entry.id, None)
         self._recorder.resumed(record)
-        known = _signatures(bound)
+        known = bound.signatures_by_id()
         finished = {
             node_id: outputs
             for node_id, (signature, outputs) in stored.results.items()
@@ -327,7 +273,7 @@ class Engine(ExecutionEngine):
             request = await hooks.filter("tavern_before_execute", request, call=call)
         check_principal(request.actions, call.principal)
         waiting = self._run_slots.waiting + self._accepting
-        if call.run_id not in self._active and waiting >= self._queue_limit() + self._run_slots.free:
+        if call.run_id not in self._active and waiting >= self._settings.queued_runs() + self._run_slots.free:
             raise Conflict(f"the run was not accepted: {self._run_slots.waiting} runs wait already; try again later")
         self._accepting += 1
         try:
@@ -353,7 +299,7 @@ class Engine(ExecutionEngine):
     ) -> _Active:
         """Start an accepted run in the background."""
         request, call = record.request, record.call
-        cache = self.cache if request.use_cache and self._cache_limit() else None
+        cache = self.cache if request.use_cache and self._settings.cache_bytes() else None
         self.cache.on_kept = self.disk_cache.keep if self.caches_on_disk else None
         lookup = CacheLookup(self.disk_cache, cache) if cache is not None and self.caches_on_disk else None
         events = EventBatch(record.id, bound.plan, record.nodes, self._publish, cache=cache)
@@ -452,7 +398,7 @@ class Engine(ExecutionEngine):
         try:
             changed = await hooks.filter("tavern_after_execute", run, call=active.call)
         except TavernError as refused:
-            return _withheld(run, refused.info)
+            return withheld(run, refused.info)
         return run.model_copy(update={"outputs": changed.outputs})
 
     def _settle(self, active: _Active, run: Run) -> None:
@@ -472,7 +418,7 @@ class Engine(ExecutionEngine):
     @property
     def caches_on_disk(self) -> bool:
         """Whether outputs are written to and read from the disk cache."""
-        return self._context.settings.get("cacheOnDisk", False) is True
+        return self._settings.caches_on_disk()
 
     async def _recorded_run(self, run_id: str) -> Run:
         """Return a run of the store. Raises `NotFound`."""
@@ -480,25 +426,6 @@ class Engine(ExecutionEngine):
             return await self._recorder.run(run_id)
         except NotFound:
             raise NotFound(f"there is no run {run_id!r}") from None
-
-    def _limit(self) -> int:
-        return self._number("maxConcurrentRuns", DEFAULT_LIMIT, least=1)
-
-    def _process_limit(self) -> int:
-        return self._number("maxIsolatedProcesses", 0, least=0) or os.cpu_count() or 1
-
-    def _queue_limit(self) -> int:
-        return self._number("maxQueuedRuns", DEFAULT_QUEUE, least=1)
-
-    def _cache_limit(self) -> int:
-        return self._number("cacheMegabytes", CACHE_LIMIT // 2**20, least=0) * 2**20
-
-    def _disk_cache_limit(self) -> int:
-        return self._number("cacheDiskMegabytes", DISK_CACHE_LIMIT // 2**20, least=1) * 2**20
-
-    def _number(self, key: str, default: int, *, least: int) -> int:
-        value = self._context.settings.get(key, default)
-        return int(value) if isinstance(value, int | float) and value >= least else default
 
     def _publish(self, messages: Iterable[Message]) -> None:
         self._context.events.publish_all(messages)
@@ -511,22 +438,6 @@ class Engine(ExecutionEngine):
             "pendingExecutions": [r.summary() for r in records if r.status is RunStatus.QUEUED],
         }
         self._context.events.publish("SYSTEM_QUEUE_UPDATE", update)
-
-
-def _signatures(bound: BoundPlan) -> dict[str, bytes | None]:
-    """Return by id the signature of a node, else its code digest."""
-    code_digests = bound.plan.code_digests
-    nodes = zip(bound.plan.level.nodes, bound.signatures, strict=True)
-    return {node.id: signature or code_digests.get(node.number) for node, signature in nodes}
-
-
-def _withheld(run: Run, reason: ErrorInfo) -> Run:
-    """Return a run without its results: its effects stand, but its outputs are withheld."""
-    nodes = {
-        node_id: NodeState(status=state.status, error=state.error, started=state.started, finished=state.finished)
-        for node_id, state in run.nodes.items()
-    }
-    return run.model_copy(update={"status": RunStatus.ERROR, "outputs": {}, "nodes": nodes, "error": reason})
 
 
 def _weight(run: Run) -> int:

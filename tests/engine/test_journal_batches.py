@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tavern_engine.journal.batches import LARGE, NodeRow, Note, Rows, Stored, decode_rows, encode_rows, fetched
+from tavern_engine.journal.batch_decoder import decode_rows, fetched
+from tavern_engine.journal.batch_encoder import LARGE, encode_rows
+from tavern_engine.journal.batch_rows import NodeRow, Note, Rows, Stored
 from tavern_host.contracts.errors import ErrorInfo, NotFound, TavernError
 
 SIGNATURE = bytes(range(16))

@@ -187,7 +187,7 @@ for number in range(60):
     pruner = Child(
         tmp_path,
         """
-from tavern_engine.journal.run_store import store as module
+from tavern_engine.journal.run_store import pruning as module
 module.KEPT_SECONDS = 0.05
 say(0)
 while True:

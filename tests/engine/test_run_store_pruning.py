@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from runs_bench import accepted, entry, finished, opened
 
-from tavern_engine.journal.run_store import store as store_module
+from tavern_engine.journal.run_store import pruning as pruning_module
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.executions import RunFilter, RunStatus
 from tavern_host.contracts.runs import RunEnd, RunStore
@@ -23,7 +23,7 @@ ALL = 2**60
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values that no run needs may go at once, not only after an hour."""
-    monkeypatch.setattr(store_module, "KEPT_SECONDS", 0)
+    monkeypatch.setattr(pruning_module, "KEPT_SECONDS", 0)
 
 
 async def ids(store: RunStore) -> list[str]:

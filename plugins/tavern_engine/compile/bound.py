@@ -43,6 +43,12 @@ class BoundPlan:
         _sign(level, level.written, signatures, level.order, {})
         return cls(plan, level.written, signatures)
 
+    def signatures_by_id(self) -> dict[str, bytes | None]:
+        """Return by id the signature of a node, else its code digest."""
+        digests = self.plan.code_digests
+        nodes = zip(self.plan.level.nodes, self.signatures, strict=True)
+        return {node.id: signature or digests.get(node.number) for node, signature in nodes}
+
     def patched(self, values: Mapping[int, dict[str, Any]], changes: Mapping[int, bytes] | None = None) -> BoundPlan:
         """Return the plan with other values at some nodes of the top level.
 

@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tavern_engine.journal.batches import Batch, NodeRow, Note, Rows, decode_rows, encode_rows, fetched
+from tavern_engine.journal.batch_decoder import decode_rows, fetched
+from tavern_engine.journal.batch_encoder import encode_rows
+from tavern_engine.journal.batch_rows import Batch, NodeRow, Note, Rows
 from tavern_host.contracts.errors import Conflict, ErrorInfo, TavernError, describe
 from tavern_host.contracts.runs import RunStore
 

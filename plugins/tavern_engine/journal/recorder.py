@@ -10,7 +10,8 @@ from typing import Any
 from cachetools import FIFOCache
 from pydantic import JsonValue
 
-from tavern_engine.journal.batches import NodeRow, fetched
+from tavern_engine.journal.batch_decoder import fetched
+from tavern_engine.journal.batch_rows import NodeRow
 from tavern_engine.journal.documents import documents_of, pack
 from tavern_engine.journal.journal import Journal, RunJournal, read_results, read_rows
 from tavern_engine.journal.leases import LEASE, Leases

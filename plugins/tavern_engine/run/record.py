@@ -188,3 +188,12 @@ def _fits(run: RunSummary, filter: RunFilter) -> bool:
 def _placeholder(key: str) -> JsonValue:
     message = "the output is a stream; its items came as WORKFLOW_INTERFACE_YIELD"
     return placeholder(message, interfaceOutputKey=key)
+
+
+def withheld(run: Run, reason: ErrorInfo) -> Run:
+    """Return a run without its results: its effects stand, but its outputs are withheld."""
+    nodes = {
+        node_id: NodeState(status=state.status, error=state.error, started=state.started, finished=state.finished)
+        for node_id, state in run.nodes.items()
+    }
+    return run.model_copy(update={"status": RunStatus.ERROR, "outputs": {}, "nodes": nodes, "error": reason})

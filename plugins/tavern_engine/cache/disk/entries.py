@@ -11,7 +11,8 @@ import zlib
 from math import isfinite
 from typing import Any, NamedTuple
 
-from tavern_engine.journal.batches import decode_value, encode_value
+from tavern_engine.journal.batch_decoder import decode_value
+from tavern_engine.journal.batch_encoder import encode_value
 
 FORMAT = 1
 """Differs where entries of an earlier version of the program cannot be read."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.errors import Interrupted, InvalidInput, TavernError
 from tavern_host.contracts.executions import RunFilter, RunRequest, RunStatus, RunSummary
 from tavern_host.contracts.runs import RunEnd, RunEntry
 
@@ -211,3 +211,18 @@ def query(filter: RunFilter) -> tuple[str, list[Any]]:
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     values += [filter.limit, min(filter.offset, _FOREVER)]
     return f"SELECT {SUMMARY_COLUMNS} FROM runs{where} ORDER BY submitted DESC, seq DESC LIMIT ? OFFSET ?", values
+
+
+def begun_elsewhere(entry: RunEntry) -> RunEnd:
+    """Return the end of a run that is not resumed here."""
+    advice = f"`tavern runs resume {entry.id}` resumes it"
+    if entry.not_resumable is not None:
+        advice = f"it cannot be resumed: {entry.not_resumable}"
+    message = f"it was started elsewhere, or before the project was moved, and was not resumed here; {advice}"
+    return RunEnd(
+        status=RunStatus.INTERRUPTED,
+        outputs=entry.outputs,
+        error=Interrupted(message).info,
+        attempt=entry.attempt,
+        not_resumable=entry.not_resumable,
+    )

@@ -1,4 +1,4 @@
-"""The service `runStore` over SQLite: claims, writes and retention of runs.
+"""The service `runStore` over SQLite: claims, writes and reads of runs.
 
 Every method is one transaction; several processes may have one store open. A store may come from anybody: only runs
 that were accepted here, or whose resumption was requested here, are resumed automatically.
@@ -16,7 +16,7 @@ from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.run_store.schema import RUNS
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import Conflict, Interrupted, InvalidInput, NotFound, TavernError
+from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
 from tavern_host.contracts.executions import RunFilter, RunStatus, RunSummary
 from tavern_host.contracts.runs import RunEnd, RunEntry, RunStore
 from tavern_host.storage.sqlite import DatabaseThread
@@ -28,14 +28,8 @@ if TYPE_CHECKING:
     from tavern_engine.journal.run_store.rows import Standing
     from tavern_host.storage.process_locks import ProcessLocks
 
-KEPT_SECONDS = 3600
-"""How long a content that no run refers to is kept: its writer may be about to refer to it."""
-
 AT_ONCE = 50
-"""How many runs or contents one transaction forgets: others wait for it."""
-
-SHRINK_PAGES = 1000
-"""How many pages one transaction takes off the end of the database: others wait for it."""
+"""How many unclaimed runs one transaction looks at: others wait for it."""
 
 
 class SqliteRunStore(RunStore):
@@ -278,95 +272,14 @@ class SqliteRunStore(RunStore):
 
     async def prune(self, *, max_age: float, max_bytes: int, call: CallContext | None = None) -> int:
         """Delete finished runs by age and size, and contents that no run needs; return how many runs."""
+        from tavern_engine.journal.run_store.pruning import Pruning
+
         if math.isnan(max_age) or max_age < 0 or max_bytes < 0:
             raise InvalidInput(f"max_age and max_bytes must not be below 0, found {max_age} and {max_bytes}")
         if not await self._exists():
             return 0
-        before = _now() - int(min(max_age, 1e9) * 1_000_000)
-        forgotten = 0
-        while count := await self._writer.write(lambda connection: self._forget_old(connection, before)):
-            forgotten += count
-        while count := await self._writer.write(lambda connection: self._forget_beyond(connection, max_bytes)):
-            forgotten += count
-        while await self._writer.write(self._forget_contents):
-            pass
-        await self._forget_strays()
-        while await self._writer.write(_shrink):
-            pass
-        return forgotten
-
-    def _forget_old(self, connection: sqlite3.Connection, before: int) -> int:
-        """Delete some of the runs that ended before a moment; return how many."""
-        return self._forget(connection, "finished < ?", (before,), AT_ONCE)
-
-    def _forget_beyond(self, connection: sqlite3.Connection, max_bytes: int) -> int:
-        """Delete some of the oldest runs as long as too much is kept; return how many."""
-        (kept,) = connection.execute("SELECT total(size) FROM runs").fetchone()
-        used = "SELECT total(size) FROM contents WHERE EXISTS (SELECT 1 FROM uses WHERE uses.hash = contents.hash)"
-        kept += connection.execute(used).fetchone()[0]
-        return self._forget(connection, "1", (), AT_ONCE, surplus=kept - max_bytes)
-
-    def _forget(
-        self,
-        connection: sqlite3.Connection,
-        condition: str,
-        values: tuple[Any, ...],
-        limit: int,
-        surplus: float = math.inf,
-    ) -> int:
-        """Delete finished unclaimed runs, first those that ended first, until `surplus` bytes are."""
-        if surplus <= 0:
-            return 0
-        now, forgotten, passed = _now(), 0, 0
-        sought = (
-            "SELECT seq, size, owner, lease_until FROM runs INDEXED BY runs_ended"
-            f" WHERE is_final = 1 AND {condition} ORDER BY finished, seq LIMIT ? OFFSET ?"
-        )
-        while forgotten < limit and surplus > 0:
-            found = connection.execute(sought, (*values, limit, passed)).fetchall()
-            if not found:
-                break
-            for seq, size, owner, until in found:
-                if self._is_claimed(owner, until, now):
-                    passed += 1
-                    continue
-                freed = connection.execute(
-                    "SELECT total(size) FROM contents WHERE hash IN (SELECT hash FROM uses WHERE run = ?1) AND NOT"
-                    " EXISTS (SELECT 1 FROM uses WHERE uses.hash = contents.hash AND uses.run <> ?1)",
-                    (seq,),
-                ).fetchone()[0]
-                connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
-                forgotten += 1
-                surplus -= size + freed
-                if surplus <= 0 or forgotten >= limit:
-                    break
-        return forgotten
-
-    def _forget_contents(self, connection: sqlite3.Connection) -> int:
-        """Remove some of the contents that no run refers to; return how many.
-
-        The files go while the database is locked: who puts one of them again at this moment comes before or after.
-        """
-        unused = (
-            "SELECT hash FROM contents WHERE kept < ? AND"
-            " NOT EXISTS (SELECT 1 FROM uses WHERE uses.hash = contents.hash) LIMIT ?"
-        )
-        names = [name for (name,) in connection.execute(unused, (_now() - KEPT_SECONDS * 1_000_000, AT_ONCE))]
-        for name in names:
-            self._files.remove(name)
-            connection.execute("DELETE FROM contents WHERE hash = ?", (name,))
-        return len(names)
-
-    async def _forget_strays(self) -> None:
-        """Remove files that the database does not know: their process ended before it recorded them."""
-        for names in await self._reader.run(lambda: list(self._files.names())):
-
-            def work(connection: sqlite3.Connection, names: list[str] = names) -> None:
-                for name in names:
-                    if not connection.execute("SELECT 1 FROM contents WHERE hash = ?", (name,)).fetchone():
-                        self._files.remove(name)
-
-            await self._writer.write(work)
+        pruning = Pruning(self._writer, self._reader, self._files, self._is_claimed)
+        return await pruning.run(_now() - int(min(max_age, 1e9) * 1_000_000), max_bytes)
 
     # --- helpers ----------------------------------------------------------------------------------
 
@@ -416,7 +329,7 @@ class SqliteRunStore(RunStore):
                 if run_id is not None:  # requested here: from now on it counts as started here
                     seal = self._seal(entry.id, kept)
                 elif not self._key.has_sealed(entry.id, kept, seal):
-                    _write(connection, seq, rows.standing(_begun_elsewhere(entry), entry.id, now))
+                    _write(connection, seq, rows.standing(rows.begun_elsewhere(entry), entry.id, now))
                     elsewhere += 1
                     continue
             except TavernError as damage:
@@ -511,21 +424,6 @@ def _write(connection: sqlite3.Connection, seq: int, stands: Standing) -> None:
     )
 
 
-def _begun_elsewhere(entry: RunEntry) -> RunEnd:
-    """Return the end of a run that is not resumed here."""
-    advice = f"`tavern runs resume {entry.id}` resumes it"
-    if entry.not_resumable is not None:
-        advice = f"it cannot be resumed: {entry.not_resumable}"
-    message = f"it was started elsewhere, or before the project was moved, and was not resumed here; {advice}"
-    return RunEnd(
-        status=RunStatus.INTERRUPTED,
-        outputs=entry.outputs,
-        error=Interrupted(message).info,
-        attempt=entry.attempt,
-        not_resumable=entry.not_resumable,
-    )
-
-
 def _check_contents(connection: sqlite3.Connection, names: set[str], who: str) -> None:
     """Raise `NotFound` unless all contents are kept."""
     for name in sorted(names):
@@ -540,14 +438,6 @@ def _give_up(connection: sqlite3.Connection, seq: int, damage: TavernError, now:
         " owner = NULL, lease_until = NULL, seal = NULL WHERE seq = ?",
         (RunStatus.ERROR.value, now, damage.message, damage.message.casefold(), damage.message, seq),
     )
-
-
-def _shrink(connection: sqlite3.Connection) -> int:
-    """Give some of the room that is free in the database back to the disk; return how many pages."""
-    pages = min(int(connection.execute("PRAGMA freelist_count").fetchone()[0]), SHRINK_PAGES)
-    for _ in range(pages):
-        connection.execute("PRAGMA incremental_vacuum(1)")  # one step of it is one page, and Python takes one step
-    return pages
 
 
 def _unknown(run_id: str) -> NotFound:

@@ -1,13 +1,6 @@
-"""Node results as bytes for the run store, many rows at a time, and rows of the bytes.
+"""Encodes the rows of a run into batches, many at a time, and values by themselves.
 
-A batch is a sequence of frames. A frame holds its rows by column: a head in JSON, then the times, the signatures and
-the values that are not in the head. Where nothing is unusual, encoding a row is a share of a few calls of C functions.
-
-The head: `n`, how many rows; `i`, their ids; `m`, by row, its status, error, attempts and iteration where these are
-not what they mostly are; `g`, how long each signature is, or a list of signatures in hex. Outputs are either a list of
-objects, `o`, with `x` for the values that are apart; or `k`, the different lists of their names, with `w`, which of
-them each row has, `z`, the rows that have no outputs, and `v`, all values one after another: a list, or `q` or `d`
-where they are all integers or all numbers and stand behind the head.
+Never refuses a row: one with a value that has no codec is kept without its outputs.
 """
 
 from __future__ import annotations
@@ -17,17 +10,15 @@ import json
 import struct
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
-from tavern_host.contracts.errors import ErrorInfo, TavernError
-from tavern_host.storage.values import MAX_VALUES, decode_loose, encode_loose
-
-COMPLETE = "complete"
-"""The status of a node that gave its outputs."""
+from tavern_engine.journal.batch_format import HEADER, MAGIC, PACKED
+from tavern_engine.journal.batch_rows import COMPLETE, Batch, Note, Outputs, Rows
+from tavern_host.contracts.errors import ErrorInfo
+from tavern_host.storage.values import MAX_VALUES, encode_loose
 
 LARGE = 64 * 1024
 """A value of more bytes than this is stored by itself."""
@@ -47,113 +38,8 @@ MAX_DEPTH = 200
 _PLAIN = frozenset({type(None), bool, int, float, str, dict, list})
 _SHORT = frozenset({type(None), bool, int, float})
 _INT = 1 << 63
-_PACKED = {int: "q", float: "d"}
-_MAGIC = b"TVB2"
-_HEADER = struct.Struct("<4sIII")
-"""Magic, CRC-32 of what follows the header, its length, the length of the head in it."""
 
 _compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
-
-Outputs = dict[str, Any] | None
-
-
-class Note(NamedTuple):
-    """What became of a node that did not simply give its outputs when it was run once."""
-
-    status: str = COMPLETE
-    error: ErrorInfo | None = None
-    attempts: int = 1
-    iteration: int | None = None
-
-
-_USUAL = Note()
-
-
-class Rows:
-    """What became of nodes, in columns. `notes` are those of the rows that have one."""
-
-    __slots__ = ("finished", "ids", "notes", "outputs", "signatures", "started")
-
-    def __init__(self) -> None:
-        self.ids: list[str] = []
-        self.signatures: list[bytes | None] = []
-        self.started: list[float] = []
-        self.finished: list[float] = []
-        self.outputs: list[Outputs] = []
-        self.notes: dict[int, Note] = {}
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def add(
-        self,
-        ids: Sequence[str],
-        signatures: Sequence[bytes | None],
-        started: Sequence[float],
-        finished: Sequence[float],
-        outputs: Sequence[Outputs],
-        note: Note = _USUAL,
-    ) -> None:
-        """Take several rows, by column."""
-        if note != _USUAL:
-            self.notes.update(dict.fromkeys(range(len(self.ids), len(self.ids) + len(ids)), note))
-        self.ids += ids
-        self.signatures += signatures
-        self.started += started
-        self.finished += finished
-        self.outputs += outputs
-
-    def part(self, first: int, count: int) -> Rows:
-        """Return some of the rows."""
-        found, last = Rows(), first + count
-        found.ids, found.signatures = self.ids[first:last], self.signatures[first:last]
-        found.started, found.finished = self.started[first:last], self.finished[first:last]
-        found.outputs = self.outputs[first:last]
-        if self.notes:
-            found.notes = {row: self.notes[first + row] for row in range(len(found)) if first + row in self.notes}
-        return found
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Encoded rows. `large` are the values to be stored by themselves, by hash; `lacking` says of each value that has
-    no codec where it was and what it is."""
-
-    content: bytes
-    rows: int
-    large: dict[str, bytes]
-    lacking: tuple[str, ...]
-
-
-class Stored(NamedTuple):
-    """Stands for a large value that is stored by itself; `kind` says what its content is."""
-
-    hash: str
-    kind: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRow:
-    """What became of a node. A large value of `outputs` is `Stored`; `fetched` puts it in.
-
-    `lacking` says why the outputs of a node that gave some are None: a value among them has no codec.
-    """
-
-    node_id: str
-    signature: bytes | None
-    status: str
-    started: float
-    finished: float
-    outputs: dict[str, Any] | None
-    error: ErrorInfo | None = None
-    attempts: int = 1
-    iteration: int | None = None
-    lacking: str | None = None
-
-    def with_outputs(self, outputs: dict[str, Any] | None) -> NodeRow:
-        """Return the row with other outputs."""
-        return replace(self, outputs=outputs)
 
 
 @dataclass
@@ -179,9 +65,6 @@ class _Parts:
         self.places.append([row, slot, kind, self.size, len(content)])
         self.data.append(content)
         self.size += len(content)
-
-
-# --- encoding -----------------------------------------------------------------------------------------
 
 
 def encode_rows(rows: Rows, first: int = 0) -> Batch:
@@ -262,7 +145,7 @@ def _plain_outputs(outputs: list[Outputs], parts: _Parts) -> str | None:
 def _plain_values(values: list[Any], parts: _Parts) -> str | None:
     """Return values for the head, or None where one is not plain, or may be large."""
     kinds = set(map(type, values))
-    if len(kinds) == 1 and (form := _PACKED.get(*kinds)) is not None:
+    if len(kinds) == 1 and (form := PACKED.get(*kinds)) is not None:
         if form == "d" and not all(map(isfinite, values)):
             return None
         try:
@@ -421,7 +304,7 @@ def _assembled(rows: Rows, outputs: str, parts: _Parts) -> bytes:
     shown = f"{{{','.join(head)}}}".encode("utf-8", "surrogatepass")  # a lone surrogate comes back as it was
     times = struct.pack(f"<{2 * len(rows)}d", *rows.started, *rows.finished)
     body = b"".join([shown, times, joined, *parts.data])
-    return _HEADER.pack(_MAGIC, zlib.crc32(body), len(body), len(shown)) + body
+    return HEADER.pack(MAGIC, zlib.crc32(body), len(body), len(shown)) + body
 
 
 def _error(error: ErrorInfo) -> dict[str, Any]:
@@ -434,123 +317,3 @@ def _error(error: ErrorInfo) -> dict[str, Any]:
 
 
 # --- decoding -----------------------------------------------------------------------------------------
-
-
-def decode_rows(batches: Sequence[bytes], warn: Callable[[str], None]) -> list[NodeRow]:
-    """Return the rows of batches, in order. What is torn or of an unknown kind is left out, and reported to `warn`."""
-    rows: list[NodeRow] = []
-    for number, batch in enumerate(batches):
-        for body, head_length, problem in _frames(batch):
-            if problem is None:
-                try:
-                    rows += _rows(body, head_length)
-                    continue
-                except (ValueError, TypeError, LookupError, AttributeError, RecursionError, struct.error) as error:
-                    problem = f"cannot be read ({type(error).__name__})"
-            warn(f"batch {number + 1} of {len(batches)} {problem}: the nodes in it count as not run")
-    return rows
-
-
-def _frames(batch: bytes) -> Iterator[tuple[bytes, int, str | None]]:
-    """Yield the body of each frame and how long its head is, or what is wrong with the rest."""
-    place = 0
-    while place < len(batch):
-        magic = batch[place : place + len(_MAGIC)]
-        if not _MAGIC.startswith(magic):
-            is_ours = magic.startswith(_MAGIC[:3])
-            yield b"", 0, "was written by another version of the program" if is_ours else "is of an unknown kind"
-            return
-        if len(batch) - place < _HEADER.size:
-            yield b"", 0, "is cut off"
-            return
-        _, checksum, length, head_length = _HEADER.unpack_from(batch, place)
-        place += _HEADER.size
-        body = batch[place : place + length]
-        if len(body) < length:
-            yield b"", 0, "is cut off"
-            return
-        yield body, head_length, None if zlib.crc32(body) == checksum else "is damaged"
-        place += length
-
-
-def _rows(body: bytes, head_length: int) -> list[NodeRow]:
-    head = json.loads(body[:head_length])
-    count, ids = head["n"], head["i"]
-    if len(ids) != count:
-        raise ValueError("not as many ids as rows")
-    times = struct.unpack_from(f"<{2 * count}d", body, head_length)
-    place = head_length + 16 * count
-    signatures: list[bytes | None] = [None] * count
-    known = head.get("g")
-    if isinstance(known, int):
-        signatures = (
-            [body[at : at + known] for at in range(place, place + known * count, known)] if known else [b""] * count
-        )
-        place += known * count
-    elif known is not None:
-        signatures = [None if s is None else bytes.fromhex(s) for s in known]
-    outputs = head["o"] if "o" in head else _columns(head, body, place)
-    if len(outputs) != count:
-        raise ValueError("not as many outputs as rows")
-    lacking: dict[int, str] = {}
-    for index, slot, kind, where, size in head.get("x", ()):
-        if kind == "none":
-            lacking[index] = where
-        elif isinstance(where, str):
-            outputs[index][slot] = Stored(where, kind, size)
-        else:
-            outputs[index][slot] = decode_value(body[place + where : place + where + size], kind)
-    rows = [
-        NodeRow(ids[index], signatures[index], COMPLETE, times[index], times[count + index], outputs[index])
-        for index in range(count)
-    ]
-    for row, (status, error, attempts, iteration) in head.get("m", {}).items():
-        info = None if error is None else ErrorInfo.model_validate(error)
-        rows[int(row)] = replace(rows[int(row)], status=status, error=info, attempts=attempts, iteration=iteration)
-    for row, reason in lacking.items():
-        rows[row] = replace(rows[row], lacking=reason)
-    return rows
-
-
-def _columns(head: dict[str, Any], body: bytes, place: int) -> list[Outputs]:
-    """Return the outputs of a frame that has them by column; what is not in its head is at a place of the body."""
-    forms, values = head["k"], head["v"]
-    which = [forms[form] for form in head["w"]] if "w" in head else [forms[0]] * head["n"]
-    if values in _PACKED.values():
-        values = struct.unpack_from(f"<{sum(map(len, which))}{values}", body, place)
-    left = iter(values)
-    outputs: list[Outputs] = [dict(zip(names, left, strict=False)) for names in which]
-    for row in head.get("z", ()):
-        outputs[row] = None
-    return outputs
-
-
-def decode_value(content: bytes, kind: str) -> Any:
-    """Return a value that is not plain JSON, or was large. Raises `ValueError` for an unknown kind, and whatever
-    content brings that is not what it was."""
-    if kind == "bytes":
-        return content
-    if kind == "text":
-        return content.decode("utf-8", "surrogatepass")
-    if kind == "json":
-        return json.loads(content)
-    if kind == "loose":
-        return decode_loose(content, [])
-    raise ValueError(f"no kind {kind!r}")
-
-
-async def fetched(row: NodeRow, content: Callable[[str], Awaitable[bytes]]) -> dict[str, Any] | None:
-    """Return all outputs of a row, the large ones read with `content` (`RunStore.content`); None where it has none.
-
-    Raises `NotFound` where one is not kept any more, `TavernError` where it cannot be read.
-    """
-    if row.outputs is None:
-        return None
-    outputs = dict(row.outputs)
-    for slot, value in outputs.items():
-        if isinstance(value, Stored):
-            try:
-                outputs[slot] = decode_value(await content(value.hash), value.kind)
-            except (ValueError, RecursionError, LookupError) as error:
-                raise TavernError(f"node {row.node_id}, output {slot}: it cannot be read back: {error}") from None
-    return outputs
