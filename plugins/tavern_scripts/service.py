@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from tavern_host.contracts.scripts import (
     ScriptErrorType,
     ScriptEvent,
     ScriptExecution,
-    ScriptFile,
     ScriptLanguage,
     ScriptRequest,
     ScriptResult,
@@ -43,33 +41,18 @@ from tavern_scripts.policy.planner import Plan, Planner
 from tavern_scripts.policy.policy import PolicyReader
 from tavern_scripts.policy.script_files import ScriptFolder, approved_copy, is_open, open_copy
 from tavern_scripts.results import project_files as projectio
-from tavern_scripts.results.outcome import LogEvent, Outcome
+from tavern_scripts.results.event_queue import EventQueue, Say, report_progress
 from tavern_scripts.results.refusal import Refused
+from tavern_scripts.results.run_state import RunState, enforced_by, new_state, result_of_run, result_of_task
 from tavern_scripts.sandbox.backends import Sandboxes
-from tavern_scripts.sandbox.choose import Chosen
 from tavern_scripts.sandbox.processes import to_the_end
-from tavern_scripts.workers.launches import Places, RunExtras, grants_of, input_of, launch_of, pieces
+from tavern_scripts.workers.launches import Places, RunExtras, input_of, launch_of, pieces
 from tavern_scripts.workers.pool import WarmPool
 from tavern_scripts.workers.run_resources import RunResources
 from tavern_scripts.workers.scratch import Scratch, remove
 from tavern_scripts.workers.sessions import SessionLimits, Sessions
 
 _RAN = "script.ran"
-
-Say = Callable[[ScriptEvent], None]
-
-
-@dataclass
-class RunState:
-    """What is known of a run so far, for its result."""
-
-    plan: Plan
-    enforced: ScriptEnforced
-    outcome: Outcome
-    usage: ScriptUsage | None = None
-    input: int = 0
-    files: Sequence[ScriptFile] = ()
-    notes: list[str] = field(default_factory=list)
 
 
 class Scripts(ScriptExecution):
@@ -138,14 +121,14 @@ class Scripts(ScriptExecution):
 
     async def stream(self, request: ScriptRequest, *, call: CallContext | None = None) -> Any:
         """Run a script and yield what happens; see the interface. Who goes away before its end, ends it."""
-        feed = _EventQueue()
+        feed = EventQueue()
         call = call or system_call(self._context.project.id)
         work = self._context.tasks.spawn(self._settled(request, call, feed.say), name="run a script")
         try:
             async with aclosing(feed.until(work)) as events:
                 async for event in events:
                     yield event
-            yield ScriptEvent(kind="result", result=_result_of(work))
+            yield ScriptEvent(kind="result", result=result_of_task(work))
         finally:
             work.cancel()
             await to_the_end(asyncio.wait([work]))
@@ -159,8 +142,8 @@ class Scripts(ScriptExecution):
         try:
             chosen = await self._sandboxes.chosen()
         except Refused:
-            return _enforced(plan, "none", [])
-        return _enforced(plan, chosen.name, chosen.weaker)
+            return enforced_by(plan, "none", [])
+        return enforced_by(plan, chosen.name, chosen.weaker)
 
     async def denied(self, asked: SecurityContext, *, config: dict[str, JsonValue] | None = None) -> list[str]:
         """Return what would not be granted; see the interface."""
@@ -184,14 +167,14 @@ class Scripts(ScriptExecution):
         try:
             plan = await self._planner.plan(request, remaining=call.remaining())
             chosen = await self._sandboxes.chosen()
-            state = _state_of(plan, chosen, say)
+            state = new_state(plan, chosen, say)
             async with self._turns.of(plan.policy.concurrent):
                 output = await self._run(state, chosen.backend, call, say)
         except Refused as refused:
             error = refused.error
         except TavernError as wrong:
             return wrong
-        result = _result(state, output, error, (time.monotonic() - began) * 1000)
+        result = result_of_run(state, output, error, (time.monotonic() - began) * 1000)
         self._record(request, result, state, call)
         return result
 
@@ -211,7 +194,7 @@ class Scripts(ScriptExecution):
         is_small = plan.program.is_code and places.files is None
         try:
             async with AsyncExitStack() as stack:
-                extra = await self._extras.of(plan, places.script, backend, stack, call, _progress(say))
+                extra = await self._extras.of(plan, places.script, backend, stack, call, report_progress(say))
                 if plan.program.is_code:  # nothing has to be looked for in its folder
                     launch = _launch(plan, places, extra)
                 else:
@@ -382,34 +365,6 @@ class WorkerLimits:
     sessions: SessionLimits
 
 
-class _EventQueue:
-    """Events of one run on their way to its caller. Of progress that nobody has read yet only the latest is kept, and
-    a log is limited, so that it never grows beyond measure."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[ScriptEvent] = deque()
-        self._there = asyncio.Event()
-
-    def say(self, event: ScriptEvent) -> None:
-        """Add an event."""
-        if event.kind == "progress" and self._waiting and self._waiting[-1].kind == "progress":
-            self._waiting.pop()
-        self._waiting.append(event)
-        self._there.set()
-
-    async def until(self, work: asyncio.Task[Any]) -> Any:
-        """Yield what was added, until the work is done and all was read."""
-        work.add_done_callback(lambda _: self._there.set())
-        while True:
-            while self._waiting:
-                yield self._waiting.popleft()
-            if work.done():
-                return
-            self._there.clear()
-            if not work.done():
-                await self._there.wait()
-
-
 class _RunLimiter:
     """Lets so many runs at once as the policy says at that moment."""
 
@@ -424,69 +379,5 @@ class _RunLimiter:
         return self._semaphore
 
 
-def _state_of(plan: Plan, chosen: Chosen, say: Say) -> RunState:
-    outcome = Outcome(
-        plan.limits,
-        lambda heard: say(_event(heard)),
-        channel=plan.program.channel,
-        any_text=plan.program.is_code,
-        hidden=plan.hidden,
-    )
-    return RunState(plan, _enforced(plan, chosen.name, chosen.weaker), outcome)
-
-
-def _enforced(plan: Plan, backend: str, weaker: Sequence[str]) -> ScriptEnforced:
-    return ScriptEnforced(
-        backend=backend,
-        limits=plan.limits,
-        grants=grants_of(plan.granted, plan.program.name, plan.request.files),
-        denied=[*plan.granted.denied],
-        weaker=[*weaker],
-    )
-
-
 def _launch(plan: Plan, places: Places, extra: RunExtras) -> SandboxLaunch:
     return launch_of(plan.program, plan.interpreter, places, plan.granted, plan.limits, plan.config, extra)
-
-
-def _event(heard: LogEvent) -> ScriptEvent:
-    kind = "progress" if heard.is_progress else "log"
-    return ScriptEvent.trusted(kind=kind, text=heard.text, progress=heard.progress)
-
-
-def _progress(say: Say) -> Callable[[str], None]:
-    return lambda text: say(ScriptEvent(kind="progress", text=text))
-
-
-def _result(state: RunState | None, output: JsonValue, error: ScriptError | None, wall_ms: float) -> ScriptResult:
-    """Return the result of a run, whatever is known of it."""
-    if state is None:
-        return ScriptResult(success=False, error=error, usage=ScriptUsage(wall_ms=wall_ms))
-    if error is not None:
-        state.outcome.printed()
-        if state.plan.granted.denied:
-            lines = [error.details, "The script asked for more than it was granted:", *state.plan.granted.denied]
-            error = error.model_copy(update={"details": "\n".join(line for line in lines if line)})
-    measured = state.usage or ScriptUsage(wall_ms=wall_ms)
-    counts = {"input": state.input, "output": state.outcome.output, "log": state.outcome.log.size}
-    return ScriptResult(
-        success=error is None,
-        output_data=output,
-        error=error,
-        logs=[*state.outcome.log.lines(), *state.notes],
-        files=[*state.files],
-        enforced=state.enforced,
-        usage=measured.model_copy(update=counts),
-    )
-
-
-def _result_of(work: asyncio.Task[ScriptResult | TavernError]) -> ScriptResult:
-    if work.cancelled():
-        error = ScriptError(
-            type=ScriptErrorType.CANCELLED, message="the script was cancelled: scripts are being stopped"
-        )
-        return ScriptResult(success=False, error=error)
-    found = work.result()
-    if isinstance(found, TavernError):
-        raise found
-    return found

@@ -21,7 +21,7 @@ from aiohttp import web
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput
 from tavern_scripts.environments.environments import BuildLimits, Environment, Environments
 from tavern_scripts.environments.manifests import Manifest, Manifests
-from tavern_scripts.network.proxy import Connection
+from tavern_scripts.network.proxy_limits import Connection
 from tavern_scripts.policy.languages import Interpreter, Interpreters
 from tavern_scripts.sandbox.bubblewrap import Bubblewrap
 from tavern_scripts.sandbox.finding import find_bubblewrap, find_setpriv

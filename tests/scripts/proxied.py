@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from tavern_scripts.network.allowlist import Address
-from tavern_scripts.network.proxy import Connection, Proxy, ProxyLimits
+from tavern_scripts.network.proxy import Proxy
+from tavern_scripts.network.proxy_limits import Connection, ProxyLimits
 
 
 @dataclass

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tavern_host.contracts.errors import InvalidInput
 from tavern_scripts.network.allowlist import Address
 from tavern_scripts.network.http1 import client_side, read_request, server_side
-from tavern_scripts.network.proxy import Connection, ConnectionBudget, Proxy, ProxyLimits
+from tavern_scripts.network.proxy import Proxy
+from tavern_scripts.network.proxy_limits import Connection, ConnectionBudget, ProxyLimits
 from tests.scripts.proxied import proxied, raw_server, telling_server
 
 NOT_LISTED = [

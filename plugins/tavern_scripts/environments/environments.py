@@ -43,8 +43,9 @@ from tavern_scripts.environments.requirements import read_requirements
 from tavern_scripts.environments.store import Store, content_of
 from tavern_scripts.environments.unpack import BadPackage, Unpacker
 from tavern_scripts.network.allowlist import is_special
-from tavern_scripts.network.proxy import Connection, ConnectionBudget, Proxy, ProxyLimits
+from tavern_scripts.network.proxy import Proxy
 from tavern_scripts.network.proxy_access import proxy_access
+from tavern_scripts.network.proxy_limits import Connection, ConnectionBudget, ProxyLimits
 from tavern_scripts.policy.languages import Interpreter
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.processes import to_the_end

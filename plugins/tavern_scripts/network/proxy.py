@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +30,7 @@ from tavern_scripts.network.http1 import (
     read_response,
     server_side,
 )
+from tavern_scripts.network.proxy_limits import Connection, ConnectionBudget, ProxyLimits
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 """Looks up the addresses of a name; the port is the one that will be connected to."""
@@ -44,56 +44,6 @@ _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnectio
 
 _ADDRESSES = 4
 _PER_ADDRESS = 5.0
-
-
-@dataclass(frozen=True)
-class ProxyLimits:
-    """The limits of one run: times in seconds, sizes in bytes. `in_all` counts every connection of the run, `at_once`
-    those that are open; as many again wait for their turn, more are turned away."""
-
-    at_once: int = 48
-    in_all: int = 4096
-    head_seconds: float = 10.0
-    connect_seconds: float = 15.0
-    idle_seconds: float = 60.0
-    connection_seconds: float = 600.0
-    connection_bytes: int = 256 << 20
-    run_bytes: int = 1 << 30
-
-
-@dataclass(frozen=True)
-class Connection:
-    """What became of one connection, for the audit log. `host` is empty where none could be read; `reason` says why it
-    was refused or cut short; `address` is the one connected to; `seconds` is how long it took."""
-
-    host: str
-    port: int | None
-    scheme: Scheme
-    allowed: bool
-    reason: str = ""
-    address: str = ""
-    sent: int = 0
-    received: int = 0
-    seconds: float = 0.0
-
-
-class ConnectionBudget:
-    """How many connections all proxies of a host may have open, so that scripts cannot use up its descriptors."""
-
-    def __init__(self, limit: int = 256) -> None:
-        """Take the limit."""
-        self._left = limit
-
-    def take(self) -> bool:
-        """Take one; return whether there was one left."""
-        if self._left <= 0:
-            return False
-        self._left -= 1
-        return True
-
-    def give(self) -> None:
-        """Give one back."""
-        self._left += 1
 
 
 class _Stopped(Exception):

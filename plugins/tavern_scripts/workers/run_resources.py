@@ -14,8 +14,9 @@ from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend
 from tavern_scripts.environments.environments import Environment, Environments
 from tavern_scripts.environments.manifests import Manifest, Manifests
-from tavern_scripts.network.proxy import Connection, ConnectionBudget, Proxy, ProxyLimits
+from tavern_scripts.network.proxy import Proxy
 from tavern_scripts.network.proxy_access import ProxyAccess, proxy_access
+from tavern_scripts.network.proxy_limits import Connection, ConnectionBudget, ProxyLimits
 from tavern_scripts.policy.languages import Interpreters
 from tavern_scripts.policy.planner import MAX_CODE, Plan
 from tavern_scripts.sandbox.layout import installation
