@@ -8,26 +8,27 @@ key, which would stand in its file, in events and in the history of runs. `api_s
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 from tavern_host import InvalidInput, NodeContext, NodeDefinition, node
-from tavern_host.contracts.errors import ServiceUnavailable
-from tavern_host.contracts.llm import LLM, Llm, LlmChunk, LlmRequest, LlmUsage
-from tavern_nodes.conversation import Message, message, read_messages, to_chat, write_messages
-from tavern_nodes.documents import plain, read_json
-from tavern_nodes.platform_slots import choices, slot
-from tavern_nodes.values import MAX_TEXT, bounded, kind_of, show
-
-USE_ENVIRONMENT = "use_env_vars"
-_REFUSED = frozenset({"apikey", "authorization", "baseurl"})
-"""What settings may not say, in small letters and without underscores."""
-
-_HOW = (
-    "whoever runs the host sets up models under extensions.tavern-llm.models in host.yaml, with base_url and "
-    "api_key_env; then name the model in the node and switch use_env_vars on"
+from tavern_nodes.conversation import message, read_messages, write_messages
+from tavern_nodes.llm_requests import (
+    SETUP_ADVICE,
+    USE_ENVIRONMENT,
+    Answer,
+    answer_pieces,
+    check_no_image,
+    check_settings,
+    further_parameters,
+    llm_of,
+    number_input,
+    request_from,
+    system_messages,
+    text_input,
 )
+from tavern_nodes.platform_slots import choices, slot
 
 API_SETTINGS = NodeDefinition(
     type="APISettings",
@@ -77,18 +78,8 @@ def api_settings(inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, An
     if inputs.get(USE_ENVIRONMENT, False) is not True:
         has_key = bool(inputs.get("api_key"))
         what = "the api_key of a workflow is not used (remove it)" if has_key else "base_url is not used"
-        raise InvalidInput(f"APISettings: {what}; {_HOW}")
+        raise InvalidInput(f"APISettings: {what}; {SETUP_ADVICE}")
     return {"api_settings": {USE_ENVIRONMENT: True}}
-
-
-def check_settings(value: Any, where: str) -> None:
-    """Raise `InvalidInput` for settings that ask for an address or a key of their own."""
-    if value is None:
-        return
-    if not isinstance(value, dict):
-        raise InvalidInput(f"{where}: expected an object, as APISettings gives it, not {kind_of(value)}")
-    if any(value[name] and str(name).lower().replace("_", "") in _REFUSED for name in value):
-        raise InvalidInput(f"{where}: addresses and keys are not taken from a workflow; {_HOW}")
 
 
 _TEMPERATURE = {"default": 0.7, "min": 0, "max": 2, "step": 0.1}
@@ -169,14 +160,14 @@ async def openai_chat(inputs: dict[str, Any], config: dict[str, Any], context: N
     """Add what is said to the conversation, ask, and add the answer. Raises `InvalidInput`, and as `Llm` does."""
     who = "OpenAIChat"
     check_settings(inputs.get("api_settings"), f"{who}: api_settings")
-    _check_image(inputs, who)
+    check_no_image(inputs, who)
     past = (
         [] if inputs.get("clear_history") else read_messages(inputs.get("external_history"), f"{who}: external_history")
     )
-    turns = [*past, message("user", _text(inputs, "user_input", who))]
-    system = _system(inputs, who)
-    request = _request([*system, *turns], inputs, OPENAI_CHAT, who, ("temperature", "max_tokens"))
-    answer = await _llm(context, who).complete(request, call=context.call)
+    turns = [*past, message("user", text_input(inputs, "user_input", who))]
+    system = system_messages(inputs, who)
+    request = request_from([*system, *turns], inputs, OPENAI_CHAT, who, ("temperature", "max_tokens"))
+    answer = await llm_of(context, who).complete(request, call=context.call)
     turns.append(message("assistant", answer.text))
     return {
         "full_conversation": write_messages([*system, *turns], who),
@@ -269,15 +260,15 @@ async def openai(inputs: dict[str, Any], config: dict[str, Any], context: NodeCo
     """Ask, yield the pieces if wished, then the whole answer. Raises `InvalidInput`, and as `Llm` does."""
     who = "OpenAI"
     check_settings(inputs.get("api_settings"), f"{who}: api_settings")
-    _check_image(inputs, who)
+    check_no_image(inputs, who)
     messages = [
-        *_system(inputs, who),
+        *system_messages(inputs, who),
         *read_messages(inputs.get("history"), f"{who}: history"),
-        message("user", _text(inputs, "prompt", who)),
+        message("user", text_input(inputs, "prompt", who)),
     ]
-    request = _request(messages, inputs, OPENAI, who, ("temperature", "max_tokens"))
-    answer = _Answer()
-    async with aclosing(_pieces(request, inputs.get("stream") is True, context, who, answer)) as pieces:
+    request = request_from(messages, inputs, OPENAI, who, ("temperature", "max_tokens"))
+    answer = Answer()
+    async with aclosing(answer_pieces(request, inputs.get("stream") is True, context, who, answer)) as pieces:
         async for piece in pieces:
             yield {"stream_output": piece}
     yield {"response": answer.text}
@@ -377,131 +368,13 @@ async def generic_llm_request(
     who = "GenericLlmRequest"
     messages = read_messages(inputs.get("messages"), f"{who}: messages")
     given = {**inputs, "model": inputs.get("activated_model_id")}
-    request = _request(messages, given, GENERIC_LLM_REQUEST, who, ("temperature", "max_tokens", "top_p"))
+    request = request_from(messages, given, GENERIC_LLM_REQUEST, who, ("temperature", "max_tokens", "top_p"))
     seed = inputs.get("seed") or 0
-    more = {"seed": _number(seed, "INTEGER", f"{who}: seed")} if seed else {}
-    more |= _parameters(inputs.get("parameters"), f"{who}: parameters")
+    more = {"seed": number_input(seed, "INTEGER", f"{who}: seed")} if seed else {}
+    more |= further_parameters(inputs.get("parameters"), f"{who}: parameters")
     request = request.model_copy(update={"parameters": request.parameters | more})
-    answer = _Answer()
-    async with aclosing(_pieces(request, inputs.get("stream") is True, context, who, answer)) as pieces:
+    answer = Answer()
+    async with aclosing(answer_pieces(request, inputs.get("stream") is True, context, who, answer)) as pieces:
         async for piece in pieces:
             yield {"stream_output": piece}
     yield {"response": answer.to_json(), "responseText": answer.text, "usage": answer.usage.to_json()}
-
-
-class _Answer:
-    """An answer as it grows."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.model: str | None = None
-        self.finish_reason: str | None = None
-        self.usage = LlmUsage()
-        self._pieces: list[str] = []
-        self._length = 0
-
-    def add(self, chunk: LlmChunk, who: str) -> None:
-        """Add a piece. Raises `InvalidInput` where the answer grows over `MAX_TEXT`."""
-        self._pieces.append(chunk.text)
-        self._length += len(chunk.text)
-        bounded(self._length, MAX_TEXT, who, "characters")
-        self.finish_reason = chunk.finish_reason or self.finish_reason
-        self.usage = chunk.usage or self.usage
-
-    def finish(self) -> None:
-        """Join the pieces."""
-        self.text = "".join(self._pieces)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the answer as an object."""
-        found = {"text": self.text, "model": self.model, "finishReason": self.finish_reason}
-        return {**{key: value for key, value in found.items() if value is not None}, "usage": self.usage.to_json()}
-
-
-async def _pieces(
-    request: LlmRequest, streams: bool, context: NodeContext, who: str, answer: _Answer
-) -> AsyncGenerator[str, None]:
-    """Fill `answer`; yield its pieces as they come if it `streams`."""
-    llm = _llm(context, who)
-    if not streams:
-        response = await llm.complete(request, call=context.call)
-        answer.model, answer.usage, answer.finish_reason = response.model, response.usage, response.finish_reason
-        answer.text = response.text
-        return
-    answer.model = request.model
-    chunks = llm.stream(request, call=context.call)
-    try:
-        async for chunk in chunks:
-            answer.add(chunk, who)
-            if chunk.text:
-                yield chunk.text
-    finally:
-        close = getattr(chunks, "aclose", None)
-        if close is not None:
-            await close()
-    answer.finish()
-
-
-def _llm(context: NodeContext, who: str) -> Llm:
-    if not context.plugin.services.has(LLM):
-        raise ServiceUnavailable(
-            f"{who}: there is no language model: no plugin provides the service llm; enable tavern-llm"
-        )
-    return context.plugin.services.get(LLM)
-
-
-def _request(
-    messages: list[Message], inputs: dict[str, Any], definition: NodeDefinition, who: str, names: tuple[str, ...]
-) -> LlmRequest:
-    if not messages:
-        raise InvalidInput(f"{who}: expected at least one message")
-    slots = definition.inputs
-    model = inputs.get("model", slots["model"].default if "model" in slots else None) or ""
-    if not isinstance(model, str):
-        raise InvalidInput(f"{who}: the model's name must be text, not {kind_of(model)}")
-    parameters = {}
-    for name in names:
-        value = inputs.get(name, slots[name].default)
-        if value is not None:
-            parameters[name] = _number(value, slots[name].data_flow_type, f"{who}: {name}")
-    return LlmRequest(messages=to_chat(messages), model=model.strip() or None, parameters=parameters)
-
-
-def _number(value: Any, kind: str, where: str) -> float:
-    wanted = "a whole number" if kind == "INTEGER" else "a number"
-    if kind == "INTEGER" and isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int if kind == "INTEGER" else int | float):
-        raise InvalidInput(f"{where}: expected {wanted}, not {show(value)}")
-    number: float = value
-    return number
-
-
-def _parameters(value: Any, where: str) -> dict[str, Any]:
-    """Return further parameters from JSON text or an object; a reference of APISettings adds nothing."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return {}
-    found = read_json(value, where) if isinstance(value, str) else plain(value, where)
-    if not isinstance(found, dict):
-        raise InvalidInput(f"{where}: expected an object, not {kind_of(found)}")
-    check_settings(found, where)
-    return {key: item for key, item in found.items() if key != USE_ENVIRONMENT}
-
-
-def _system(inputs: dict[str, Any], who: str) -> list[Message]:
-    prompt = _text(inputs, "system_prompt", who)
-    return [message("system", prompt)] if prompt.strip() else []
-
-
-def _text(inputs: dict[str, Any], key: str, who: str) -> str:
-    value = inputs.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise InvalidInput(f"{who}: {key} must be text, not {kind_of(value)}")
-    return value
-
-
-def _check_image(inputs: dict[str, Any], who: str) -> None:
-    if inputs.get("image"):
-        raise InvalidInput(f"{who}: image: models are sent text only; leave it empty")
