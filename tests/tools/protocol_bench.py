@@ -8,7 +8,8 @@ from importlib import import_module
 import tavern_tam
 from tavern_host.contracts.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
 from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_tools.protocols.pipeline import Pipeline, Stage
+from tavern_tools.protocols.pipeline import Pipeline
+from tavern_tools.protocols.stage import Stage
 
 
 class Bangs:

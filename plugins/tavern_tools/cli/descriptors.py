@@ -5,6 +5,15 @@ from __future__ import annotations
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.toolcalls import TaskStatus
 
+_FILTERS = [
+    CommandParameter(name="--tag", help="Only those with this tag."),
+    CommandParameter(name="--namespace", help="Only those whose ids begin with this word."),
+    CommandParameter(name="--kind", help="Only those of this kind: workflow, node, service or script."),
+    CommandParameter(name="--plugin", help="Only those of this plugin."),
+    CommandParameter(name="--text", help="Only those with this text in id, name or description."),
+]
+"""What a list of tools can be limited to."""
+
 
 def tool_commands() -> list[CommandInfo]:
     """Return the commands about tools and action text."""
@@ -16,13 +25,7 @@ def tool_commands() -> list[CommandInfo]:
             name="tools list",
             help="List the tools.",
             handler=f"{handlers}:list_tools",
-            parameters=[
-                CommandParameter(name="--tag", help="Only those with this tag."),
-                CommandParameter(name="--namespace", help="Only those whose ids begin with this word."),
-                CommandParameter(name="--kind", help="Only those of this kind: workflow, node, service or script."),
-                CommandParameter(name="--plugin", help="Only those of this plugin."),
-                CommandParameter(name="--text", help="Only those with this text in id, name or description."),
-            ],
+            parameters=_FILTERS,
         ),
         CommandInfo(
             name="tools show",

@@ -13,36 +13,23 @@ others left, one after another.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from itertools import count
 from operator import attrgetter
-from typing import Literal, NamedTuple
 
-from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.protocols import ActionParser, ParseEvent
+from tavern_host.contracts.protocols import ParseEvent
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tools.protocols.fences import LONGEST as LONGEST_FENCE
 from tavern_tools.protocols.fences import FenceTracker
+from tavern_tools.protocols.follower import Follower
+from tavern_tools.protocols.parser_reading import ParserReading
+from tavern_tools.protocols.stage import PARSER_FAILURES, Stage, event_of_text
 from tavern_tools.protocols.text_buffer import Openings, Places, TextBuffer
 
 _THOUGHT = "<think>"
 _THOUGHT_END = re.compile(r"<\s{0,8}/\s{0,8}[Tt][Hh][Ii][Nn][Kk]\s{0,8}>")
 _THOUGHT_END_LONGEST = 40
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_FAILURES = (Exception, SystemExit, KeyboardInterrupt)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A protocol that text goes through: `open` gives a new parser, `failed` says in a line why one raised."""
-
-    name: str
-    openings: Sequence[str]
-    open: Callable[[], ActionParser]
-    failed: Callable[[BaseException], str]
 
 
 class Pipeline:
@@ -52,7 +39,7 @@ class Pipeline:
         owners = [stage for stage in stages if stage.openings]
         blocks = count()
         self._owners = _Owners(owners, blocks)
-        self._followers = [_Follower(stage, blocks) for stage in stages if not stage.openings]
+        self._followers = [Follower(stage, blocks) for stage in stages if not stage.openings]
         self._numbers: dict[int, int] = {}
 
     def feed(self, text: str) -> list[ParseEvent]:
@@ -82,95 +69,6 @@ class Pipeline:
         return event.model_copy(update={"call": call.model_copy(update={"block": block})})
 
 
-class _Found(NamedTuple):
-    """What a parser said, in order: `text` that is of no interest to it, a `block` that it refused (text too, but
-    no other parser searches it), a `gap` where it returned nothing, or an `event`, which stands at a place."""
-
-    kind: Literal["text", "block", "gap", "event"]
-    begin: int
-    end: int
-    event: ParseEvent | None = None
-
-
-@dataclass(eq=False)
-class _Reading:
-    """A parser at work on the text from `begin` on: how far it was fed, and how far it returned text (`settled`)."""
-
-    owner: int
-    opening: re.Pattern[str]
-    parser: ActionParser
-    begin: int
-    fed: int
-    settled: int
-    found: deque[_Found] = field(default_factory=deque)
-    blocks: dict[int, int] = field(default_factory=dict)
-    took: bool = False  # whether there was a call behind the text that was returned last
-    finished: bool = False
-
-    def next(self) -> int | None:
-        """Return where what it found, or may be about to find, begins; None if all that it was fed is text."""
-        for item in self.found:
-            if item.kind != "text":
-                return item.begin
-        return self.settled if self.settled < self.fed else None
-
-    def feed(self, text: str) -> None:
-        """Feed the text behind what was fed. Raises what the parser raises."""
-        self.fed += len(text)
-        self._take(self.parser.feed(text))
-
-    def finish(self) -> None:
-        """Feed no more. Raises what the parser raises."""
-        self.finished = True
-        self._take(self.parser.finish())
-        if self.settled < self.fed:
-            self._add("gap", self.settled, self.fed)
-            self.settled = self.fed
-
-    def _take(self, events: list[ParseEvent]) -> None:
-        events = _checked(events)
-        refused = sorted(self.begin + e.offset for e in events if e.kind == "warning" and e.offset is not None)
-        for event in events:
-            if event.kind == "text":
-                self._take_text(event, refused)
-            else:
-                self.took = self.took or event.kind == "call"
-                self.found.append(_Found("event", self.settled, self.settled, event))
-
-    def _take_text(self, event: ParseEvent, refused: list[int]) -> None:
-        if not event.text:
-            return
-        if event.offset is None and self.took:
-            raise PluginFailure("returned text without its offset, expected one from a protocol with openings")
-        begin = self.settled if event.offset is None else self.begin + event.offset
-        end = begin + len(event.text)
-        if end > self.fed:
-            raise PluginFailure(f"returned text up to character {end - self.begin} of {self.fed - self.begin}")
-        if begin < self.settled:
-            self.found.append(_Found("event", self.settled, self.settled, event))
-            return
-        if begin > self.settled:
-            self._add("gap", self.settled, begin)
-        place = bisect_left(refused, begin)
-        if place == len(refused) or refused[place] >= end:
-            self._add("text", begin, end)
-        else:
-            found = self.opening.search(event.text)
-            block = begin + found.start() if found and begin + found.start() <= refused[place] else begin
-            if begin < block:
-                self._add("text", begin, block)
-            self._add("block", block, end)
-        self.settled = end
-        self.took = False
-
-    def _add(self, kind: Literal["text", "block", "gap"], begin: int, end: int) -> None:
-        last = self.found[-1] if self.found else None
-        if kind == "text" and last is not None and last.kind == "text" and last.end == begin:
-            self.found[-1] = _Found("text", last.begin, end)
-        else:
-            self.found.append(_Found(kind, begin, end))
-
-
 class _Owners:
     """The protocols that name their openings. All text before `_here` has been returned."""
 
@@ -187,9 +85,9 @@ class _Owners:
         self._here = 0
         self._final = False
         self._failed: set[int] = set()
-        self._readings: dict[int, _Reading] = {}
+        self._readings: dict[int, ParserReading] = {}
         self._searched = [0] * len(stages)  # up to where a protocol said that there is nothing of its own
-        self._taking: _Reading | None = None  # whose call was returned, while the end of its block is not known
+        self._taking: ParserReading | None = None  # whose call was returned, while the end of its block is not known
         self._thinking = False
         self._thought_began = 0
         self._fences = FenceTracker()
@@ -266,9 +164,9 @@ class _Owners:
 
     # --- who reads -------------------------------------------------------------------------------------
 
-    def _first_reading(self) -> tuple[_Reading | None, int | None]:
+    def _first_reading(self) -> tuple[ParserReading | None, int | None]:
         """Return the parser that found something first, or may be about to, and where."""
-        first: _Reading | None = None
+        first: ParserReading | None = None
         live: int | None = None
         for owner, reading in sorted(self._readings.items()):
             place = reading.next()
@@ -279,7 +177,7 @@ class _Owners:
                 first, live = reading, place
         return first, live
 
-    def _lagging(self, before: int) -> _Reading | None:
+    def _lagging(self, before: int) -> ParserReading | None:
         """Return the parser that has not read on to `before`, though all that it has read is text."""
         idle = [reading for reading in self._readings.values() if reading.fed < before and reading.next() is None]
         return min(idle, key=attrgetter("fed")) if idle else None
@@ -318,13 +216,13 @@ class _Owners:
         self._release(begin)
         try:
             parser = self._stages[owner].open()
-        except _FAILURES as error:
+        except PARSER_FAILURES as error:
             self._give_up(owner, error)
             return
-        reading = self._readings[owner] = _Reading(owner, self._openings.each[owner], parser, begin, begin, begin)
+        reading = self._readings[owner] = ParserReading(owner, self._openings.each[owner], parser, begin, begin, begin)
         self._feed(reading, offset)
 
-    def _feed(self, reading: _Reading, opening: int | None = None) -> bool:
+    def _feed(self, reading: ParserReading, opening: int | None = None) -> bool:
         """Feed a parser up to the next place where a block may begin; return False if there is no text for it.
 
         It continues with a block of its own; it is let go only where one of another may begin.
@@ -339,7 +237,7 @@ class _Owners:
                 reading.finish()
             else:
                 return False
-        except _FAILURES as error:
+        except PARSER_FAILURES as error:
             self._give_up(reading.owner, error)
         return True
 
@@ -355,7 +253,7 @@ class _Owners:
 
     # --- what is found ---------------------------------------------------------------------------------
 
-    def _listen(self, reading: _Reading) -> bool:
+    def _listen(self, reading: ParserReading) -> bool:
         """Take what a parser found at `_here`, or let it read on."""
         found = reading.found
         while found and found[0].kind == "text":
@@ -377,7 +275,7 @@ class _Owners:
             self._pass_over(reading, item.end)
         return True
 
-    def _take_on(self, reading: _Reading) -> bool:
+    def _take_on(self, reading: ParserReading) -> bool:
         """Find the end of a block whose calls were returned."""
         found = reading.found
         if not found and not reading.finished:
@@ -391,12 +289,12 @@ class _Owners:
         self._taking = None
         return True
 
-    def _pass_over(self, reading: _Reading, end: int) -> None:
+    def _pass_over(self, reading: ParserReading, end: int) -> None:
         self._here = end
         self._fences.break_off()
         self._cut(reading)
 
-    def _cut(self, winner: _Reading) -> None:
+    def _cut(self, winner: ParserReading) -> None:
         """Restart the other parsers behind a block, but for those that had read on behind it and past a place
         where a block of another may begin."""
         for owner, reading in list(self._readings.items()):
@@ -407,10 +305,10 @@ class _Owners:
             if not untouched or self._places.of_others(self._here, reading.fed, owner) is None:
                 self._drop(owner, self._here)
 
-    def _emit(self, reading: _Reading, event: ParseEvent) -> None:
+    def _emit(self, reading: ParserReading, event: ParseEvent) -> None:
         stage = self._stages[reading.owner]
         offset = None if event.offset is None else reading.begin + event.offset
-        self._events.append(_owned(event, stage.name, offset, reading.blocks, self._blocks))
+        self._events.append(event_of_text(event, stage.name, offset, reading.blocks, self._blocks))
 
     def _release(self, end: int) -> None:
         """Return the text up to `end`."""
@@ -442,104 +340,6 @@ class _Owners:
                 if reading.fed <= self._here:
                     self._drop(owner, self._here)
         return found is not None
-
-
-class _Follower:
-    """A protocol without openings: it gets the text that the protocols before it left, whatever stood between."""
-
-    def __init__(self, stage: Stage, blocks: Iterator[int]) -> None:
-        self._stage = stage
-        self._blocks = blocks
-        self._parser: ActionParser | None = None
-        self._failed = False
-        self._fed: list[str] = []
-        self._begins: list[int] = []  # where in the text that it was fed each piece begins
-        self._offsets: list[int] = []  # and where in the whole text
-        self._length = 0
-        self._returned = 0
-        self._took = False
-        self._own_blocks: dict[int, int] = {}
-
-    def follow(self, events: list[ParseEvent]) -> list[ParseEvent]:
-        """Return the events with text replaced by what the parser makes of it."""
-        followed: list[ParseEvent] = []
-        for event in events:
-            followed += self._read(event) if event.kind == "text" and not self._failed else [event]
-        return followed
-
-    def finish(self) -> list[ParseEvent]:
-        """Return what the parser still has."""
-        if self._failed or self._parser is None:
-            return []
-        try:
-            return self._owned(self._parser.finish())
-        except _FAILURES as error:
-            return self._give_up(error)
-
-    def _read(self, event: ParseEvent) -> list[ParseEvent]:
-        self._begins.append(self._length)
-        self._offsets.append(event.offset or 0)
-        self._length += len(event.text)
-        self._fed.append(event.text)
-        try:
-            if self._parser is None:
-                self._parser = self._stage.open()
-            return self._owned(self._parser.feed(event.text))
-        except _FAILURES as error:
-            return self._give_up(error)
-
-    def _owned(self, events: list[ParseEvent]) -> list[ParseEvent]:
-        owned = []
-        for event in _checked(events):
-            if event.kind == "text":
-                self._returned += len(event.text)
-            self._took = self._took or event.kind == "call"
-            offset = None if event.offset is None else self._original(event.offset)
-            owned.append(_owned(event, self._stage.name, offset, self._own_blocks, self._blocks))
-        return owned
-
-    def _original(self, offset: int) -> int:
-        if not self._offsets:
-            return offset
-        index = max(0, bisect_right(self._begins, offset) - 1)
-        return self._offsets[index] + offset - self._begins[index]
-
-    def _give_up(self, error: BaseException) -> list[ParseEvent]:
-        """Return the text that it has kept, as far as that is known."""
-        self._failed = True
-        text = f"{self._stage.name}: its parser failed: {self._stage.failed(error)}"
-        kept = self._fed[-1] if self._took else "".join(self._fed)[self._returned :]
-        offset = self._original(self._length - len(kept))
-        self._fed.clear()
-        rest = [ParseEvent(kind="text", text=kept, offset=offset)] if kept else []
-        return [*rest, ParseEvent(kind="warning", text=text)]
-
-
-def _checked(events: object) -> list[ParseEvent]:
-    """Return a parser's answer. Raises `PluginFailure` if it is none."""
-    if not isinstance(events, list):
-        raise PluginFailure(f"returned {type(events).__name__}, expected a list of ParseEvent")
-    for event in events:
-        if not isinstance(event, ParseEvent):
-            raise PluginFailure(f"returned a list with {type(event).__name__}, expected a list of ParseEvent")
-    return events
-
-
-def _owned(event: ParseEvent, name: str, offset: int | None, own: dict[int, int], blocks: Iterator[int]) -> ParseEvent:
-    """Return a parser's event as one of the whole text: its offset there, its block's number, and whose it is."""
-    if event.kind == "warning":
-        return ParseEvent(kind="warning", text=f"{name}: {event.text}", offset=offset)
-    call = event.call
-    if call is None:
-        return ParseEvent(kind=event.kind, text=event.text, offset=offset)
-    block = own.get(call.block)
-    if block is None:
-        block = own[call.block] = next(blocks)
-    if call.block != block or call.protocol is None:
-        call = call.model_copy(update={"block": block, "protocol": call.protocol or name})
-    elif offset == event.offset:
-        return event
-    return ParseEvent(kind="call", call=call, offset=offset)
 
 
 def _joined(events: list[ParseEvent]) -> list[ParseEvent]:

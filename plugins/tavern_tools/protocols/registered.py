@@ -18,7 +18,8 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
 from tavern_host.contracts.toolcalls import ParsedText, ToolCallRequest
 from tavern_tools.catalog.contributions import in_load_order, mend_hint
-from tavern_tools.protocols.pipeline import Pipeline, Stage
+from tavern_tools.protocols.pipeline import Pipeline
+from tavern_tools.protocols.stage import Stage
 
 SETTING = "protocol"
 DEFAULT = "tam"

@@ -25,27 +25,37 @@ from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import DatabaseThread
 from tavern_tools.tasks.approvals import closed, refusal
 from tavern_tools.tasks.rows import (
-    LISTED,
     WHOLE,
-    TaskEntry,
     TaskRow,
     blob,
     failed,
-    micros,
     now,
     read_row,
     without_secrets,
 )
 from tavern_tools.tasks.schema import TASKS
+from tavern_tools.tasks.statements import (
+    AT_ONCE,
+    CALLBACKS_DUE,
+    DUE,
+    HAS_CALLBACKS_DUE,
+    UNAUDITED,
+    NewTask,
+    change,
+    delete_beyond,
+    delete_old,
+    end_unreadable,
+    insert,
+    latest_change,
+    listing,
+    read_task,
+)
 
 if TYPE_CHECKING:
     import sqlite3
 
 ATTEMPTS = 3
 """How often a call is begun that a host died in the middle of."""
-
-AT_ONCE = 100
-"""How many tasks one transaction takes up or forgets: others wait for it."""
 
 CLOSE_SECONDS = 5.0
 """How long closing waits for operations in flight."""
@@ -54,18 +64,6 @@ Decide = Callable[[TaskRow], ToolApproval]
 
 Outcome = Literal["decided", "expired", "late"]
 """What came of a decision: it holds, its time was over just now, or it was decided before."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewTask:
-    """A task that is to be kept."""
-
-    id: str
-    tool_id: str
-    entry: TaskEntry
-    is_idempotent: bool
-    approval: ToolApproval | None = None
-    callback: TaskCallback | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,31 +102,8 @@ class TaskStore:
                 return None
             self._hosts.hold(self.host)
             self._begin_to_see(connection)
-            entry, approval = blob(task.entry), task.approval
-            status = TaskStatus.PENDING if approval is None else TaskStatus.AWAITING_APPROVAL
-            values: dict[str, Any] = {
-                "id": task.id,
-                "tool": task.tool_id,
-                "principal": str(task.entry.call.principal),
-                "status": status.value,
-                "is_final": 0,
-                "is_open": 1,
-                "owner": self.host,
-                "attempt": 0,
-                "idempotent": task.is_idempotent,
-                "created": now(),
-                "due": None if approval is None else micros(approval.expires_at),
-                "changed": _change(connection),
-                "writer": self.host,
-                "is_audited": 1,
-                "size": len(entry),
-                "approval": None if approval is None else blob(approval),
-                "callback": None if task.callback is None else blob(task.callback),
-                "entry": entry,
-            }
-            marks = ", ".join("?" * len(values))
-            connection.execute(f"INSERT INTO tasks ({', '.join(values)}) VALUES ({marks})", _texts(values))
-            return _row(connection, task.id)
+            insert(connection, task, self.host)
+            return read_task(connection, task.id)
 
         return await self._database.write(work)
 
@@ -136,12 +111,13 @@ class TaskStore:
         """Let a task of this host begin; None where it may not (any more). The call is made after that."""
 
         def work(connection: sqlite3.Connection) -> TaskRow | None:
-            row = _row(connection, task_id)
+            row = read_task(connection, task_id)
             if row is None or row.owner != self.host or row.status is not TaskStatus.PENDING:
                 return None
-            return self._update(
+            return change(
                 connection,
                 row,
+                self.host,
                 status=TaskStatus.RUNNING,
                 attempt=row.attempt + 1,
                 started=now(),
@@ -158,7 +134,7 @@ class TaskStore:
             row = self._own_running(connection, task_id)
             if row is None:
                 return None
-            return self._update(connection, row, status=TaskStatus.PENDING, attempt=row.attempt - 1, started=None)
+            return change(connection, row, self.host, status=TaskStatus.PENDING, attempt=row.attempt - 1, started=None)
 
         return await self._database.write(work)
 
@@ -167,7 +143,7 @@ class TaskStore:
 
         def work(connection: sqlite3.Connection) -> TaskRow | None:
             row = self._own_running(connection, task_id)
-            return None if row is None else self._update(connection, row, progress=progress, progress_text=text)
+            return None if row is None else change(connection, row, self.host, progress=progress, progress_text=text)
 
         return await self._database.write(work)
 
@@ -191,13 +167,13 @@ class TaskStore:
         """Cancel a task that has not begun; ask for it of one that runs. Returns how it stands."""
 
         def work(connection: sqlite3.Connection) -> TaskRow | None:
-            row = _row(connection, task_id)
+            row = read_task(connection, task_id)
             if row is None or row.is_final:
                 return row
             if row.status is TaskStatus.RUNNING:
                 if row.cancelled_by is not None:
                     return row
-                return self._update(connection, row, cancelled_by=str(principal))
+                return change(connection, row, self.host, cancelled_by=str(principal))
             result = failed(row.id, row.entry.request, ToolErrorType.CANCELLED, f"it was cancelled by {principal}")
             return self._end(connection, row, TaskStatus.CANCELLED, result, cancelled_by=str(principal))
 
@@ -212,7 +188,7 @@ class TaskStore:
         """
 
         def work(connection: sqlite3.Connection) -> tuple[TaskRow | None, Outcome]:
-            row = _row(connection, task_id)
+            row = read_task(connection, task_id)
             if row is None or row.status is not TaskStatus.AWAITING_APPROVAL or row.approval is None:
                 return row, "late"
             self._hosts.hold(self.host)
@@ -230,13 +206,13 @@ class TaskStore:
         """Store the outcome of a delivery, and when it is retried."""
 
         def work(connection: sqlite3.Connection) -> TaskRow | None:
-            row = _row(connection, task_id)
+            row = read_task(connection, task_id)
             if row is None or row.owner != self.host or row.callback_due is None:
                 return None
             values: dict[str, Any] = {"callback": blob(callback), "callback_due": due}
             if due is None:
                 values |= {"is_open": 0, "owner": None, "entry": blob(row.entry.model_copy(update={"callback": None}))}
-            return self._update(connection, row, **values)
+            return change(connection, row, self.host, **values)
 
         return await self._database.write(work)
 
@@ -244,25 +220,12 @@ class TaskStore:
 
     async def get(self, task_id: str) -> TaskRow | None:
         """Return a task."""
-        return await self._database.read(lambda connection: _row(connection, task_id), absent=None)
+        return await self._database.read(lambda connection: read_task(connection, task_id), absent=None)
 
     async def find(self, filter: TaskFilter, only: Principal | None, since: int) -> list[TaskRow]:
         """Return tasks, newest first, without large results: those of the principal `only`, where given, and not those
         that ended before `since`."""
-        conditions, values = ["(is_final = 0 OR finished >= ?)"], [since]
-        asked: list[Any] = values
-        if filter.statuses:
-            conditions.append(f"status IN ({', '.join('?' * len(filter.statuses))})")
-            asked += [status.value for status in filter.statuses]
-        if filter.tool is not None:
-            conditions.append("tool GLOB ?")
-            asked.append(_text(filter.tool).replace("[", "[[]"))
-        for principal in (filter.principal, None if only is None else str(only)):
-            if principal is not None:
-                conditions.append("principal = ?")
-                asked.append(_text(principal))
-        asked += [filter.limit, min(filter.offset, 2**62)]
-        statement = f"{LISTED} WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ? OFFSET ?"
+        statement, asked = listing(filter, only, since)
         return await self._database.read(lambda connection: self._read(connection, statement, asked), absent=[])
 
     async def look(self, *, takes_up: bool) -> Seen:
@@ -272,8 +235,7 @@ class TaskStore:
 
     async def callbacks(self) -> list[TaskRow]:
         """Return this host's ended tasks whose callbacks are due."""
-        statement = f"{WHOLE} {_TOLD_NOW_WHERE} LIMIT {AT_ONCE}"
-        return await self._database.read(lambda c: self._read(c, statement, [self.host, now()]), absent=[])
+        return await self._database.read(lambda c: self._read(c, CALLBACKS_DUE, [self.host, now()]), absent=[])
 
     async def release(self) -> None:
         """Leave what this host has, apart from what runs, to other hosts."""
@@ -285,7 +247,7 @@ class TaskStore:
                 [self.host, TaskStatus.RUNNING.value],
             )
             for row in rows:
-                self._update(connection, row, owner=None)
+                change(connection, row, self.host, owner=None)
 
         if await self._database.read(self._has_open, absent=False):
             await self._database.write(work)
@@ -293,27 +255,11 @@ class TaskStore:
     async def prune(self, before: int, max_bytes: int) -> int:
         """Forget tasks that ended before a moment, and the oldest as long as all take too much; return how many."""
 
-        def old(connection: sqlite3.Connection) -> int:
-            return connection.execute(
-                "DELETE FROM tasks WHERE seq IN (SELECT seq FROM tasks WHERE is_open = 0 AND finished < ? LIMIT ?)",
-                (before, AT_ONCE),
-            ).rowcount
-
-        def beyond(connection: sqlite3.Connection) -> int:
-            surplus = connection.execute("SELECT total(size) FROM tasks").fetchone()[0] - max_bytes
-            count = 0
-            ended = "SELECT seq, size FROM tasks WHERE is_open = 0 ORDER BY finished, seq LIMIT ?"
-            for seq, size in connection.execute(ended, (AT_ONCE,)).fetchall() if surplus > 0 else []:
-                if surplus <= 0:
-                    break
-                connection.execute("DELETE FROM tasks WHERE seq = ?", (seq,))
-                surplus, count = surplus - size, count + 1
-            return count
-
         if not await self._database.read(lambda _: True, absent=False):
             return 0
         forgotten = 0
-        for step in (old, beyond):
+        steps = (lambda c: delete_old(c, before)), (lambda c: delete_beyond(c, max_bytes))
+        for step in steps:
             while count := await self._database.write(step):
                 forgotten += count
         return forgotten
@@ -326,20 +272,20 @@ class TaskStore:
         unaudited: list[TaskRow] = []
         if takes_up and self._orphans(connection):
             rows += self._together(connection, self._take_up)
-        if connection.execute(_DUE, (self.host, now())).fetchone():
+        if connection.execute(DUE, (self.host, now())).fetchone():
             unaudited += self._together(connection, self._expire)
-        if takes_up and connection.execute(_UNAUDITED, (self.host,)).fetchone():
+        if takes_up and connection.execute(UNAUDITED, (self.host,)).fetchone():
             unaudited += self._together(connection, self._take_decisions)
         changed = f"{WHOLE} WHERE changed > ? AND writer <> ? ORDER BY changed"
         rows += self._read(connection, changed, [self._seen, self.host])
-        self._seen = _changes(connection)
-        tells = connection.execute(_TOLD_NOW, (self.host, now())).fetchone() is not None
+        self._seen = latest_change(connection)
+        tells = connection.execute(HAS_CALLBACKS_DUE, (self.host, now())).fetchone() is not None
         return Seen([*{row.id: row for row in (*rows, *unaudited)}.values()], unaudited, tells)
 
     def _begin_to_see(self, connection: sqlite3.Connection) -> None:
         """Take no notice of what was changed before this host had a task."""
         if self._seen < 0:
-            self._seen = _changes(connection)
+            self._seen = latest_change(connection)
 
     def _together(
         self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], list[TaskRow]]
@@ -373,29 +319,29 @@ class TaskStore:
                     row = read_row(columns)
                 except TavernError as damage:
                     self._log.error("%s", damage.message)
-                    self._give_up(connection, str(columns[0]))
+                    end_unreadable(connection, str(columns[0]))
                     continue
                 taken.append(self._taken_up(connection, row))
         return taken
 
     def _taken_up(self, connection: sqlite3.Connection, row: TaskRow) -> TaskRow:
         if row.status is not TaskStatus.RUNNING:
-            return self._update(connection, row, owner=self.host)
+            return change(connection, row, self.host, owner=self.host)
         if row.is_idempotent and row.cancelled_by is None and row.attempt < ATTEMPTS:
-            return self._update(connection, row, owner=self.host, status=TaskStatus.PENDING, started=None)
+            return change(connection, row, self.host, owner=self.host, status=TaskStatus.PENDING, started=None)
         times = f" {row.attempt} times" if row.attempt > 1 else ""
         message = f"the host ended{times} while it ran: it may have done what it does, or not"
         result = failed(row.id, row.entry.request, ToolErrorType.UNKNOWN_OUTCOME, message)
         return self._end(connection, row, TaskStatus.UNKNOWN, result)
 
     def _expire(self, connection: sqlite3.Connection) -> list[TaskRow]:
-        rows = self._read(connection, _DUE, [self.host, now()])
+        rows = self._read(connection, DUE, [self.host, now()])
         return [self._decided(connection, row, closed(row.approval)) for row in rows if row.approval is not None]
 
     def _take_decisions(self, connection: sqlite3.Connection) -> list[TaskRow]:
         """Make decisions this host's to record that one made which ended before it did."""
-        rows = self._read(connection, _UNAUDITED, [self.host])
-        return [self._update(connection, row) for row in rows if self._hosts.is_gone(row.writer)]
+        rows = self._read(connection, UNAUDITED, [self.host])
+        return [change(connection, row, self.host) for row in rows if self._hosts.is_gone(row.writer)]
 
     def _decided(
         self,
@@ -413,7 +359,7 @@ class TaskStore:
         if arguments is not None:
             request = row.entry.request.model_copy(update={"arguments": arguments})
             values["entry"] = blob(row.entry.model_copy(update={"request": request}))
-        return self._update(connection, row, status=TaskStatus.PENDING, **values)
+        return change(connection, row, self.host, status=TaskStatus.PENDING, **values)
 
     def _end(
         self, connection: sqlite3.Connection, row: TaskRow, status: TaskStatus, result: ToolResult, **more: Any
@@ -435,26 +381,10 @@ class TaskStore:
             "result": kept,
             "size": len(entry) + len(kept),
         }
-        return self._update(connection, row, **values)
-
-    def _update(self, connection: sqlite3.Connection, row: TaskRow, **values: Any) -> TaskRow:
-        """Change a task, and return it."""
-        values |= {"changed": _change(connection), "writer": self.host}
-        changes = ", ".join(f"{column} = ?" for column in values)
-        connection.execute(f"UPDATE tasks SET {changes} WHERE id = ?", [*_texts(values), row.id])
-        changed = _row(connection, row.id)
-        assert changed is not None
-        return changed
-
-    def _give_up(self, connection: sqlite3.Connection, task_id: str) -> None:
-        """Let a task end whose row cannot be read."""
-        connection.execute(
-            "UPDATE tasks SET status = ?, is_final = 1, is_open = 0, owner = NULL, finished = ? WHERE id = ?",
-            (TaskStatus.UNKNOWN.value, now(), task_id),
-        )
+        return change(connection, row, self.host, **values)
 
     def _own_running(self, connection: sqlite3.Connection, task_id: str) -> TaskRow | None:
-        row = _row(connection, task_id)
+        row = read_task(connection, task_id)
         return row if row is not None and row.owner == self.host and row.status is TaskStatus.RUNNING else None
 
     def _has_open(self, connection: sqlite3.Connection) -> bool:
@@ -470,35 +400,3 @@ class TaskStore:
             except TavernError as damage:
                 self._log.warning("%s", damage.message)
         return rows
-
-
-_DUE = f"{WHOLE} WHERE is_open = 1 AND owner = ? AND status = '{TaskStatus.AWAITING_APPROVAL.value}' AND due <= ?"
-_TOLD_NOW_WHERE = "WHERE is_open = 1 AND owner = ? AND callback_due <= ?"
-_TOLD_NOW = f"SELECT 1 FROM tasks {_TOLD_NOW_WHERE} LIMIT 1"
-_UNAUDITED = f"{WHOLE} WHERE is_audited = 0 AND writer <> ? LIMIT {AT_ONCE}"
-
-
-def _row(connection: sqlite3.Connection, task_id: str) -> TaskRow | None:
-    found = connection.execute(f"{WHOLE} WHERE id = ?", (_text(task_id),)).fetchone()
-    return None if found is None else read_row(found)
-
-
-def _changes(connection: sqlite3.Connection) -> int:
-    """Return the number of the latest change."""
-    return int(connection.execute("SELECT value FROM counters WHERE name = 'changes'").fetchone()[0])
-
-
-def _change(connection: sqlite3.Connection) -> int:
-    """Return the number of a new change."""
-    connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'changes'")
-    return _changes(connection)
-
-
-def _texts(values: dict[str, Any]) -> list[Any]:
-    """Return values as SQLite takes them."""
-    return [_text(value) if isinstance(value, str) else value for value in values.values()]
-
-
-def _text(text: str) -> str:
-    """Return a text that SQLite takes: without halves of surrogate pairs."""
-    return text.encode("utf-8", "replace").decode("utf-8")

@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Literal
 
 from pydantic import JsonValue
 
@@ -26,7 +24,6 @@ from tavern_host.contracts.toolcalls import (
     ToolApproval,
     ToolCallRequest,
     ToolErrorType,
-    ToolResult,
     ToolScope,
     ToolTask,
 )
@@ -41,42 +38,22 @@ from tavern_tools.tasks.approvals import (
     why_not,
 )
 from tavern_tools.tasks.callbacks import Callbacks
+from tavern_tools.tasks.execution import GRACE, CarryOut, TaskExecution, TaskRun
 from tavern_tools.tasks.notifications import Notifier, approval_payload, update_payload
-from tavern_tools.tasks.progress import Progress, Report
-from tavern_tools.tasks.rows import TaskEntry, TaskRow, blob, failed, now
-from tavern_tools.tasks.store import NewTask, TaskStore
-
-CarryOut = Callable[[ToolCallRequest, CallContext, ToolScope | None, Report], Awaitable[ToolResult]]
-"""Makes a call that was authorised already."""
+from tavern_tools.tasks.rows import TaskEntry, TaskRow, now
+from tavern_tools.tasks.statements import NewTask
+from tavern_tools.tasks.store import TaskStore
 
 MayDecide = Callable[[Principal, str, dict[str, JsonValue] | None], bool]
 """Returns whether a principal may approve calls of a tool, with these arguments where they are given."""
 
 ToolTasks = list[ToolTask]
 
-GRACE = 0.8
-"""Seconds that a call has to end when it is asked to; unloading a plugin does not wait much longer."""
-
 POLL = 0.4
 """How many seconds pass until a host sees what another process changed."""
 
 _PRUNE_EVERY = 600.0
 _CLOSE_SECONDS = 3.0
-
-
-@dataclass(eq=False)
-class _Run:
-    """A task that runs here. `stop` is set when it is to end, `why` says for what."""
-
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
-    why: Literal["cancelled", "stopped"] | None = None
-    by: str = ""
-
-    def end(self, why: Literal["cancelled", "stopped"], by: str = "") -> None:
-        """Ask the call to end."""
-        if self.why is None:
-            self.why, self.by = why, by
-        self.stop.set()
 
 
 class Tasks:
@@ -90,16 +67,22 @@ class Tasks:
         check: CheckArguments,
     ) -> None:
         self._context = context
-        self._carry_out = carry_out
         self._may_decide = may_decide
         self._check = check
         self._store = TaskStore(context.operator_dir / "tasks", new_id("host"), context.log)
+        self._execution = TaskExecution(
+            self._store,
+            carry_out,
+            self._notice,
+            context.log,
+            result_bytes=lambda: self._number("maxTaskResultKilobytes", 4096) * 1024,
+            is_stopping=lambda: self._is_stopping,
+        )
         self._callbacks = Callbacks(context.settings)
         self._notifier = Notifier(self._store, self._callbacks, context.log)
         self._waiting: dict[str, None] = {}
-        self._running: dict[str, _Run] = {}
+        self._running: dict[str, TaskRun] = {}
         self._works: set[asyncio.Task[None]] = set()
-        self._strays: set[asyncio.Task[ToolResult]] = set()
         self._waiters: dict[str, set[asyncio.Event]] = {}
         self._wake = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
@@ -300,7 +283,7 @@ class Tasks:
         """Start as many tasks as may run at once."""
         while self._waiting and not self._is_stopping and len(self._running) < self._number("maxRunningTasks", 8):
             task_id = next(iter(self._waiting))
-            run = _Run()
+            run = TaskRun()
             try:
                 self._context.tasks.spawn(self._supervise(task_id, run), name=f"the task {task_id}", finish=True)
             except PermissionDenied:  # the plugin is being unloaded
@@ -316,7 +299,7 @@ class Tasks:
 
     # --- carrying out -----------------------------------------------------------------------------
 
-    async def _supervise(self, task_id: str, run: _Run) -> None:
+    async def _supervise(self, task_id: str, run: TaskRun) -> None:
         """Carry a task out in a task of its own, which ends in order also where this one is cancelled."""
         work = asyncio.create_task(self._carry(task_id, run), name=f"carry out {task_id}")
         self._works.add(work)
@@ -328,19 +311,19 @@ class Tasks:
             await asyncio.wait([work])
             raise
 
-    async def _carry(self, task_id: str, run: _Run) -> None:
+    async def _carry(self, task_id: str, run: TaskRun) -> None:
         try:
             row = await self._begun(task_id, run)
             if row is not None:
                 self._notice(row)
-                await self._call(row, run)
+                await self._execution.call(row, run)
         except TavernError as error:
             self._context.log.error("how the task %s ended could not be written: %s", task_id, error.message)
         finally:
             self._running.pop(task_id, None)
             self._fill()
 
-    async def _begun(self, task_id: str, run: _Run) -> TaskRow | None:
+    async def _begun(self, task_id: str, run: TaskRun) -> TaskRow | None:
         """Keep that a task begins, and return it; None where it is not to begin here and now."""
         try:
             row = await self._store.begin(task_id)
@@ -357,92 +340,6 @@ class Tasks:
             self._waiting[task_id] = None
             return None
         return row
-
-    async def _call(self, row: TaskRow, run: _Run) -> None:
-        """Make the call of a task, and keep how it ended."""
-        entry = row.entry
-        progress = Progress(self._store, row.id, self._notice)
-        calling = asyncio.ensure_future(self._carry_out(entry.request, entry.call, entry.scope, progress.report))
-        stopping = asyncio.create_task(run.stop.wait())
-        try:
-            await asyncio.wait([calling, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if not calling.done():
-                calling.cancel()
-                await asyncio.wait([calling], timeout=GRACE)
-        finally:
-            stopping.cancel()
-            await progress.close()
-        if not calling.done():
-            self._context.log.warning("the task %s was asked to stop and did not within %g s", row.id, GRACE)
-            stray = asyncio.ensure_future(calling)
-            self._strays.add(stray)
-            stray.add_done_callback(self._forget_stray)
-        status, result = self._outcome(row, calling, run)
-        await self._keep_end(row.id, status, result, progress.latest)
-
-    def _outcome(self, row: TaskRow, calling: asyncio.Future[ToolResult], run: _Run) -> tuple[TaskStatus, ToolResult]:
-        request, goes_on = row.entry.request, "" if calling.done() else "; it did not end when asked to"
-        if run.why is not None and (not calling.done() or calling.cancelled() or _broke_off(calling)):
-            if run.why == "cancelled":
-                message = f"it was cancelled by {run.by}{goes_on}"
-                return TaskStatus.CANCELLED, failed(row.id, request, ToolErrorType.CANCELLED, message)
-            message = f"the host was stopped while it ran{goes_on}"
-            return TaskStatus.INTERRUPTED, failed(row.id, request, ToolErrorType.INTERRUPTED, message)
-        if calling.cancelled():
-            return TaskStatus.ERROR, failed(row.id, request, ToolErrorType.INTERRUPTED, "the call was cancelled")
-        if (error := calling.exception()) is not None:
-            self._context.log.error("the task %s failed: %s", row.id, describe(error), exc_info=error)
-            return TaskStatus.ERROR, failed(row.id, request, ToolErrorType.EXECUTION, describe(error))
-        result = calling.result()
-        if result.status not in ("done", "error"):
-            message = f"the call gave {result.status}, which a task cannot end with"
-            return TaskStatus.ERROR, failed(row.id, request, ToolErrorType.EXECUTION, message)
-        result = self._bounded(row, result.model_copy(update={"task_id": row.id}))
-        return TaskStatus.DONE if result.status == "done" else TaskStatus.ERROR, result
-
-    def _bounded(self, row: TaskRow, result: ToolResult) -> ToolResult:
-        """Return a result as it is kept: an error in place of one that is too large."""
-        limit = self._number("maxTaskResultKilobytes", 4096) * 1024
-        if (size := len(blob(result))) <= limit:
-            return result
-        message = f"it ended, but its result of {size:,} bytes is larger than the {limit:,} that are kept"
-        return failed(row.id, row.entry.request, ToolErrorType.RESOURCE, message, outcome=result.status)
-
-    async def _keep_end(
-        self, task_id: str, status: TaskStatus, result: ToolResult, progress: tuple[float | None, str | None]
-    ) -> None:
-        """Write how a task ended, however often it takes: nothing is published before."""
-        pause = 0.2
-        while True:
-            try:
-                row = await self._store.end(task_id, status, result, progress)
-            except TavernError as error:
-                if self._is_stopping and pause > 1:
-                    raise
-                self._context.log.error("the end of the task %s could not be written: %s", task_id, error.message)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, 30.0)
-                continue
-            except Exception as error:  # there is something in the result that cannot be kept
-                status, result = TaskStatus.ERROR, self._unkept(task_id, result, error)
-                continue
-            if row is None:
-                self._context.log.error("the task %s is another host's by now: its result is dropped", task_id)
-            else:
-                self._notice(row)
-            return
-
-    def _unkept(self, task_id: str, result: ToolResult, error: Exception) -> ToolResult:
-        """Return what is kept of a result that cannot be kept."""
-        self._context.log.error("the result of the task %s cannot be kept: %s", task_id, describe(error))
-        message = f"it ended, but its result cannot be kept: {describe(error)}"
-        request = ToolCallRequest(tool_id=result.tool_id, index=result.index, block=result.block)
-        return failed(task_id, request, ToolErrorType.OUTPUT, message)
-
-    def _forget_stray(self, stray: asyncio.Task[ToolResult]) -> None:
-        self._strays.discard(stray)
-        if not stray.cancelled():
-            stray.exception()  # or asyncio logs it as never retrieved
 
     # --- notifying ----------------------------------------------------------------------------------
 
@@ -506,14 +403,6 @@ class Tasks:
 
 def _sees_all(principal: Principal) -> bool:
     return principal.kind in ("user", "system")
-
-
-def _broke_off(calling: asyncio.Future[ToolResult]) -> bool:
-    """Return whether a call that was asked to end gave no result of its own: only that it was interrupted."""
-    if calling.exception() is not None:
-        return True
-    result = calling.result()
-    return result.error is not None and result.error.type in (ToolErrorType.INTERRUPTED, ToolErrorType.CANCELLED)
 
 
 def _unknown(task_id: str) -> NotFound:

@@ -1,0 +1,51 @@
+"""One protocol of a pipeline, and its parser's events as those of the whole text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tavern_host.contracts.errors import PluginFailure
+from tavern_host.contracts.protocols import ActionParser, ParseEvent
+
+PARSER_FAILURES = (Exception, SystemExit, KeyboardInterrupt)
+"""What a parser may raise; the text is then parsed without it."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A protocol that text goes through: `open` gives a new parser, `failed` says in a line why one raised."""
+
+    name: str
+    openings: Sequence[str]
+    open: Callable[[], ActionParser]
+    failed: Callable[[BaseException], str]
+
+
+def checked_events(events: object) -> list[ParseEvent]:
+    """Return a parser's answer. Raises `PluginFailure` if it is none."""
+    if not isinstance(events, list):
+        raise PluginFailure(f"returned {type(events).__name__}, expected a list of ParseEvent")
+    for event in events:
+        if not isinstance(event, ParseEvent):
+            raise PluginFailure(f"returned a list with {type(event).__name__}, expected a list of ParseEvent")
+    return events
+
+
+def event_of_text(
+    event: ParseEvent, name: str, offset: int | None, own: dict[int, int], blocks: Iterator[int]
+) -> ParseEvent:
+    """Return a parser's event as one of the whole text: its offset there, its block's number, and whose it is."""
+    if event.kind == "warning":
+        return ParseEvent(kind="warning", text=f"{name}: {event.text}", offset=offset)
+    call = event.call
+    if call is None:
+        return ParseEvent(kind=event.kind, text=event.text, offset=offset)
+    block = own.get(call.block)
+    if block is None:
+        block = own[call.block] = next(blocks)
+    if call.block != block or call.protocol is None:
+        call = call.model_copy(update={"block": block, "protocol": call.protocol or name})
+    elif offset == event.offset:
+        return event
+    return ParseEvent(kind="call", call=call, offset=offset)

@@ -1,0 +1,156 @@
+"""Makes the call of a task, stops it when it is asked to end, and stores how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
+from tavern_tools.tasks.progress import Progress, Report
+from tavern_tools.tasks.rows import TaskRow, blob, failed
+from tavern_tools.tasks.store import TaskStore
+
+CarryOut = Callable[[ToolCallRequest, CallContext, ToolScope | None, Report], Awaitable[ToolResult]]
+"""Makes a call that was authorised already."""
+
+GRACE = 0.8
+"""Seconds that a call has to end when it is asked to; unloading a plugin does not wait much longer."""
+
+
+@dataclass(eq=False)
+class TaskRun:
+    """A task that runs here. `stop` is set when it is to end, `why` says for what."""
+
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    why: Literal["cancelled", "stopped"] | None = None
+    by: str = ""
+
+    def end(self, why: Literal["cancelled", "stopped"], by: str = "") -> None:
+        """Ask the call to end."""
+        if self.why is None:
+            self.why, self.by = why, by
+        self.stop.set()
+
+
+class TaskExecution:
+    """The calls of one host's tasks. `notice` takes a task that has changed, `result_bytes` says how large a result
+    may be, `is_stopping` whether the host stops."""
+
+    def __init__(
+        self,
+        store: TaskStore,
+        carry_out: CarryOut,
+        notice: Callable[[TaskRow], None],
+        log: logging.Logger,
+        *,
+        result_bytes: Callable[[], int],
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._carry_out = carry_out
+        self._notice = notice
+        self._log = log
+        self._result_bytes = result_bytes
+        self._is_stopping = is_stopping
+        self._strays: set[asyncio.Task[ToolResult]] = set()
+
+    async def call(self, row: TaskRow, run: TaskRun) -> None:
+        """Make the call of a task, and keep how it ended."""
+        entry = row.entry
+        progress = Progress(self._store, row.id, self._notice)
+        calling = asyncio.ensure_future(self._carry_out(entry.request, entry.call, entry.scope, progress.report))
+        stopping = asyncio.create_task(run.stop.wait())
+        try:
+            await asyncio.wait([calling, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not calling.done():
+                calling.cancel()
+                await asyncio.wait([calling], timeout=GRACE)
+        finally:
+            stopping.cancel()
+            await progress.close()
+        if not calling.done():
+            self._log.warning("the task %s was asked to stop and did not within %g s", row.id, GRACE)
+            stray = asyncio.ensure_future(calling)
+            self._strays.add(stray)
+            stray.add_done_callback(self._forget_stray)
+        status, result = self._outcome(row, calling, run)
+        await self._keep_end(row.id, status, result, progress.latest)
+
+    def _outcome(
+        self, row: TaskRow, calling: asyncio.Future[ToolResult], run: TaskRun
+    ) -> tuple[TaskStatus, ToolResult]:
+        request, note = row.entry.request, "" if calling.done() else "; it did not end when asked to"
+        if run.why is not None and (not calling.done() or calling.cancelled() or _broke_off(calling)):
+            if run.why == "cancelled":
+                message = f"it was cancelled by {run.by}{note}"
+                return TaskStatus.CANCELLED, failed(row.id, request, ToolErrorType.CANCELLED, message)
+            message = f"the host was stopped while it ran{note}"
+            return TaskStatus.INTERRUPTED, failed(row.id, request, ToolErrorType.INTERRUPTED, message)
+        if calling.cancelled():
+            return TaskStatus.ERROR, failed(row.id, request, ToolErrorType.INTERRUPTED, "the call was cancelled")
+        if (error := calling.exception()) is not None:
+            self._log.error("the task %s failed: %s", row.id, describe(error), exc_info=error)
+            return TaskStatus.ERROR, failed(row.id, request, ToolErrorType.EXECUTION, describe(error))
+        result = calling.result()
+        if result.status not in ("done", "error"):
+            message = f"the call gave {result.status}, which a task cannot end with"
+            return TaskStatus.ERROR, failed(row.id, request, ToolErrorType.EXECUTION, message)
+        result = self._bounded(row, result.model_copy(update={"task_id": row.id}))
+        return TaskStatus.DONE if result.status == "done" else TaskStatus.ERROR, result
+
+    def _bounded(self, row: TaskRow, result: ToolResult) -> ToolResult:
+        """Return a result as it is kept: an error in place of one that is too large."""
+        limit = self._result_bytes()
+        if (size := len(blob(result))) <= limit:
+            return result
+        message = f"it ended, but its result of {size:,} bytes is larger than the {limit:,} that are kept"
+        return failed(row.id, row.entry.request, ToolErrorType.RESOURCE, message, outcome=result.status)
+
+    async def _keep_end(
+        self, task_id: str, status: TaskStatus, result: ToolResult, progress: tuple[float | None, str | None]
+    ) -> None:
+        """Write how a task ended, however often it takes: nothing is published before."""
+        pause = 0.2
+        while True:
+            try:
+                row = await self._store.end(task_id, status, result, progress)
+            except TavernError as error:
+                if self._is_stopping() and pause > 1:
+                    raise
+                self._log.error("the end of the task %s could not be written: %s", task_id, error.message)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 30.0)
+                continue
+            except Exception as error:  # there is something in the result that cannot be kept
+                status, result = TaskStatus.ERROR, self._unkept(task_id, result, error)
+                continue
+            if row is None:
+                self._log.error("the task %s is another host's by now: its result is dropped", task_id)
+            else:
+                self._notice(row)
+            return
+
+    def _unkept(self, task_id: str, result: ToolResult, error: Exception) -> ToolResult:
+        """Return what is kept of a result that cannot be kept."""
+        self._log.error("the result of the task %s cannot be kept: %s", task_id, describe(error))
+        message = f"it ended, but its result cannot be kept: {describe(error)}"
+        request = ToolCallRequest(tool_id=result.tool_id, index=result.index, block=result.block)
+        return failed(task_id, request, ToolErrorType.OUTPUT, message)
+
+    def _forget_stray(self, stray: asyncio.Task[ToolResult]) -> None:
+        self._strays.discard(stray)
+        if not stray.cancelled():
+            stray.exception()  # or asyncio logs it as never retrieved
+
+
+def _broke_off(calling: asyncio.Future[ToolResult]) -> bool:
+    """Return whether a call that was asked to end gave no result of its own: only that it was interrupted."""
+    if calling.exception() is not None:
+        return True
+    result = calling.result()
+    return result.error is not None and result.error.type in (ToolErrorType.INTERRUPTED, ToolErrorType.CANCELLED)
