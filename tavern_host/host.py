@@ -110,11 +110,10 @@ class Host:
         catalogue = Catalogue()
         state = folders.project_state(self.project)
         self.audit = AuditLog(self.project.private / "audit" / "audit.sqlite3", anchor=state / "audit.json")
+        file = SettingsFile(state / "settings.json", SecretBox(folders.state))
+        above = {**environment_settings(), **(settings or {})}
         self._store = SettingsStore(
-            project=dict(opened.file.settings),
-            operator=dict(operator.settings),
-            environment={**environment_settings(), **(settings or {})},
-            file=SettingsFile(state / "settings.json", SecretBox(folders.state)),
+            project=dict(opened.file.settings), operator=dict(operator.settings), environment=above, file=file
         )
         switches = SwitchStore(state / "plugins.json")
         self._manager = Manager(
@@ -125,14 +124,7 @@ class Host:
             settings=self._store,
             catalogue=catalogue,
             boundary=_boundary(placement, catalogue, observer),
-            kernel=partial(
-                Kernel,
-                project=self.project,
-                operator_dir=state,
-                bus=lambda: self.events,
-                serving=serving,
-                audit=self.audit,
-            ),
+            kernel=self._kernel(state, serving),
             publish=self._publish,
             audit=self.audit.record,
         )
@@ -146,6 +138,17 @@ class Host:
         )
         self._watchdog = Watchdog(self._manager.report.locate, self._manager.problems.blocked)
         self.services = HostServices(self._manager)
+
+    def _kernel(self, state: Path, serving: bool) -> partial[Kernel]:
+        """Return what makes the facilities that every plugin's context is given; `state` is the operator's folder."""
+        return partial(
+            Kernel,
+            project=self.project,
+            operator_dir=state,
+            bus=lambda: self.events,
+            serving=serving,
+            audit=self.audit,
+        )
 
     @property
     def events(self) -> EventBus:
