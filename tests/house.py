@@ -20,10 +20,10 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
 MOST = {"core": 4_000, "kernel": 10_000, "tests": 45_000, "file": 450, "function": 60}
-"""Lines of code of the core, of the kernel without contracts, and of the tests; lines of code in one product file, and
+"""Lines of code of the core, of the kernel without contracts, and of the tests; all lines of one product file, and
 lines of one function from its `def` to its end, without its docstring, blank lines and comments."""
 
-ENFORCED = frozenset({"core", "circles", "rooms"})
+ENFORCED = frozenset({"core", "files", "circles", "rooms"})
 """The limits that fail a build. The others are shown, and belong here once they hold."""
 
 ROOMS: tuple[tuple[str, ...], ...] = (
@@ -103,8 +103,8 @@ def too_large() -> dict[str, list[str]]:
 def long_files() -> Iterator[str]:
     """Yield the product files that are too long."""
     for file in python_files(PRODUCT):
-        if "tests" not in file.parts and (lines := len(code_lines(file))) > MOST["file"]:
-            yield f"{file.relative_to(ROOT)}: {lines} lines of code, at most {MOST['file']}"
+        if "tests" not in file.parts and (lines := file.read_bytes().count(b"\n")) > MOST["file"]:
+            yield f"{file.relative_to(ROOT)}: {lines} lines, at most {MOST['file']}"
 
 
 def all_long_functions() -> Iterator[str]:

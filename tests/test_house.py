@@ -27,6 +27,14 @@ def test_a_long_function_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [*house.long_functions(file)] == ["sample.py:1 f has 61 lines"]
 
 
+def test_every_line_of_a_long_file_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(house, "ROOT", tmp_path)
+    monkeypatch.setattr(house, "PRODUCT", (tmp_path,))
+    (tmp_path / "long.py").write_text("# why\n" * 450 + "\n")
+    (tmp_path / "short.py").write_text("x = 1\n" * 450)
+    assert [*house.long_files()] == ["long.py: 451 lines, at most 450"]
+
+
 def test_imports_for_type_checking_count(tmp_path: Path) -> None:
     file = tmp_path / "sample.py"
     file.write_text(
