@@ -289,8 +289,8 @@ RULES: list[tuple[str, str, str]] = [
         "000 §13: roles say who calls what",
     ),
     (
-        "tools/test_trail.py",
-        "test_a_call_that_changes_something_is_on_disk_before_it_is_made",
+        "tools/test_audit.py",
+        "test_an_acting_call_is_on_disk_before_it_is_made",
         "000 §13: every call is in the audit log",
     ),
     (
@@ -425,8 +425,8 @@ RULES: list[tuple[str, str, str]] = [
     ),
     ("tools/test_authority.py", "test_rules_look_at_arguments", "003 §5.3: rules look at arguments"),
     (
-        "tools/test_trail.py",
-        "test_what_the_schema_marks_as_secret_is_hidden_in_every_entry",
+        "tools/test_audit.py",
+        "test_marked_secrets_are_hidden_in_every_entry",
         "003 §5.3: secrets are not in the log",
     ),
     (

@@ -78,7 +78,7 @@ def special(context: NodeContext, kind: Annotated[str, Config()] = "") -> Annota
         "bytes": bytes(range(256)),
         "surrogate": "a\\ud800b",
         "long": "ü\\n" * 100_000,
-        "large": b"x" * 100_000,
+        "large": b"x" * 1_000_000,  # the bounds of the caches are whole megabytes
         "moment": [datetime(2026, 1, 2, tzinfo=UTC)],
         "odd keys": {"$bytes": "no", "": None},
         "nested": {"a": [1, 2.5, None, True, {"b": [b"inside"]}]},

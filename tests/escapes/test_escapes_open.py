@@ -39,7 +39,7 @@ async def test_a_closure_leads_to_the_provider(tmp_path: Path) -> None:
 
 
 async def test_what_was_taken_from_a_closure_outlives_the_grant(tmp_path: Path) -> None:
-    """What a plugin took out of a closure while it held a view goes on working after its grant was taken back."""
+    """What a plugin extracted from a closure while it held a view still works after its grant was revoked."""
     async with scene(tmp_path) as on:
         found = reach(on.view.get, closures, wanted=lambda o: o is on.plain)
         await on.host.revoke("acme")
@@ -210,7 +210,7 @@ async def test_a_text_of_a_derived_type_arrives_as_it_is(tmp_path: Path) -> None
 
 
 async def test_a_plugin_can_publish_in_the_name_of_another(tmp_path: Path) -> None:
-    """Whoever changes the private attributes of its facilities acts in the name of another plugin."""
+    """A plugin that changes the private attributes of its facilities acts in the name of another plugin."""
     async with scene(tmp_path) as on:
         events = on.context.events
         for name, value in vars(events).items():
@@ -352,7 +352,7 @@ THREAD.start()
 
 
 async def test_a_thread_goes_on(tmp_path: Path) -> None:
-    """A thread that a plugin started goes on after the plugin was taken out; a deadline does not stop it either."""
+    """A thread that a plugin started outlives the unloaded plugin; a deadline does not stop it either."""
     async with scene(tmp_path, code=ACME + THREAD) as on:
         module = module_of("acme")
         await on.host.revoke("acme")

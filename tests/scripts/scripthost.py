@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -56,12 +56,13 @@ class Scripts:
 
 
 @asynccontextmanager
-async def scripts_of(tmp_path: Path, **settings: Any) -> AsyncIterator[Scripts]:
+async def scripts_of(tmp_path: Path, trust: Sequence[str] = (), **settings: Any) -> AsyncIterator[Scripts]:
     """Give the scripts of a host whose operator has these settings of `tavern-scripts`."""
     root = tmp_path / "project"
     if not root.exists():
         make_project(root)
-    async with Host(root, settings={f"{PREFIX}{key}": value for key, value in settings.items()}) as host:
+    named = {f"{PREFIX}{key}": value for key, value in settings.items()}
+    async with Host(root, trust=trust, settings=named) as host:
         scripts = Scripts(host)
         if not _holding:
             _holding.append(any(report.chosen for report in await scripts.service.backends()))

@@ -78,7 +78,7 @@ async def test_a_plugin_runs_its_own_scripts_and_no_others(tmp_path: Path) -> No
     (plugin / "plugin.yaml").write_text("name: acme\ndisplayName: Acme\nversion: 1.0.0\n")
     (plugin / "scripts" / "a.mjs").write_text("console.log(1)")
     make_project(tmp_path / "project")
-    async with scripts_of(tmp_path) as scripts:
+    async with scripts_of(tmp_path, trust=["acme"]) as scripts:
         if shutil.which("node"):
             assert await scripts.output(plugin="acme", command="node scripts/a.mjs") == 1
         assert "leads upwards" in await scripts.error(

@@ -98,7 +98,7 @@ class Verdicts:
 def verdicts(started: Started, request: pytest.FixtureRequest) -> Verdicts:
     """What became of the attacks, on the hosts that were selected."""
     specs = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    return Verdicts(started, [(each["where"], each["attack"], each["language"]) for each in specs if "where" in each])
+    return Verdicts(started, [(each["where"], each["attack"], each["language"]) for each in specs if "attack" in each])
 
 
 @pytest.mark.parametrize(("attack", "language", "where"), CASES)
