@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tavern_host.audit.log import AuditLog, PluginAudit
 from tavern_host.context import Contribution, PluginContext, Project
@@ -17,6 +17,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.errors import Forbidden, PermissionDenied, one_line
 from tavern_host.contracts.events import Event
+from tavern_host.contracts.manifest import EventPermissions
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.events.bus import WAITING, BusSubscription, EventBus, covers, is_own
@@ -66,20 +67,10 @@ class PluginServices:
         return self._views.method(service, method)
 
 
-class EventPatterns(Protocol):
-    """Which types of events a plugin may publish and subscribe to besides its own; patterns may end with `*`."""
-
-    @property
-    def publish(self) -> Sequence[str]: ...
-
-    @property
-    def subscribe(self) -> Sequence[str]: ...
-
-
 class PluginEvents:
     """The event bus; see `context.Events`. `permissions` are the event patterns that the plugin was granted."""
 
-    def __init__(self, bus: EventBus, ledger: Ledger, in_flight: InFlight, permissions: EventPatterns) -> None:
+    def __init__(self, bus: EventBus, ledger: Ledger, in_flight: InFlight, permissions: EventPermissions) -> None:
         self._plugin = in_flight.plugin
         self._bus = bus
         self._ledger = ledger
@@ -209,20 +200,11 @@ class PluginHttp:
 class PluginHooks:
     """Hook calls; see `context.Hooks`."""
 
-    def __init__(
-        self,
-        in_flight: InFlight,
-        dispatcher: Dispatcher,
-        registry: ServiceRegistry,
-        declared: Callable[[str], list[Answer]],
-        tell: Callable[[str, Problem], None],
-    ) -> None:
+    def __init__(self, in_flight: InFlight, kernel: Kernel) -> None:
         self._plugin = in_flight.plugin
-        self._tell = tell
         self._in_flight = in_flight
-        self._dispatcher = dispatcher
-        self._registry = registry
-        self._declared = declared
+        self._dispatcher = kernel.dispatcher
+        self._kernel = kernel
 
     @property
     def revision(self) -> int:
@@ -236,7 +218,7 @@ class PluginHooks:
     async def collect(self, hook: str, **arguments: Any) -> list[Contribution[Any]]:
         """Return all answers, those collected from modules first."""
         self._check(hook)
-        return [*self._declared(hook), *await self._dispatcher.collect(hook, arguments)]
+        return [*self._kernel.declared(hook), *await self._dispatcher.collect(hook, arguments)]
 
     async def first(self, hook: str, **arguments: Any) -> Contribution[Any] | None:
         """Return the first answer that is not None."""
@@ -260,15 +242,16 @@ class PluginHooks:
     ) -> None:
         """Report against a plugin that something that it contributed cannot be used."""
         self._in_flight.check()
-        if plugin != self._plugin and not self._registry.provides(self._plugin, interfaces()):
+        if plugin != self._plugin and not self._kernel.provides_service(self._plugin):
             raise Forbidden(f"{self._plugin} may not report on {plugin}: it provides none of the host's services")
-        self._tell(plugin, Problem(message=one_line(message), hint=hint, file=file, line=line, column=column))
+        self._kernel.tell(plugin, Problem(message=one_line(message), hint=hint, file=file, line=line, column=column))
 
     def _check(self, hook: str) -> None:
         self._in_flight.check()
         spec = self._dispatcher.catalogue.hooks.get(hook)
         caller = spec.caller if spec is not None else None
-        if caller is None or not (caller == owner(self._plugin) or self._registry.provides(self._plugin, (caller,))):
+        provides = self._kernel.services.provides
+        if caller is None or not (caller == owner(self._plugin) or provides(self._plugin, (caller,))):
             who = f"the provider of {caller}" if caller is not None else "nobody"
             raise Forbidden(f"{self._plugin} may not call {hook}: only {who} may")
 
@@ -300,7 +283,7 @@ def make_context(
     ledger: Ledger,
     views: Views,
     settings: PluginSettings,
-    events: EventPatterns,
+    events: EventPermissions,
 ) -> PluginContext:
     """Return a plugin's context. Its data folder is made when the plugin is started."""
     plugin = in_flight.plugin
@@ -316,6 +299,6 @@ def make_context(
         audit=PluginAudit(kernel.audit, in_flight, lambda: kernel.provides_service(plugin)),
         tasks=PluginTasks(ledger, in_flight, kernel.report),
         http=PluginHttp(ledger, in_flight),
-        hooks=PluginHooks(in_flight, kernel.dispatcher, kernel.services, kernel.declared, kernel.tell),
+        hooks=PluginHooks(in_flight, kernel),
         serving=kernel.serving,
     )

@@ -23,7 +23,7 @@ from tavern_host.contracts.errors import describe
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import BROWSER_SUFFIXES, GROUP, MANIFEST, PluginState, Problem, is_data
 from tavern_host.plugins.file_settings import with_file_settings
-from tavern_host.plugins.manifest import missing_entries, read_with_places
+from tavern_host.plugins.manifest import missing_entries, read_manifest
 from tavern_host.plugins.record import Record
 from tavern_host.storage.yaml_file import InvalidFile
 
@@ -151,7 +151,7 @@ def _read(record: Record, *, expected_name: str | None = None) -> Record:
     if record.root is None:
         return _without_manifest(record)
     try:
-        manifest, record.notes, record.places = read_with_places(record.root)
+        manifest, record.notes, record.places = read_manifest(record.root)
     except InvalidFile as error:
         record.refuse(PluginState.INVALID, *error.problems)
         return record

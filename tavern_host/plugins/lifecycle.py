@@ -190,15 +190,14 @@ class Lifecycle:
         answer = Answer(None, loaded.runtime, loaded.context, loaded.in_flight)
         for route in declarations.routes:
             call = functools.partial(answer.call, route.handler)
+            undo = self._registrations.add(Registered(name, route, call))
             if isinstance(route, RouteInfo):
-                undo = self._registrations.add_route(Registered(name, route, call))
                 ledger.add("route", f"{route.method} {route.path}", undo, offer=True)
             else:
-                undo = self._registrations.add_message(Registered(name, route, call))
                 ledger.add("message", route.type, undo, offer=True)
         for command in declarations.commands:
             start = functools.partial(_start, loaded, command.handler)
-            undo = self._registrations.add_command(Registered(name, command, start))
+            undo = self._registrations.add(Registered(name, command, start))
             ledger.add("command", command.name, undo, offer=True)
         for declaration in declarations.ui:
             ledger.add(f"ui {declaration.kind}", declaration.target, lambda: None, offer=True)

@@ -13,8 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from tavern_host.context.facilities import Kernel
-from tavern_host.contracts.errors import Conflict, NotFound
-from tavern_host.contracts.names import suggest
+from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.plugins import AdmissionError, PluginInfo, PluginState
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.hooks.dispatch import Answer, Dispatcher
@@ -29,7 +28,7 @@ from tavern_host.plugins.review import Code, Review
 from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.serial_executor import SerialExecutor
 from tavern_host.runtime.threads import run_in_thread
-from tavern_host.services.registry import ServiceRegistry
+from tavern_host.services.registry import ServiceRegistry, not_found
 from tavern_host.settings.store import SettingsStore
 
 Audit = Callable[..., object]
@@ -101,8 +100,7 @@ class Manager:
         """Return a record. Raises `NotFound` with near names."""
         record = self.records.get(name)
         if record is None:
-            hint = suggest(name, self.records)
-            raise NotFound(f"there is no plugin {name!r}" + (f"; {hint}" if hint else ""))
+            raise not_found("plugin", name, self.records)
         return record
 
     def info(self, name: str) -> PluginInfo:

@@ -122,17 +122,12 @@ def entry_folders(manifest: Manifest, folder: Path) -> dict[str, Path]:
     return {key: path for key, path in found.items() if _is(Path.is_dir, path)}
 
 
-def read_manifest(folder: Path) -> tuple[Manifest, list[Problem]]:
-    """Return the manifest of a plugin folder, and what is wrong with its front end, which costs no more than that.
+def read_manifest(folder: Path) -> tuple[Manifest, list[Problem], Places]:
+    """Return the manifest of a plugin folder, what is wrong with its front end, which costs no more than that, and
+    where everything stands in the file.
 
     Raises `InvalidFile`, `FileNotFoundError`.
     """
-    manifest, problems, _ = read_with_places(folder)
-    return manifest, problems
-
-
-def read_with_places(folder: Path) -> tuple[Manifest, list[Problem], Places]:
-    """Return what `read_manifest` returns, and where everything stands in the file. Raises as it does."""
     manifest, problems, places = read_partly(
         folder / MANIFEST,
         Manifest,

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from tavern_host.contracts.catalogue import ALL_SERVICES, interfaces, service_permissions
-from tavern_host.contracts.hook_names import ALIASES as ALIASES
-from tavern_host.contracts.hook_names import CLIENT_HOOKS as CLIENT_HOOKS
+from tavern_host.contracts.hook_names import CLIENT_HOOKS
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import PermissionInfo, Problem

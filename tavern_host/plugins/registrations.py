@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from tavern_host.contracts.commands import CommandInfo
@@ -31,44 +32,37 @@ class Registered(Generic[I]):
 
 @dataclass
 class Registrations:
-    """What all plugins registered for clients. Each `add_…` returns a function that removes it."""
+    """What all plugins registered for clients."""
 
     routes: dict[tuple[str, str], Registered[RouteInfo]] = field(default_factory=dict)
     messages: dict[str, Registered[MessageInfo]] = field(default_factory=dict)
     commands: dict[str, Registered[CommandInfo]] = field(default_factory=dict)
-    _patterns: dict[tuple[str, str], re.Pattern[str]] = field(default_factory=dict)
 
-    def add_route(self, item: Registered[RouteInfo]) -> Callable[[], None]:
-        """Register a route."""
-        key = (item.info.method, item.info.path)
-        self.routes[key] = item
-        self._patterns[key] = _pattern(item.info.path)
+    def add(self, item: Registered[Any]) -> Callable[[], None]:
+        """Register a route, a type of socket messages or a command; return a function that removes it."""
+        registered, key = self._place(item.info)
+        registered[key] = item
 
         def remove() -> None:
-            if self.routes.get(key) is item:
-                del self.routes[key], self._patterns[key]
+            if registered.get(key) is item:
+                del registered[key]
 
         return remove
 
-    def add_message(self, item: Registered[MessageInfo]) -> Callable[[], None]:
-        """Register a socket message type."""
-        self.messages[item.info.type] = item
-        return lambda: _remove(self.messages, item.info.type, item)
-
-    def add_command(self, item: Registered[CommandInfo]) -> Callable[[], None]:
-        """Register a command."""
-        self.commands[item.info.name] = item
-        return lambda: _remove(self.commands, item.info.name, item)
+    def _place(self, info: RouteInfo | MessageInfo | CommandInfo) -> tuple[dict[Any, Any], Any]:
+        if isinstance(info, RouteInfo):
+            return self.routes, (info.method, info.path)
+        return (self.messages, info.type) if isinstance(info, MessageInfo) else (self.commands, info.name)
 
     def find(self, method: str, path: str) -> tuple[Registered[RouteInfo] | None, dict[str, str], list[str]]:
         """Return the route for a request with its path's parameters, and the methods that the path allows."""
         allowed = []
-        for (registered_method, registered_path), pattern in self._patterns.items():
-            match = pattern.fullmatch(path)
+        for (registered_method, registered_path), item in self.routes.items():
+            match = _pattern(registered_path).fullmatch(path)
             if match is None:
                 continue
             if registered_method == method or (method == "HEAD" and registered_method == "GET"):
-                return self.routes[registered_method, registered_path], match.groupdict(), []
+                return item, match.groupdict(), []
             allowed.append(registered_method)
         return None, {}, allowed
 
@@ -76,13 +70,12 @@ class Registrations:
         """Return why routes or messages cannot be registered: taken, or outside of the plugin's own paths."""
         problems = []
         seen: set[str] = set()
-        taken: Registered[Any] | None
         for info in infos:
+            registered, key = self._place(info)
+            taken: Registered[Any] | None = registered.get(key)
             if isinstance(info, MessageInfo):
-                taken = self.messages.get(info.type)
                 what = f"the message type {info.type}"
             else:
-                taken = self.routes.get((info.method, info.path))
                 what = f"{info.method} {info.path}"
                 own = f"/api/x/{plugin}/"
                 if not first_party and not info.path.startswith(own):
@@ -117,11 +110,6 @@ class Registrations:
         return problems
 
 
-def _remove(registered: dict[str, Any], key: str, item: object) -> None:
-    if registered.get(key) is item:
-        del registered[key]
-
-
 def _path_problems(path: str) -> list[str]:
     names = _PART.findall(path)
     problems = [f"{name!r} cannot be the name of a part" for name in names if not name.isidentifier()]
@@ -148,6 +136,7 @@ def _parameter_problems(info: CommandInfo) -> list[str]:
     return problems
 
 
+@lru_cache(maxsize=1024)
 def _pattern(path: str) -> re.Pattern[str]:
     pieces = _PART.split(path)
     return re.compile("".join(re.escape(p) if i % 2 == 0 else f"(?P<{p}>[^/]+)" for i, p in enumerate(pieces)))

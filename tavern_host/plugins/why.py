@@ -5,15 +5,15 @@ Reads what the manager, the services and the hooks know; decides and changes not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from tavern_host.contracts.errors import InvalidInput, NotFound
+from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.hook_names import canonical
-from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Explanation, PermissionInfo, PluginState
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.permissions import all_permissions
 from tavern_host.plugins.record import Record
+from tavern_host.services.registry import not_found
 
 
 def explain(manager: Manager, subject: str) -> Explanation:
@@ -55,7 +55,7 @@ class _Facts:
         """Explain a service: its stack, the overrides that are not used, and who may act on it."""
         services = self._manager.services
         if name not in services.catalogue.interfaces:
-            raise _unknown("service", name, services.catalogue.interfaces)
+            raise not_found("service", name, services.catalogue.interfaces)
         interface = services.catalogue.interfaces[name]
         stack = services.stack(name)
         if not stack:
@@ -81,7 +81,7 @@ class _Facts:
         """Explain a hook: who calls it, and who is called in which order."""
         dispatcher = self._manager.dispatcher
         if name not in dispatcher.catalogue.hooks:
-            raise _unknown("hook", name, dispatcher.catalogue.hooks)
+            raise not_found("hook", name, dispatcher.catalogue.hooks)
         spec = dispatcher.catalogue.hooks[name]
         facts = [f"called by {self._caller(spec.caller)}, policy {spec.policy}; needs {spec.permission} ({spec.level})"]
         implementations = dispatcher.implementations(name)
@@ -98,7 +98,7 @@ class _Facts:
         known = {p.name: p for p in all_permissions()}
         known |= {p.name: p for record in self._manager.records.values() for p in record.permissions}
         if name not in known:
-            raise _unknown("permission", name, known)
+            raise not_found("permission", name, known)
         permission = known[name]
         asking = self._asking(lambda p: p == name)
         return f"{permission.description} (level {permission.level})", asking or ["no plugin asks for it"]
@@ -138,8 +138,3 @@ _ORDINARY = {
     PluginState.DISCOVERED: "it may be loaded, and the host has not started",
     PluginState.LOADED: "it is loaded, and the host has not started",
 }
-
-
-def _unknown(what: str, name: str, known: Iterable[str]) -> NotFound:
-    hint = suggest(name, known)
-    return NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""))

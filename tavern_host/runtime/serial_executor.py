@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from tavern_host.runtime.in_flight import set_requester
+from tavern_host.runtime.threads import retrieve_exception
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class SerialExecutor:
             if tasks is not None:
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
-        task.add_done_callback(_retrieve_exception)
+        task.add_done_callback(retrieve_exception)
         return await asyncio.shield(task)
 
     @contextlib.asynccontextmanager
@@ -66,9 +67,3 @@ class SerialExecutor:
         task = asyncio.current_task()
         while task is not None and (nested := self._nested.get(task)):
             await asyncio.wait(nested)
-
-
-def _retrieve_exception(task: asyncio.Task[Any]) -> None:
-    """Retrieve a task's exception, so that asyncio does not log it where the caller is gone."""
-    if not task.cancelled():
-        task.exception()

@@ -39,6 +39,12 @@ def is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+def retrieve_exception(done: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of a task or future, so that asyncio does not log it where the caller is gone."""
+    if not done.cancelled():
+        done.exception()
+
+
 async def run_in_thread(function: Callable[[], T], *, what: str, deadline: float | None = None) -> T:
     """Return `function()`, called on a daemon thread so that a hang cannot keep the host from exiting.
 

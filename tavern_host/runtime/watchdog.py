@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from types import FrameType
 
 from tavern_host.contracts.errors import describe
@@ -59,68 +60,54 @@ class Watchdog:
         self._locate = locate
         self._report = report
         self._limit = limit
-        self._watch: _Watch | None = None
-
-    def start(self) -> None:
-        """Start watching the running loop. Raises `RuntimeError` if it is watching already, or no loop runs."""
-        if self._watch is not None:
-            raise RuntimeError("the watchdog has been started already")
-        self._watch = _Watch(self._locate, self._report, self._limit)
-        self._watch.start()
-
-    def stop(self) -> None:
-        """End the thread. A blockage that was detected is reported now; the watchdog may be started again."""
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.stop()
-
-
-class _Watch:
-    """One watch, from a start to a stop.
-
-    The thread schedules an answer on the loop and checks half a limit later whether it came.
-    """
-
-    def __init__(self, locate: Callable[[str], str | None], report: Callable[[Blocked], None], limit: float) -> None:
-        self._locate = locate
-        self._report = report
-        self._limit = limit
-        self._loop = asyncio.get_running_loop()
-        self._loop_thread = threading.get_ident()
-        self._clock = _Clock(self._loop_thread)
         self._lock = threading.Lock()
         self._asked_at = 0.0
         self._is_answered = True
         self._found: Blocked | None = None
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._thread: threading.Thread | None = None
+        self._loop_thread = 0
 
     def start(self) -> None:
+        """Start watching the running loop. Raises `RuntimeError` if it is watching already, or no loop runs.
+
+        Its thread schedules an answer on the loop, and checks half a limit later whether it came.
+        """
+        if self._thread is not None:
+            raise RuntimeError("the watchdog has been started already")
+        loop, self._loop_thread = asyncio.get_running_loop(), threading.get_ident()
+        self._stopped = threading.Event()
+        watch = partial(self._run, loop, _Clock(self._loop_thread), self._stopped)
+        self._thread = threading.Thread(target=watch, name="watchdog", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
+        """End the thread. A blockage that was detected is reported now; the watchdog may be started again."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
         self._stopped.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(_STOP_DEADLINE)
+        if threading.current_thread() is not thread:
+            thread.join(_STOP_DEADLINE)
         self._answer()
 
-    def _run(self) -> None:
-        while not self._stopped.is_set() and not self._loop.is_closed():
+    def _run(self, loop: asyncio.AbstractEventLoop, clock: _Clock, stopped: threading.Event) -> None:
+        while not stopped.is_set() and not loop.is_closed():
             if self._is_answered:
                 with self._lock:
                     self._is_answered, self._asked_at = False, time.monotonic()
                 try:
-                    self._loop.call_soon_threadsafe(self._answer)
+                    loop.call_soon_threadsafe(self._answer)
                 except RuntimeError:  # the loop was closed in this moment
                     return
-            idle = self._clock.wait(self._stopped, self._limit / 2)
+            idle = clock.wait(stopped, self._limit / 2)
             with self._lock:
                 self._asked_at += idle
-                if not self._loop.is_running():
+                if not loop.is_running():
                     self._asked_at = time.monotonic()
                 seconds = time.monotonic() - self._asked_at
                 is_blocked = not self._is_answered and self._found is None and seconds >= self._limit
-            if is_blocked and not self._stopped.is_set():
+            if is_blocked and not stopped.is_set():
                 self._look(seconds)
 
     def _look(self, seconds: float) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput, PluginFailure, error_of
 from tavern_host.runtime.codec import decode
 from tavern_host.runtime.source import FolderSource
-from tavern_host.runtime.threads import run_in_thread
+from tavern_host.runtime.threads import retrieve_exception, run_in_thread
 from tavern_host.sdk.worker_main import TRAILER, uncoded
 from tavern_host.storage.values import decode_loose, encode_loose
 
@@ -51,7 +51,7 @@ async def run_in_process(
         return _result(process.answer(_request(handler, source, arguments, named, what)), what)
 
     running = asyncio.ensure_future(run_in_thread(ask, what=what))
-    running.add_done_callback(_look_at)
+    running.add_done_callback(retrieve_exception)
     try:
         return await asyncio.shield(running)
     finally:
@@ -61,12 +61,6 @@ async def run_in_process(
         if not running.done():
             process.kill()
             await asyncio.wait([running])
-
-
-def _look_at(running: asyncio.Future[Any]) -> None:
-    """Retrieve the error of a process that nobody waits for any longer, so that asyncio does not log it."""
-    if not running.cancelled():
-        running.exception()
 
 
 class _Process:

@@ -116,10 +116,10 @@ class Views:
         stack = self._registry.stack(service, self._kept)
         interface = stack[0].interface if stack else self._registry.catalogue.interfaces.get(service)
         if interface is None:
-            raise _not_found("service", service, self._registry.catalogue.interfaces)
+            raise not_found("service", service, self._registry.catalogue.interfaces)
         methods = interface_methods(interface)
         if method not in methods:
-            raise _not_found(f"method of {service}", method, methods)
+            raise not_found(f"method of {service}", method, methods)
         if not inspect.iscoroutinefunction(getattr(interface, method)):
             raise InvalidInput(f"{service}.{method} is a stream and cannot be called by name")
         return JsonCall(interface, method, getattr(self.get(service), method), methods[method])
@@ -231,7 +231,7 @@ class ServiceRegistry:
         """Return the stack as data. Raises `NotFound`."""
         stack = self.stack(service)
         if not stack:
-            raise _not_found("service", service, self._base)
+            raise not_found("service", service, self._base)
         return [
             ServiceLayer(
                 plugin=p.plugin,
@@ -345,6 +345,7 @@ def _denied(plugin: str, service: str, method: str, missing: str) -> PermissionD
     return PermissionDenied(message, plugin=plugin, service=service, method=method, permission=missing)
 
 
-def _not_found(what: str, name: str, known: Iterable[str]) -> TavernError:
+def not_found(what: str, name: str, known: Iterable[str]) -> NotFound:
+    """Return the error for a name that does not exist, with near names."""
     hint = suggest(name, known)
     return NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""))

@@ -168,7 +168,7 @@ def _parameters(
         if is_acting and name == "call":
             value = "_complete(call)"
         elif not is_deeply_immutable(hint := hints.get(name, Any)):
-            copier = _argument_copier(where, name)
+            copier = _copier(InvalidInput, f"{where}: the argument {name}")
             is_stream = typing.get_origin(hint) is AsyncIterator
             held[f"_copy_{name}"] = _stream_taker(where, name, copier) if is_stream else copier
             value = f"_copy_{name}({name})"
@@ -217,12 +217,12 @@ def _refusal(error: Callable[[str], TavernError], name: str) -> Callable[..., An
 # --- copies -------------------------------------------------------------------------------------------
 
 
-def _argument_copier(where: str, name: str) -> Copier:
+def _copier(kind: type[InvalidInput | PluginFailure], what: str) -> Copier:
     def copied(value: Any) -> Any:
         try:
             return duplicate(value)
         except Exception as error:
-            raise InvalidInput(f"{where}: the argument {name} cannot be copied: {describe(error)}") from None
+            raise kind(f"{what} cannot be copied: {describe(error)}") from None
 
     return copied
 
@@ -241,16 +241,7 @@ def _stream_taker(where: str, name: str, copied: Copier) -> Copier:
 
 def _result_copier(where: str, annotation: Any) -> Copier | None:
     """Return what copies a result, or each item of a stream; None for immutable ones."""
-    if is_deeply_immutable(annotation):
-        return None
-
-    def copied(value: Any) -> Any:
-        try:
-            return duplicate(value)
-        except Exception as error:
-            raise PluginFailure(f"{where} returned what cannot be copied: {describe(error)}") from None
-
-    return copied
+    return None if is_deeply_immutable(annotation) else _copier(PluginFailure, f"{where} returned what")
 
 
 def _stream_of(copied: Copier | None) -> Callable[[Callable[[], AsyncIterator[Any]]], AsyncIterator[Any]]:

@@ -33,6 +33,7 @@ from tavern_host.contracts import manifest, settings, ui
 from tavern_host.contracts.catalogue import interfaces, service_permissions
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.hook_names import CLIENT_HOOKS
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, interface_methods
@@ -104,7 +105,7 @@ def all_permissions() -> dict[str, PermissionInfo]:
     everything = {
         "hooks": [
             *(hook.info.permission for hook in hooks().values() if hook.info.permission.startswith("hook:")),
-            *permissions.CLIENT_HOOKS,
+            *CLIENT_HOOKS,
         ],
         "ui": {"wrap": [*ui.COMPONENTS], "override": [*ui.COMPONENTS], "inject": [*ui.OUTLETS]},
         "services": {"override": [*interfaces()], "use": ["*", *service_permissions()]},

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.hook_names import ALIASES, CLIENT_HOOKS
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.services import ServiceInterface
-from tavern_host.plugins.permissions import ALIASES, CLIENT_HOOKS
 
 from . import facts
 from .pages import Page, table

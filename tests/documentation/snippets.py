@@ -200,7 +200,7 @@ def _manifest(folder: Path, text: str) -> None:
         for file in (inner / path, inner / "web" / path):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
-    manifest, problems = read_manifest(inner)
+    manifest, problems, _ = read_manifest(inner)
     problems = [*problems, *asked(manifest)[1]]
     if problems:
         raise Wrong("\n".join(map(str, problems)))

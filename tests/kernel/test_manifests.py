@@ -28,7 +28,7 @@ def read(folder: Path, text: str | bytes) -> Manifest:
     root = folder / "acme"
     root.mkdir(exist_ok=True)
     (root / "plugin.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-    manifest, _ = read_manifest(root)
+    manifest, *_ = read_manifest(root)
     return manifest
 
 
@@ -350,7 +350,7 @@ def test_a_mistake_in_the_front_end_costs_the_front_end(tmp_path: Path, frontend
     root = tmp_path / "acme"
     root.mkdir()
     (root / "plugin.yaml").write_text(MINIMAL + f"frontend: {frontend}\n")
-    manifest, found = read_manifest(root)
+    manifest, found, _ = read_manifest(root)
     assert manifest.name == "acme"
     assert manifest.frontend is not None
     assert manifest.frontend.info("acme") is None
@@ -364,7 +364,7 @@ def test_a_theme_has_styles_and_no_entry(tmp_path: Path) -> None:
     (root / "web").mkdir(parents=True)
     (root / "web" / "theme.css").write_text("")
     (root / "plugin.yaml").write_text(MINIMAL + "frontend: {type: vanilla, vanilla: {styles: [theme.css]}}\n")
-    manifest, found = read_manifest(root)
+    manifest, found, _ = read_manifest(root)
     assert found == []
     info = manifest.frontend.info("acme") if manifest.frontend else None
     assert info is not None

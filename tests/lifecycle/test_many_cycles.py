@@ -491,7 +491,6 @@ def tables(host: Host) -> dict[str, Any]:
         "specs": dispatcher.catalogue.published_specs,
         "implementations": [i for hook in dispatcher.catalogue.hooks for i in dispatcher.implementations(hook)],
         "routes": host.registrations.routes,
-        "patterns": host.registrations._patterns,
         "messages": host.registrations.messages,
         "commands": host.registrations.commands,
         "subscriptions": host.events._subscriptions,
