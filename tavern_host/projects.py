@@ -21,7 +21,6 @@ from pydantic import Field, JsonValue
 
 from tavern_host.context import Project
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.plugins.discovery import discover
 from tavern_host.plugins.review import OperatorFile
@@ -30,6 +29,7 @@ from tavern_host.storage.yaml_file import InvalidFile, read_yaml
 
 PROJECT_FILE = "tavern.yaml"
 _APP = "tavern-host"
+_OPERATORS = "this is the operator's to decide: write it in host.yaml, not in a project"
 
 
 class ProjectFile(Model):
@@ -128,17 +128,14 @@ def read_project_file(root: Path) -> ProjectFile:
     try:
         return read_yaml(path, ProjectFile)
     except InvalidFile as error:
-        operator_keys = set(OperatorFile.model_fields) - set(ProjectFile.model_fields)
+        operator_keys = [f"'{key}'" for key in OperatorFile.model_fields if key not in ProjectFile.model_fields]
         problems = [
-            _operators(problem) if any(f"'{key}'" in problem.message for key in operator_keys) else problem
+            problem.model_copy(update={"hint": _OPERATORS})
+            if any(k in problem.message for k in operator_keys)
+            else problem
             for problem in error.problems
         ]
         raise InvalidFile(path, problems) from None
-
-
-def _operators(problem: Problem) -> Problem:
-    hint = "this is the operator's to decide: write it in host.yaml, not in a project"
-    return problem.model_copy(update={"hint": hint})
 
 
 def _project_id(root: Path) -> str:

@@ -87,8 +87,7 @@ def _from_entry_point(entry: importlib_metadata.EntryPoint) -> Record:
     if record.root is None:
         message = f"the package {record.module!r} of the entry point {entry.name!r} cannot be found"
         hint = f"reinstall {distribution}; the entry point must name an importable package"
-        record.refuse(PluginState.INVALID, Problem(message=message, hint=hint))
-        return record
+        return _invalid(record, message, hint)
     return _read(record, expected_name=entry.name)
 
 
@@ -128,14 +127,10 @@ def _from_folder(path: Path, kind: str, within: Path | None = None) -> Record:
     path = path.absolute()
     record = Record(name=path.name, source=f"{kind}:{path}", root=path, is_dev=kind == "dev")
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
-        hint = "copy the plugin there instead of linking it"
-        record.refuse(PluginState.INVALID, Problem(message=f"{path} leads out of {within}", hint=hint))
-        return record
+        return _invalid(record, f"{path} leads out of {within}", "copy the plugin there instead of linking it")
     link = _link_out(path) if kind == "folder" else None
     if link is not None:
-        message = f"{link} leads out of {path}"
-        record.refuse(PluginState.INVALID, Problem(message=message, hint="copy what it needs there"))
-        return record
+        return _invalid(record, f"{link} leads out of {path}", "copy what it needs there")
     return _read(record)
 
 
@@ -158,8 +153,7 @@ def _read(record: Record, *, expected_name: str | None = None) -> Record:
     except FileNotFoundError:
         return _without_manifest(record)
     except OSError as error:
-        record.refuse(PluginState.INVALID, Problem(message=f"{MANIFEST} cannot be read: {error.strerror}"))
-        return record
+        return _invalid(record, f"{MANIFEST} cannot be read: {error.strerror}")
     record.faults, notes = missing_entries(manifest, record.root, record.places)
     record.notes += notes
     if not record.first_party:
@@ -175,7 +169,10 @@ def _read(record: Record, *, expected_name: str | None = None) -> Record:
 
 
 def _without_manifest(record: Record) -> Record:
-    message, hint = f"there is no {MANIFEST} in {record.root}", "every plugin needs one beside its code"
+    return _invalid(record, f"there is no {MANIFEST} in {record.root}", "every plugin needs one beside its code")
+
+
+def _invalid(record: Record, message: str, hint: str | None = None) -> Record:
     record.refuse(PluginState.INVALID, Problem(message=message, hint=hint))
     return record
 
@@ -195,7 +192,7 @@ def _refuse_duplicates(records: list[Record]) -> None:
         first = seen.setdefault(record.name, record)
         if first is not record:
             message = f"the name {record.name!r} is taken by the plugin from {first.source}"
-            record.refuse(PluginState.INVALID, Problem(message=message, hint="remove one of the two"))
+            _invalid(record, message, "remove one of the two")
 
 
 def has_code(root: Path, manifest: Manifest | None) -> bool:

@@ -197,31 +197,23 @@ def _enum(kind: type[enum.Enum]) -> _Shape:
 # --- values with parts ------------------------------------------------------------------------------------
 
 
-def _list(item: _Shape, make: Callable[[Iterator[Any]], Any]) -> _Shape:
-    """Any number of values of one shape. A list and a tuple may stand for each other."""
-    name = f"a list of {item.name}"
+def _sequence(name: str, shapes_of: Callable[[Any], list[_Shape]], make: Callable[[Iterator[Any]], Any]) -> _Shape:
+    """Values in order, of as many shapes as `shapes_of` gives for them. A list and a tuple may stand for each other."""
 
     def encode(value: Any, path: Path) -> list[Any]:
-        if not isinstance(value, list | tuple):
+        if not isinstance(value, list | tuple) or len(value) != len(shapes := shapes_of(value)):
             _refuse(name, value, path)
-        return [item.encode(one, (*path, index)) for index, one in enumerate(value)]
-
-    return _Shape(name, encode, lambda tree, path: make(item.decode(one, (*path, i)) for i, one in enumerate(tree)))
-
-
-def _tuple(items: list[_Shape]) -> _Shape:
-    """A value of each shape, in order."""
-    name = f"a tuple of {len(items)} values"
-
-    def encode(value: Any, path: Path) -> list[Any]:
-        if not isinstance(value, list | tuple) or len(value) != len(items):
-            _refuse(name, value, path)
-        return [shape.encode(one, (*path, i)) for i, (shape, one) in enumerate(zip(items, value, strict=True))]
+        return [shape.encode(one, (*path, i)) for i, (shape, one) in enumerate(zip(shapes, value, strict=True))]
 
     def decode(tree: Any, path: Path) -> Any:
-        return tuple(shape.decode(one, (*path, i)) for i, (shape, one) in enumerate(zip(items, tree, strict=True)))
+        pairs = enumerate(zip(shapes_of(tree), tree, strict=True))
+        return make(shape.decode(one, (*path, i)) for i, (shape, one) in pairs)
 
     return _Shape(name, encode, decode)
+
+
+def _list(item: _Shape, make: Callable[[Iterator[Any]], Any]) -> _Shape:
+    return _sequence(f"a list of {item.name}", lambda value: [item] * len(value), make)
 
 
 def _dict(item: _Shape) -> _Shape:
@@ -335,7 +327,8 @@ def _shape(annotation: Any) -> _Shape:
     if origin is tuple and arguments[-1] is Ellipsis:
         return _list(_shape(arguments[0]), tuple)
     if origin is tuple:
-        return _tuple([_shape(one) for one in arguments])
+        shapes = [_shape(one) for one in arguments]
+        return _sequence(f"a tuple of {len(shapes)} values", lambda value: shapes, tuple)
     if origin is dict and arguments[0] is str:
         return _dict(_shape(arguments[1]))
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):

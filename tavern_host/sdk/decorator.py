@@ -42,14 +42,8 @@ def hookimpl(
     """
 
     def mark(implementation: F) -> F:
-        implementation.tavern_impl = {  # type: ignore[attr-defined]  # pluggy reads its options here
-            "wrapper": False,
-            "hookwrapper": False,
-            "optionalhook": False,
-            "tryfirst": tryfirst,
-            "trylast": trylast,
-            "specname": specname,
-        }
+        options = {"tryfirst": tryfirst, "trylast": trylast, "specname": specname}
+        implementation.tavern_impl = options  # type: ignore[attr-defined]  # pluggy reads its options here
         return implementation
 
     return mark(function) if function is not None else mark

@@ -1,6 +1,6 @@
 """What a type hint says about one slot of a node: `Slot`, `Config`, and how hints become `SlotDefinition`s.
 
-Which parameters and results a node has is read in `authoring`.
+Which parameters and results a node has is read in `decorator`.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def split(hint: Any) -> tuple[Any, Slot | None]:
     if typing.get_origin(hint) in (typing.Required, typing.NotRequired):
         hint = typing.get_args(hint)[0]
     rest, may_be_none = strip_optional(hint)
-    if may_be_none and _may_hold_slot(rest):
+    if may_be_none and (typing.get_origin(rest) is Annotated or stream_item(rest)[1]):
         inner, slot = split(rest)
         return inner | None, slot
     if typing.get_origin(hint) is Annotated:
@@ -180,10 +180,6 @@ def stream_item(hint: Any) -> tuple[Any, bool]:
     if (typing.get_origin(hint) or hint) not in _STREAMS:
         return hint, False
     return next(iter(typing.get_args(hint)), Any), True
-
-
-def _may_hold_slot(hint: Any) -> bool:
-    return typing.get_origin(hint) is Annotated or stream_item(hint)[1]
 
 
 def _flow_type(hint: Any, name: str) -> DataFlowType:
