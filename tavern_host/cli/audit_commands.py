@@ -6,15 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tavern_host.audit.store import read_after, tail, verify
+from tavern_host.cli.own_command import Command, MakeHost, own_command
 from tavern_host.contracts.audit import AuditCheck, AuditEntry
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
-
-if TYPE_CHECKING:
-    from tavern_host.cli.own_command import Command, MakeHost
 
 POLL_SECONDS = 0.5
 """Seconds after which `--follow` reads again."""
@@ -28,15 +26,14 @@ async def _tail(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
         newest = tail(path, max(count, 1))
         entries = newest if count else []
         if not arguments["follow"]:
-            for output in _shown(entries) or [CommandOutput(kind="text", text="The audit log is empty.")]:
-                yield output
+            for text in [_line(entry) for entry in entries] or ["The audit log is empty."]:
+                yield CommandOutput(kind="text", text=text)
             yield CommandOutput(kind="result", data=[entry.to_json() for entry in entries])
             return
         seen = newest[-1].seq if newest else 0
         while True:
             for entry in entries:
-                for output in _shown([entry]):
-                    yield output
+                yield CommandOutput(kind="text", text=_line(entry))
                 yield CommandOutput(kind="result", data=entry.to_json())
             await asyncio.sleep(POLL_SECONDS)
             entries = read_after(path, seen)
@@ -59,10 +56,6 @@ async def _verify(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterat
     yield CommandOutput(kind="text", text=f"{_counted(check.entries)}; nothing was changed or taken out.")
     for line in _remarks(check):
         yield CommandOutput(kind="text", text=line)
-
-
-def _shown(entries: list[AuditEntry]) -> list[CommandOutput]:
-    return [CommandOutput(kind="text", text=_line(entry)) for entry in entries]
 
 
 def _line(entry: AuditEntry) -> str:
@@ -93,20 +86,12 @@ def _unreadable(path: Path, error: OSError) -> Misconfigured:
 
 
 COMMANDS: tuple[tuple[CommandInfo, Command], ...] = (
-    (
-        CommandInfo(
-            name="audit tail",
-            help="Show the newest entries of the audit log.",
-            handler="",
-            parameters=[
-                CommandParameter(name="--lines", type="integer", default=20, help="How many entries."),
-                CommandParameter(name="--follow", type="flag", help="Continue with new entries until Ctrl-C."),
-            ],
-        ),
+    own_command(
+        "audit tail",
+        "Show the newest entries of the audit log.",
         _tail,
+        CommandParameter(name="--lines", type="integer", default=20, help="How many entries."),
+        CommandParameter(name="--follow", type="flag", help="Continue with new entries until Ctrl-C."),
     ),
-    (
-        CommandInfo(name="audit verify", help="Check that nobody has changed the audit log.", handler=""),
-        _verify,
-    ),
+    own_command("audit verify", "Check that nobody has changed the audit log.", _verify),
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host.cli.audit_commands import COMMANDS as AUDIT_COMMANDS
-from tavern_host.cli.own_command import Command, MakeHost
+from tavern_host.cli.own_command import Command, MakeHost, linked, own_command
 from tavern_host.cli.settings_commands import COMMANDS as SETTINGS_COMMANDS
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import InvalidInput
@@ -72,7 +72,7 @@ async def _checked(host: Host) -> list[PluginInfo]:
 
 
 async def _show(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = _linked(make_host)
+    host = linked(make_host)
     plugin = host.plugin(arguments["name"])
     yield CommandOutput(kind="text", text=f"{plugin.display_name} ({' '.join(_named(plugin))}) — {plugin.state.value}")
     for line in [plugin.description, f"from {plugin.source}", *(str(p) for p in plugin.problems)]:
@@ -99,42 +99,37 @@ async def _notes(host: Host, make_host: MakeHost, plugin: PluginInfo) -> list[Re
 
 
 async def _grant(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = _linked(make_host)
+    host = linked(make_host)
     before = host.plugin(arguments["name"])
     yield _review(before)
     for output in outputs_of(await _notes(host, make_host, before)):
         yield output
     plugin = await host.grant(before.name)
-    yield CommandOutput(kind="text", text=f"{plugin.name} is granted what it asks for; it is {plugin.state.value}.")
-    yield CommandOutput(kind="result", data=plugin.to_json())
+    for output in _done(plugin, f"{plugin.name} is granted what it asks for; it is {plugin.state.value}."):
+        yield output
 
 
 async def _revoke(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = _linked(make_host)
-    plugin = await host.revoke(arguments["name"])
-    text = f"The grant of {plugin.name} is taken back; it is {plugin.state.value}."
-    yield CommandOutput(kind="text", text=text)
-    yield CommandOutput(kind="result", data=plugin.to_json())
+    plugin = await linked(make_host).revoke(arguments["name"])
+    for output in _done(plugin, f"The grant of {plugin.name} is taken back; it is {plugin.state.value}."):
+        yield output
 
 
 async def _enable(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = _linked(make_host)
-    plugin = await host.enable(arguments["name"])
-    yield CommandOutput(kind="text", text=f"{plugin.name} is enabled; it is {plugin.state.value}. {_FOLLOWED}")
-    yield CommandOutput(kind="result", data=plugin.to_json())
+    plugin = await linked(make_host).enable(arguments["name"])
+    for output in _done(plugin, f"{plugin.name} is enabled; it is {plugin.state.value}. {_FOLLOWED}"):
+        yield output
 
 
 async def _disable(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = _linked(make_host)
-    plugin = await host.disable(arguments["name"])
-    yield CommandOutput(kind="text", text=f"{plugin.name} is disabled. {_FOLLOWED}")
-    yield CommandOutput(kind="result", data=plugin.to_json())
+    plugin = await linked(make_host).disable(arguments["name"])
+    for output in _done(plugin, f"{plugin.name} is disabled. {_FOLLOWED}"):
+        yield output
 
 
 async def _reload(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = _linked(make_host)
     name = arguments.get("name")
-    host.ask_to_reload(name)
+    linked(make_host).ask_to_reload(name)
     what = f"reload {name}" if name else "look for plugins that are new, changed or gone"
     yield CommandOutput(kind="text", text=f"A host that is running will {what}.")
     yield CommandOutput(kind="result", data={"asked": name})
@@ -157,77 +152,42 @@ _FOLLOWED = "A host that is running follows."
 
 
 _ALL: tuple[tuple[CommandInfo, Command], ...] = (
-    (
-        CommandInfo(
-            name="serve",
-            help="Run the host and its web page on this machine.",
-            handler="",
-            parameters=[
-                CommandParameter(name="--port", type="integer", default=8188, help="Port; 0 takes any free one.")
-            ],
-        ),
+    own_command(
+        "serve",
+        "Run the host and its web page on this machine.",
         _serve,
+        CommandParameter(name="--port", type="integer", default=8188, help="Port; 0 takes any free one."),
     ),
-    (
-        CommandInfo(
-            name="init",
-            help="Make an empty project in a folder.",
-            handler="",
-            parameters=[CommandParameter(name="folder", help="The folder, made if need be.", required=True)],
-        ),
+    own_command(
+        "init",
+        "Make an empty project in a folder.",
         _init,
+        CommandParameter(name="folder", help="The folder, made if need be.", required=True),
     ),
-    (
-        CommandInfo(
-            name="plugins list",
-            help="List all plugins; imports none of them.",
-            handler="",
-            parameters=[
-                CommandParameter(name="--check", type="flag", help="Load them, and say what is wrong with their code.")
-            ],
-        ),
+    own_command(
+        "plugins list",
+        "List all plugins; imports none of them.",
         _list,
+        CommandParameter(name="--check", type="flag", help="Load them, and say what is wrong with their code."),
     ),
-    (
-        CommandInfo(name="plugins show", help="Show a plugin and what it asks for.", handler="", parameters=[_NAME]),
-        _show,
-    ),
-    (
-        CommandInfo(name="plugins grant", help="Grant a plugin what it asks for.", handler="", parameters=[_NAME]),
-        _grant,
-    ),
-    (CommandInfo(name="plugins revoke", help="Take a plugin's grant back.", handler="", parameters=[_NAME]), _revoke),
-    (
-        CommandInfo(name="plugins enable", help="Let a disabled plugin be loaded.", handler="", parameters=[_NAME]),
-        _enable,
-    ),
-    (
-        CommandInfo(
-            name="plugins disable", help="Disable a plugin until it is enabled again.", handler="", parameters=[_NAME]
-        ),
-        _disable,
-    ),
-    (
-        CommandInfo(
-            name="plugins reload",
-            help="Reload a plugin in a running host.",
-            handler="",
-            parameters=[CommandParameter(name="name", help="The plugin; all that changed, where none is named.")],
-        ),
+    own_command("plugins show", "Show a plugin and what it asks for.", _show, _NAME),
+    own_command("plugins grant", "Grant a plugin what it asks for.", _grant, _NAME),
+    own_command("plugins revoke", "Take a plugin's grant back.", _revoke, _NAME),
+    own_command("plugins enable", "Let a disabled plugin be loaded.", _enable, _NAME),
+    own_command("plugins disable", "Disable a plugin until it is enabled again.", _disable, _NAME),
+    own_command(
+        "plugins reload",
+        "Reload a plugin in a running host.",
         _reload,
+        CommandParameter(name="name", help="The plugin; all that changed, where none is named."),
     ),
-    (
-        CommandInfo(
-            name="why",
-            help="Explain why something is as it is.",
-            handler="",
-            parameters=[
-                CommandParameter(
-                    name="subject", help="service:NAME, hook:NAME, permission:NAME or plugin:NAME.", required=True
-                )
-            ],
-        ),
+    own_command(
+        "why",
+        "Explain why something is as it is.",
         _why,
+        CommandParameter(
+            name="subject", help="service:NAME, hook:NAME, permission:NAME or plugin:NAME.", required=True
+        ),
     ),
     *SETTINGS_COMMANDS,
     *AUDIT_COMMANDS,
@@ -235,10 +195,9 @@ _ALL: tuple[tuple[CommandInfo, Command], ...] = (
 HOST_COMMANDS: dict[str, tuple[CommandInfo, Command]] = {info.name: (info, run) for info, run in _ALL}
 
 
-def _linked(make_host: MakeHost) -> Host:
-    host = make_host()
-    host.link()
-    return host
+def _done(plugin: PluginInfo, text: str) -> list[CommandOutput]:
+    """Return what an operator's decision about a plugin came to."""
+    return [CommandOutput(kind="text", text=text), CommandOutput(kind="result", data=plugin.to_json())]
 
 
 def _named(plugin: PluginInfo) -> list[str]:

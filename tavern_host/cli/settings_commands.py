@@ -8,28 +8,26 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_host.cli.own_command import Command, MakeHost, linked, own_command
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.settings import SETTINGS, SettingItem, Settings, SettingsChange, SettingValue
 from tavern_host.hookspecs import hooks
+from tavern_host.host import Host
 from tavern_host.settings.redaction import masked
 from tavern_host.settings.service import HOOK, MAX_VALUE
 from tavern_host.settings.store import plugin_of
-
-if TYPE_CHECKING:
-    from tavern_host.cli.own_command import Command, MakeHost
-    from tavern_host.host import Host
 
 _KEY = CommandParameter(name="key", help="The setting, such as extensions.acme.colour; or acme.colour.", required=True)
 
 
 async def _list(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = _linked(make_host)
+    host = linked(make_host)
     asked = arguments.get("plugin")
     for problem in host.settings.problems(asked):
         yield CommandOutput(kind="progress", text=f"Warning: {problem}")
@@ -42,7 +40,7 @@ async def _list(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
 
 
 async def _get(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = _linked(make_host)
+    host = linked(make_host)
     item = host.settings.find(arguments["key"])
     value = await _value(host.settings, item)
     yield CommandOutput(kind="text", text=_text(value))
@@ -50,7 +48,7 @@ async def _get(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[
 
 
 async def _set(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = _linked(make_host)
+    host = linked(make_host)
     item = host.settings.find(arguments["key"])
     new = _parsed(item, _given(item, arguments))
     if item.is_encrypted and not arguments["stdin"] and masked(item, new) != new:
@@ -64,7 +62,7 @@ async def _set(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[
 
 
 async def _reset(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    host = _linked(make_host)
+    host = linked(make_host)
     key = host.settings.saved_key(arguments["key"])
     value = await _saved(host, key, None)
     if value is None:
@@ -78,42 +76,23 @@ async def _reset(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
 
 
 COMMANDS: tuple[tuple[CommandInfo, Command], ...] = (
-    (
-        CommandInfo(
-            name="settings list",
-            help="List the settings of all plugins, or of one, and where each value comes from.",
-            handler="",
-            parameters=[CommandParameter(name="plugin", help="The plugin's name.")],
-        ),
+    own_command(
+        "settings list",
+        "List the settings of all plugins, or of one, and where each value comes from.",
         _list,
+        CommandParameter(name="plugin", help="The plugin's name."),
     ),
-    (CommandInfo(name="settings get", help="Print a setting's value.", handler="", parameters=[_KEY]), _get),
-    (
-        CommandInfo(
-            name="settings set",
-            help="Save a value for a setting. Before a value that begins with '-' write '--'.",
-            handler="",
-            parameters=[
-                _KEY,
-                CommandParameter(name="value", help="The value, in the form of its type; JSON for a json setting."),
-                CommandParameter(
-                    name="--stdin", type="flag", help="Read the value from standard input, as secrets are."
-                ),
-            ],
-        ),
+    own_command("settings get", "Print a setting's value.", _get, _KEY),
+    own_command(
+        "settings set",
+        "Save a value for a setting. Before a value that begins with '-' write '--'.",
         _set,
+        _KEY,
+        CommandParameter(name="value", help="The value, in the form of its type; JSON for a json setting."),
+        CommandParameter(name="--stdin", type="flag", help="Read the value from standard input, as secrets are."),
     ),
-    (
-        CommandInfo(name="settings reset", help="Take back the value that was saved.", handler="", parameters=[_KEY]),
-        _reset,
-    ),
+    own_command("settings reset", "Take back the value that was saved.", _reset, _KEY),
 )
-
-
-def _linked(make_host: MakeHost) -> Host:
-    host = make_host()
-    host.link()
-    return host
 
 
 async def _saved(host: Host, key: str, value: JsonValue) -> SettingValue | None:

@@ -1,6 +1,6 @@
 """Virtual environments in which a plugin is really installed, for tests of what pip makes of it.
 
-The host and its dependencies are those of the running interpreter; only the plugin is installed anew.
+The host and its dependencies are those of the running interpreter; only the plugin is installed by itself.
 """
 
 from __future__ import annotations
@@ -75,10 +75,8 @@ def make_environment(root: Path) -> Path:
     if made.code != 0:
         hint = "is the `venv` module installed? Debian and Ubuntu have it in python3-venv"
         raise InstallationError(f"no virtual environment can be made in {root} ({hint}):\n{made.out}{made.err}")
-    (packages,) = _run([_python_of(root), "-c", "import site; print(site.getsitepackages()[0])"], cwd=root).out.split(
-        "\n"
-    )[:1]
-    Path(packages, "tavern_host_of_the_tests.pth").write_text(_links(), encoding="utf-8")
+    packages = _run([_python_of(root), "-c", "import site; print(site.getsitepackages()[0], end='')"], cwd=root)
+    Path(packages.out, "tavern_host_of_the_tests.pth").write_text(_links(), encoding="utf-8")
     return root
 
 
@@ -96,16 +94,8 @@ def install(source: Path, environment: Path, work: Path) -> None:
         source = _copied(source, work / source.name)  # builds leave files behind
         if not _missing_for_build(source):
             options.append("--no-build-isolation")
-    command: list[str | Path] = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-input",
-        *options,
-    ]
-    done = _run([_python_of(environment), *command, source], cwd=work)
+    pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", *options]
+    done = _run([_python_of(environment), *pip, source], cwd=work)
     if done.code != 0:
         raise InstallationError(f"{source.name} cannot be installed{_advice(source, done)}:\n{done.out}{done.err}")
 

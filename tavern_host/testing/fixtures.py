@@ -102,16 +102,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _IN_PROCESS_ONLY)
     placement = config.getoption("--placement", default=None)
     if placement is not None:
-        before = os.environ.get(PLACEMENT)
-        os.environ[PLACEMENT] = placement
-        config.add_cleanup(lambda: _restore(before))
-
-
-def _restore(placement: str | None) -> None:
-    if placement is None:
-        os.environ.pop(PLACEMENT, None)
-    else:
-        os.environ[PLACEMENT] = placement
+        environment = pytest.MonkeyPatch()
+        environment.setenv(PLACEMENT, placement)
+        config.add_cleanup(environment.undo)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
