@@ -103,10 +103,10 @@ class _Details:
         return copied
 
     def _value(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return self._text(value if type(value) is str else str.__str__(value))
         if value is None or isinstance(value, bool):
             return value
-        if isinstance(value, str):
-            return self._text(str.__str__(value))
         if isinstance(value, int):
             return int.__int__(value) if -_WORD <= value <= _WORD else f"<whole number of {value.bit_length()} bits>"
         if isinstance(value, float):
