@@ -81,8 +81,7 @@ class PluginEvents:
     def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
         """Publish an event in the plugin's name."""
         self._in_flight.check(while_closing=True)
-        if type.__class__ is not str or type not in self._allowed:
-            self._check_publish(type)
+        self._check_publish(type)
         return self._bus.publish(type, payload, plugin=self._plugin)
 
     def publish_all(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:

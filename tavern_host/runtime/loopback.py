@@ -38,7 +38,6 @@ from tavern_host.runtime.source import PluginSource, imported
 from tavern_host.storage.values import decode_loose, encode_loose
 
 _END: Any = object()
-_UNKNOWN: Any = object()
 
 SpecOf = Callable[[str], Callable[..., Any]]
 """Returns the function that specifies a hook."""
@@ -87,9 +86,8 @@ class LoopbackRuntime(InProcessRuntime):
         def declared() -> _Declared:
             # Looked up when it is called: a hook of the plugin's own is published after it was admitted.
             hints = self._hints(info.hook)
-            return _Declared(
-                inspect.signature(function), {**hints, "return": hints["return"] | None}
-            )  # None: no answer
+            answer = hints["return"] | None  # nothing is no answer, to any hook
+            return _Declared(inspect.signature(function), {**hints, "return": answer})
 
         crossing = Crossing(self._plugin, info.hook, log=False)  # the dispatcher logs it
         return _carrying(function, declared, crossing, note=self._note)
@@ -129,15 +127,15 @@ class LoopbackRuntime(InProcessRuntime):
                 self._kinds[item.handler] = kind
 
     def _answer_of(self, handler: str) -> Any:
-        """Return the annotation of what a handler returns: that of its kind, else its own hint, else `_UNKNOWN`."""
+        """Return the annotation of what a handler returns: that of its kind, else its own hint, else JSON."""
         known = self._kinds.get(handler, ContributionKind()).answer
         if known is not None:
             return known
         try:
-            hint = typing.get_type_hints(self.function(handler), include_extras=True).get("return", _UNKNOWN)
+            hint = typing.get_type_hints(self.function(handler), include_extras=True).get("return", JsonValue)
         except Exception:  # a name that is not there, or whatever an annotation does when it is evaluated
-            return _UNKNOWN
-        return _UNKNOWN if hint is not _UNKNOWN and wire_problem(hint) else hint
+            return JsonValue
+        return JsonValue if wire_problem(hint) else hint
 
 
 # --- one crossing -----------------------------------------------------------------------------------------
@@ -170,9 +168,9 @@ class Crossing:
         ]
 
     def answer(self, value: Any, annotation: Any) -> Any:
-        """Return a result as the host gets it; where nothing says what it is, JSON. Raises `PluginFailure`."""
+        """Return a result as the host gets it. Raises `PluginFailure`."""
         try:
-            return round_trip(value, JsonValue if annotation is _UNKNOWN else annotation)
+            return round_trip(value, annotation)
         except WireError as error:
             message = f"{self._what}: its result is no wire value: {error}"
             raise PluginFailure(message, plugin=self._plugin) from None
