@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from broken_plugins import Corpus, Says
 from helpers.served import served
-from inn import HEAD, HERE, TELLS, Inn, run
+from inn import HEAD, HERE, TELLS, WATCHDOG_LIMIT, Inn, run
 
 from tavern_host import TOOL_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.plugins import PluginState
@@ -61,7 +61,7 @@ CORPUS.add(
     "start-blocks",
     lambda inn: inn.code(
         "start-blocks",
-        f"{HEAD}@hookimpl\nasync def tavern_startup():\n    sys.release.wait(1.6)  {HERE}\n",
+        f"{HEAD}@hookimpl\nasync def tavern_startup():\n    sys.release.wait({WATCHDOG_LIMIT * 1.6})  {HERE}\n",
         hooked=["tavern_startup"],
     ),
     Says(

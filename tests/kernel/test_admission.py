@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 from plugin_maker import host_with, make_plugin, messages_of, module_of, without_place, write
 
 from tavern_host import PLUGINS, Host
@@ -20,6 +23,21 @@ OVERRIDES = "tavern_override_services"
 ROUTES = "tavern_register_routes"
 COMMANDS = "tavern_register_commands"
 UI = "tavern_declare_ui"
+
+
+Row = tuple[str, Callable[[Path], Path], list[str]]
+"""What is wrong, how the plugin is written, and how each thing that is told begins."""
+
+
+async def all_refused(tmp_path: Path, rows: Iterable[Row], *, whole: bool = False) -> None:
+    """Fail with every plugin that is not refused as its row says, which may give the `whole` text."""
+    with Failures() as failures:
+        for number, (name, make, complaints) in enumerate(rows):
+            with failures.row(name):
+                folder = make(tmp_path / f"{number}")
+                found = texts(await refused(folder, tmp_path / f"{number}"))
+                assert len(found) == len(complaints), found
+                assert found == complaints if whole else all(map(str.startswith, found, complaints)), found
 
 
 async def refused(folder: Path, tmp_path: Path) -> list[Problem]:
@@ -43,6 +61,11 @@ def declaring(tmp_path: Path, hook: str, *answers: str, code: str = "", **manife
     body = f"{HEAD}{code}\n@hookimpl\ndef {hook}(context):\n    return [{', '.join(answers)}]\n"
     hooked = [] if hook == OVERRIDES else [hook]
     return make_plugin(tmp_path, "acme", body, hooked=hooked, **manifest)
+
+
+def declares(hook: str, answers: list[str], code: str = "async def answer(*given): ...\n") -> Callable[[Path], Path]:
+    """Return what writes such a plugin into a folder."""
+    return lambda folder: declaring(folder, hook, *answers, code=code)
 
 
 # --- hooks -------------------------------------------------------------------------------------------
@@ -150,31 +173,30 @@ async def test_two_plugins_without_any_hook_are_admitted(tmp_path: Path) -> None
 # --- what declaration hooks answer -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("hook", "answer", "complaint"),
-    [
-        (SERVICES, "5", "returned int, expected a list of ServiceInfo"),
-        (SERVICES, "[5]", "returned a list with int, expected ServiceInfo"),
-        (
-            SERVICES,
-            "[RouteInfo(method='GET', path='/api/x/acme/a', handler='a:b')]",
-            "returned a list with RouteInfo, expected ServiceInfo",
-        ),
-        (ROUTES, "{}", "returned dict, expected a list of RouteInfo or MessageInfo"),
-        (ROUTES, "[None]", "returned a list with NoneType, expected RouteInfo or MessageInfo"),
-        (COMMANDS, "'ab'", "returned str, expected a list of CommandInfo"),
-        (UI, "iter([])", "returned list_iterator, expected a list of UiDeclaration"),
-        (ROUTES, "1 / 0", "failed: ZeroDivisionError: division by zero"),
-        (ROUTES, "RouteInfo(method='FETCH', path='/', handler='')", "failed: ValidationError: "),
-        (ROUTES, "exit(2)", "failed: tavern_register_routes of acme tried to end the program (SystemExit: 2)"),
-    ],
-)
-async def test_an_answer_that_is_not_what_the_hook_asks_for_is_refused(
-    tmp_path: Path, hook: str, answer: str, complaint: str
-) -> None:
-    code = f"{HEAD}@hookimpl\ndef {hook}():\n    return {answer}\n"
-    (found,) = await refused(make_plugin(tmp_path, "acme", code, hooked=[hook]), tmp_path)
-    assert found.message.startswith(f"{hook} {complaint}")
+ANSWERS = [
+    (SERVICES, "5", "returned int, expected a list of ServiceInfo"),
+    (SERVICES, "[5]", "returned a list with int, expected ServiceInfo"),
+    (
+        SERVICES,
+        "[RouteInfo(method='GET', path='/api/x/acme/a', handler='a:b')]",
+        "returned a list with RouteInfo, expected ServiceInfo",
+    ),
+    (ROUTES, "{}", "returned dict, expected a list of RouteInfo or MessageInfo"),
+    (ROUTES, "[None]", "returned a list with NoneType, expected RouteInfo or MessageInfo"),
+    (COMMANDS, "'ab'", "returned str, expected a list of CommandInfo"),
+    (UI, "iter([])", "returned list_iterator, expected a list of UiDeclaration"),
+    (ROUTES, "1 / 0", "failed: ZeroDivisionError: division by zero"),
+    (ROUTES, "RouteInfo(method='FETCH', path='/', handler='')", "failed: ValidationError: "),
+    (ROUTES, "exit(2)", "failed: tavern_register_routes of acme tried to end the program (SystemExit: 2)"),
+]
+
+
+async def test_an_answer_of_the_wrong_kind_is_refused(tmp_path: Path) -> None:
+    def answering(folder: Path, hook: str, answer: str) -> Path:
+        return make_plugin(folder, "acme", f"{HEAD}@hookimpl\ndef {hook}():\n    return {answer}\n", hooked=[hook])
+
+    rows = [(a, partial(answering, hook=h, answer=a), [f"{h} {complaint}"]) for h, a, complaint in ANSWERS]
+    await all_refused(tmp_path, rows)
 
 
 async def test_a_declaration_that_fails_is_told_at_the_line_that_failed(tmp_path: Path) -> None:
@@ -211,42 +233,42 @@ async def test_nothing_is_an_answer_too(tmp_path: Path, answer: str) -> None:
 # --- services ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("answer", "complaint"),
-    [
-        ("ServiceInfo(service='llmm', handler=f'{__name__}:C')", "there is no service 'llmm' (did you mean llm?)"),
-        ("ServiceInfo(service='llm', handler=f'{__name__}:C')", "llm is provided by tavern-llm already (override it"),
-        ("ServiceInfo(service='plugins', handler=f'{__name__}:C')", "plugins is provided by tavern-host already"),
-    ],
-)
-async def test_a_service_that_cannot_be_registered_is_refused(tmp_path: Path, answer: str, complaint: str) -> None:
-    found = await refused(declaring(tmp_path, SERVICES, answer, code="class C: pass\n"), tmp_path)
-    assert texts(found)[0].startswith(complaint)
+REFUSED_SERVICES = [
+    ("ServiceInfo(service='llmm', handler=f'{__name__}:C')", "there is no service 'llmm' (did you mean llm?)"),
+    ("ServiceInfo(service='llm', handler=f'{__name__}:C')", "llm is provided by tavern-llm already (override it"),
+    ("ServiceInfo(service='plugins', handler=f'{__name__}:C')", "plugins is provided by tavern-host already"),
+]
 
 
-@pytest.mark.parametrize(
-    ("handler", "complaint"),
-    [
-        ("'nonsense'", "acme: the handler 'nonsense' must be 'module:name' inside 'tavern_plugins.acme'"),
-        ("'os:system'", "acme: the handler 'os:system' must be 'module:name' inside 'tavern_plugins.acme'"),
-        ("'tavern_plugins.acme2:C'", "acme: the handler 'tavern_plugins.acme2:C' must be 'module:name' inside"),
-        ("f'{__name__}:Nope'", "acme: there is no handler 'tavern_plugins.acme:Nope' (module"),
-        ("f'{__name__}.nope:C'", "acme: there is no handler 'tavern_plugins.acme.nope:C' (No module named"),
-        ("f'{__name__}:value'", "acme: the handler 'tavern_plugins.acme:value' is not callable"),
-        ("f'{__name__}:function'", "tavern_plugins.acme:function must be a class"),
-        ("f'{__name__}:C'", "C lacks the method models of llm"),
-        ("f'{__name__}:C.__class__'", "type lacks the method"),
-    ],
-)
-async def test_a_provider_that_is_none_is_refused(tmp_path: Path, handler: str, complaint: str) -> None:
-    folder = declaring(
-        tmp_path,
-        OVERRIDES,
-        f"ServiceInfo(service='llm', handler={handler})",
-        code="value = 5\ndef function(): pass\nclass C: pass\n",
-        permissions={"services": {"override": ["llm"]}},
-    )
-    assert (await refused(folder, tmp_path))[0].message.startswith(complaint)
+async def test_a_service_that_cannot_be_registered_is_refused(tmp_path: Path) -> None:
+    with Failures() as failures:
+        for number, (answer, complaint) in enumerate(REFUSED_SERVICES):
+            with failures.row(answer):
+                folder = declares(SERVICES, [answer], "class C: pass\n")(tmp_path / f"{number}")
+                assert texts(await refused(folder, tmp_path / f"{number}"))[0].startswith(complaint)
+
+
+REFUSED_PROVIDERS = [
+    ("'nonsense'", "acme: the handler 'nonsense' must be 'module:name' inside 'tavern_plugins.acme'"),
+    ("'os:system'", "acme: the handler 'os:system' must be 'module:name' inside 'tavern_plugins.acme'"),
+    ("'tavern_plugins.acme2:C'", "acme: the handler 'tavern_plugins.acme2:C' must be 'module:name' inside"),
+    ("f'{__name__}:Nope'", "acme: there is no handler 'tavern_plugins.acme:Nope' (module"),
+    ("f'{__name__}.nope:C'", "acme: there is no handler 'tavern_plugins.acme.nope:C' (No module named"),
+    ("f'{__name__}:value'", "acme: the handler 'tavern_plugins.acme:value' is not callable"),
+    ("f'{__name__}:function'", "tavern_plugins.acme:function must be a class"),
+    ("f'{__name__}:C'", "C lacks the method models of llm"),
+    ("f'{__name__}:C.__class__'", "type lacks the method"),
+]
+
+
+async def test_a_provider_that_is_none_is_refused(tmp_path: Path) -> None:
+    code, permissions = "value = 5\ndef function(): pass\nclass C: pass\n", {"services": {"override": ["llm"]}}
+    with Failures() as failures:
+        for number, (handler, complaint) in enumerate(REFUSED_PROVIDERS):
+            with failures.row(handler):
+                answer = f"ServiceInfo(service='llm', handler={handler})"
+                folder = declaring(tmp_path / f"{number}", OVERRIDES, answer, code=code, permissions=permissions)
+                assert (await refused(folder, tmp_path / f"{number}"))[0].message.startswith(complaint)
 
 
 @pytest.mark.parametrize("version", [0, 1, 99])
@@ -297,81 +319,71 @@ def command(name: str, handler: str = "f'{__name__}:answer'", parameters: str = 
     return f"CommandInfo(name={name!r}, help='', handler={handler}, parameters={parameters})"
 
 
-@pytest.mark.parametrize(
-    ("answers", "complaints"),
-    [
-        ([route("/api/acme")], ["the route GET /api/acme must begin with /api/x/acme/"]),
-        ([route("/mine")], ["the route GET /mine must begin with /api/x/acme/"]),
-        ([route("/api/x/acme/{a-b}")], ["the route GET /api/x/acme/{a-b}: braces stand around a name, such as {id}"]),
-        ([route("/api/x/acme")], ["the route GET /api/x/acme must begin with /api/x/acme/"]),
-        ([route("/api/x/acme2/a")], ["the route GET /api/x/acme2/a must begin with /api/x/acme/"]),
-        ([route("/api/x/{name}/a")], ["the route GET /api/x/{name}/a must begin with /api/x/acme/"]),
-        (
-            [route("/api/x/acme/a"), route("/api/x/acme/a")],
-            ["GET /api/x/acme/a is registered by acme already"],
-        ),
-        ([route("/api/x/acme/{1a}")], ["the route GET /api/x/acme/{1a}: '1a' cannot be the name of a part"]),
-        ([route("/api/x/acme/{a}/{a}")], ["the route GET /api/x/acme/{a}/{a}: 'a' names two parts"]),
-        (
-            [route("/api/x/acme/a", handler="'os:getcwd'")],
-            ["the handler 'os:getcwd' must be 'module:name' inside 'tavern_plugins.acme'"],
-        ),
-        (
-            [route("/api/x/acme/a", handler="f'{__name__}.nope:f'")],
-            ["the handler 'tavern_plugins.acme.nope:f' names a module that does not exist"],
-        ),
-        (
-            [route("/api/x/acme/a", handler="f'{__name__}.no.pe:f'")],
-            ["the handler 'tavern_plugins.acme.no.pe:f' names a module that does not exist"],
-        ),
-        (
-            ["MessageInfo(type='PROMPT_REQUEST', handler=f'{__name__}:answer')"],
-            ["the message type PROMPT_REQUEST is registered by tavern-engine already"],
-        ),
-    ],
-)
-async def test_a_route_or_message_that_cannot_be_registered_is_refused(
-    tmp_path: Path, answers: list[str], complaints: list[str]
-) -> None:
-    folder = declaring(tmp_path, ROUTES, *answers, code="async def answer(*given): ...\n")
-    assert texts(await refused(folder, tmp_path)) == complaints
+REFUSED_ROUTES = [
+    ([route("/api/acme")], ["the route GET /api/acme must begin with /api/x/acme/"]),
+    ([route("/mine")], ["the route GET /mine must begin with /api/x/acme/"]),
+    ([route("/api/x/acme/{a-b}")], ["the route GET /api/x/acme/{a-b}: braces stand around a name, such as {id}"]),
+    ([route("/api/x/acme")], ["the route GET /api/x/acme must begin with /api/x/acme/"]),
+    ([route("/api/x/acme2/a")], ["the route GET /api/x/acme2/a must begin with /api/x/acme/"]),
+    ([route("/api/x/{name}/a")], ["the route GET /api/x/{name}/a must begin with /api/x/acme/"]),
+    (
+        [route("/api/x/acme/a"), route("/api/x/acme/a")],
+        ["GET /api/x/acme/a is registered by acme already"],
+    ),
+    ([route("/api/x/acme/{1a}")], ["the route GET /api/x/acme/{1a}: '1a' cannot be the name of a part"]),
+    ([route("/api/x/acme/{a}/{a}")], ["the route GET /api/x/acme/{a}/{a}: 'a' names two parts"]),
+    (
+        [route("/api/x/acme/a", handler="'os:getcwd'")],
+        ["the handler 'os:getcwd' must be 'module:name' inside 'tavern_plugins.acme'"],
+    ),
+    (
+        [route("/api/x/acme/a", handler="f'{__name__}.nope:f'")],
+        ["the handler 'tavern_plugins.acme.nope:f' names a module that does not exist"],
+    ),
+    (
+        [route("/api/x/acme/a", handler="f'{__name__}.no.pe:f'")],
+        ["the handler 'tavern_plugins.acme.no.pe:f' names a module that does not exist"],
+    ),
+    (
+        ["MessageInfo(type='PROMPT_REQUEST', handler=f'{__name__}:answer')"],
+        ["the message type PROMPT_REQUEST is registered by tavern-engine already"],
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("answers", "complaints"),
-    [
-        ([command("plugins explode")], ["the command 'plugins explode' belongs to the host"]),
-        ([command("serve")], ["the command 'serve' belongs to the host"]),
-        ([command("workflow run")], ["the command 'workflow run' belongs to "]),
-        ([command("Acme")], ["the command name 'Acme' must be one or two lower-case words"]),
-        ([command("")], ["the command name '' must be one or two lower-case words"]),
-        ([command(" ")], ["the command name ' ' must be one or two lower-case words"]),
-        ([command("a b c")], ["the command name 'a b c' must be one or two lower-case words"]),
-        ([command("--help")], ["the command name '--help' must be one or two lower-case words"]),
-        ([command("acme go"), command("acme go")], ["the command 'acme go' belongs to acme"]),
-        ([command("workflow")], ["the command 'workflow' stands beside 'workflow "]),
-        ([command("demo now")], ["the command 'demo now' stands beside 'demo'"]),
-        (
-            [command("acme", parameters="[CommandParameter(name='')]")],
-            ["the command 'acme': the parameter name '' must be a lower-case word, with -- before it for an option"],
-        ),
-        (
-            [command("acme", parameters="[CommandParameter(name='--json')]")],
-            ["the command 'acme': the parameter --json belongs to the host"],
-        ),
-        (
-            [command("acme", parameters="[CommandParameter(name='--a-b'), CommandParameter(name='a_b')]")],
-            ["the command 'acme': two parameters are called a_b"],
-        ),
-    ],
-)
-async def test_a_command_that_cannot_be_registered_is_refused(
-    tmp_path: Path, answers: list[str], complaints: list[str]
-) -> None:
-    folder = declaring(tmp_path, COMMANDS, *answers, code="async def answer(*given): ...\n")
-    found = await refused(folder, tmp_path)
-    assert len(found) == len(complaints)
-    assert all(line.startswith(start) for line, start in zip(texts(found), complaints, strict=True))
+async def test_a_route_that_cannot_be_registered_is_refused(tmp_path: Path) -> None:
+    await all_refused(tmp_path, [(str(a), declares(ROUTES, a), c) for a, c in REFUSED_ROUTES], whole=True)
+
+
+REFUSED_COMMANDS = [
+    ([command("plugins explode")], ["the command 'plugins explode' belongs to the host"]),
+    ([command("serve")], ["the command 'serve' belongs to the host"]),
+    ([command("workflow run")], ["the command 'workflow run' belongs to "]),
+    ([command("Acme")], ["the command name 'Acme' must be one or two lower-case words"]),
+    ([command("")], ["the command name '' must be one or two lower-case words"]),
+    ([command(" ")], ["the command name ' ' must be one or two lower-case words"]),
+    ([command("a b c")], ["the command name 'a b c' must be one or two lower-case words"]),
+    ([command("--help")], ["the command name '--help' must be one or two lower-case words"]),
+    ([command("acme go"), command("acme go")], ["the command 'acme go' belongs to acme"]),
+    ([command("workflow")], ["the command 'workflow' stands beside 'workflow "]),
+    ([command("demo now")], ["the command 'demo now' stands beside 'demo'"]),
+    (
+        [command("acme", parameters="[CommandParameter(name='')]")],
+        ["the command 'acme': the parameter name '' must be a lower-case word, with -- before it for an option"],
+    ),
+    (
+        [command("acme", parameters="[CommandParameter(name='--json')]")],
+        ["the command 'acme': the parameter --json belongs to the host"],
+    ),
+    (
+        [command("acme", parameters="[CommandParameter(name='--a-b'), CommandParameter(name='a_b')]")],
+        ["the command 'acme': two parameters are called a_b"],
+    ),
+]
+
+
+async def test_a_command_that_cannot_be_registered_is_refused(tmp_path: Path) -> None:
+    await all_refused(tmp_path, [(str(a), declares(COMMANDS, a), c) for a, c in REFUSED_COMMANDS])
 
 
 async def test_what_is_right_is_registered_under_the_plugins_name(tmp_path: Path) -> None:
@@ -416,28 +428,24 @@ async def test_a_refused_plugin_registers_nothing_of_what_was_right(tmp_path: Pa
 # --- the user interface ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("declaration", "complaint"),
-    [
-        (
-            "kind='outlet', target='node:heder:right'",
-            "there is no outlet 'node:heder:right' (did you mean node:header:right",
-        ),
-        (
-            "kind='outlet', target='node:header:right'",
-            "outlet on 'node:header:right' is not declared (add it to permissions.ui.inject in plugin.yaml)",
-        ),
-        ("kind='wrap', target='ui:BaseNode'", "wrap on 'ui:BaseNode' is not declared (add it to permissions.ui.wrap"),
-        ("kind='override', target='ui:BaseNode'", "override on 'ui:BaseNode' is not declared"),
-        ("kind='wrap', target='node:header:right'", "there is no component 'node:header:right'"),
-        ("kind='outlet', target='node:footer[x]'", "there is no outlet 'node:footer[x]'"),
-    ],
-)
-async def test_a_declaration_on_what_is_unknown_or_not_declared_is_refused(
-    tmp_path: Path, declaration: str, complaint: str
-) -> None:
-    (found,) = await refused(declaring(tmp_path, UI, f"UiDeclaration({declaration})"), tmp_path)
-    assert without_place(found).startswith(complaint)
+REFUSED_UI = [
+    (
+        "kind='outlet', target='node:heder:right'",
+        "there is no outlet 'node:heder:right' (did you mean node:header:right",
+    ),
+    (
+        "kind='outlet', target='node:header:right'",
+        "outlet on 'node:header:right' is not declared (add it to permissions.ui.inject in plugin.yaml)",
+    ),
+    ("kind='wrap', target='ui:BaseNode'", "wrap on 'ui:BaseNode' is not declared (add it to permissions.ui.wrap"),
+    ("kind='override', target='ui:BaseNode'", "override on 'ui:BaseNode' is not declared"),
+    ("kind='wrap', target='node:header:right'", "there is no component 'node:header:right'"),
+    ("kind='outlet', target='node:footer[x]'", "there is no outlet 'node:footer[x]'"),
+]
+
+
+async def test_an_unknown_or_undeclared_target_is_refused(tmp_path: Path) -> None:
+    await all_refused(tmp_path, [(d, declares(UI, [f"UiDeclaration({d})"]), [c]) for d, c in REFUSED_UI])
 
 
 async def test_a_declared_outlet_or_wrap_is_the_plugins(tmp_path: Path) -> None:
