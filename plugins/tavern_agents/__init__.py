@@ -49,7 +49,7 @@ def tavern_register_commands() -> list[CommandInfo]:
             handler="tavern_agents.commands:run_agent",
             parameters=[
                 CommandParameter(name="profile", help="The agent's id.", required=True),
-                CommandParameter(name="--message", help="What the agent is told.", required=True),
+                CommandParameter(name="--message", help="The message for the agent.", required=True),
                 CommandParameter(name="--max-steps", help="How often it may deliberate.", type="integer", default=8),
             ],
         ),

@@ -24,7 +24,7 @@ REQUIRED = ("id", "name", "version", "schema_version", "core_deliberation_workfl
 
 @dataclass(frozen=True)
 class BrokenProfile:
-    """A file that holds no usable profile. `names` is what somebody may call it: its id if that can be
+    """A file that holds no usable profile. `names` are those by which it may be asked for: its id if that can be
     read, and its file's name. `problems` begin with the file and the JSON path."""
 
     file: str

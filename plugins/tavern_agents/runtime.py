@@ -203,10 +203,10 @@ class _AgentRun:
         done = await tools.call_text(text, scope=scope, call=self.call.child())
         self.results.extend(done.results)
         calls = done.parsed.calls
-        told = await tools.feedback(calls, done.results, limit=limit_for(len(calls)))
-        for one in told:
+        answers = await tools.feedback(calls, done.results, limit=limit_for(len(calls)))
+        for one in answers:
             self._observe(one.text, tool_id=one.tool_id)
-        self.turns.append(ChatMessage(role="user", content="\n".join(one.framed for one in told)))
+        self.turns.append(ChatMessage(role="user", content="\n".join(one.framed for one in answers)))
 
     def _observe(self, text: str, *, tool_id: str | None = None) -> None:
         self.observations.append(text)

@@ -80,6 +80,6 @@ async def find_run(text: str, context: PluginContext) -> Run:
     if len(found) > 1:
         more = " …" if len(found) > _SHOWN else ""
         raise InvalidInput(
-            f"{text!r:.60} stands for several runs: {', '.join(list(found)[:_SHOWN])}{more}; write more of the id"
+            f"{text!r:.60} matches several runs: {', '.join(list(found)[:_SHOWN])}{more}; write more of the id"
         )
     return await engine.get(next(iter(found)))

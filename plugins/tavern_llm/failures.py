@@ -12,7 +12,7 @@ SECRET_OPTIONS = ("api_key", "api_key_env")
 """Options of a model that hold a key, or name the environment variable that does."""
 
 MAX_LINE = 400
-"""Characters of somebody else's text that an error message may quote."""
+"""Characters of a server's text that an error message may quote."""
 
 
 class RetryableFailure(PluginFailure):

@@ -122,7 +122,7 @@ class OpenAiAdapter:
 
 
 class ChatClient:
-    """Sends requests to one server through a session that somebody else owns."""
+    """Sends requests to one server through a session that its caller owns."""
 
     def __init__(self, options: OpenAiOptions, session: Callable[[], aiohttp.ClientSession]) -> None:
         self._options = options
@@ -166,7 +166,7 @@ class ChatClient:
 
     @asynccontextmanager
     async def _answer(self, request: LlmRequest, *, stream: bool) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request; give the response if it is a success, and tell every failure in one line."""
+        """Send a request; give the response if it is a success, and report every failure in one line."""
         import aiohttp
 
         options = self._options

@@ -7,7 +7,7 @@
       times: 1                                # optional; how often the reply may be given
 
 The first reply whose conditions all hold is given; without `when` it always fits. Matching is by plain
-substrings, upper and lower case told apart. Reads text only; files are the adapter's business.
+substrings, case-sensitive. Reads text only; files are the adapter's business.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ MAX_BYTES = 16 << 20
 """The largest file that is read or made."""
 
 MAX_ENTRIES = 20_000
-"""The most files and folders that one listing looks at."""
+"""The most files and folders that one listing reads."""
 
 MAX_DEPTH = 32
 """How deep folders may lie in each other."""

@@ -309,7 +309,7 @@ def _add(atom: _Atom, members: list[str], without: list[str]) -> None:
 
 
 def _literal(character: str) -> str:
-    """Return a character so that it stands for itself, in a class and outside."""
+    """Return a character escaped, so that it matches itself, in a class and outside."""
     if character.isascii() and character.isalnum():
         return character
     return f"\\U{ord(character):08x}"

@@ -14,7 +14,7 @@ _OLD_NAMES = {"user": "user", "bot": "char", "char": "char"}
 def expand(text: str, values: Mapping[str, str], who: str) -> str:
     """Return `text` with its macros replaced, once: what a value brings in is not looked at again.
 
-    Names are told apart without regard to case; `<USER>`, `<BOT>` and `<CHAR>` are the old way of writing two of
+    Names are case-insensitive; `<USER>`, `<BOT>` and `<CHAR>` are the old way of writing two of
     them; `{{// … }}` is a comment and goes; an unknown macro stays. Raises `InvalidInput` where the text grows over
     `MAX_TEXT`.
     """

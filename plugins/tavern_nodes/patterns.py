@@ -1,6 +1,6 @@
 """Regular expressions from users: searches and replaces with them, within a time that always ends.
 
-Patterns are JavaScript's, as `/pattern/flags` or plain. The library `regex` looks at the clock while it matches and
+Patterns are JavaScript's, as `/pattern/flags` or plain. The library `regex` checks the clock while it matches and
 leaves the interpreter to others meanwhile; `within` does the work on a thread, so that neither a pattern nor the
 length of a text can hold up the host. Nothing here is about what a node does with the result.
 """

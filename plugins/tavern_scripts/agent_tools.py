@@ -1,4 +1,4 @@
-"""The provider of `scriptTools`: asks `scriptExecution` for agents, and tells them what they can do something with."""
+"""The provider of `scriptTools`: asks `scriptExecution` for agents, and returns what they can use."""
 
 from __future__ import annotations
 

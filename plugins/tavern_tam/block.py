@@ -168,7 +168,7 @@ class Block:
         """Begin a value whose key's line begins `back` characters before the opening delimiter."""
         self._close_gap(token.offset, back)
         if token.form == ">":
-            self._warn(f"{key.written!r}: the delimiters >>> <<< stand for »»» «««", token.offset)
+            self._warn(f"{key.written!r}: the delimiters >>> <<< are taken for »»» «««", token.offset)
         self._parts.append(token.text)
         self._mark = len(self._parts)
         doomed = self._source.exhausted and self._source.closers.get(token.form, -1) < token.offset

@@ -82,7 +82,7 @@ class _Step:
         return self.names.get(written) or self.names.get(name)
 
     def same(self, name: str) -> str:
-        """Return by what an argument is compared: a known tool may have names that only spelling tells apart."""
+        """Return by what an argument is compared: a known tool may have names that only spelling distinguishes."""
         return normalise(name) if self.names is None else name
 
 

@@ -80,7 +80,7 @@ def _step(call: ToolCallRequest) -> list[str]:
         key = _key(call, name)
         other = seen.setdefault(normalise(name), name)
         if other != name:
-            raise ValueError(f"{call.tool_id}: TAM cannot tell the arguments {other!r} and {name!r} apart")
+            raise ValueError(f"{call.tool_id}: TAM cannot distinguish the arguments {other!r} and {name!r}")
         if isinstance(value, str):
             lines.append(_pair(key, value))
         else:

@@ -19,6 +19,7 @@ from tavern_host.contracts.workflows import (
     WorkflowNode,
     WorkflowProblem,
 )
+from tavern_workflows.check_context import CheckContext, CheckedNode, Definitions
 from tavern_workflows.edges import crowded_inputs, cycles, edges
 from tavern_workflows.groups import Groups
 from tavern_workflows.loops import loops, parents
@@ -26,7 +27,6 @@ from tavern_workflows.policies import policies
 from tavern_workflows.report import Finding, Hints, quoted, report
 from tavern_workflows.shape import Reading, whole
 from tavern_workflows.store import Entry
-from tavern_workflows.subject import Definitions, Site, Subject
 
 OfGroup = Callable[[WorkflowNode, int, Hints], Iterator[Finding]]
 _BUILT_IN = frozenset({GROUP_INPUT, GROUP_OUTPUT, NODE_GROUP, LOOP_ZONE})
@@ -63,19 +63,19 @@ class _Check:
         return [finding for finding in self._own(whole(workflow), self._groups.within) if finding.is_error]
 
     def _own(self, reading: Reading, of_group: OfGroup) -> Iterator[Finding]:
-        subject = Subject(reading, self._definitions, self._groups.workflows, self._hints)
+        context = CheckContext(reading, self._definitions, self._groups.workflows, self._hints)
         yield from duplicate_ids(reading)
-        yield from nodes(subject)
-        for site in subject.sites.values():
-            if site.node.type == NODE_GROUP:
-                yield from of_group(site.node, site.place, self._hints)
-        yield from parents(subject)
-        yield from edges(subject)
-        yield from crowded_inputs(subject)
-        yield from missing_inputs(subject)
-        yield from loops(subject)
-        yield from policies(subject)
-        yield from cycles(subject)
+        yield from nodes(context)
+        for checked in context.nodes.values():
+            if checked.node.type == NODE_GROUP:
+                yield from of_group(checked.node, checked.place, self._hints)
+        yield from parents(context)
+        yield from edges(context)
+        yield from crowded_inputs(context)
+        yield from missing_inputs(context)
+        yield from loops(context)
+        yield from policies(context)
+        yield from cycles(context)
 
 
 def duplicate_ids(reading: Reading) -> Iterator[Finding]:
@@ -92,23 +92,23 @@ def duplicate_ids(reading: Reading) -> Iterator[Finding]:
                 yield Finding((kind, place, "id"), message, identifier if kind == "nodes" else None)
 
 
-def nodes(subject: Subject) -> Iterator[Finding]:
+def nodes(context: CheckContext) -> Iterator[Finding]:
     """Nodes of unknown types, with ids, modes or values that cannot be."""
-    definitions = subject.definitions
-    groups = {site.node.id for site in subject.sites.values() if site.node.type == NODE_GROUP}
-    for site in subject.sites.values():
-        node = site.node
+    definitions = context.definitions
+    groups = {checked.node.id for checked in context.nodes.values() if checked.node.type == NODE_GROUP}
+    for checked in context.nodes.values():
+        node = checked.node
         if groups and "/" in node.id and (group := _group_in(node.id, groups)) is not None:
             message = f"the id {quoted(node.id)} is that of a node inside the group {quoted(group)}; choose another"
-            yield Finding(("nodes", site.place, "id"), message, node.id)
-        if site.definition is None:
-            if definitions is not None and not site.is_known and node.type not in _BUILT_IN:
-                message = f"there is no node type {quoted(node.type)}{subject.hints(node.type, definitions)}"
-                yield Finding(("nodes", site.place, "type"), message, node.id)
-        elif site.definition.modes:
-            yield from _mode(subject, site)
+            yield Finding(("nodes", checked.place, "id"), message, node.id)
+        if checked.definition is None:
+            if definitions is not None and not checked.is_known and node.type not in _BUILT_IN:
+                message = f"there is no node type {quoted(node.type)}{context.hints(node.type, definitions)}"
+                yield Finding(("nodes", checked.place, "type"), message, node.id)
+        elif checked.definition.modes:
+            yield from _mode(context, checked)
         if node.input_values:
-            yield from _values(site)
+            yield from _values(checked)
 
 
 def _group_in(identifier: str, groups: set[str]) -> str | None:
@@ -118,40 +118,40 @@ def _group_in(identifier: str, groups: set[str]) -> str | None:
     return next((prefix for prefix in prefixes if prefix in groups), None)
 
 
-def _mode(subject: Subject, site: Site) -> Iterator[Finding]:
-    definition = site.definition
+def _mode(context: CheckContext, checked: CheckedNode) -> Iterator[Finding]:
+    definition = checked.definition
     if definition is None or not definition.modes or definition.mode_config_key is None:
         return
-    mode = mode_of(definition, site.node)
+    mode = mode_of(definition, checked.node)
     if mode is not None and str(mode) not in definition.modes:
-        hint = subject.hints(str(mode), definition.modes)
-        path = ("nodes", site.place, "configValues", definition.mode_config_key)
+        hint = context.hints(str(mode), definition.modes)
+        path = ("nodes", checked.place, "configValues", definition.mode_config_key)
         message = f"{definition.full_type} has no mode {quoted(str(mode))}{hint}"
-        yield Finding(path, message, site.node.id, severity="warning")
+        yield Finding(path, message, checked.node.id, severity="warning")
 
 
-def _values(site: Site) -> Iterator[Finding]:
+def _values(checked: CheckedNode) -> Iterator[Finding]:
     """Values that a creator wrote down and that are not of the slot's type."""
-    for key, value in site.node.input_values.items():
-        slot = site.inputs.get(key)
+    for key, value in checked.node.input_values.items():
+        slot = checked.inputs.get(key)
         if slot is None or value is None:
             continue
         try:
             for item in value if slot.multi and isinstance(value, list) else [value]:
                 coerce(slot, item)
         except ValueError as error:
-            path = ("nodes", site.place, "inputValues", key)
-            yield Finding(path, str(error), site.node.id, key, severity="warning")
+            path = ("nodes", checked.place, "inputValues", key)
+            yield Finding(path, str(error), checked.node.id, key, severity="warning")
 
 
-def missing_inputs(subject: Subject) -> Iterator[Finding]:
+def missing_inputs(context: CheckContext) -> Iterator[Finding]:
     """Required inputs without a value, of nodes that are run."""
-    for site in subject.sites.values():
-        if site.node.type == GROUP_OUTPUT:
+    for checked in context.nodes.values():
+        if checked.node.type == GROUP_OUTPUT:
             continue
-        for key, slot in site.inputs.items():
-            if not slot.required or (site.node.id, key) in subject.fed:
+        for key, slot in checked.inputs.items():
+            if not slot.required or (checked.node.id, key) in context.fed:
                 continue
-            if site.node.input_values.get(key) is None and slot.default is None and not subject.is_idle(site):
+            if checked.node.input_values.get(key) is None and slot.default is None and not context.is_idle(checked):
                 message = f"the required input {quoted(key)} has neither an edge, a value nor a default"
-                yield Finding(("nodes", site.place, "inputValues", key), message, site.node.id, key)
+                yield Finding(("nodes", checked.place, "inputValues", key), message, checked.node.id, key)

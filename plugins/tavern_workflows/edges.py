@@ -10,32 +10,32 @@ from tavern_host.contracts.dataflow import compatible, find_slot
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import ERROR_OUTPUT, GROUP_OUTPUT, WorkflowEdge
+from tavern_workflows.check_context import CheckContext, CheckedNode
 from tavern_workflows.report import Finding, quoted, short
-from tavern_workflows.subject import Site, Subject
 
 _SHOWN = 10
 """How many nodes of a cycle are named."""
 
 
-def edges(subject: Subject) -> Iterator[Finding]:
+def edges(context: CheckContext) -> Iterator[Finding]:
     """Edges without a node or slot at an end, between types that do not go together, or across a loop's border.
 
-    Notes in the subject which inputs are fed, and which nodes wait for which.
+    Records in the context which inputs are fed, and which nodes wait for which.
     """
-    sites, fed, links = subject.sites, subject.fed, subject.links
-    is_flat, is_deep = subject.levels.is_flat, subject.levels.is_deep
+    nodes, fed, links = context.nodes, context.fed, context.links
+    is_flat, is_deep = context.levels.is_flat, context.levels.is_deep
     verdicts: dict[tuple[int, int], str | None] = {}
-    for edge, place in zip(subject.workflow.edges, subject.reading.edge_places, strict=True):
-        source, target = sites.get(edge.source), sites.get(edge.target)
+    for edge, place in zip(context.workflow.edges, context.reading.edge_places, strict=True):
+        source, target = nodes.get(edge.source), nodes.get(edge.target)
         given = source.outputs.get(edge.source_handle) if source is not None else None
         if given is None:
-            given, finding = _output(subject, edge, place, source)
+            given, finding = _output(context, edge, place, source)
             if finding is not None:
                 yield finding
         key = edge.target_handle
         wanted = target.inputs.get(key) if target is not None else None
         if wanted is None:
-            key, wanted, finding = _input(subject, edge, place, target)
+            key, wanted, finding = _input(context, edge, place, target)
             if finding is not None:
                 yield finding
         if is_flat:
@@ -43,7 +43,7 @@ def edges(subject: Subject) -> Iterator[Finding]:
         if wanted is not None:
             fed[edge.target, key].append(place)
         if edge.source_handle == ERROR_OUTPUT:
-            subject.routed.add(edge.source)
+            context.routed.add(edge.source)
         if source is None or target is None or given is None or wanted is None:
             continue
         pair = (id(given), id(wanted))
@@ -52,7 +52,7 @@ def edges(subject: Subject) -> Iterator[Finding]:
         if (problem := verdicts[pair]) is not None:
             yield Finding(("edges", place), f"{_ends(edge)}: {problem}", edge.target, key)
         if not is_flat and not is_deep:
-            problem = _border(subject, edge, place, source, target, given, key)
+            problem = _border(context, edge, place, source, target, given, key)
             if problem is not None:
                 yield Finding(("edges", place), f"{_ends(edge)}: {problem}", edge.target, key)
 
@@ -64,59 +64,59 @@ def _ends(edge: WorkflowEdge) -> str:
 
 
 def _output(
-    subject: Subject, edge: WorkflowEdge, place: int, site: Site | None
+    context: CheckContext, edge: WorkflowEdge, place: int, checked: CheckedNode | None
 ) -> tuple[SlotDefinition | None, Finding | None]:
     """Return the output that an edge begins at, or why there is none; neither where it cannot be known."""
-    if site is None:
-        return None, _no_node(subject, edge.source, ("edges", place, "source"))
-    found = find_slot(site.outputs, edge.source_handle, dynamic=site.dynamic)
+    if checked is None:
+        return None, _no_node(context, edge.source, ("edges", place, "source"))
+    found = find_slot(checked.outputs, edge.source_handle, dynamic=checked.dynamic)
     if found is not None:
         return found[1], None
-    if not site.is_known:
+    if not checked.is_known:
         return None, None
     handle = edge.source_handle
-    message = f"{short(site.node.type)} has no output {quoted(handle)}{subject.hints(handle, site.outputs)}"
-    if handle == ERROR_OUTPUT and site.definition is not None:
+    message = f"{short(checked.node.type)} has no output {quoted(handle)}{context.hints(handle, checked.outputs)}"
+    if handle == ERROR_OUTPUT and checked.definition is not None:
         message += "; a node has it where its policy says onError: route"
     return None, Finding(("edges", place, "sourceHandle"), message, edge.source, handle)
 
 
 def _input(
-    subject: Subject, edge: WorkflowEdge, place: int, site: Site | None
+    context: CheckContext, edge: WorkflowEdge, place: int, checked: CheckedNode | None
 ) -> tuple[str, SlotDefinition | None, Finding | None]:
     """Return the input that an edge ends at, or why there is none; neither where it cannot be known."""
     handle = edge.target_handle
-    if site is None:
-        return handle, None, _no_node(subject, edge.target, ("edges", place, "target"))
-    found = find_slot(site.inputs, handle, dynamic=site.dynamic)
+    if checked is None:
+        return handle, None, _no_node(context, edge.target, ("edges", place, "target"))
+    found = find_slot(checked.inputs, handle, dynamic=checked.dynamic)
     if found is not None:
         return found[0], found[1], None
-    if not site.is_known:
+    if not checked.is_known:
         return handle, None, None
-    message = f"{short(site.node.type)} has no input {quoted(handle)}{subject.hints(handle, site.inputs)}"
+    message = f"{short(checked.node.type)} has no input {quoted(handle)}{context.hints(handle, checked.inputs)}"
     return handle, None, Finding(("edges", place, "targetHandle"), message, edge.target, handle)
 
 
-def _no_node(subject: Subject, node_id: str, path: tuple[str | int, ...]) -> Finding | None:
-    known = subject.reading.known_ids
+def _no_node(context: CheckContext, node_id: str, path: tuple[str | int, ...]) -> Finding | None:
+    known = context.reading.known_ids
     if node_id in known:
         return None
-    return Finding(path, f"there is no node {quoted(node_id)}{subject.hints(node_id, known)}")
+    return Finding(path, f"there is no node {quoted(node_id)}{context.hints(node_id, known)}")
 
 
-def crowded_inputs(subject: Subject) -> Iterator[Finding]:
+def crowded_inputs(context: CheckContext) -> Iterator[Finding]:
     """Inputs that take one edge and get several; interface outputs that two nodes feed."""
     outputs: dict[str, str] = {}
-    for (node_id, key), places in subject.fed.items():
-        site = subject.sites[node_id]
+    for (node_id, key), places in context.fed.items():
+        checked = context.nodes[node_id]
         if len(places) > 1:
-            slot = find_slot(site.inputs, key, dynamic=site.dynamic)
+            slot = find_slot(checked.inputs, key, dynamic=checked.dynamic)
             if slot is not None and not slot[1].multi:
                 others = ", ".join(json_path("edges", place) for place in places[:-1][:_SHOWN])
                 more = " and others" if len(places) > _SHOWN + 1 else ""
                 message = f"the input {quoted(key)} of {short(node_id)} takes one edge and has {others}{more}"
                 yield Finding(("edges", places[-1], "targetHandle"), f"{message} already", node_id, key)
-        if site.node.type == GROUP_OUTPUT and outputs.setdefault(key, node_id) != node_id:
+        if checked.node.type == GROUP_OUTPUT and outputs.setdefault(key, node_id) != node_id:
             message = f"the interface output {quoted(key)} is fed by {short(outputs[key])} already"
             yield Finding(("edges", places[0], "targetHandle"), message, node_id, key)
 
@@ -125,20 +125,26 @@ def crowded_inputs(subject: Subject) -> Iterator[Finding]:
 
 
 def _border(
-    subject: Subject, edge: WorkflowEdge, place: int, source: Site, target: Site, given: SlotDefinition, key: str
+    context: CheckContext,
+    edge: WorkflowEdge,
+    place: int,
+    source: CheckedNode,
+    target: CheckedNode,
+    given: SlotDefinition,
+    key: str,
 ) -> str | None:
     """Say why an edge cannot cross the loops' borders as it does, else note who waits for whom because of it.
 
     Both ends lie on a level: that of the node, or, at a loop's inner slot, that inside of the loop.
     """
-    levels = subject.levels
+    levels = context.levels
     from_inner = source.sides is not None and edge.source_handle in source.sides.inner_outputs
     into_inner = target.sides is not None and key in target.sides.inner_inputs
     begin = edge.source if from_inner else levels.around(edge.source)
     end = edge.target if into_inner else levels.around(edge.target)
     if begin == end:
         if not from_inner and not into_inner:
-            subject.links.setdefault((edge.source, edge.target), place)
+            context.links.setdefault((edge.source, edge.target), place)
         return None
     around = levels.chain(end)
     if begin is not None and begin not in around:
@@ -153,16 +159,16 @@ def _border(
     if given.is_stream:
         return f"a stream does not go into a loop; collect it outside of {quoted(child)}"
     if not from_inner:
-        subject.links.setdefault((edge.source, child), place)
+        context.links.setdefault((edge.source, child), place)
     return None
 
 
 # --- cycles -------------------------------------------------------------------------------------------
 
 
-def cycles(subject: Subject) -> Iterator[Finding]:
+def cycles(context: CheckContext) -> Iterator[Finding]:
     """One finding for each strongly connected component of nodes that wait for one another."""
-    links = subject.links
+    links = context.links
     sources: dict[str, list[str]] = defaultdict(list)
     for source, target in links:
         sources[target].append(source)

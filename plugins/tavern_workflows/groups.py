@@ -24,7 +24,7 @@ _UNCOUNTED = 10**15
 
 
 def reference(node: WorkflowNode) -> str | None:
-    """Return the id of the workflow that a group stands for, or None where it says none."""
+    """Return the id of the workflow that a group refers to, or None where it names none."""
     value = node.config_values.get(GROUP_REFERENCE)
     return value if isinstance(value, str) and value else None
 

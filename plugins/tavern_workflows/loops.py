@@ -7,23 +7,23 @@ from collections.abc import Iterator
 from tavern_host.contracts.dataflow import DEEPEST_GROUPS, coerce
 from tavern_host.contracts.loops import COUNT
 from tavern_host.contracts.workflows import GROUP_INPUT, GROUP_OUTPUT, LOOP_ZONE
+from tavern_workflows.check_context import CheckContext, CheckedNode, ZoneSides
 from tavern_workflows.report import Finding, quoted, short
-from tavern_workflows.subject import Site, Subject, ZoneSides
 
 _SHOWN = 10
 """How many nodes of a cycle are named."""
 
 
-def parents(subject: Subject) -> Iterator[Finding]:
+def parents(context: CheckContext) -> Iterator[Finding]:
     """Parents that are missing or form a cycle, loops too deep, interface nodes in loops."""
-    levels = subject.levels
-    for site in subject.sites.values():
-        node = site.node
+    levels = context.levels
+    for checked in context.nodes.values():
+        node = checked.node
         if node.parent_node is None:
             continue
-        path = ("nodes", site.place, "parentNode")
-        parent = subject.sites.get(node.parent_node)
-        if parent is None and node.parent_node not in subject.reading.known_ids:
+        path = ("nodes", checked.place, "parentNode")
+        parent = context.nodes.get(node.parent_node)
+        if parent is None and node.parent_node not in context.reading.known_ids:
             yield Finding(path, f"there is no node {quoted(node.parent_node)}", node.id, severity="warning")
         if parent is not None and parent.node.type != LOOP_ZONE:
             message = f"{quoted(node.parent_node)} is a {short(parent.node.type)}, no {LOOP_ZONE}: it makes no loop"
@@ -34,48 +34,48 @@ def parents(subject: Subject) -> Iterator[Finding]:
             yield Finding(path, message, node.id)
         if levels.depths.get(node.id) == DEEPEST_GROUPS + 1:
             yield Finding(path, f"loops are nested deeper than {DEEPEST_GROUPS}", node.id)
-    yield from _parent_cycles(subject)
+    yield from _parent_cycles(context)
 
 
-def _parent_cycles(subject: Subject) -> Iterator[Finding]:
+def _parent_cycles(context: CheckContext) -> Iterator[Finding]:
     """Nodes that are inside of one another."""
-    sites = subject.sites
+    nodes = context.nodes
     settled: set[str] = set()
-    for start in sites:
+    for start in nodes:
         path: dict[str, int] = {}
         current: str | None = start
-        while current in sites and current not in settled and current not in path:
+        while current in nodes and current not in settled and current not in path:
             path[current] = len(path)
-            current = sites[current].node.parent_node
+            current = nodes[current].node.parent_node
         if current is not None and current in path:
             cycle = list(path)[path[current] :]
             names = [short(name) for name in cycle[:_SHOWN]] + (["…"] if len(cycle) > _SHOWN else [])
             message = f"these nodes are inside of one another: {' → '.join([*names, names[0]])}"
-            yield Finding(("nodes", sites[current].place, "parentNode"), message, current)
+            yield Finding(("nodes", nodes[current].place, "parentNode"), message, current)
         settled.update(path)
 
 
-def loops(subject: Subject) -> Iterator[Finding]:
-    """Loops whose configuration is wrong, or that have no end. For a subject whose edges were looked at."""
-    inhabited = {subject.levels.around(node_id) for node_id in subject.sites} if not subject.levels.is_flat else set()
-    for site in subject.sites.values():
-        if site.sides is None:
+def loops(context: CheckContext) -> Iterator[Finding]:
+    """Loops whose configuration is wrong, or that have no end. `edges` must have run over the context."""
+    inhabited = {context.levels.around(node_id) for node_id in context.nodes} if not context.levels.is_flat else set()
+    for checked in context.nodes.values():
+        if checked.sides is None:
             continue
-        path = ("nodes", site.place, "configValues")
-        for place, problem in site.sides.zone.problems.items():
-            yield Finding((*path, *place), problem, site.node.id)
-        yield from _initial_values(site, site.sides)
-        if not site.sides.zone.problems:
-            yield from _end(subject, site, site.sides)
-        inner = any((site.node.id, key) in subject.fed for key in site.sides.inner_inputs)
-        if site.node.id not in inhabited and not inner:
+        path = ("nodes", checked.place, "configValues")
+        for place, problem in checked.sides.zone.problems.items():
+            yield Finding((*path, *place), problem, checked.node.id)
+        yield from _initial_values(checked, checked.sides)
+        if not checked.sides.zone.problems:
+            yield from _end(context, checked, checked.sides)
+        inner = any((checked.node.id, key) in context.fed for key in checked.sides.inner_inputs)
+        if checked.node.id not in inhabited and not inner:
             message = "there is nothing inside of the loop: no node names it as its parentNode"
-            yield Finding(("nodes", site.place), message, site.node.id, severity="warning")
+            yield Finding(("nodes", checked.place), message, checked.node.id, severity="warning")
 
 
-def _initial_values(site: Site, sides: ZoneSides) -> Iterator[Finding]:
+def _initial_values(checked: CheckedNode, sides: ZoneSides) -> Iterator[Finding]:
     """Values that the carried state begins with and that are not of its type."""
-    carried = site.node.config_values.get("carried")
+    carried = checked.node.config_values.get("carried")
     for place, item in enumerate(carried if isinstance(carried, list) else []):
         if not isinstance(item, dict) or item.get("initial") is None:
             continue
@@ -85,15 +85,15 @@ def _initial_values(site: Site, sides: ZoneSides) -> Iterator[Finding]:
         try:
             coerce(slot, item["initial"])
         except ValueError as error:
-            path = ("nodes", site.place, "configValues", "carried", place, "initial")
-            yield Finding(path, str(error), site.node.id, severity="warning")
+            path = ("nodes", checked.place, "configValues", "carried", place, "initial")
+            yield Finding(path, str(error), checked.node.id, severity="warning")
 
 
-def _end(subject: Subject, site: Site, sides: ZoneSides) -> Iterator[Finding]:
+def _end(context: CheckContext, checked: CheckedNode, sides: ZoneSides) -> Iterator[Finding]:
     """A loop ends by a count or a condition; by its maximum alone only where that was set on purpose."""
-    zone, node, path = sides.zone, site.node, ("nodes", site.place, "configValues")
-    has_condition = zone.condition is not None and (node.id, zone.condition) in subject.fed
-    has_count = zone.count is not None or (node.id, COUNT) in subject.fed or node.input_values.get(COUNT) is not None
+    zone, node, path = sides.zone, checked.node, ("nodes", checked.place, "configValues")
+    has_condition = zone.condition is not None and (node.id, zone.condition) in context.fed
+    has_count = zone.count is not None or (node.id, COUNT) in context.fed or node.input_values.get(COUNT) is not None
     has_maximum = node.config_values.get("maxIterations") is not None
     severity = "warning" if has_count or has_maximum or has_condition else "error"
     if zone.condition is not None and not has_condition:

@@ -160,7 +160,7 @@ def _check_revision(workflow_id: str, entry: Entry | None, expected: str | None)
     if not expected:
         raise Conflict(f"the workflow {workflow_id!r} exists already", revision=stored)
     raise Conflict(
-        f"the workflow {workflow_id!r} was changed by somebody else: it is at revision {stored}, not {expected}",
+        f"the workflow {workflow_id!r} was changed by someone else: it is at revision {stored}, not {expected}",
         revision=stored,
         expected=expected,
     )

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tavern_host.contracts.dataflow import coerce
 from tavern_host.contracts.nodes import DataFlowType
 from tavern_host.contracts.workflows import ERROR_OUTPUT, GROUP_INPUT, GROUP_OUTPUT, NODE_GROUP, NodePolicy
+from tavern_workflows.check_context import CheckContext, CheckedNode
 from tavern_workflows.report import Finding, quoted, short
-from tavern_workflows.subject import Site, Subject
 
 _WITHOUT = {
     GROUP_INPUT: "it cannot fail",
@@ -18,49 +18,49 @@ _WITHOUT = {
 _KEYS = ("retry", "retryDelay", "timeout", "onError", "defaults")
 
 
-def policies(subject: Subject) -> Iterator[Finding]:
-    """Policies, or parts of them, that have no effect. For a subject whose edges were looked at."""
-    for site in subject.sites.values():
-        policy = site.node.policy
+def policies(context: CheckContext) -> Iterator[Finding]:
+    """Policies, or parts of them, that have no effect. `edges` must have run over the context."""
+    for checked in context.nodes.values():
+        policy = checked.node.policy
         if policy is None:
             continue
-        path = ("nodes", site.place, "policy")
-        node = site.node
+        path = ("nodes", checked.place, "policy")
+        node = checked.node
         for key in policy.model_extra or {}:
-            message = f"a policy has no {quoted(key)}{subject.hints(key, _KEYS)}"
+            message = f"a policy has no {quoted(key)}{context.hints(key, _KEYS)}"
             yield Finding((*path, key), message, node.id, severity="warning")
         if node.type in _WITHOUT:
             message = f"a policy has no effect on a {node.type}: {_WITHOUT[node.type]}"
             yield Finding(path, message, node.id, severity="warning")
             continue
-        if policy.retry and _streams(site):
+        if policy.retry and _streams(checked):
             message = "a node that streams is tried again only where it failed before its first item"
             yield Finding((*path, "retry"), message, node.id, severity="warning")
-        if policy.on_error == "route" and node.id not in subject.routed:
+        if policy.on_error == "route" and node.id not in context.routed:
             message = f"errors go to the output {ERROR_OUTPUT!r}, and no edge takes them from there"
             yield Finding((*path, "onError"), message, node.id, ERROR_OUTPUT, "warning")
-        yield from _defaults(subject, site, policy)
+        yield from _defaults(context, checked, policy)
 
 
-def _streams(site: Site) -> bool:
-    if site.definition is not None and site.definition.traits.streams:
+def _streams(checked: CheckedNode) -> bool:
+    if checked.definition is not None and checked.definition.traits.streams:
         return True
-    return any(slot.is_stream for slot in site.outputs.values())
+    return any(slot.is_stream for slot in checked.outputs.values())
 
 
-def _defaults(subject: Subject, site: Site, policy: NodePolicy) -> Iterator[Finding]:
+def _defaults(context: CheckContext, checked: CheckedNode, policy: NodePolicy) -> Iterator[Finding]:
     """Values for outputs that are not there, or of another type, or that are never used."""
-    path = ("nodes", site.place, "policy", "defaults")
+    path = ("nodes", checked.place, "policy", "defaults")
     if policy.defaults and policy.on_error != "default":
         message = f"the defaults are not used: onError is {policy.on_error!r}, not 'default'"
-        yield Finding(path, message, site.node.id, severity="warning")
+        yield Finding(path, message, checked.node.id, severity="warning")
         return
     for key, value in policy.defaults.items():
-        slot = site.outputs.get(key)
+        slot = checked.outputs.get(key)
         if slot is None:
-            if site.is_known and not site.dynamic:
-                message = f"{short(site.node.type)} has no output {quoted(key)}{subject.hints(key, site.outputs)}"
-                yield Finding((*path, key), message, site.node.id, key, "warning")
+            if checked.is_known and not checked.dynamic:
+                message = f"{short(checked.node.type)} has no output {quoted(key)}{context.hints(key, checked.outputs)}"
+                yield Finding((*path, key), message, checked.node.id, key, "warning")
             continue
         if value is None or (slot.is_stream and slot.data_flow_type is not DataFlowType.STRING):
             continue
@@ -68,4 +68,4 @@ def _defaults(subject: Subject, site: Site, policy: NodePolicy) -> Iterator[Find
             for item in value if slot.is_stream and isinstance(value, list) else [value]:
                 coerce(slot, item)
         except ValueError as error:
-            yield Finding((*path, key), str(error), site.node.id, key, "warning")
+            yield Finding((*path, key), str(error), checked.node.id, key, "warning")

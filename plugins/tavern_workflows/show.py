@@ -165,7 +165,7 @@ class _Graph:
             group = reference(node)
             known = self.groups.get(group) if group is not None else None
             name = f' "{_plain(known.name)}"' if known is not None and known.name else ""
-            parts.append(f"stands for {_plain(group)}{name}" if group is not None else "stands for nothing")
+            parts.append(f"refers to {_plain(group)}{name}" if group is not None else "refers to nothing")
         if node.bypassed:
             parts.append("bypassed")
         return " · ".join(parts)

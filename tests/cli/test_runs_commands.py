@@ -156,7 +156,7 @@ def test_the_beginning_of_several_ids_is_not_enough(inn: Tavern) -> None:
     ran = inn("runs", "show", "run_")
 
     assert ran.code == 2
-    assert "'run_' stands for several runs: " in ran.err and first in ran.err and second in ran.err
+    assert "'run_' matches several runs: " in ran.err and first in ran.err and second in ran.err
 
 
 def test_a_failed_run_goes_on_from_where_it_failed(inn: Tavern, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ PUBLISHED = {
 def test_a_complete_example_with_the_other_delimiters(spec_dir: Path, name: str) -> None:
     events = events_of((spec_dir / "data" / "comfytavern" / name).read_text(encoding="utf-8"))
     assert steps_of(events) == PUBLISHED[name]
-    expected = ["'Command_1': the delimiters >>> <<< stand for »»» «««"] if name.endswith("L147.txt") else []
+    expected = ["'Command_1': the delimiters >>> <<< are taken for »»» «««"] if name.endswith("L147.txt") else []
     assert warnings_of(events) == expected
 
 

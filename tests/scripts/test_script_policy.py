@@ -100,8 +100,8 @@ async def test_a_command_is_taken_apart_without_a_shell(tmp_path: Path) -> None:
 
 async def test_a_command_that_is_more_than_a_script_is_refused(tmp_path: Path) -> None:
     rows: list[Any] = [
-        ("python a.py \ud800", "no program can be told"),
-        ("python a.py \0", "no program can be told"),
+        ("python a.py \ud800", "no argument of a program can hold"),
+        ("python a.py \0", "no argument of a program can hold"),
         ("python a.py; rm -rf /", "holds ';'"),
         ("python a.py && true", "holds '&'"),
         ("python a.py | cat", "holds '|'"),

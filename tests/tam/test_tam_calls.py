@@ -317,7 +317,7 @@ def test_a_hint_without_its_argument_is_warned_of() -> None:
 def test_the_other_delimiters_are_read_and_their_values_trimmed() -> None:
     reading = read(block("command:»»»t«««", "x:»»» a\nb «««", "y: >>> c <<<", "z:「始」 d 「末」"))
     assert reading.arguments == {"x": "a\nb", "y": "c", "z": " d "}
-    assert reading.warnings == ["'y': the delimiters >>> <<< stand for »»» «««"]
+    assert reading.warnings == ["'y': the delimiters >>> <<< are taken for »»» «««"]
 
 
 def test_an_escaped_value_may_hold_the_markers() -> None:

@@ -155,7 +155,7 @@ def test_what_is_written_is_read_back(calls: list[ToolCallRequest]) -> None:
         ([call(index=1, request_id="a"), call(index=2)], "share one request id"),
         ([call(" t")], "a tool id in TAM is neither empty nor has blanks around it"),
         ([call("t", request_id="")], "a request id in TAM"),
-        ([call(arguments={"a_b": "", "ab": ""})], "cannot tell the arguments 'a_b' and 'ab' apart"),
+        ([call(arguments={"a_b": "", "ab": ""})], "cannot distinguish the arguments 'a_b' and 'ab'"),
         ([call(arguments={"n": 2**64})], "t: the argument 'n' cannot be written in TAM"),
         ([call(variables={"a": "x", "common_a": "x"})], "the variables of the calls in a TAM block"),
         ([call(variables={"a": "x"}, arguments={"a": "x"})], "the variables of the calls in a TAM block"),

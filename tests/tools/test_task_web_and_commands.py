@@ -221,7 +221,7 @@ async def test_an_id_that_stands_for_no_task_or_several_is_told(tmp_path: Path) 
             await typed(bench, taskcommands.show_task, task="x")
         for _ in range(20):
             await bench.park()
-        with pytest.raises(InvalidInput, match="stands for several tasks"):
+        with pytest.raises(InvalidInput, match="matches several tasks"):
             await typed(bench, taskcommands.show_task, task="task_")
         with pytest.raises(NotFound):
             await typed(bench, taskcommands.show_task, task="")

@@ -392,14 +392,14 @@ async def test_a_call_sees_the_tools_of_the_last_second_without_a_look_at_the_fi
         with pytest.raises(ToolFailure, match="no tool has the id"):
             await registry.find("new")
         path = bench.write_info("new")
-        assert (await registry.find("new")).lack is None  # what is not known is looked for
+        assert (await registry.find("new")).unmet is None  # what is not known is looked for
         path.unlink()
-        assert (await registry.find("new")).lack is None
+        assert (await registry.find("new")).unmet is None
         clock += 1.1
         with pytest.raises(ToolFailure, match="no tool has the id"):
             await registry.find("new")
         bench.write_info("info")
-        assert (await registry.find("info")).lack is None
+        assert (await registry.find("info")).unmet is None
         await bench.host.disable("tavern-studio")
         (bench.root / "tools" / "info.tool.json").unlink()
         with pytest.raises(ToolFailure, match="no tool has the id"):

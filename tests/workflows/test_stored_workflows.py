@@ -215,7 +215,7 @@ async def test_a_save_is_refused_when_somebody_else_saved_in_between(bench: Benc
     seen = await bench.manager.get("w")
     theirs = await bench.manager.save("w", Workflow(name="two"), expected_revision=seen.revision)
 
-    with pytest.raises(Conflict, match=f"changed by somebody else: it is at revision {theirs.revision}, not"):
+    with pytest.raises(Conflict, match=f"changed by someone else: it is at revision {theirs.revision}, not"):
         await bench.manager.save("w", Workflow(name="three"), expected_revision=seen.revision)
 
     assert (await bench.manager.get("w")).workflow.name == "two"

@@ -115,13 +115,13 @@ def test_a_group_is_expanded_on_request_once() -> None:
     document = workflow({"g": group("inner"), "h": group("inner")})
     groups = {"inner": workflow({"x": "core:Text", "y": "core:Upper"}, "x.text > y.text", name="Inside")}
 
-    assert drawn(document, groups=groups).split("\n")[1] == '├── g · core:NodeGroup · stands for inner "Inside"'
+    assert drawn(document, groups=groups).split("\n")[1] == '├── g · core:NodeGroup · refers to inner "Inside"'
     assert drawn(document, groups=groups, expand=True).split("\n")[1:] == [
-        '├── g · core:NodeGroup · stands for inner "Inside"',
+        '├── g · core:NodeGroup · refers to inner "Inside"',
         "│   ├── g/x · core:Text",
         "│   └── g/y · core:Upper",
         "│       └── text ← x.text",
-        '└── h · core:NodeGroup · stands for inner "Inside"',
+        '└── h · core:NodeGroup · refers to inner "Inside"',
         "    └── shown at g",
     ]
 
@@ -131,12 +131,12 @@ def test_groups_that_cannot_be_expanded_say_why() -> None:
     lines = drawn(document, groups={"itself": workflow({"again": group("itself")})}, expand=True).split("\n")
 
     assert lines[1:] == [
-        "├── a · core:NodeGroup · stands for itself",
-        "│   └── a/again · core:NodeGroup · stands for itself",
+        "├── a · core:NodeGroup · refers to itself",
+        "│   └── a/again · core:NodeGroup · refers to itself",
         "│       └── shown at a",
-        "├── b · core:NodeGroup · stands for gone",
+        "├── b · core:NodeGroup · refers to gone",
         "│   └── there is no workflow gone that can be read",
-        "└── c · core:NodeGroup · stands for nothing",
+        "└── c · core:NodeGroup · refers to nothing",
     ]
 
 

@@ -17,7 +17,7 @@ BVID = re.compile(r"BV[0-9A-Za-z]{10}")
 
 
 class Failure(Exception):
-    """What went wrong, for whoever asked."""
+    """What went wrong, for the caller."""
 
 
 class NoRedirects(HTTPRedirectHandler):

@@ -26,4 +26,4 @@ async def _workflow_of(request: RunRequest, context: PluginContext) -> Workflow 
     try:
         return (await context.services.get(WORKFLOW_MANAGER).get(request.workflow_id)).workflow
     except TavernError:
-        return None  # whoever runs it says better what is wrong with it
+        return None  # the host's own check reports what is wrong with it

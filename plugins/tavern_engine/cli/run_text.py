@@ -40,7 +40,7 @@ def moment(when: datetime | None, zone: tzinfo | None = None) -> str:
 
 
 def point_in_time(text: str, *, now: datetime, zone: tzinfo | None = None) -> datetime:
-    """Return what `2d` (so long ago; `s m h d w`) or an ISO date or time stands for; without a zone, in `zone`.
+    """Return what `2d` (so long ago; `s m h d w`) or an ISO date or time means; without a zone, in `zone`.
 
     Raises `InvalidInput`.
     """

@@ -54,7 +54,7 @@ def pass_through(source: SlotDefinition, target: SlotDefinition) -> PassThrough:
 
 
 def composed(first: Converter | None, second: Converter | None) -> Converter | None:
-    """Return the converter that applies both, `first` first; None stands for no conversion."""
+    """Return the converter that applies both, `first` first; None means no conversion."""
     if first is None or second is None:
         return first or second
     return lambda value: second(first(value))

@@ -1,6 +1,6 @@
 """Compiles a workflow, with the groups in it, into a plan.
 
-Groups are expanded inline: the inner nodes of an instance have ids `instance/node`, and a relay stands for each slot of
+Groups are expanded inline: the inner nodes of an instance have ids `instance/node`, and a relay replaces each slot of
 its interface, so that a node which needs one output waits for that one alone. Loops become levels of their own. A
 workflow was checked before (`workflowManager.check`); what cannot be compiled even so is reported all at once.
 """

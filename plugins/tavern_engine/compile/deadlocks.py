@@ -1,7 +1,7 @@
 """Finds the readers of streams whose bound could cause a deadlock.
 
 A node waits for those that it gets something from, and a source also for a bounded reader that is behind. With a node
-that reads one stream to its end before it looks at another, such waiting can go round in a circle. So where it could
+that reads one stream to its end before it reads another, such waiting can go round in a circle. So where it could
 go from a reader, over whatever other nodes, back to its source, the reader may be behind without limit. Everywhere
 else, in chains and trees, buffers are bounded.
 """

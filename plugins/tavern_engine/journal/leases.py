@@ -1,4 +1,4 @@
-"""Prolongs the claims of one worker as long as it works on its runs, and tells of those that it lost."""
+"""Prolongs the claims of one worker as long as it works on its runs, and reports those that it lost."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ STATUS_NAMES = {
 
 _NAMES = {State.DONE.value: "complete", State.BYPASSED.value: "bypassed", State.FAILED.value: "error"}
 PARTIAL = b""
-"""Stands for the signature of outputs that are shown and never reused: a stream of which a part is missing."""
+"""Replaces the signature of outputs that are shown and never reused: a stream of which a part is missing."""
 
 
 class NodeJournal(Protocol):

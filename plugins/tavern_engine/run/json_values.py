@@ -18,7 +18,7 @@ DEPTH = 100
 _PLAIN = frozenset((int, bool, type(None)))
 
 INTERFACE_OUTPUTS = "__WORKFLOW_INTERFACE_OUTPUTS__"
-"""Stands for a node's id in the message that brings the outputs of the whole workflow."""
+"""Used instead of a node's id in the message that brings the outputs of the whole workflow."""
 
 
 _INTEGERS = 2**63
@@ -69,7 +69,7 @@ def _form(value: Any, depth: int) -> JsonValue:
 
 
 def opaque(value: Any) -> JsonValue:
-    """Return what stands for a value that has no JSON form."""
+    """Return the placeholder of a value that has no JSON form."""
     kind = type(value)
     return {"type": "opaque", "python": f"{kind.__module__}.{kind.__qualname__}"}
 

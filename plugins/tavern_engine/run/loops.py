@@ -186,7 +186,7 @@ class _Body:
 
     @property
     def is_tainted(self) -> bool:
-        """Whether a default stands for what a node should have given."""
+        """Whether a default replaces what a node should have given."""
         return self._scope.is_tainted
 
     def flush(self) -> None:

@@ -169,7 +169,7 @@ class StreamMessages:
 
 
 def placeholder(message: str, **more: JsonValue) -> JsonValue:
-    """Return what stands for a stream in a message that does not bring it."""
+    """Return the placeholder of a stream in a message that does not bring it."""
     return {"type": "stream_placeholder", "message": message, **more}
 
 

@@ -108,7 +108,7 @@ def _case(value: Any, ignore_case: bool, where: str) -> str:
 
 @node(category="Flow", display_name="Gate", bypass={"value": "value"})
 def gate(
-    is_open: Annotated[bool, Slot("Whether the value goes on.", display_name="open")],
+    is_open: Annotated[bool, Slot("Whether the value passes.", display_name="open")],
     value: Passed = None,
 ) -> OneWay:
     """Let a value through or not. What follows a closed gate is not run."""

@@ -56,7 +56,7 @@ NODE_GROUP = NodeDefinition(
     namespace="core",
     category="Group",
     display_name="📦节点组",
-    description="Stands for another workflow: has its inputs and outputs, and does what it does.",
+    description="Runs another workflow: has its inputs and outputs, and does what it does.",
     width=250,
     inputs={},
     outputs={},
@@ -134,7 +134,7 @@ LOOP_ZONE = NodeDefinition(
 @node(definition=NODE_GROUP)
 def node_group(inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     """Raise `InvalidInput`: the engine runs the nodes of the workflow instead of this."""
-    raise InvalidInput("NodeGroup: this node stands for a workflow and cannot be run by itself; run it in a workflow")
+    raise InvalidInput("NodeGroup: this node refers to a workflow and cannot be run by itself; run it in a workflow")
 
 
 @node(definition=LOOP_ZONE)

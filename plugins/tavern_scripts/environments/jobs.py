@@ -143,7 +143,7 @@ def node_job(
 def machine_settings(
     manifest: Manifest, environment: Mapping[str, str]
 ) -> tuple[PythonIndexes | NodeRegistries, list[str]]:
-    """Return where this machine takes such packages from, and what tells these settings from others."""
+    """Return where this machine takes such packages from, and what distinguishes these settings from others."""
     if isinstance(manifest, PythonManifest):
         indexes = python_indexes(environment)
         return indexes, indexes.identity()

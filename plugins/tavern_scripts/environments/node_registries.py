@@ -1,4 +1,4 @@
-"""Where this machine takes JavaScript packages from: what the environment and npm's files are told, as a file for npm.
+"""Where this machine takes JavaScript packages from: what the environment and npm's files say, as a file for npm.
 
 Reads the operator's own files only, and never one of a project.
 """
@@ -56,7 +56,7 @@ class NodeRegistries:
         return "".join(f"{name}={value}\n" for name, value in self.settings.items())
 
     def identity(self) -> list[str]:
-        """Return what tells these settings from others, without secrets."""
+        """Return what distinguishes these settings from others, without secrets."""
         return sorted(
             f"{name}={without_credentials(value)}"
             for name, value in self.settings.items()

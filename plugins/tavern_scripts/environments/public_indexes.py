@@ -13,7 +13,7 @@ _SECONDS = 30.0
 
 @functools.cache
 def python_index() -> tuple[str | None, str | None]:
-    """Return the index that pip uses unless told otherwise, and the host of its files; None twice without pip."""
+    """Return the index that pip uses unless configured otherwise, and the host of its files; None twice without pip."""
     try:
         from pip._internal.models.index import PyPI
     except ImportError:
@@ -29,7 +29,7 @@ def file_host(index_host: str) -> str | None:
 
 @functools.cache
 def node_registry() -> str | None:
-    """Return the registry that npm uses unless told otherwise; None without npm. Blocking."""
+    """Return the registry that npm uses unless configured otherwise; None without npm. Blocking."""
     npm = shutil.which("npm")
     if npm is None:
         return None

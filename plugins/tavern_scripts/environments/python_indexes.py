@@ -1,4 +1,4 @@
-"""Where this machine takes Python packages from: what the environment, uv and pip are told, as settings for uv.
+"""Where this machine takes Python packages from: what the environment, uv and pip say, as settings for uv.
 
 Reads the operator's own files only, and never one of a project. pip's settings count where uv has none of its own.
 """
@@ -71,7 +71,7 @@ class PythonIndexes:
         return result
 
     def identity(self) -> list[str]:
-        """Return what tells these settings from others, without secrets."""
+        """Return what distinguishes these settings from others, without secrets."""
         entries = [self.default or python_index()[0] or "", *self.more, "", *self.find_links]
         return [*map(without_credentials, entries), str(self.no_index), self.strategy or ""]
 

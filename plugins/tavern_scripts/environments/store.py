@@ -1,4 +1,4 @@
-"""Where environments are kept: one read-only folder for each key, put in its place whole, made by one process at a
+"""Where environments are kept: one read-only folder for each key, moved into place whole, made by one process at a
 time, checked before it is used and taken away when nobody has used it for long."""
 
 from __future__ import annotations
@@ -206,14 +206,14 @@ def _sync(path: Path) -> None:
 @contextlib.asynccontextmanager
 async def _locked(path: Path, wait: Callable[[], None]) -> AsyncIterator[None]:
     """Hold a lock that other tasks and processes respect; it ends with the process."""
-    pause, told = 0.02, False
+    pause, logged = 0.02, False
     while True:
         with _try_lock(path) as number:
             if number is not None:
                 yield
                 return
-        if not told:
-            told = True
+        if not logged:
+            logged = True
             wait()
         await asyncio.sleep(pause)
         pause = min(0.25, pause * 1.5)

@@ -98,7 +98,7 @@ class _End:
         self.other._send()
 
     def watch(self, poll: select.epoll) -> None:
-        """Wait for what this end can go on with."""
+        """Wait for what this end can continue with."""
         reading = not self.read_all and len(self.other.waiting) < _PIECE
         wanted = (select.EPOLLIN if reading else 0) | (select.EPOLLOUT if self.waiting else 0)
         if wanted == self._watched:

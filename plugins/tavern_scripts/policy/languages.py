@@ -84,7 +84,7 @@ def language_of(path: str) -> ScriptLanguage:
 
 
 def read_command(text: str) -> Command:
-    """Return what a command such as `python scripts/x.py --fast` means; no shell looks at it. Raises `InvalidInput`."""
+    """Return what a command such as `python scripts/x.py --fast` means; no shell reads it. Raises `InvalidInput`."""
     if len(text) > _LONGEST:
         raise InvalidInput(f"the command has {len(text):,} characters; at most {_LONGEST:,} are possible")
     found = _SHELL.search(text)

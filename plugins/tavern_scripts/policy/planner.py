@@ -148,7 +148,7 @@ def _what(request: ScriptRequest) -> Command | None:
         raise InvalidInput(f"a script is named by one of code, scriptPath and command, found {found}")
     for text in (request.command, request.script_path, request.tool_id):
         if text is not None and ("\0" in text or not _is_text(text)):
-            raise InvalidInput(f"{text!r:.100} has a character that no program can be told")
+            raise InvalidInput(f"{text!r:.100} has a character that no argument of a program can hold")
     if request.code is not None:
         if not request.code.strip():
             raise InvalidInput("there is no code to run")

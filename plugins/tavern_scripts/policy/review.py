@@ -1,5 +1,5 @@
 """What a script gets of what it asks for: the part of its `securityContext` that the operator's policy allows. Pure: it
-looks at no file and opens nothing."""
+opens no file."""
 
 from __future__ import annotations
 

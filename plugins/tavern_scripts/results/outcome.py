@@ -16,7 +16,7 @@ from tavern_host.contracts.scripts import SandboxOutput, ScriptErrorType, Script
 from tavern_scripts.results.refusal import Refused
 
 PROGRESS = re.compile(r"::progress(?: +(?P<share>\d+(?:\.\d+)?%?)(?= |$))?(?: +(?P<text>.*))?$")
-"""A line of stderr that tells how far a script is: `::progress 0.5 half of it`, `::progress 50%`, `::progress reading`.
+"""A line of stderr with a script's progress: `::progress 0.5 half of it`, `::progress 50%`, `::progress reading`.
 
 It is safe to print: it can neither end nor change a result, and is no part of the log.
 """
@@ -299,7 +299,7 @@ class Outcome:
 def start_of_last_document(text: str) -> int | None:
     """Return where the JSON document begins that ends a text, at the beginning of a line; None where there is none.
 
-    What looks like a result and is followed by something else does not count. Looks at each line once.
+    What looks like a result and is followed by something else does not count. Reads each line once.
     """
     end = len(text.rstrip())
     if end == 0:

@@ -1,5 +1,5 @@
 """Runs inside of a sandbox for as long as a session lives: one piece of code after another among the same variables;
-and tells what came of each. Imports nothing but the standard library."""
+and reports the result of each. Imports nothing but the standard library."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Session:
             if os.getpid() != self._pid:  # a child of the code that has come to its end
                 _flush()
                 os._exit(status)
-            told = {"exit": status, "value": value, "cpu": _used() - used}
-            self._settle(bytes.fromhex(call["mark"]), told, self._found(call["output"]), call["room"])
+            report = {"exit": status, "value": value, "cpu": _used() - used}
+            self._settle(bytes.fromhex(call["mark"]), report, self._found(call["output"]), call["room"])
 
     def _read_call(self) -> dict[str, Any] | None:
         head = self._read(_LENGTH)
@@ -140,8 +140,8 @@ class Session:
                 sys.excepthook(type(error), error, trace)
             return 1, None
 
-    def _settle(self, mark: bytes, told: dict[str, Any], folder: str, room: int) -> None:
-        """Say that the call is over, on all pipes, for only so can be told what belongs to it.
+    def _settle(self, mark: bytes, report: dict[str, Any], folder: str, room: int) -> None:
+        """Say that the call is over, on all pipes, which marks what belongs to it.
 
         Up to `room` bytes of the files that it left are sent; after a failure they are, when another call succeeds.
         """
@@ -149,14 +149,14 @@ class Session:
         for number in (self._output, self._errors, self._channel):
             _write(number, mark)
         files: list[tuple[str, int]] = []
-        for path, size in self._changed(folder) if told["exit"] == 0 else ():
+        for path, size in self._changed(folder) if report["exit"] == 0 else ():
             if len(files) == _MOST_FILES or size > room:
-                told["left"] = told.get("left", 0) + 1
+                report["left"] = report.get("left", 0) + 1
                 continue
             room -= size
             files.append((path, size))
-        told["files"] = files
-        _write(self._channel, json.dumps(told).encode() + b"\n")
+        report["files"] = files
+        _write(self._channel, json.dumps(report).encode() + b"\n")
         for path, size in files:
             self._send(os.path.join(folder, path), size)
 

@@ -20,7 +20,7 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True)
 class _Settled:
-    """What was found out about the candidates that `key` stands for; `every`: about all of them."""
+    """What was found out about the candidates that `key` identifies; `every`: about all of them."""
 
     key: Key
     chosen: Chosen | None
@@ -60,7 +60,7 @@ class Sandboxes:
             return settled
 
     async def _candidates(self) -> tuple[Key, Callable[[], list[Candidate]]]:
-        """Return what could be used, and what tells that it is still the same."""
+        """Return what could be used, and what shows that it is still the same."""
         policy = self._policy()
         contributed = [
             (contribution, info) for contribution in await self._contributed() for info in contribution.value

@@ -1,5 +1,5 @@
 """Finds out whether a sandbox holds by trying to break it: a program inside tries each property, this side lays out the
-baits and looks at what is left. It goes by what happens, never by versions."""
+baits and checks what is left. It goes by what happens, never by versions."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ _DEATH_SIGNAL, _SUBREAPER, _SECCOMP, _FILTER = 1, 36, 22, 2
 def main() -> NoReturn:
     """Do what the descriptor 4 says, once the descriptor 5 gives the filter."""
     with open(_ARGUMENTS, encoding="utf-8") as file:
-        told = json.load(file)
+        job = json.load(file)
     library = ctypes.CDLL(None, use_errno=True)
     library.prctl(_SUBREAPER, 1, 0, 0, 0)
     library.prctl(_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
-    signal.signal(signal.SIGTERM, lambda *_: _stop(told["scratch"]))
+    signal.signal(signal.SIGTERM, lambda *_: _stop(job["scratch"]))
     with open(_INFO, "w", encoding="utf-8") as file:
         json.dump({"child-pid": os.getpid()}, file)
     with open(_GATE, "rb") as file:
@@ -34,7 +34,7 @@ def main() -> NoReturn:
         sys.exit("inner: the host is gone")
     child = os.fork()
     if child == 0:
-        _become(told, rules, library)
+        _become(job, rules, library)
     for number in (0, 1, 2, 3):
         with contextlib.suppress(OSError):
             os.close(number)
@@ -45,7 +45,7 @@ def main() -> NoReturn:
     os._exit(code if code >= 0 else 128 - code)
 
 
-def _become(told: dict[str, Any], rules: bytes, library: ctypes.CDLL) -> NoReturn:
+def _become(job: dict[str, Any], rules: bytes, library: ctypes.CDLL) -> NoReturn:
     """Become the program."""
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -53,20 +53,20 @@ def _become(told: dict[str, Any], rules: bytes, library: ctypes.CDLL) -> NoRetur
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         library.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-        for name, (soft, hard) in told["limits"].items():
+        for name, (soft, hard) in job["limits"].items():
             highest = resource.getrlimit(int(name))[1]
             if highest != resource.RLIM_INFINITY:
                 soft, hard = min(soft, highest), min(hard, highest)
             resource.setrlimit(int(name), (soft, hard))
-        os.chdir(told["folder"])
-        if told["rights"] is not None:
+        os.chdir(job["folder"])
+        if job["rights"] is not None:
             sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
             landlock = importlib.import_module("landlock")  # beside this file, which is no part of a package here
-            landlock.restrict([(path, allowed) for path, allowed in told["rights"]])
+            landlock.restrict([(path, allowed) for path, allowed in job["rights"]])
             _filter(rules, library)
-        os.execve(told["argv"][0], told["argv"], told["environment"])
+        os.execve(job["argv"][0], job["argv"], job["environment"])
     except BaseException as error:
-        os.write(2, f"inner: {told['argv'][0]} could not be started: {error}\n".encode())
+        os.write(2, f"inner: {job['argv'][0]} could not be started: {error}\n".encode())
     os._exit(1)
 
 

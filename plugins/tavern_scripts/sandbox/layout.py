@@ -20,7 +20,7 @@ _DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
 _SHARING = "/dev/zero"
 """The device by which processes can share memory that has no file."""
 _HIDDEN = ("/proc/keys", "/proc/key-users")
-"""What tells of the host's users, and is in no namespace."""
+"""What names the host's users, and is in no namespace."""
 _DEVICE_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 _OF_THE_HOST = (
     "/etc/ld.so.cache",

@@ -1,5 +1,5 @@
 """Runs one program in a sandbox that is made from outside, and takes all of it away again. How the sandbox is made is
-told by a `Recipe`; the maker reports the first process, then waits at a gate until its limits are in force."""
+described by a `Recipe`; the maker reports the first process, then waits at a gate until its limits are in force."""
 
 from __future__ import annotations
 

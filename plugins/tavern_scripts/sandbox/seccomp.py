@@ -14,7 +14,7 @@ _LOAD, _EQUAL, _GREATER, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x54,
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 """Where things are in `struct seccomp_data`; of an argument the lower half comes first, which is all that the kernel
-looks at for those that are examined here."""
+reads for those that are examined here."""
 
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _NEWEST = 462
@@ -151,7 +151,7 @@ def build_filter(machine: str | None = None, *, sockets: bool = True, sharing: b
 
     Without `sockets` there are only pairs of connected ones, and a program changes no other process, and of files only
     what is in them: for sandboxes without namespaces. Without `sharing` processes share memory by files only: what has
-    no file is nobody's as long as nobody looks at it, and no watch sees it. Raises `UnknownMachine`.
+    no file belongs to no one while it is not opened, and no watch sees it. Raises `UnknownMachine`.
     """
     machine = machine or platform.machine()
     if machine not in MACHINES:
@@ -203,13 +203,13 @@ def _when(number: int, then: list[bytes]) -> list[bytes]:
 
 
 def _only(values: tuple[int, ...], code: int) -> list[bytes]:
-    """Fail unless the loaded value is one of these; go on after it otherwise."""
+    """Fail unless the loaded value is one of these; continue after it otherwise."""
     checks = [_step(_EQUAL, value, len(values) - index, 0) for index, value in enumerate(values)]
     return [*checks, _fail(code)]
 
 
 def _none_of(values: tuple[int, ...], code: int) -> list[bytes]:
-    """Fail if the loaded value is one of these; go on after it otherwise."""
+    """Fail if the loaded value is one of these; continue after it otherwise."""
     return [part for value in values for part in (_step(_EQUAL, value, 0, 1), _fail(code))]
 
 

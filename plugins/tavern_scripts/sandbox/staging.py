@@ -32,7 +32,7 @@ class StagingError(Exception):
 
 @dataclass
 class Stage:
-    """A place inside (`inside`: an open folder in it) and the folder of the host that it stands for (`outside`)."""
+    """A place inside (`inside`: an open folder in it) and the folder of the host that is mounted there (`outside`)."""
 
     mount: SandboxMount
     inside: int

@@ -131,7 +131,7 @@ class Supervised:
             rights.append((place, landlock.READ | (landlock.WRITE if mount.mode == "staged" else 0)))
         limits = process_limits(launch)
         del limits[resource.RLIMIT_NPROC]  # it counts all processes of the user
-        told = {
+        job = {
             "argv": [
                 _translated(launch.argv[0], {mount.target: places[mount.target] for mount in launch.mounts}),
                 *[_translated(word, places) for word in launch.argv[1:]],
@@ -152,7 +152,7 @@ class Supervised:
         return Recipe(
             launch=launch,
             argv=[os.path.realpath(sys.executable), "-I", "-S", str(_INNER)],
-            arguments=json.dumps(told).encode(),
+            arguments=json.dumps(job).encode(),
             gate=build_filter(sockets=False, sharing=find_groups() is not None) if self._is_limited else b"go",
             limits={},
             mark="/",

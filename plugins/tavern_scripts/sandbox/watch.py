@@ -37,7 +37,7 @@ _watching: set[Watch] = set()
 
 
 class Watch:
-    """Looks at a tree of processes again and again and ends it when it uses too much; `reason` says that it did."""
+    """Polls a tree of processes and ends it when it uses too much; `reason` says that it did."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Watch:
                 await asyncio.sleep(max(5 * _EVERY, every) if is_counted else every)
                 self._look()
         except Exception:
-            self._end("broken")  # what is not watched does not go on
+            self._end("broken")  # what is not watched is ended
             raise
         finally:
             _watching.discard(self)

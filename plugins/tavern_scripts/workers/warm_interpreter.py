@@ -1,5 +1,5 @@
 """One Python interpreter that waits in its sandbox for a script, and runs one. Which launches it can stand in for is
-told by their shape; when it is started and thrown away is decided elsewhere."""
+distinguished by their shape; when it is started and thrown away is decided elsewhere."""
 
 from __future__ import annotations
 

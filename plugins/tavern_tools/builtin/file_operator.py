@@ -236,7 +236,7 @@ def _excerpt(path: str, data: bytes, offset: int, limit: int) -> FileText:
 
 
 def _start_of(line: int, text: bytes) -> int:
-    """Return where a line begins. Looks at a part at a time: a single long look would hold up everything else."""
+    """Return where a line begins. Searches a part at a time: one long search would block the event loop."""
     at, left = 0, line - 1
     while left:
         count = text.count(b"\n", at, at + _PART)

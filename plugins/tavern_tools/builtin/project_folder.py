@@ -37,7 +37,7 @@ from tavern_tools.builtin.project_paths import MAX_DEPTH, shown
 Steps = tuple[str, ...]
 
 MAX_ENTRIES = 200_000
-"""How many files and folders one listing looks at."""
+"""How many files and folders one listing reads."""
 
 LOCK_SECONDS = 10.0
 """How long a writer waits for another one in the same folder."""
@@ -120,7 +120,7 @@ def change(root: Path, steps: Steps, make: Callable[[bytes], bytes], *, most: in
                         return len(data)
             finally:
                 os.close(handle)
-    raise Conflict(f"{shown(steps)} was not changed: somebody else writes to it all the time; try again")
+    raise Conflict(f"{shown(steps)} was not changed: other writers keep changing it; try again")
 
 
 def delete(root: Path, steps: Steps) -> bool:

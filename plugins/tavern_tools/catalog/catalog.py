@@ -16,7 +16,7 @@ from tavern_host.contracts.tools import ToolDefinition, ToolFilter, ToolImplemen
 from tavern_tools.catalog.files import ToolProblem
 from tavern_tools.catalog.names import fits
 from tavern_tools.catalog.parameters import Parameters
-from tavern_tools.catalog.permissions import Lack
+from tavern_tools.catalog.permissions import Unmet
 from tavern_tools.catalog.schemas import Schema
 from tavern_tools.catalog.slots import file_parameters, node_parameters, streaming
 from tavern_tools.catalog.versions import read_range, read_version
@@ -30,14 +30,14 @@ NODE_PREFIX = "node:"
 class Tool:
     """A tool with what is prepared for calling it.
 
-    `lack` is why it cannot be called; `outputs` are the keys of what its workflow or node gives; `files` are the
+    `unmet` is why it cannot be called; `outputs` are the keys of what its workflow or node gives; `files` are the
     parameters that are files of the project by their path, whose content its workflow or node takes; `streams` are
     those of the outputs that come as streams; `method` is what calls a service's method. No other tool, prepared
     before or later, has its `number`.
     """
 
     definition: ToolDefinition
-    lack: Lack | None = None
+    unmet: Unmet | None = None
     outputs: tuple[str, ...] | None = None
     files: frozenset[str] = frozenset()
     streams: frozenset[str] = frozenset()
@@ -76,14 +76,14 @@ class Tool:
 
 
 class NodeTools:
-    """A tool for each node type, made when it is asked for. `lack` is why none of them can be called; they are
+    """A tool for each node type, made when it is asked for. `unmet` is why none of them can be called; they are
     `listed` where their type fits one of the patterns."""
 
     def __init__(
-        self, nodes: Mapping[str, NodeDefinition], lack: Lack | None = None, listed: Iterable[str] = ()
+        self, nodes: Mapping[str, NodeDefinition], unmet: Unmet | None = None, listed: Iterable[str] = ()
     ) -> None:
         self._nodes = nodes
-        self._lack = lack
+        self._unmet = unmet
         self._listed = tuple(listed)
         self._made: dict[str, Tool] = {}
         self._hidden: set[str] = set()
@@ -139,10 +139,10 @@ class NodeTools:
             implementation=ToolImplementation(kind="node", node_type=node.full_type),
             parameters=node_parameters(inputs),
             source=f"{NODE_PREFIX}{node.full_type}",
-            unavailable=self._lack.reason if self._lack is not None else None,
+            unavailable=self._unmet.reason if self._unmet is not None else None,
             listed=self._is_listed(node.full_type),
         )
-        return Tool(definition, self._lack, tuple(outputs), file_parameters(inputs), streaming(outputs))
+        return Tool(definition, self._unmet, tuple(outputs), file_parameters(inputs), streaming(outputs))
 
 
 class Catalog:

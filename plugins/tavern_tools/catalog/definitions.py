@@ -28,7 +28,7 @@ RESERVED_PREFIXES = {"workflow:": "workflows", "node:": "node types"}
 """Ids with these prefixes are made by the host, and of what."""
 
 DEFAULT_CACHE_SECONDS = 300.0
-"""How long results are kept of a tool that says no more than `"cache": true`."""
+"""How long results of a tool are cached that says no more than `"cache": true`."""
 
 DEPENDENCY_KINDS = ("tool", "service", "node", "workflow")
 

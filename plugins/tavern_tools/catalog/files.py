@@ -26,7 +26,7 @@ MAX_TOOL_FILE = 1 << 20
 """How many bytes a tool file may have."""
 
 FileStamp = tuple[str, int, int, int]
-"""A file's path, modification time in nanoseconds, size and inode: what tells that it has changed."""
+"""A file's path, modification time in nanoseconds, size and inode: what shows that it has changed."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,9 @@ def check(
         problems += found
         if definition is not None:
             by_name.setdefault((definition.id, definition.version), []).append(definition)
-            problems += [_of(definition, lack) for lack in _lacking(definition, surroundings)]
-            lack = unserved(definition) if definition.kind == "service" else None
-            problems += [] if lack is None else [_of(definition, lack)]
+            problems += [_of(definition, unmet) for unmet in _missing(definition, surroundings)]
+            unmet = unserved(definition) if definition.kind == "service" else None
+            problems += [] if unmet is None else [_of(definition, unmet)]
     for same in by_name.values():
         for definition in same if len(same) > 1 else ():
             others = " and ".join(other.source for other in same if other is not definition)
@@ -171,7 +171,7 @@ def _tool_files(paths: Iterable[Path], problems: list[ToolProblem]) -> list[Path
     return list(files)
 
 
-def _lacking(definition: ToolDefinition, surroundings: Surroundings | None) -> Iterator[str]:
+def _missing(definition: ToolDefinition, surroundings: Surroundings | None) -> Iterator[str]:
     if surroundings is None:
         return
     implementation = definition.implementation
@@ -231,9 +231,9 @@ class _File:
     def problems(self, findings: list[Finding]) -> list[ToolProblem]:
         """Return the findings as problems, in the order of the file."""
         marks = self.text.marks(finding.location for finding in findings) if self.text and findings else {}
-        told = [(finding.mark or nearest(marks, finding.location), finding) for finding in findings]
-        told.sort(key=lambda pair: pair[0])
-        return [self.problem(str(finding), mark, warning=finding.warning) for mark, finding in told]
+        marked = [(finding.mark or nearest(marks, finding.location), finding) for finding in findings]
+        marked.sort(key=lambda pair: pair[0])
+        return [self.problem(str(finding), mark, warning=finding.warning) for mark, finding in marked]
 
     def problem(self, message: str, mark: tuple[int, int] | None = None, *, warning: bool = False) -> ToolProblem:
         line, column = mark or (None, None)

@@ -1,7 +1,7 @@
 """Whether a tool's plugin may do what the tool does: it holds the permissions that the tool declares, and, for a
 service tool, that of the method, which is one that tools may reach.
 
-Without this a tool file would lend its plugin, or a project that somebody sent, the rights of this one. Who may call
+Without this a tool file would lend its plugin, or a third-party project, the rights of this one. Who may call
 a tool is not decided here.
 """
 
@@ -22,8 +22,8 @@ _DOCUMENT_METHODS = {("scriptExecution", "executeScript"): "execute"}
 
 
 @dataclass(frozen=True)
-class Lack:
-    """Why a tool cannot be called, and how a call to it fails."""
+class Unmet:
+    """A requirement of a tool that is not met: why it cannot be called, and how a call to it fails."""
 
     reason: str
     type: ToolErrorType = ToolErrorType.SERVICE_UNAVAILABLE
@@ -41,29 +41,29 @@ def service_and_method(implementation: ToolImplementation) -> tuple[str, str]:
     return service, _DOCUMENT_METHODS.get((service, method), method)
 
 
-def service_method(services: Services, definition: ToolDefinition) -> ServiceMethod | Lack:
+def service_method(services: Services, definition: ToolDefinition) -> ServiceMethod | Unmet:
     """Return what calls the method that a service tool names, or why nothing does."""
     service, method = service_and_method(definition.implementation)
     if not services.has(service):
-        return Lack(f"needs service {service}")
+        return Unmet(f"needs service {service}")
     try:
         return services.method(service, method)
     except TavernError as error:
-        return Lack(error.message)
+        return Unmet(error.message)
 
 
-async def service_lack(plugins: Plugins, definition: ToolDefinition, info: MethodInfo) -> Lack | None:
+async def unmet_service(plugins: Plugins, definition: ToolDefinition, info: MethodInfo) -> Unmet | None:
     """Return why a tool of this method cannot be called, or None where it can."""
     if info.level == "override":
         service, method = service_and_method(definition.implementation)
-        return Lack(f"{service}.{method} is the operator's alone", ToolErrorType.PERMISSION_DENIED)
+        return Unmet(f"{service}.{method} is the operator's alone", ToolErrorType.PERMISSION_DENIED)
     if definition.plugin is not None and not _may_use(await plugins.get(definition.plugin), info):
         missing = f"the plugin {definition.plugin} lacks the permission services.use: {info.permission}"
-        return Lack(missing, ToolErrorType.PERMISSION_DENIED)
+        return Unmet(missing, ToolErrorType.PERMISSION_DENIED)
     return None
 
 
-async def permission_lack(plugins: Plugins, definition: ToolDefinition) -> Lack | None:
+async def unmet_permission(plugins: Plugins, definition: ToolDefinition) -> Unmet | None:
     """Return which of the permissions that the tool declares its plugin does not hold, or None.
 
     A tool of the project has no plugin: what it does, it does with the rights of its caller.
@@ -75,7 +75,7 @@ async def permission_lack(plugins: Plugins, definition: ToolDefinition) -> Lack 
     if not missing:
         return None
     named = f"permission{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
-    return Lack(f"needs the {named}, which the plugin {plugin.name} does not hold", ToolErrorType.PERMISSION_DENIED)
+    return Unmet(f"needs the {named}, which the plugin {plugin.name} does not hold", ToolErrorType.PERMISSION_DENIED)
 
 
 def _may_use(plugin: PluginInfo, info: MethodInfo) -> bool:

@@ -23,7 +23,7 @@ from tavern_tools.catalog.contributions import in_load_order, mend_hint
 from tavern_tools.catalog.definitions import content_findings, definition_problems, dependency
 from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.files import SUFFIX, FileStamp, ReadFiles, ToolFolder, ToolProblem, read_folders, stamps
-from tavern_tools.catalog.permissions import Lack, permission_lack, service_lack, service_method, service_name
+from tavern_tools.catalog.permissions import Unmet, service_method, service_name, unmet_permission, unmet_service
 from tavern_tools.catalog.slots import (
     file_parameters,
     interface_parameters,
@@ -91,15 +91,15 @@ class Registry:
         Raises `ToolFailure` where there is none, or it cannot be called now.
         """
         tool = self._catalog.find(name) if self._is_fresh() else None
-        if tool is not None and tool.lack is None:
+        if tool is not None and tool.unmet is None:
             return tool
         try:
             tool = (await self.catalog()).get(name)
         except NotFound as error:
             raise ToolFailure(ToolErrorType.TOOL_NOT_FOUND, error.message) from None
-        if tool.lack is not None:
-            message = f"{name} cannot be called now: {tool.lack.reason}"
-            raise ToolFailure(tool.lack.type, message, unavailable=tool.lack.reason)
+        if tool.unmet is not None:
+            message = f"{name} cannot be called now: {tool.unmet.reason}"
+            raise ToolFailure(tool.unmet.type, message, unavailable=tool.unmet.reason)
         return tool
 
     def _is_fresh(self) -> bool:
@@ -110,7 +110,7 @@ class Registry:
         return time.monotonic() - self._looked_at < _FRESH
 
     async def catalog(self) -> Catalog:
-        """Return all tools as they are now. Looks at each file's age, which is for reads and not for every call."""
+        """Return all tools as they are now. Checks each file's age, which is for reads and not for every call."""
         began = time.monotonic()
         stamp = await self._now()
         if stamp != self._stamp:
@@ -266,8 +266,9 @@ class _Building:
 
     async def finish(self, listed_nodes: tuple[str, ...]) -> Catalog:
         """Return what was added, without what depends on something that is not there, and the nodes."""
-        lack = None if self._context.services.has(EXECUTION_ENGINE) else Lack(f"needs service {EXECUTION_ENGINE.name}")
-        nodes = NodeTools(self._nodes, lack, listed_nodes)
+        has_engine = self._context.services.has(EXECUTION_ENGINE)
+        unmet = None if has_engine else Unmet(f"needs service {EXECUTION_ENGINE.name}")
+        nodes = NodeTools(self._nodes, unmet, listed_nodes)
         if self._context.hooks.implemented(_REGISTER):
             await self._filter_nodes(nodes)
         versions = {
@@ -294,14 +295,14 @@ class _Building:
         settled = False
         while not settled:
             settled = True
-            for tool in [tool for tool in waiting if tool.lack is None]:
+            for tool in [tool for tool in waiting if tool.unmet is None]:
                 missing = self._missing(tool.definition, versions, nodes)
                 if missing is None:
                     continue
                 settled = False
                 definition = tool.definition.model_copy(update={"unavailable": missing})
-                lacking = replace(tool, definition=definition, lack=Lack(missing, ToolErrorType.DEPENDENCY))
-                versions[definition.id] = tuple(lacking if t is tool else t for t in versions[definition.id])
+                without = replace(tool, definition=definition, unmet=Unmet(missing, ToolErrorType.DEPENDENCY))
+                versions[definition.id] = tuple(without if t is tool else t for t in versions[definition.id])
                 waiting.remove(tool)
 
     def _missing(
@@ -313,8 +314,8 @@ class _Building:
                 tool = find_tool(versions, nodes, name)
                 if tool is None:
                     return f"needs tool {name}"
-                if tool.lack is not None:
-                    return f"needs tool {name}, which cannot be called: {tool.lack.reason}"
+                if tool.unmet is not None:
+                    return f"needs tool {name}, which cannot be called: {tool.unmet.reason}"
             elif not self._is_there(kind, name):
                 return f"needs {kind} {name}"
         return None
@@ -340,15 +341,15 @@ class _Building:
                 del self._tools[original.id]
             return
         method: ServiceMethod | None = None
-        lack: Lack | None = None
+        unmet: Unmet | None = None
         if definition.kind == "service":
             found = service_method(self._context.services, definition)
-            method, lack = (None, found) if isinstance(found, Lack) else (found, None)
-        lack = lack or await self._lack(definition, method)
-        definition = definition.model_copy(update={"unavailable": lack.reason if lack else None})
+            method, unmet = (None, found) if isinstance(found, Unmet) else (found, None)
+        unmet = unmet or await self._unmet(definition, method)
+        definition = definition.model_copy(update={"unavailable": unmet.reason if unmet else None})
         implementation = definition.implementation
         files, streams = self._files(implementation), self._streams(implementation)
-        tool = Tool(definition, lack, self._outputs(implementation), files, streams, method if lack is None else None)
+        tool = Tool(definition, unmet, self._outputs(implementation), files, streams, method if unmet is None else None)
         same_id[definition.version] = tool
 
     def _conflict(self, first: ToolDefinition, second: ToolDefinition, hint: str) -> None:
@@ -395,22 +396,22 @@ class _Building:
         plugins = await self._context.services.get(PLUGINS).list_plugins()
         return [plugin.name for plugin in plugins if hook in plugin.contributions.get("hook", ())]
 
-    async def _lack(self, definition: ToolDefinition, method: ServiceMethod | None) -> Lack | None:
+    async def _unmet(self, definition: ToolDefinition, method: ServiceMethod | None) -> Unmet | None:
         implementation = definition.implementation
         plugins = self._context.services.get(PLUGINS)
-        lack = await permission_lack(plugins, definition)
-        if lack is not None:
-            return lack
+        unmet = await unmet_permission(plugins, definition)
+        if unmet is not None:
+            return unmet
         if implementation.kind == "script":
-            return None if self._context.services.has(_SCRIPTS) else Lack(f"needs service {_SCRIPTS}")
+            return None if self._context.services.has(_SCRIPTS) else Unmet(f"needs service {_SCRIPTS}")
         if method is not None:
-            return await service_lack(plugins, definition, method.info)
+            return await unmet_service(plugins, definition, method.info)
         if not self._context.services.has(EXECUTION_ENGINE):
-            return Lack(f"needs service {EXECUTION_ENGINE.name}")
+            return Unmet(f"needs service {EXECUTION_ENGINE.name}")
         if implementation.kind == "workflow" and self._workflow(implementation) is None:
-            return Lack(f"needs workflow {implementation.workflow_id}")
+            return Unmet(f"needs workflow {implementation.workflow_id}")
         if implementation.kind == "node" and self._node(implementation) is None:
-            return Lack(f"needs node {implementation.node_type}")
+            return Unmet(f"needs node {implementation.node_type}")
         return None
 
     def _outputs(self, implementation: ToolImplementation) -> tuple[str, ...] | None:

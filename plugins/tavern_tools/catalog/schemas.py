@@ -379,7 +379,7 @@ def _wants_json(about: dict[str, Any]) -> bool:
 
 
 def _closes(error: ValidationError) -> bool:
-    """Return whether it is the object at its place that is not to have members, of which the error tells one."""
+    """Return whether it is the object at its place that is not to have members, of which the error names one."""
     return error.schema_path[-1:] in (["additionalProperties"], ["unevaluatedProperties"])
 
 

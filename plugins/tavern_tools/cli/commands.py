@@ -154,9 +154,7 @@ async def _followed(manager: ToolManager, task_id: str, call: CallContext) -> As
 def _standing(task: ToolTask) -> str:
     """Return how a task stands that has not ended."""
     if task.approval is not None and task.approval.decision is None:
-        return (
-            f"{task.id} waits until somebody approves it ({task.approval.reason}): tavern approvals approve {task.id}"
-        )
+        return f"{task.id} waits for approval ({task.approval.reason}): tavern approvals approve {task.id}"
     share = f" {task.progress:.0%}" if task.progress is not None else ""
     return f"{task.id}: {task.status.value}{share}" + (f", {task.progress_text}" if task.progress_text else "")
 

@@ -65,7 +65,7 @@ async def cancel_task(arguments: dict[str, JsonValue], context: PluginContext) -
     elif task.status.is_final:
         yield CommandOutput(kind="failure", text=f"the task {task.id} has ended already: it is {task.status.value}")
     else:
-        text = f"the task {task.id} was told to end; it is {task.status.value} still"
+        text = f"the task {task.id} was asked to end; it is {task.status.value} still"
         yield CommandOutput(kind="failure", text=text)
 
 
@@ -142,7 +142,7 @@ async def _edited(task_id: str, arguments: dict[str, JsonValue], context: Plugin
 
 
 async def _find(text: str, context: PluginContext) -> str:
-    """Return the id of the task that an id stands for, or the beginning of one, with or without `task_`.
+    """Return the id of the task that an id names, or the beginning of one, with or without `task_`.
 
     Raises `NotFound`, and `InvalidInput` for a beginning that several tasks have.
     """
@@ -161,7 +161,7 @@ async def _find(text: str, context: PluginContext) -> str:
     if len(found) > 1:
         more = " …" if len(found) > _SHOWN else ""
         named = ", ".join([*found][:_SHOWN])
-        raise InvalidInput(f"{text!r:.60} stands for several tasks: {named}{more}; write more of the id")
+        raise InvalidInput(f"{text!r:.60} matches several tasks: {named}{more}; write more of the id")
     return next(iter(found))
 
 

@@ -31,14 +31,14 @@ def feedback(
     A result is that of the next call with its block and index; one that fits none comes at the end. A text longer
     than `limit` characters loses its middle.
     """
-    told = []
+    feedback = []
     waiting = deque(results)
     for call in calls:
         if waiting and (waiting[0].block, waiting[0].index) == (call.block, call.index):
-            told.append(_feedback(call.tool_id, feedback_text(waiting.popleft()), call.protocol, limit))
+            feedback.append(_feedback(call.tool_id, feedback_text(waiting.popleft()), call.protocol, limit))
         else:
-            told.append(_feedback(call.tool_id, _not_called(call), call.protocol, limit))
-    return [*told, *(_feedback(result.tool_id, feedback_text(result), None, limit) for result in waiting)]
+            feedback.append(_feedback(call.tool_id, _not_called(call), call.protocol, limit))
+    return [*feedback, *(_feedback(result.tool_id, feedback_text(result), None, limit) for result in waiting)]
 
 
 def feedback_text(result: ToolResult) -> str:

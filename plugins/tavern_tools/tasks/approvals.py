@@ -29,7 +29,7 @@ MAX_COMMENT = 2000
 def decided(
     approval: ToolApproval, decision: Decision, principal: Principal, comment: str, *, edited: bool
 ) -> ToolApproval:
-    """Return an approval as somebody decided it now."""
+    """Return an approval with a decision made now."""
     return approval.model_copy(
         update={
             "decision": "approved" if decision == "approve" else "refused",

@@ -109,7 +109,7 @@ class Callbacks:
         """Return the parts of an address that the operator allows."""
         parts = _split(url)
         place = _host_port(parts)
-        is_name = _address(parts.hostname or "") is None  # an address is listed in full: no pattern stands for it
+        is_name = _address(parts.hostname or "") is None  # an address is listed in full: no pattern matches it
         if not any(place == listed or (is_name and fnmatch.fnmatchcase(place, listed)) for listed in self._hosts()):
             raise PermissionDenied(f"callbacks to {place} are not allowed: the operator's setting {HOSTS} lists hosts")
         return parts

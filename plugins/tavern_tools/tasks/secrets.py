@@ -35,9 +35,9 @@ def masked(arguments: dict[str, JsonValue], hidden: Collection[str] = ()) -> dic
 def unmasked(
     edited: dict[str, JsonValue], real: dict[str, JsonValue], hidden: Collection[str] = ()
 ) -> dict[str, JsonValue]:
-    """Return `edited` with the secrets of `real` where `MASK` still stands for them.
+    """Return `edited` with the secrets of `real` where `MASK` is still in their place.
 
-    Raises `InvalidInput` where it stands for none.
+    Raises `InvalidInput` where it replaces none.
     """
     shown = masked(real, hidden)
     return {name: _restored(item, shown.get(name), real.get(name), name) for name, item in edited.items()}

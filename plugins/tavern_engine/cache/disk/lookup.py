@@ -12,7 +12,7 @@ from tavern_engine.cache.disk.store import DiskCache
 from tavern_engine.cache.disk.tables import Found
 
 UNREAD: dict[str, Any] = {}
-"""Stands for outputs that are on disk and not read yet."""
+"""Placeholder for outputs that are on disk and not read yet."""
 
 _SLICE = 2000
 """How many entries are put into memory before control returns to the event loop."""

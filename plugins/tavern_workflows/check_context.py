@@ -1,4 +1,4 @@
-"""What the checks of one workflow look at: its nodes with the slots in force, its loops, and what they found so far."""
+"""What the checks of one workflow share: its nodes with the slots in force, its loops, and what they found so far."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ZoneSides(NamedTuple):
     inner_outputs: frozenset[str]
 
 
-class Site(NamedTuple):
-    """A node with its index in the document and the slots that are in force.
+class CheckedNode(NamedTuple):
+    """A node that is being checked, with its index in the document and the slots that are in force.
 
     `is_known`: it is certain which slots the node has.
     """
@@ -48,8 +48,8 @@ class Site(NamedTuple):
     sides: ZoneSides | None = None
 
 
-class Subject:
-    """A workflow under examination. `groups` are the workflows that its groups stand for; without `definitions`
+class CheckContext:
+    """A workflow that is being checked. `groups` are the workflows that its groups refer to; without `definitions`
     node types are not checked."""
 
     def __init__(
@@ -60,10 +60,10 @@ class Subject:
         self.definitions = definitions
         self.groups = groups
         self.hints = hints
-        self.sites: dict[str, Site] = {}
+        self.nodes: dict[str, CheckedNode] = {}
         for node, place in zip(self.workflow.nodes, reading.node_places, strict=True):
-            if node.id not in self.sites:
-                self.sites[node.id] = self._site(node, place)
+            if node.id not in self.nodes:
+                self.nodes[node.id] = self._checked(node, place)
         self.levels = Levels(self.workflow)
         self.fed: dict[tuple[str, str], list[int]] = defaultdict(list)
         """By node and input key, the edges that arrive there, by their places in the document."""
@@ -72,7 +72,7 @@ class Subject:
         self.links: dict[tuple[str, str], int] = {}
         """Which node waits for which other on the same level, and the edge that says so."""
 
-    def _site(self, node: WorkflowNode, place: int) -> Site:
+    def _checked(self, node: WorkflowNode, place: int) -> CheckedNode:
         definition = (self.definitions or {}).get(node.type)
         slots = slots_of(node, definition, self.workflow, self.groups)
         sides = None
@@ -88,12 +88,12 @@ class Subject:
             known = not {problem[0] for problem in zone.problems} & {"carried", "perIteration", "conditionSlot"}
         else:
             known = definition is not None
-        return Site(node, place, definition, *slots, known, sides)
+        return CheckedNode(node, place, definition, *slots, known, sides)
 
-    def is_idle(self, site: Site) -> bool:
+    def is_idle(self, checked: CheckedNode) -> bool:
         """Whether a node is not run: it is bypassed, or a loop around it is."""
-        around = self.levels.around(site.node.id)
-        return site.node.bypassed or any(self.sites[zone].node.bypassed for zone in self.levels.chain(around))
+        around = self.levels.around(checked.node.id)
+        return checked.node.bypassed or any(self.nodes[zone].node.bypassed for zone in self.levels.chain(around))
 
 
 class Levels:
@@ -111,7 +111,7 @@ class Levels:
 
     @property
     def is_deep(self) -> bool:
-        """Whether loops lie deeper in one another than is allowed, so that it is no use to look at each border."""
+        """Whether loops lie deeper in one another than is allowed, so that checking each border is of no use."""
         return max(self.depths.values(), default=0) > DEEPEST_GROUPS
 
     @property

@@ -1,0 +1,37 @@
+"""What is in the repository refers to no document that is not: a reader could not look it up."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TEXTS = frozenset({".py", ".md", ".yaml", ".yml", ".toml", ".json", ".js", ".html", ".css", ".txt", ".sh"})
+OUTSIDE = re.compile(r"\bDESIG[N]\b|\bspec/[0]\d+|\bFINDING[S]\b|\b(?:HOUSE|STYLE)[.]md\b")
+"""In brackets is what keeps this file from matching itself."""
+
+
+def references(text: str) -> list[str]:
+    """Return `line: reference` for each document that is named and not in the repository."""
+    return [
+        f"{number}: {found.group()}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for found in OUTSIDE.finditer(line)
+    ]
+
+
+def test_references_to_missing_documents_are_found() -> None:
+    outside = ["DE" + "SIGN", "spec/" + "001", "FIND" + "INGS", "STYLE" + ".md", "HOUSE" + ".md"]
+    sample = ["a design, its findings, spec/ and docs/tools.md", *(f"see `{name}` §5" for name in outside)]
+    assert references("\n".join(sample)) == [f"{line}: {name}" for line, name in enumerate(outside, 2)]
+
+
+def test_code_and_docs_refer_to_documents_in_the_repository() -> None:
+    folders = ("tavern_host", "plugins", "docs", "contrib", "benchmarks", "tests")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*") if file.suffix in TEXTS]
+    files += ROOT.glob("*.md")
+    found = {
+        str(file.relative_to(ROOT)): references(file.read_text(encoding="utf-8", errors="replace")) for file in files
+    }
+    assert len(found) > 500
+    assert {name: where for name, where in found.items() if where} == {}
