@@ -23,7 +23,7 @@ _REFUSED = frozenset({"apikey", "authorization", "baseurl"})
 """What settings may not say, in small letters and without underscores."""
 
 SETUP_ADVICE = (
-    "whoever runs the host sets up models under extensions.tavern-llm.models in host.yaml, with base_url and "
+    "the operator sets up models under extensions.tavern-llm.models in host.yaml, with base_url and "
     "api_key_env; then name the model in the node and switch use_env_vars on"
 )
 

@@ -32,7 +32,7 @@ class RunStatus(enum.StrEnum):
 
 
 class RunActions(Model):
-    """That the calls which action text in a run's outputs asks for are made: on whose behalf (by default whoever
+    """That the calls which action text in a run's outputs asks for are made: on whose behalf (by default of who
     submitted the run), and in which protocols (by default all that are for text). In JSON `true` stands for both
     defaults, `false` for no actions."""
 

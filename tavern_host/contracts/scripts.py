@@ -219,7 +219,7 @@ class SandboxLaunch(Model):
 
     `proxy` is the socket on this side that its only network is, if any; inside it is reached as the environment's
     `HTTP_PROXY` says. `channel`: the program may write its result to the descriptor 3. Without `address_space` memory
-    is limited by what is used only, not by what is reserved. Of `limits`, `wall` is left to whoever reads the output.
+    is limited by what is used only, not by what is reserved. Of `limits`, `wall` is left to the output's reader.
     """
 
     argv: list[str]

@@ -187,7 +187,7 @@ class TaskStatus(enum.StrEnum):
 class ToolApproval(Model):
     """A decision that a call waits for, or waited for.
 
-    `reason` says which rule asks for it. After `expires_at` the `default` is what was decided. `edited`: whoever
+    `reason` says which rule asks for it. After `expires_at` the `default` is what was decided. `edited`: the person who
     approved changed the arguments.
     """
 

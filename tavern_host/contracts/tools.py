@@ -45,7 +45,7 @@ class ToolImplementation(OpenModel):
 
 
 class ToolCaching(Model):
-    """Results are given again for equal arguments, for `seconds`: to the same principal, `shared` to whoever may call
+    """Results are given again for equal arguments, for `seconds`: to the same principal, `shared` to all who may call
     the tool."""
 
     seconds: float = Field(gt=0, allow_inf_nan=False)
@@ -67,7 +67,7 @@ class ToolDefinition(Model):
     called now, e.g. `needs service scriptExecution`.
 
     `is_async` (`async` in JSON): a call gives a task at once. `read_only`: it changes nothing; `idempotent`: making a
-    call twice does no more than making it once. `timeout` is in milliseconds. `concurrency` is how many calls go on
+    call twice does no more than making it once. `timeout` is in milliseconds. `concurrency` is how many calls run
     at once. `requires_approval`: every call waits for a person, or those whose arguments the JSON Schema allows.
     `permissions` must be held by the plugin, `dependencies` (`tool:ID`, `service:NAME`, `node:TYPE`, `workflow:ID`)
     be there. Of the tools that are not `listed` only those are shown that are asked for by id.
@@ -228,7 +228,7 @@ class ToolManager(ServiceInterface, name="toolManager", records=("tool",)):
 
         The new output `__actions__` (`ACTIONS`) lists the results in order, each a `ToolResult` as JSON with the key
         of the `output` that asked for it. As many calls are made as the setting `maxActions` allows for one run.
-        For a run that was submitted with `actions`; whoever finishes it calls this.
+        For a run that was submitted with `actions`; the engine that finishes it calls this.
         """
 
     @acts("toolManager:execute", "Call tools.")

@@ -70,7 +70,7 @@ class CallRecorder:
         return found[0]
 
     def clear(self) -> None:
-        """Forget everything so far; calls that are under way are forgotten too."""
+        """Forget everything so far; in-flight calls are forgotten too."""
         self._calls = []
 
     def _listed(self) -> str:
@@ -79,7 +79,7 @@ class CallRecorder:
     # --- what the host tells (`boundary.Observer`) ------------------------------------------------------
 
     def called(self, kind: Literal["hook", "service"], plugin: str, name: str, arguments: dict[str, Any]) -> Any:
-        """Remember a call that begins; return what is told how it ended."""
+        """Remember a call that begins; return the callback for how it ended."""
         call = RecordedCall(kind, plugin, name, _copied(arguments))
         self._calls.append(call)
 

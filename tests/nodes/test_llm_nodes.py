@@ -71,7 +71,7 @@ async def test_api_settings_are_a_reference_and_hold_no_key(hosted: HostedNodes)
 async def test_a_key_in_a_workflow_is_refused_without_being_shown(hosted: HostedNodes) -> None:
     message = await failure(hosted, "APISettings", use_env_vars=False, base_url="https://a.b/v1", api_key="sk-secret")
     assert message == (
-        "APISettings: the api_key of a workflow is not used (remove it); whoever runs the host sets up models under "
+        "APISettings: the api_key of a workflow is not used (remove it); the operator sets up models under "
         "extensions.tavern-llm.models in host.yaml, with base_url and api_key_env; then name the model in the node "
         "and switch use_env_vars on"
     )
@@ -79,7 +79,7 @@ async def test_a_key_in_a_workflow_is_refused_without_being_shown(hosted: Hosted
 
 async def test_an_address_in_a_workflow_is_refused(hosted: HostedNodes) -> None:
     message = await failure(hosted, "APISettings", use_env_vars=False, base_url="https://a.b/v1", api_key="")
-    assert message.startswith("APISettings: base_url is not used; whoever runs the host sets up models")
+    assert message.startswith("APISettings: base_url is not used; the operator sets up models")
 
 
 @pytest.mark.parametrize("settings", [{"api_key": "sk-secret"}, {"baseUrl": "https://a.b"}, {"Authorization": "x"}])

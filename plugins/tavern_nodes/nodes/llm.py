@@ -90,7 +90,7 @@ OPENAI_CHAT = NodeDefinition(
     namespace="core",
     category="TEST-LLM",
     display_name="🦉OpenAI连续聊天",
-    description="Goes on with a conversation. It remembers nothing itself: bring the history back to external_history.",
+    description="Continues a conversation. It remembers nothing itself: bring the history back to external_history.",
     inputs={
         "api_settings": slot("OBJECT", "API配置", "From APISettings.", required=True, categories=("LlmConfig",)),
         "model": slot(
@@ -107,7 +107,7 @@ OPENAI_CHAT = NodeDefinition(
         "system_prompt": slot(
             "STRING",
             "系统提示",
-            "What the model is told before all else.",
+            "What the model reads before all else.",
             required=True,
             categories=("Prompt",),
             config={"multiline": True},
@@ -115,7 +115,7 @@ OPENAI_CHAT = NodeDefinition(
         "clear_history": slot(
             "BOOLEAN",
             "清除历史记录",
-            "Begin anew: leave out what external_history brings.",
+            "Start over: leave out what external_history brings.",
             required=True,
             config={"default": False},
         ),
@@ -205,7 +205,7 @@ OPENAI = NodeDefinition(
         "system_prompt": slot(
             "STRING",
             "系统提示",
-            "What the model is told before all else.",
+            "What the model reads before all else.",
             required=True,
             categories=("Prompt", "UiBlock"),
             config={"default": "", "multiline": True, "placeholder": "系统提示词"},

@@ -145,7 +145,7 @@ class Proxy:
         return self._limits
 
     def spend(self, size: int) -> bool:
-        """Count bytes of the run; return whether it may go on."""
+        """Count bytes of the run; return whether it may continue."""
         self._bytes += size
         return self._bytes <= self._limits.run_bytes
 
