@@ -1,4 +1,4 @@
-"""The platform's direct tools: their files, the ACTION that calls one, and what its agent is told."""
+"""The platform's direct tools: their files, the ACTION that calls one, and the feedback for its agent."""
 
 from __future__ import annotations
 

@@ -97,11 +97,6 @@ class OutputCache:
             self.on_kept([*outputs], [*outputs.values()], size)
         self._shrink()
 
-    def resize(self, limit: int) -> None:
-        """Set how many bytes the cache may take; the surplus is evicted at once."""
-        self._limit = limit
-        self._shrink()
-
     def clear(self) -> None:
         """Remove all entries."""
         self._entries.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptErrorType, ScriptUsage
@@ -24,8 +24,6 @@ PLACES = (SCRIPT, OUTPUT, FILES, "/tmp")
 """Paths that differ in a sandbox with the host's paths: they are passed as arguments."""
 
 NAMES = ("stdout", "stderr", "channel")
-
-Outlet = Literal["stdout", "stderr", "channel"]
 
 
 @dataclass(frozen=True)
