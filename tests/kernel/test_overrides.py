@@ -223,8 +223,10 @@ async def test_a_provider_with_nobody_beneath_must_have_the_methods_of_the_newes
     code = WHOLE.replace("tavern_override_services", "tavern_register_services").replace("context, original", "context")
     manifest = MANIFEST.replace("services: {{override: [workflowManager]}}", "hooks: ['hook:server:services:register']")
     folder = write_plugin("alone", code.replace("original", "context"), manifest=manifest)
-    async with Host(project, plugins=[folder], trust=["alone"], without=[BASE]) as host:
+    plugins = [folder, write_plugin("upper")]
+    async with Host(project, plugins=plugins, trust=["alone", "upper"], without=[BASE]) as host:
         assert said_of(host, "alone") == ["Signed lacks the method closure of workflowManager"]
+        assert said_of(host, "upper") == ["nobody provides workflowManager, so it cannot be overridden"]
 
 
 def test_the_version_of_a_provider_is_the_highest_one_that_it_has_all_methods_of() -> None:

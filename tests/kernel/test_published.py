@@ -430,6 +430,11 @@ async def test_what_is_published_bears_the_plugins_own_name(
         ("(self, words: str)", "(self, words)", "find: words has no annotation"),
         ("words: str) -> list[str]", "words: set[str]) -> list[str]", "find: words: set[str] is not a wire type"),
         ("async def count(self)", "def count(self)", "count: it must be `async def`"),
+        (
+            "async def count(self)",
+            "async def count(self, *, call: CallContext | None = None)",
+            "count: a method that reads does not take `call`",
+        ),
         ("    @reads\n    async def count", "    async def count", "count is not marked with @reads or @acts"),
         (
             "    async def add(self, text: str, *, call: CallContext | None = None)",
