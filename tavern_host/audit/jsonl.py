@@ -12,14 +12,10 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tavern_host.audit.anchor import Mark
+from tavern_host.audit.anchor import Entry, Mark
 
 MAX_LINE = 2**20
 """What is longer is no entry."""
-
-Entry = tuple[str, bytes]
-"""An entry before it has a number: its time in ISO 8601, and the other fields as a JSON object without the first
-brace."""
 
 _ENTRY = re.compile(rb'\{"seq":(\d{1,18}),"time":"([^"\\]{1,40})",(.*\})\n', re.DOTALL)
 _SEAL = re.compile(

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
+from tavern_host.audit.anchor import Entry
 from tavern_host.audit.details import encoded
-from tavern_host.audit.jsonl import Entry
 from tavern_host.audit.store import AuditStore, now, tail
 from tavern_host.contracts.audit import Audit, AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal, system_call

@@ -20,15 +20,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from tavern_host.audit.anchor import MARKS, AnchorProblem, Mark, read_anchor, write_anchor
-from tavern_host.audit.jsonl import Entry, JsonlLog
+from tavern_host.audit.anchor import MARKS, AnchorProblem, Entry, Mark, read_anchor, write_anchor
 from tavern_host.contracts.audit import AuditCheck, AuditEntry
 from tavern_host.storage.sqlite import Corrupt, Database, Schema, explain, is_corruption, open_read_only
+
+if TYPE_CHECKING:
+    from tavern_host.audit.jsonl import JsonlLog
 
 MAX_ENTRY = 2**20
 """How many bytes an entry may have; one that is longer was not written here."""
@@ -97,9 +99,8 @@ class AuditStore:
             self.anchor_problem = str(error)
         else:
             self._older_marks = marks[: MARKS - 1]
-        jsonl = self._path.with_name(_JSONL)
-        if newest == _START and jsonl.exists():
-            newest, lacked = _import(connection, JsonlLog(jsonl, marks)), []
+        if newest == _START and self._path.with_name(_JSONL).exists():
+            newest, lacked = _import(connection, _jsonl_log(self._path, marks)), []
         elif marks and not _has(connection, marks[-1]):
             details = {"entry": marks[-1].number, "entries": newest.number}
             newest, lacked = _insert(connection, newest, [_note("audit.broken", details)]), marks
@@ -122,6 +123,13 @@ class AuditStore:
             self.anchor_problem = str(error)
         except sqlite3.Error as error:
             self.anchor_problem = f"{anchor} is out of date: {explain(error, self._schema)}"
+
+
+def _jsonl_log(path: Path, marks: Sequence[Mark]) -> JsonlLog:
+    """Return the older log beside this one."""
+    from tavern_host.audit.jsonl import JsonlLog  # most projects have none
+
+    return JsonlLog(path.with_name(_JSONL), marks)
 
 
 def _import(connection: sqlite3.Connection, log: JsonlLog) -> Mark:
@@ -244,7 +252,7 @@ def _verify(connection: sqlite3.Connection, marks: Sequence[Mark], problem: str 
 
 def _verify_jsonl(path: Path, marks: Sequence[Mark], problem: str | None) -> AuditCheck:
     """Verify a log of lines that is not imported yet, if there is one."""
-    log = JsonlLog(path.with_name(_JSONL), marks)
+    log = _jsonl_log(path, marks)
     deque(log.entries(), maxlen=0)
     return AuditCheck(
         entries=log.verified,
@@ -262,7 +270,7 @@ def tail(path: Path, limit: int) -> list[AuditEntry]:
         return []
     with _opened(path) as connection:
         if connection is None:
-            numbered = enumerate(JsonlLog(path.with_name(_JSONL), []).entries(), 1)
+            numbered = enumerate(_jsonl_log(path, []).entries(), 1)
             lines = deque(((b'{"seq":%d,"time":"%b",%b' % (n, e[0].encode(), e[1])) for n, e in numbered), limit)
             return _entries(lines)
         _require_table(connection)

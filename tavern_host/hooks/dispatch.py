@@ -59,6 +59,9 @@ class _Registered:
     def __init__(self, implementations: Iterable[Implementation]) -> None:
         vars(self).update({i.info.function: i.function for i in implementations})
 
+    def __dir__(self) -> Iterable[str]:
+        return vars(self)  # pluggy looks at every attribute, those of `object` included, which takes a while
+
 
 class Answer:
     """One plugin's answer to a hook, and a way to reach the handlers it names (`context.Contribution`)."""

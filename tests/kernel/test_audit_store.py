@@ -17,8 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tavern_host.audit.anchor import MARKS, read_anchor
-from tavern_host.audit.jsonl import Entry
+from tavern_host.audit.anchor import MARKS, Entry, read_anchor
 from tavern_host.audit.store import MAX_ENTRY, AuditStore, read_after, tail, verify
 from tavern_host.contracts.audit import AuditCheck
 
