@@ -18,8 +18,9 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tavern_host.contracts.thoughts import open_thought
 from tavern_tam.keys import KEY_REACH, SEPARATORS, Key, key_before
-from tavern_tam.lexing import END_MARKER, Source, Token, open_thought
+from tavern_tam.lexing import END_MARKER, Source, Token
 from tavern_tam.window import Warn
 
 _SHOWN = 60

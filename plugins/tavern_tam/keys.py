@@ -12,7 +12,7 @@ from typing import Literal
 
 LONGEST_KEY = 64
 
-Word = Literal["", "command", "comment", "request_id", "on_error", "retry", "type_hint", "common"]
+Word = Literal["", "command", "comment", "request_id", "on_error", "retry", "type_hint", "common", "argument"]
 
 KEY_REACH = 200
 """How much text before an opening delimiter is looked at for its key."""
@@ -29,6 +29,7 @@ _IGNORED = re.compile(r"[\s_\-]+")
 _DIGITS = re.compile(r"[0-9]+\Z")
 _TYPE_HINT = re.compile(r"type[\s_\-]*hint[\s_\-]*(?=.)", re.IGNORECASE)
 _COMMON = re.compile(r"common[\s_\-]+(?=.)", re.IGNORECASE)
+_ARGUMENT = re.compile(r"argument[\s_\-]+(?=.)", re.IGNORECASE)
 _PLAIN_WORDS: dict[str, Word] = {"comment": "comment", "requestid": "request_id"}
 _NUMBERED_WORDS: dict[str, Word] = {"command": "command", "onerror": "on_error", "retry": "retry"}
 
@@ -36,7 +37,7 @@ _NUMBERED_WORDS: dict[str, Word] = {"command": "command", "onerror": "on_error",
 @dataclass(frozen=True, slots=True)
 class Key:
     """A key: as `written`, its `name` for comparing, the `digits` at its end, and which of TAM's own words
-    it is. `inner` is the parameter that a `type_hint_P` or `common_P` is about."""
+    it is. `inner` is the parameter that a `type_hint_P`, `common_P` or `argument_P` is about."""
 
     written: str
     name: str
@@ -80,6 +81,10 @@ def _word(written: str, name: str, digits: str) -> tuple[Word, Key | None]:
         inner = key_of(written[found.end() :]) if found else None
         if inner is not None:
             return ("type_hint" if prefixed == "type_hint" else "common"), inner
+    found = _ARGUMENT.match(written)
+    inner = key_of(written[found.end() :]) if found else None
+    if inner is not None and inner.word:
+        return "argument", Key(inner.written, inner.name, inner.digits, "")
     return "", None
 
 

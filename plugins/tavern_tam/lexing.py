@@ -9,6 +9,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from tavern_host.contracts.thoughts import ARRIVING as THOUGHT_ARRIVING
+from tavern_host.contracts.thoughts import LONGEST as LONGEST_THOUGHT_TAG
+from tavern_host.contracts.thoughts import PATTERN as THOUGHT
 from tavern_tam.window import Window
 
 REQUEST_MARKER = "<|[REQUEST_TOOL]|>"
@@ -16,9 +19,6 @@ END_MARKER = "<|[END_TOOL]|>"
 
 LONGEST = 128
 """No marker is longer, its inner whitespace included, so nothing further back needs to be held."""
-
-_LONGEST_THINK = 512
-"""No tag that begins a thought is longer, its attributes included."""
 
 _GAP = r"\s{0,8}"
 _NONCE = r"[0-9A-Za-z_\-]{1,32}"
@@ -43,8 +43,6 @@ def _prefixes(atoms: list[str]) -> str:
 
 _REQUEST = _marker("REQUEST")
 _END = _marker("END")
-_THINK = ["<", _GAP, *_letters("THINK"), r"(?:(?u:[\s/])[^<>]{0,400})?", ">"]
-_THINK_END = ["<", _GAP, "/", _GAP, *_letters("THINK"), _GAP, ">"]
 _SIDED = ["「", "[始末]", *_letters("ESCAPE"), ":", _NONCE]
 _MARKERS = f"(?P<request>{''.join(_REQUEST[1:])})|(?P<end>{''.join(_END[1:])})"
 
@@ -57,18 +55,11 @@ BLOCK_MARKER = re.compile(f"<(?:{_MARKERS})", re.ASCII)
 _BEFORE_BAR = 9
 """How far before its first bar a block marker begins at most."""
 
-OPENING = re.compile(f"<(?:(?P<request>{''.join(_REQUEST[1:])})|{''.join(_THINK[1:])})", re.ASCII)
+_OPENING = re.compile(f"<(?:(?P<request>{''.join(_REQUEST[1:])})|{THOUGHT.removeprefix('<')})", re.ASCII)
 """What ends plain text: a block or a thought."""
 
-OPENING_CUT = re.compile(rf"(?:{REQUEST_CUT}|{_prefixes(_THINK)})\Z", re.ASCII)
-"""What `OPENING` is about while it is still arriving."""
-
-THINK = "".join(_THINK)
-"""The pattern of the tag that begins a thought, with attributes or without."""
-
-_THINK_BEGIN = re.compile(THINK, re.ASCII)
-THINK_END = re.compile("".join(_THINK_END), re.ASCII)
-THINK_END_CUT = re.compile(rf"(?:{_prefixes(_THINK_END)})\Z", re.ASCII)
+_OPENING_CUT = re.compile(rf"(?:{REQUEST_CUT}|{THOUGHT_ARRIVING})\Z", re.ASCII)
+"""What `_OPENING` is about while it is still arriving."""
 
 _ESCAPE = f"{''.join(_letters('ESCAPE'))}(?::{_NONCE})?"
 _TOKEN = re.compile(f"<(?:{_MARKERS}|<<)|「[始末](?:{_ESCAPE})?」|»»»|«««|>>>", re.ASCII)
@@ -137,7 +128,7 @@ def opening(data: str, begin: int) -> tuple[int, int, bool] | None:
         return None
     if data.startswith(REQUEST_MARKER, start):
         return start, start + len(REQUEST_MARKER), True
-    found = OPENING.search(data, start)
+    found = _OPENING.search(data, start)
     return None if found is None else (found.start(), found.end(), found.lastgroup is not None)
 
 
@@ -153,24 +144,10 @@ def block_marker(data: str, begin: int) -> tuple[int, int, bool] | None:
     return None if found is None else (found.start(), found.end(), found.lastgroup == "end")
 
 
-def open_thought(text: str) -> int | None:
-    """Return where the thought begins that `text` ends in, or None."""
-    position = 0
-    while (begun := _THINK_BEGIN.search(text, position)) is not None:
-        ended = THINK_END.search(text, begun.end())
-        if ended is None:
-            return begun.start()
-        position = ended.end()
-    return None
-
-
-def cut(pattern: re.Pattern[str], data: str, begin: int) -> int:
-    """Return where the marker that is still arriving at the end of `data` begins, not before `begin`; else its end.
-
-    `pattern` is for one that begins with the last `<`, as those outside of blocks do.
-    """
-    last = data.rfind("<", max(begin, len(data) - _LONGEST_THINK))
-    return len(data) if last < 0 or not pattern.match(data, last) else last
+def opening_cut(data: str, begin: int) -> int:
+    """Return where the opening that is still arriving at the end of `data` begins, not before `begin`; else its end."""
+    last = data.rfind("<", max(begin, len(data) - LONGEST_THOUGHT_TAG))
+    return len(data) if last < 0 or not _OPENING_CUT.match(data, last) else last
 
 
 def _token(found: re.Match[str], offset: int) -> Token:

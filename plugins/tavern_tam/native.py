@@ -1,7 +1,8 @@
 """Native function calls: the JSON of an answer's field `tool_calls`, as OpenAI's API has it.
 
 What is taken: a list of calls or one, each `{id, type, function: {name, arguments}}` or without the inner object, with
-the arguments as JSON text or as an object; and the pieces of a stream, which are put together by their `index`.
+the arguments as JSON text or as an object; and the pieces of a stream, which are put together by their `index`, those
+with different ids apart.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class NativeParser:
         name, arguments, index = about.get("name"), about.get("arguments"), piece.get("index")
         if isinstance(index, int) and not isinstance(index, bool):
             call = by_index.get(index)
-            if call is None:
+            if call is None or (call.id is not None and piece.get("id") not in (None, "", call.id)):
                 call = by_index[index] = _Call()
                 calls.append(call)
         elif calls and not name and piece.get("id") in (None, "", calls[-1].id):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tavern_host.contracts.protocols import ParserOptions
 from tavern_tam.block import Block
-from tavern_tam.lexing import OPENING_CUT, REQUEST_MARKER, Source, block_marker, cut, opening
+from tavern_tam.lexing import REQUEST_MARKER, Source, block_marker, opening, opening_cut
 from tavern_tam.plain import plain_call
 from tavern_tam.reader import TextReader
 from tavern_tam.steps import ParameterNames, steps_of
@@ -24,7 +24,7 @@ class TamParser(TextReader[Source]):
         return opening(data, begin)
 
     def _held_opening(self, data: str, begin: int) -> int:
-        return cut(OPENING_CUT, data, begin)
+        return opening_cut(data, begin)
 
     def _begin_block(self, opening: str) -> None:
         self._opening = opening

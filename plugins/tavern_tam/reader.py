@@ -14,8 +14,8 @@ from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
 from tavern_host.contracts.protocols import ParseEvent
+from tavern_host.contracts.thoughts import Thought, open_thought
 from tavern_tam.fences import closing_fence, fence_at_end, has_fence_marks, is_closing_cut, toggles
-from tavern_tam.lexing import THINK_END, THINK_END_CUT, cut, open_thought
 from tavern_tam.window import Outcome, Window, event_of, without_surrogates
 
 W = TypeVar("W", bound=Window)
@@ -33,8 +33,8 @@ class TextReader(ABC, Generic[W]):
         self._window = window
         self._blocks = 0  # how many blocks with calls there were
         self._in_block = False
-        self._thinking = False
-        self._thought = 0  # where the last thought began
+        self._thought: Thought | None = None
+        self._thought_offset = 0  # where the last one began
         self._fence = ""  # the opening line of a fence that so far holds nothing but blocks
         self._fence_offset = 0
         self._fenced: list[ParseEvent] = []  # what it holds: calls, warnings, and the blanks between blocks
@@ -69,9 +69,9 @@ class TextReader(ABC, Generic[W]):
         """Say that the text is complete; return the rest."""
         self._window.final = True
         events = self._advance()
-        if self._thinking:
+        if self._thought is not None:
             events.append(
-                event_of("warning", self._thought, "a thought is never closed; no calls were looked for in it")
+                event_of("warning", self._thought_offset, "a thought is never closed; no calls were looked for in it")
             )
         return events
 
@@ -80,8 +80,8 @@ class TextReader(ABC, Generic[W]):
         while more:
             if self._in_block:
                 more = self._finish_block()
-            elif self._thinking:
-                more = self._read_thought()
+            elif self._thought is not None:
+                more = self._read_thought(self._thought)
             elif self._fence:
                 more = self._read_behind_block()
             else:
@@ -102,9 +102,9 @@ class TextReader(ABC, Generic[W]):
             return False
         start, stop, is_block = found
         if not is_block:
-            self._thought = window.base + start
-            self._release(window.take(stop))
-            self._thinking = True
+            self._thought_offset = window.base + start
+            self._release(window.take(start))
+            self._thought = Thought()
             return True
         if has_fence_marks(data, begin, start):
             fence = fence_at_end(data, begin, start, self._line_is_blank, whole=True)
@@ -125,19 +125,15 @@ class TextReader(ABC, Generic[W]):
         fence = fence_at_end(data, begin, stop, self._line_is_blank)
         return stop if fence is None else fence
 
-    def _read_thought(self) -> bool:
+    def _read_thought(self, thought: Thought) -> bool:
         """Release a thought's text up to its end; return whether it has ended."""
         window = self._window
-        data, begin = window.data, window.position
-        found = THINK_END.search(data, begin)
-        if found is not None:
-            stop = found.end()
-            self._thinking = False
-        else:
-            stop = len(data) if window.final else cut(THINK_END_CUT, data, begin)
+        stop, ended = thought.read(window.data, window.position, final=window.final)
+        if ended:
+            self._thought = None
         self._add_text(window.take(stop))
         self._line_is_blank = False
-        return found is not None
+        return ended
 
     def _release(self, text: str) -> None:
         """Return text that was just read and is outside of calls and thoughts, following its lines and code fences."""

@@ -6,6 +6,7 @@ What the TAM format leaves open is decided so:
 - A key without a number in a chain belongs to the step whose command was written last, with a warning.
 - `common_P` is an argument of every step that has none of its own, where the tool is unknown or has `P`. All of a
   block's are variables of its calls, as `P` and as `common_P`; the references to them are not resolved here.
+- `argument_P` is the argument `P` where `P` would else be a word of the protocol (`argument_command`).
 - `retry` and `on_error` without a number are for every step that has none of its own.
 - A key given twice keeps its last value; a command given twice leaves open what is meant, so that
   nothing is called, unless the tool has a parameter `command`, which it then is.
@@ -238,9 +239,14 @@ class _Reader:
             self._request_id = value or None
         elif key.word == "common" and key.inner is not None:
             self._set_common(pair, key.inner)
+        elif key.word == "argument" and key.inner is not None:
+            self._place(pair._replace(key=key.inner), current)
         elif key.word == "type_hint" and key.inner is not None:
-            known = self._known(key.inner, current)
-            number, name = known or self._guess(key.inner, current)[:2]
+            about = key.inner
+            known = self._known(about, current)
+            if known is None and about.word == "argument" and about.inner is not None:
+                about = about.inner
+            number, name = known or self._known(about, current) or self._guess(about, current)[:2]
             self._hints[number, name] = pair
         elif key.digits and int(key.digits) not in self._steps:
             self._warn(pair, f"{key.written!r} names no step")

@@ -52,6 +52,10 @@ class Grammar:
         """Whether a call begins with `tag`."""
         return tag.name == self.root and not tag.closing and (bool(self.tool) or "name" in tag.attributes)
 
+    def opens_json(self, tag: Tag) -> bool:
+        """Whether a call that is written as JSON may begin with `tag`."""
+        return tag.name == self.root and not (tag.closing or tag.empty or self.tool or tag.attributes)
+
 
 @dataclass(slots=True)
 class Unclosed:

@@ -26,8 +26,8 @@ def write_tam(calls: Sequence[ToolCallRequest]) -> str:
     gives the same calls: steps in the order of their numbers, blocks counted from 0, `protocol` `tam`.
 
     Raises `ValueError` for what TAM cannot say: no calls; in a block, an index twice or negative, or request ids or
-    variables that differ; a tool or request id with blanks around it; argument names that are a word of the protocol,
-    contain its punctuation, or differ only in case, underscores, hyphens and spaces; JSON that is nested too deeply
+    variables that differ; a tool or request id with blanks around it; argument names that
+    contain its punctuation or differ only in case, underscores, hyphens and spaces; JSON that is nested too deeply
     or has integers of more than 64 bits; variables that are not those of `common_P` for an argument `P` of each step.
     """
     if not calls:
@@ -85,7 +85,7 @@ def _step(call: ToolCallRequest) -> list[str]:
             lines.append(_pair(key, value))
         else:
             lines.append(_pair(key, _json(call, name, value)))
-            lines.append(_pair(_key(call, f"type_hint_{name}", "type_hint"), "json"))
+            lines.append(_pair(_key(call, name, "type_hint_"), "json"))
     return lines
 
 
@@ -99,13 +99,15 @@ def _json(call: ToolCallRequest, name: str, value: JsonValue) -> str:
 
 
 def _key(call: ToolCallRequest, name: str, word: str = "") -> str:
-    written = f"{name}_{call.index}"
-    key = key_of(written)
-    digits = len(str(call.index))
-    exact = key is not None and key.word == word and key.written == written
-    if not exact or not normalise(name) or without_number(written, digits) != name:
-        raise ValueError(f"{call.tool_id}: an argument {name!r} cannot be written in TAM")
-    return written
+    """Return the key of an argument, or with a `word` before it that of what is said about the argument."""
+    numbered = f"{name}_{call.index}"
+    key = key_of(numbered)
+    if key is not None:
+        written = f"{word}argument_{numbered}" if key.word else f"{word}{numbered}"
+        exact = key.written == numbered and without_number(numbered, len(str(call.index))) == name
+        if exact and normalise(name) and key_of(written) is not None:
+            return written
+    raise ValueError(f"{call.tool_id}: an argument {name!r} cannot be written in TAM")
 
 
 def _trimmed(text: str, what: str) -> str:

@@ -12,14 +12,6 @@ from tavern_tam.parser import TamParser
 
 REQUEST = "<|[REQUEST_TOOL]|>"
 END = "<|[END_TOOL]|>"
-THOUGHT_TAGS = [
-    '<think effort="low">',
-    "< THINK\n a = 'b' c>",
-    "<think\u3000x>",
-    "<think />",
-    "<think " + "x" * 399 + ">",
-]
-"""Tags with attributes that begin a thought in every protocol."""
 
 
 @dataclass

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tag_reading import action, read_tags, tag_events, value
-from tam_reading import THOUGHT_TAGS
 
 from tavern_tam.action import INSTRUCTIONS, ActionParser
 
@@ -156,16 +155,6 @@ def test_thoughts_are_not_searched() -> None:
     reading = read_tags(text + action(tool="yes"))
     assert reading.called == [("yes", {})]
     assert reading.text == text
-
-
-@pytest.mark.parametrize("tag", THOUGHT_TAGS)
-def test_a_thought_may_have_attributes(tag: str) -> None:
-    call = action()
-    thought = f"{tag}I could {call}</think>"
-    for cut in range(len(thought)):
-        events = tag_events([thought[:cut], thought[cut:] + call], ActionParser)
-        assert [event.text or event.kind for event in events] == [thought, "call"], cut
-    assert read_tags(f"a {tag[:-1]}").text == f"a {tag[:-1]}"
 
 
 def test_a_thought_that_is_never_closed_holds_all_that_follows() -> None:

@@ -195,10 +195,10 @@ UNFINISHED = [
 def test_unfinished_calls_take_linear_work() -> None:
     count = repetitions(200, 2_000)
     with Failures() as failures:
-        for unit in UNFINISHED:
+        json = ((ToolCallParser, unit) for unit in ('<tool_call>{"', "<tool_call>{", '<tool_call>{"</tool_call>"'))
+        for parser, unit in [*((ActionParser, unit) for unit in UNFINISHED), *json]:
             with failures.row(unit):
                 work, base = (
-                    calls_made(tag_events, [unit * times, "]]>", "</ACTION>"], ActionParser)
-                    for times in (4 * count, count)
+                    calls_made(tag_events, [unit * times, "]]>", "</ACTION>"], parser) for times in (4 * count, count)
                 )
                 assert work < 6 * base + 500

@@ -79,6 +79,20 @@ def test_pieces_of_a_stream_are_put_together_by_their_index() -> None:
     assert read("\n".join(json.dumps({"tool_calls": [one]}) for one in pieces)) == expected
 
 
+def test_one_index_with_two_ids_is_two_calls() -> None:
+    def piece(call_id: str | None, name: str | None, arguments: str) -> dict[str, Any]:
+        return {"index": 0, "id": call_id, "function": {"name": name, "arguments": arguments}}
+
+    pieces = [
+        piece("c0", "a", '{"x":'),
+        piece("c0", None, " 1"),
+        piece("", None, "}"),
+        piece("c1", "b", '{"y": 2'),
+        piece(None, None, "}"),
+    ]
+    assert read(pieces) == [("a", {"x": 1}), ("b", {"y": 2})]
+
+
 def test_a_name_that_every_piece_repeats_is_one_name() -> None:
     assert read([{"index": 0, "name": "a", "arguments": "{"}, {"index": 0, "name": "a", "arguments": "}"}]) == [
         ("a", {})

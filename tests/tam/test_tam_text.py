@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tam_reading import END, REQUEST, THOUGHT_TAGS, block, events_of, read
+from tam_reading import END, REQUEST, block, events_of, read
 
 from tavern_host.contracts.protocols import ParserOptions
 from tavern_tam.parser import TamParser
@@ -58,15 +58,6 @@ def test_thoughts_are_released_and_never_searched(tag: str) -> None:
     reading = read(thought + CALL)
     assert reading.text == thought
     assert reading.steps == [(1, "t", {})]
-
-
-@pytest.mark.parametrize("tag", THOUGHT_TAGS)
-def test_a_thought_may_have_attributes(tag: str) -> None:
-    thought = f"{tag}maybe {CALL}</think>"
-    for cut in range(len(thought)):
-        events = events_of([thought[:cut], thought[cut:] + CALL])
-        assert [event.text or event.kind for event in events] == [thought, "call"], cut
-    assert read(f"a {tag[:-1]}").text == f"a {tag[:-1]}"
 
 
 def test_a_thought_is_released_while_it_goes_on() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tag_reading import read_tool_call, tag_events
-from tam_reading import THOUGHT_TAGS
+from tag_reading import read_tool_call
 
-from tavern_tam.tool_call import INSTRUCTIONS, ToolCallParser
+from tavern_tam.tool_call import INSTRUCTIONS
 
 
 def test_the_element_names_tool_and_parameters() -> None:
@@ -27,22 +26,59 @@ def test_inputs_are_as_good_as_params() -> None:
     assert read_tool_call(f"<tool_call name='t'>{inputs}</tool_call>").called == [("t", {"a": "1", "b": "2"})]
 
 
-@pytest.mark.parametrize("tag", THOUGHT_TAGS)
-def test_a_thought_may_have_attributes(tag: str) -> None:
-    call = '<tool_call name="t"/>'
-    thought = f"{tag}I could {call}</think>"
-    for cut in range(len(thought)):
-        events = tag_events([thought[:cut], thought[cut:] + call], ToolCallParser)
-        assert [event.text or event.kind for event in events] == [thought, "call"], cut
-    assert read_tool_call(f"a {tag[:-1]}").text == f"a {tag[:-1]}"
-
-
 @pytest.mark.parametrize(
-    "text", ["<tool_call>", "The <tool_call> element.", "<tool_call id='a'></tool_call>", "<tool_calls name='t'/>"]
+    "text",
+    [
+        "<tool_call>",
+        "<tool_call>[1]</tool_call>",
+        "The <tool_call> element.",
+        "<tool_call id='a'></tool_call>",
+        "<tool_calls name='t'/>",
+    ],
 )
 def test_an_element_without_a_name_is_text(text: str) -> None:
     reading = read_tool_call(text)
     assert (reading.text, reading.calls, reading.warnings) == (text, [], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "left"),
+    [
+        ('{"name": "t", "arguments": {"a": 1}}</tool_call>', {"a": 1}, ""),
+        ('\n{"arguments": "{\\"a\\": [1]}", "name": "t"}\n</Tool-Call >, ok', {"a": [1]}, ", ok"),
+        (
+            '{"name": "t", "arguments": {"a": "</tool_call> \\" <tool_call>"}}</tool_call>',
+            {"a": '</tool_call> " <tool_call>'},
+            "",
+        ),
+        ('{"name": "t"}', {}, ""),
+        ('{"name": "t"}<b>', {}, "<b>"),
+    ],
+)
+def test_json_in_the_element_is_a_call(text: str, arguments: dict[str, object], left: str) -> None:
+    reading = read_tool_call(f"<tool_call>{text}")
+    assert (reading.called, reading.text) == ([("t", arguments)], left)
+    missing = [] if "</" in text[-20:].lower() else ["it has no closing tag </tool_call>; it ends behind its JSON"]
+    assert reading.warnings == missing
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"name": "t", "arguments": {"a": "\\', "not JSON: Unterminated string"),
+        ('{"name": "t"} ok <b>', "not JSON: Expecting value"),
+        ('{"name": "t", "arguments": {"a": "b\nc</tool_call>"}}</tool_call>', "not JSON: Invalid control character"),
+        ('{"arguments": {}}</tool_call>', "call 1 names no function"),
+        ('{"name": "t", "arguments": [1]}</tool_call>', "expected an object"),
+        ('{"name": "t", "arguments": {"n": NaN}}</tool_call>', "NaN is no JSON"),
+        ('{"name": "t"} {"name": "t"}</tool_call>', "one element holds one call, not 2"),
+    ],
+)
+def test_json_that_is_no_call_is_refused(text: str, problem: str) -> None:
+    reading = read_tool_call(f"<tool_call>{text}")
+    assert (reading.called, reading.text) == ([], f"<tool_call>{text}")
+    assert problem in reading.warnings[0]
+    assert reading.warnings[0].endswith("nothing is called")
 
 
 def test_an_element_with_an_empty_name_is_refused() -> None:

@@ -101,6 +101,15 @@ async def test_what_is_put_in_is_not_looked_through_again() -> None:
     assert calls.arguments[1] == {"text": "<@{timestamp} @{step1.result}>"}
 
 
+async def test_two_at_signs_write_a_reference_as_text() -> None:
+    calls = Calls()
+    texts = {"a": "@@{step1.result}", "b": "x @@{timestamp} @{x} @@{x}", "c": "@@@{x}", "d": "@@{no\nname}"}
+    await carry_out([step(1, arguments=texts, variables={"x": "X"})], calls)
+    assert calls.arguments == [
+        {"a": "@{step1.result}", "b": "x @{timestamp} X @{x}", "c": "@@{x}", "d": "@@{no\nname}"}
+    ]
+
+
 async def test_a_step_that_refers_to_what_is_not_there_fails() -> None:
     rows: Any = [
         ("step2.result", "but no step 2 comes before this one"),

@@ -1,4 +1,4 @@
-"""References in the arguments of a step: `@{name}` and `@{step1.result.path}`.
+"""References in the arguments of a step: `@{name}` and `@{step1.result.path}`; `@@{name}` is the text `@{name}`.
 
 What is put in is not looked through again, so that a result cannot bring references of its own.
 """
@@ -19,6 +19,7 @@ from tavern_tools.catalog.failures import ToolFailure
 from tavern_tools.catalog.names import normal_form
 
 _REFERENCE = re.compile(r"@\{([^{}\n]{1,200})\}")
+_REFERENCE_OR_TEXT = re.compile(f"@?{_REFERENCE.pattern}")
 _STEP = re.compile(r"step[ _-]?([0-9]{1,9})((?:[.\[].*)?)", re.IGNORECASE)
 _PART = re.compile(r"\.([^.\[\]]+)|\[([0-9]{1,9})\]")
 
@@ -61,7 +62,11 @@ class Names:
                 return value
         parts: list[str] = []
         end = 0
-        for match in _REFERENCE.finditer(text):
+        for match in _REFERENCE_OR_TEXT.finditer(text):
+            if match[0].startswith("@@"):
+                parts += [text[end : match.start()], match[0][1:]]
+                end = match.end()
+                continue
             known, value = self._look_up(name, match[1].strip())
             if not known:
                 warning = f"nothing is called {match[0]}, in {name}{did_you_mean(match[1].strip(), self._known())}"

@@ -18,6 +18,7 @@ from itertools import count
 from operator import attrgetter
 
 from tavern_host.contracts.protocols import ParseEvent
+from tavern_host.contracts.thoughts import Thought
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tools.protocols.fences import LONGEST as LONGEST_FENCE
 from tavern_tools.protocols.fences import FenceTracker
@@ -26,9 +27,6 @@ from tavern_tools.protocols.parser_reading import ParserReading
 from tavern_tools.protocols.stage import PARSER_FAILURES, Stage, event_of_text
 from tavern_tools.protocols.text_buffer import Openings, Places, TextBuffer
 
-_THOUGHT = "<think>"
-_THOUGHT_END = re.compile(r"<\s{0,8}/\s{0,8}[Tt][Hh][Ii][Nn][Kk]\s{0,8}>")
-_THOUGHT_END_LONGEST = 40
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -75,7 +73,7 @@ class _Owners:
     def __init__(self, stages: Sequence[Stage], blocks: Iterator[int]) -> None:
         self._stages = stages
         self._blocks = blocks
-        self._openings = Openings.of([*(stage.openings for stage in stages), [_THOUGHT]])
+        self._openings = Openings.of([stage.openings for stage in stages])
         self._signs = self._openings.signs("`~")
         self._thought = len(stages)
         self._text = TextBuffer()
@@ -88,14 +86,14 @@ class _Owners:
         self._readings: dict[int, ParserReading] = {}
         self._searched = [0] * len(stages)  # up to where a protocol said that there is nothing of its own
         self._taking: ParserReading | None = None  # whose call was returned, while the end of its block is not known
-        self._thinking = False
+        self._thinking: Thought | None = None
         self._thought_began = 0
         self._fences = FenceTracker()
         self._events: list[ParseEvent] = []
 
     def feed(self, text: str) -> list[ParseEvent]:
         begin = self._here
-        if begin == self._text.end and not self._readings and not self._thinking and not self._signs.search(text):
+        if begin == self._text.end and not self._readings and self._thinking is None and not self._signs.search(text):
             self._fences.follow(text)
             self._text.skip(len(text))
             self._here = self._scanned = self._text.end
@@ -108,7 +106,7 @@ class _Owners:
         self._final = True
         self._scan(self._tail)
         events = self._advance()
-        if self._thinking:
+        if self._thinking is not None:
             text = "a thought is never closed; no calls were looked for in it"
             events.append(ParseEvent(kind="warning", text=text, offset=self._thought_began))
         return events
@@ -135,8 +133,8 @@ class _Owners:
 
     def _step(self) -> bool:
         """Do what comes next at `_here`; return False where more text is needed."""
-        if self._thinking:
-            return self._read_thought()
+        if self._thinking is not None:
+            return self._read_thought(self._thinking)
         if self._taking is not None:
             return self._take_on(self._taking)
         reading, live = self._first_reading()
@@ -210,7 +208,7 @@ class _Owners:
         """Begin to read a block, or a thought."""
         if owner == self._thought:
             self._release(offset)
-            self._thinking = True
+            self._thinking = Thought()
             self._thought_began = offset
             return
         self._release(begin)
@@ -318,28 +316,21 @@ class _Owners:
             self._events.append(ParseEvent(kind="text", text=text, offset=self._here))
             self._here = end
 
-    def _read_thought(self) -> bool:
+    def _read_thought(self, thought: Thought) -> bool:
         """Return a thought's text up to its end; return whether it has ended."""
         begin = self._here
         text = self._text.text(begin, self._text.end)
-        found = _THOUGHT_END.search(text)
-        if found is not None:
-            stop = found.end()
-        elif self._final:
-            stop = len(text)
-        else:
-            last = text.rfind("<", max(0, len(text) - _THOUGHT_END_LONGEST))
-            stop = len(text) if last < 0 or ">" in text[last:] else last
+        stop, ended = thought.read(text, 0, final=self._final)
         if stop:
             self._events.append(ParseEvent(kind="text", text=text[:stop], offset=begin))
         self._here = begin + stop
         self._fences.break_off()
-        self._thinking = found is None
-        if found is not None:
+        if ended:
+            self._thinking = None
             for owner, reading in list(self._readings.items()):
                 if reading.fed <= self._here:
                     self._drop(owner, self._here)
-        return found is not None
+        return ended
 
 
 def _joined(events: list[ParseEvent]) -> list[ParseEvent]:

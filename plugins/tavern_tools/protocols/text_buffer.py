@@ -7,6 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tavern_host.contracts import thoughts
+
 _GAP = r"\s{0,8}"
 _ATOM = re.compile(r"[A-Za-z0-9]+|\S")
 
@@ -58,7 +60,8 @@ class TextBuffer:
 
 @dataclass(frozen=True)
 class Openings:
-    """Patterns of what blocks begin with: of each protocol, of any, and of one of them that is still arriving."""
+    """Patterns of what blocks and thoughts begin with: of each protocol and, last, of thoughts; of any of them; and of
+    one that is still arriving."""
 
     each: Sequence[re.Pattern[str]]
     any: re.Pattern[str]
@@ -70,13 +73,17 @@ class Openings:
     def of(cls, openings: Sequence[Sequence[str]]) -> Openings:
         """Return the patterns of the openings of each protocol (`ActionProtocolInfo.openings`)."""
         atoms = [[_atoms(text) for text in texts] for texts in openings]
-        each = [re.compile("|".join(map(_whole, texts)) or r"(?!)") for texts in atoms]
+        whole = [*("|".join(map(_whole, texts)) or r"(?!)" for texts in atoms), thoughts.PATTERN]
         every = [text for texts in atoms for text in texts]
-        longest = max((sum(8 + len(atom) for atom in text) for text in every), default=1)
-        firsts = frozenset(sign for text in every for sign in (text[0][0].upper(), text[0][0].lower()))
-        arriving = "|".join(map(_beginning, every)) or r"(?!)"
+        longest = max([thoughts.LONGEST, *(sum(8 + len(atom) for atom in text) for text in every)])
+        firsts = frozenset({"<", *(sign for text in every for sign in (text[0][0].upper(), text[0][0].lower()))})
+        arriving = "|".join([*map(_beginning, every), thoughts.ARRIVING])
         return cls(
-            each, re.compile("|".join(map(_whole, every)) or r"(?!)"), re.compile(rf"(?:{arriving})\Z"), longest, firsts
+            [re.compile(pattern) for pattern in whole],
+            re.compile("|".join(whole)),
+            re.compile(rf"(?:{arriving})\Z"),
+            longest,
+            firsts,
         )
 
     def signs(self, more: str) -> re.Pattern[str]:

@@ -1,0 +1,86 @@
+"""One call that is written as JSON in a `<tool_call>` element, from behind its opening tag on, as open models do.
+
+The JSON ends at the first `<` outside of its strings. Whole JSON without the closing tag is a call, with a warning;
+all else that is no call is refused, and what is no JSON object at all is text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tavern_host.contracts.protocols import ParserOptions
+from tavern_tam.native import NativeParser
+from tavern_tam.tags import TAG, held_tag, same_name
+from tavern_tam.window import Outcome, Warn, Window
+
+PROTOCOL = "tool_call"
+
+_BLANK = re.compile(r"\s*+")
+_MARK = re.compile('["<]')
+_MARK_IN_STRING = re.compile(r'\\.|"', re.DOTALL)
+
+
+class JsonBlock:
+    """Reads one call, the `number`th of the text, from a window. `element` is the compared name of its element."""
+
+    def __init__(self, window: Window, element: str, opening: str, options: ParserOptions, number: int) -> None:
+        self._window = window
+        self._element = element
+        self._options = options
+        self._number = number
+        self._begin = window.offset - len(opening)
+        self._opening = opening
+        self._parts: list[str] = []
+        self._begun = False
+        self._in_string = False
+
+    def read(self) -> Outcome | None:
+        """Read on; return the finished block, with the window standing behind it, or None for more text."""
+        window = self._window
+        if not self._begun:
+            blank = _BLANK.match(window.data, window.position)
+            begin = blank.end() if blank is not None else window.position
+            if begin == len(window.data) and not window.final:
+                return None
+            if not window.data.startswith("{", begin):
+                return Outcome(self._begin, self._opening)
+            self._begun = True
+        while (found := self._next_mark()) is not None:
+            if found.group() == "<":
+                return self._end(found.start())
+            self._parts.append(window.take(found.end()))
+            self._in_string ^= found.group() == '"'
+        cut_off = not window.final and self._in_string and window.data.endswith("\\")
+        self._parts.append(window.take(len(window.data) - cut_off))
+        return self._outcome("", closed=False) if window.final else None
+
+    def _next_mark(self) -> re.Match[str] | None:
+        pattern = _MARK_IN_STRING if self._in_string else _MARK
+        return pattern.search(self._window.data, self._window.position)
+
+    def _end(self, place: int) -> Outcome | None:
+        window = self._window
+        self._parts.append(window.take(place))
+        tag = TAG.match(window.data, place)
+        if tag is None and not window.final and held_tag(window.data, place) == place:
+            return None
+        if tag is None or not tag["closing"] or same_name(tag["name"]) != self._element:
+            return self._outcome("", closed=False)
+        return self._outcome(window.take(tag.end()), closed=True)
+
+    def _outcome(self, closing: str, *, closed: bool) -> Outcome:
+        text = "".join(self._parts)
+        outcome = Outcome(self._begin, f"{self._opening}{text}{closing}")
+        parser = NativeParser(self._options)
+        parser.feed(text)
+        events = parser.finish()
+        warning = next((event.text for event in events if event.kind == "warning"), None)
+        calls = [event.call for event in events if event.call is not None]
+        if warning is not None or len(calls) != 1:
+            problem = warning or f"one element holds one call, not {len(calls)}"
+            outcome.problem = Warn(f"{problem}; nothing is called", self._begin)
+            return outcome
+        outcome.calls = [calls[0].model_copy(update={"block": self._number, "protocol": PROTOCOL})]
+        if not closed:
+            outcome.warnings = [Warn("it has no closing tag </tool_call>; it ends behind its JSON", self._begin)]
+        return outcome
