@@ -45,9 +45,3 @@ def test_what_an_agent_may_call_and_where_it_deliberates(spec_dir: Path, tmp_pat
 def test_the_fields_that_the_platform_requires_are_those_that_we_require(spec_dir: Path) -> None:
     required = re.findall(r'"(\w+)":.*\(必需\)', published(spec_dir, COMMENTED))
     assert required == [name for name, field in AgentProfile.model_fields.items() if field.is_required()]
-
-
-def test_a_profile_with_comments_is_told_with_its_place(spec_dir: Path, tmp_path: Path) -> None:
-    put(tmp_path, "commented.json", published(spec_dir, COMMENTED))
-    (problem,) = read_profiles(tmp_path).problems
-    assert problem.startswith("agents/commented.json: is not JSON: line 2, column ")

@@ -54,17 +54,6 @@ async def test_a_document_of_the_platform_is_written_back_as_it_was(host: Host, 
     assert saved.revision == loaded.revision
 
 
-async def test_keys_of_the_default_workflow_that_only_the_platform_knows_survive(host: Host, spec_dir: Path) -> None:
-    path = put(host, spec_dir, DEFAULT, "theirs")
-    manager = host.services.get(WORKFLOW_MANAGER)
-
-    await manager.save("theirs", (await manager.get("theirs")).workflow)
-
-    written = json.loads(path.read_text(encoding="utf-8"))
-    assert written["interfaceInputs"]["input_0"]["allowDynamicType"] is True
-    assert set(written["nodes"][0]) == {"id", "type", "position"}
-
-
 async def test_the_default_workflow_runs(host: Host, spec_dir: Path) -> None:
     put(host, spec_dir, DEFAULT, "theirs")
 

@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 from engine_bench import PLUGINS, Bench, OpenHost
 
-from tavern_engine.engine import Engine
 from tavern_host import Host
 
 
@@ -54,7 +53,6 @@ def shared(module_host: Host) -> Bench:
 
     The module says `pytestmark = pytest.mark.asyncio(loop_scope="module")`, and `SHARED_PLUGINS` beside acme_nodes.
     """
-    engine = module_host._manager.active["tavern-engine"].context.state.get("engine")
-    if isinstance(engine, Engine):  # from its first use on
-        engine.cache.clear()
-    return Bench(module_host)
+    bench = Bench(module_host)
+    bench.forget()
+    return bench

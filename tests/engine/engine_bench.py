@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, Host
+from tavern_engine.engine import Engine
+from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.executions import ExecutionEngine, NodeState, Run, RunRequest
+from tavern_host.contracts.events import Event
+from tavern_host.contracts.executions import ExecutionEngine, NodeState, Run, RunRequest, RunStatus
 from tavern_host.contracts.nodes import NodeManager
-from tavern_host.contracts.workflows import Workflow
+from tavern_host.contracts.workflows import Workflow, WorkflowManager
 
 PLUGINS = Path(__file__).parent / "plugins"
 
@@ -53,6 +56,18 @@ def slot(type: str = "WILDCARD", **more: Any) -> dict[str, Any]:
     return {"dataFlowType": type, **more}
 
 
+def group(reference: str, **values: Any) -> dict[str, Any]:
+    """Return a group that stands for a stored workflow."""
+    config = {"referencedWorkflowId": reference}
+    return {"type": "core:NodeGroup", "configValues": config, "inputValues": values}
+
+
+async def no_tasks_are_left(before: set[asyncio.Task[Any]]) -> None:
+    async with asyncio.timeout(5):
+        while {t for t in asyncio.all_tasks() - before if not t.get_name().startswith(("leases", "journal"))}:
+            await asyncio.sleep(0.01)
+
+
 class Bench:
     """A running host and its engine."""
 
@@ -60,11 +75,21 @@ class Bench:
         self.host = host
         self.engine: ExecutionEngine = host.services.get(EXECUTION_ENGINE)
         self.nodes: NodeManager = host.services.get(NODE_MANAGER)
+        self.workflows: WorkflowManager = host.services.get(WORKFLOW_MANAGER)
+        self._since = self._begun = host.events.last_seq
+
+    def forget(self) -> None:
+        """Empty the cache of outputs."""
+        engine = self.host._manager.active["tavern-engine"].context.state.get("engine")
+        if isinstance(engine, Engine):  # from its first use on
+            engine.cache.clear()
 
     async def run(self, document: Workflow, call: CallContext | None = None, **inputs: Any) -> Run:
+        self._begun = self.host.events.last_seq
         return await self.engine.run(RunRequest(workflow=document, inputs=inputs), call=call)
 
     async def start(self, document: Workflow, call: CallContext | None = None, **inputs: Any) -> str:
+        self._begun = self.host.events.last_seq
         return await self.engine.submit(RunRequest(workflow=document, inputs=inputs), call=call)
 
     async def refusal(self, document: Workflow, **inputs: Any) -> dict[str, str]:
@@ -74,9 +99,26 @@ class Bench:
         problems: Any = caught.value.info.details["problems"]
         return {problem["path"]: problem["message"] for problem in problems}
 
+    async def interrupted(self, run_id: str) -> Run:
+        """Interrupt a run and return it as it ended."""
+        await self.engine.interrupt(run_id)
+        return await self.engine.wait(run_id)
+
+    async def events(self, run: Run, *types: str) -> list[Event]:
+        """Return the events of the run that was begun last and has finished, of these types."""
+        found = []
+        async for event in self.host.events.subscribe(*types, "EXECUTION_STATUS_UPDATE", since=self._begun):
+            assert isinstance(event, Event), "events were lost"
+            if event.payload.get("promptId", run.id) == run.id:
+                if event.type in types:
+                    found.append(event)
+                if event.type == "EXECUTION_STATUS_UPDATE" and RunStatus(str(event.payload["status"])).is_final:
+                    break
+        return found
+
     async def until(self, type: str, **payload: Any) -> None:
-        """Wait until an event with this payload has been published, now or before."""
-        async for event in self.host.events.subscribe(type, since=0):
+        """Wait until an event with this payload has been published, now or since this bench is there."""
+        async for event in self.host.events.subscribe(type, since=self._since):
             if payload.items() <= getattr(event, "payload", {}).items():
                 return
 

@@ -65,6 +65,14 @@ async def finished(store: SqliteRunStore, *run_ids: str, worker: str = "w", **mo
         await store.update(worker, run_id, end)
 
 
+async def begin(code: str, **more: Any) -> asyncio.subprocess.Process:
+    """Begin a Python process that can import the tests of this folder; what it prints can be read."""
+    path = os.pathsep.join([str(HERE), str(HERE.parent), str(PLUGINS), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": path}
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=pipe, env=env, **more)
+
+
 class Child:
     """A Python process that has opened the store of a folder as `store`; `code` runs in an async function.
 

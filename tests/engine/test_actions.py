@@ -51,7 +51,7 @@ async def store(bench: Bench, **node: Any) -> None:
     await bench.host.services.get(WORKFLOW_MANAGER).save("w", workflow({"d": {"type": DICE, **node}}))
 
 
-async def test_a_button_is_told_the_values_and_the_defaults_and_gives_new_ones(bench: Bench) -> None:
+async def test_a_button_takes_values_and_gives_new_ones(bench: Bench) -> None:
     changed = await bench.nodes.act(DICE, "roll", inputs={"more": [1]}, config={"step": 2})
     assert changed == {
         "value": 3,
@@ -66,9 +66,7 @@ async def test_an_unknown_type_or_button_is_told_with_near_names(bench: Bench) -
         await bench.nodes.act(DICE, "rol", inputs={}, config={})
 
 
-async def test_a_button_that_fails_is_the_failure_of_its_plugin_and_in_the_log(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_button_is_its_plugins_failure(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(PluginFailure) as failed:
         await bench.nodes.act(DICE, "fail", inputs={}, config={})
     message = "action 'fail' of acme-buttons:Dice failed: ValueError: the dice fell off the table"
@@ -76,9 +74,7 @@ async def test_a_button_that_fails_is_the_failure_of_its_plugin_and_in_the_log(
     assert message in caplog.text and "Traceback" in caplog.text
 
 
-async def test_a_plugin_that_is_taken_out_does_not_wait_for_its_button_for_ever(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unloaded_plugin_does_not_wait_for_buttons(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 0.05)
     pressed = asyncio.create_task(bench.nodes.act(DICE, "wait", inputs={}, config={}))
     await asyncio.sleep(0.05)
@@ -120,33 +116,33 @@ async def test_what_a_click_does_not_say_is_as_it_is_stored(bench: Bench, client
     assert values == [120, 120, 21, 6, 6]
 
 
-@pytest.mark.parametrize(
-    ("payload", "message"),
-    [
-        ({}, "this is no button_click: $.nodeId: Field required; $.buttonName: Field required"),
-        (
-            {"nodeId": "d", "buttonName": "roll", "nodeType": DICE, "inputs": [1]},
-            "this is no button_click: $.inputs: Input should be a valid dictionary",
-        ),
-        (
-            {"nodeId": "d", "buttonName": "roll"},
-            "a button_click needs a `nodeType`, or the `workflowId` of a stored workflow",
-        ),
-        (
-            {"nodeId": "e", "buttonName": "roll", "workflowId": "w"},
-            "the workflow 'w' has no node 'e'",
-        ),
-        (
-            {"nodeId": "d", "buttonName": "rol", "workflowId": "w"},
-            "node Dice has no action 'rol' (did you mean roll?)",
-        ),
-    ],
-)
-async def test_a_bad_click_is_answered_with_an_error(bench: Bench, client: Client, payload: Any, message: str) -> None:
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({}, "this is no button_click: $.nodeId: Field required; $.buttonName: Field required"),
+    (
+        {"nodeId": "d", "buttonName": "roll", "nodeType": DICE, "inputs": [1]},
+        "this is no button_click: $.inputs: Input should be a valid dictionary",
+    ),
+    (
+        {"nodeId": "d", "buttonName": "roll"},
+        "a button_click needs a `nodeType`, or the `workflowId` of a stored workflow",
+    ),
+    (
+        {"nodeId": "e", "buttonName": "roll", "workflowId": "w"},
+        "the workflow 'w' has no node 'e'",
+    ),
+    (
+        {"nodeId": "d", "buttonName": "rol", "workflowId": "w"},
+        "node Dice has no action 'rol' (did you mean roll?)",
+    ),
+]
+
+
+async def test_a_bad_click_is_answered_with_an_error(bench: Bench, client: Client) -> None:
     await store(bench)
     async with client.ws_connect("/ws") as socket:
-        kind, answer = await click(socket, **payload)
-    assert (kind, answer["message"]) == ("error", message)
+        for payload, message in BAD:
+            kind, answer = await click(socket, **payload)
+            assert (kind, answer["message"]) == ("error", message)
 
 
 async def test_a_button_is_pressed_over_http(client: Client) -> None:

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from engine_bench import Bench, OpenHost, give, output, slot, state, workflow
+from engine_bench import Bench, give, group, output, slot, workflow
+from helpers.repetition import Failures
 from loops_bench import flow, policy
+from run_cases import case, check
 
-from tavern_host import WORKFLOW_MANAGER
 from tavern_host.contracts.executions import Run, RunRequest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SHARED_PLUGINS = ["acme_flow"]
-
 IN, OUT = "core:GroupInput", "core:GroupOutput"
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def bench(open_host: OpenHost) -> AsyncIterator[Bench]:
-    async with open_host("acme_flow") as opened:
-        yield opened
-
-
-def statuses(run: Run) -> dict[str, str]:
-    return {name: shown.status.value for name, shown in run.nodes.items()}
+YES = {"s": flow("Switch", condition=True, value="x")}
+WAYS = dict.fromkeys(["yes0", "yes1", "no0", "no1"], "Take")
 
 
 def what_became(run: Run) -> dict[str, tuple[str, Any]]:
@@ -37,123 +27,51 @@ def switched(condition: bool) -> dict[str, Any]:
     return {"s": flow("Switch", condition=condition, value="x")}
 
 
-@pytest.mark.parametrize(("condition", "ran", "left_out"), [(True, "yes", "no"), (False, "no", "yes")])
-async def test_what_follows_the_other_way_is_skipped_however_far_it_goes(
-    shared: Bench, condition: bool, ran: str, left_out: str
-) -> None:
-    names = [f"{way}{i}" for way in ("yes", "no") for i in range(3)]
-    document = workflow(
-        {**switched(condition), **dict.fromkeys(names, "Take"), "merge": flow("Merge")},
-        "s.yes > yes0.value",
-        "s.no > no0.value",
-        *(f"{way}{i}.value > {way}{i + 1}.value" for way in ("yes", "no") for i in range(2)),
-        "yes2.value > merge.values",
-        "no2.value > merge.values",
-    )
-
-    run = await shared.run(document)
-
-    assert run.status == "complete"
-    assert output(run, "merge") == "x"
-    assert {state(run, f"{ran}{i}").status for i in range(3)} == {"complete"}
-    assert {state(run, f"{left_out}{i}").status for i in range(3)} == {"skipped"}
-
-
-async def test_a_node_runs_without_an_optional_input_whose_branch_was_not_taken(shared: Bench) -> None:
-    document = workflow(
-        {**switched(True), "one": give(1), "n": flow("Needs", may="written")},
-        "one.value > n.must",
-        "s.no > n.may",
-    )
-
-    assert output(await shared.run(document), "n", "list") == [1, "written"]
-
-
-async def test_a_node_is_skipped_where_a_required_input_is_on_a_branch_that_was_not_taken(shared: Bench) -> None:
-    """Though its other input lives, and though a value is written down for the one that does not."""
-    document = workflow(
-        {**switched(True), "one": give(1), "n": flow("Needs", must="written"), "after": "Take"},
-        "s.no > n.must",
-        "one.value > n.may",
-        "n.list > after.value",
-    )
-
-    run = await shared.run(document)
-
-    assert statuses(run) == {"s": "complete", "one": "complete", "n": "skipped", "after": "skipped"}
+CASES = [
+    *(case(f"what follows the other way of {condition} is skipped to the end",
+        {**switched(condition), **WAYS, "merge": flow("Merge")},
+        "s.yes > yes0.value", "s.no > no0.value", "yes0.value > yes1.value", "no0.value > no1.value",
+        "yes1.value > merge.values", "no1.value > merge.values",
+        gives={"merge": "x", f"{ran}1": "x"}, skipped=f"{not_run}0 {not_run}1")
+        for condition, ran, not_run in ((True, "yes", "no"), (False, "no", "yes"))),
+    case("a node runs without an optional input of a branch not taken",
+        {**YES, "one": give(1), "n": flow("Needs", may="written")}, "one.value > n.must", "s.no > n.may",
+        gives={"n.list": [1, "written"]}),
+    case("a node is skipped without its required input, though a value is written",
+        {**YES, "one": give(1), "n": flow("Needs", must="written"), "after": "Take"},
+        "s.no > n.must", "one.value > n.may", "n.list > after.value", gives={"one": 1}, skipped="n after"),
+    case("a node all of whose edges are of branches not taken is skipped",
+        {**YES, "n": flow("Needs", must=1)}, "s.no > n.may", skipped="n"),
+    case("an output that is no branch is there either way", {**switched(False), "take": "Take"}, "s.both > take.value",
+        gives={"take": "x"}),
+    case("a multi input takes the branches taken, in order",
+        {**YES, "t": flow("Switch", condition=False, value="y"), "g": flow("Gather")},
+        "s.no > g.values__0", "t.no > g.values__1", "t.yes > g.values__2", "s.yes > g.values__3",
+        gives={"g.list": ["y", "x"]}),
+    case("a multi input without any branch taken skips its node",
+        {**YES, "g": flow("Gather"), "m": flow("Merge")}, "s.no > g.values", "s.no > m.values", skipped="g m"),
+    case("a switch that is skipped takes neither way",
+        {**YES, "t": flow("Switch", condition=True), "a": "Take", "b": "Take"},
+        "s.no > t.value", "t.yes > a.value", "t.no > b.value", skipped="t a b"),
+    case("a failed node is no branch not taken, else a merge would hide it",
+        {"bad": "Boom", "one": give(1), "m": flow("Merge")}, "bad.value > m.values", "one.value > m.values",
+        skipped="m", error="node bad (boom): ValueError: boom"),
+    case("a node whose policy skips its branch lets the others continue",
+        {"bad": policy("Boom", onError="skip_branch"), "after": "Take", "one": give(1), "m": flow("Merge")},
+        "bad.value > after.value", "after.value > m.values", "one.value > m.values",
+        gives={"m": 1}, failed="bad", skipped="after"),
+    case("interface outputs of branches not taken are absent", {**YES, "out": OUT},
+        "s.yes > out.yes", "s.no > out.no", "s.both > out.either",
+        interfaceOutputs={"yes": slot(), "no": slot(), "either": slot(), "default": slot(config={"default": 5})},
+        outputs={"yes": "x", "either": "x", "default": 5}),
+]  # fmt: skip
 
 
-async def test_a_node_is_skipped_where_all_that_comes_to_it_is_on_branches_that_were_not_taken(shared: Bench) -> None:
-    document = workflow({**switched(True), "n": flow("Needs", must=1)}, "s.no > n.may")
-
-    assert statuses(await shared.run(document))["n"] == "skipped"
+async def test_branches_not_taken_are_skipped(shared: Bench) -> None:
+    await check(shared, CASES)
 
 
-async def test_an_output_that_is_no_branch_is_there_either_way(shared: Bench) -> None:
-    run = await shared.run(workflow({**switched(False), "take": "Take"}, "s.both > take.value"))
-
-    assert output(run, "take") == "x"
-
-
-async def test_an_input_for_several_takes_those_that_live_in_their_order(shared: Bench) -> None:
-    document = workflow(
-        {**switched(True), "t": flow("Switch", condition=False, value="y"), "g": flow("Gather")},
-        "s.no > g.values__0",
-        "t.no > g.values__1",
-        "t.yes > g.values__2",
-        "s.yes > g.values__3",
-    )
-
-    assert output(await shared.run(document), "g", "list") == ["y", "x"]
-
-
-async def test_an_input_for_several_none_of_which_lives_skips_its_node(shared: Bench) -> None:
-    document = workflow(
-        {**switched(True), "g": flow("Gather"), "m": flow("Merge")}, "s.no > g.values", "s.no > m.values"
-    )
-
-    assert statuses(await shared.run(document)) == {"s": "complete", "g": "skipped", "m": "skipped"}
-
-
-async def test_a_switch_behind_a_branch_that_was_not_taken_takes_neither_way(shared: Bench) -> None:
-    document = workflow(
-        {**switched(True), "t": flow("Switch", condition=True), "a": "Take", "b": "Take"},
-        "s.no > t.value",
-        "t.yes > a.value",
-        "t.no > b.value",
-    )
-
-    assert statuses(await shared.run(document)) == {"s": "complete", "t": "skipped", "a": "skipped", "b": "skipped"}
-
-
-async def test_a_failed_node_is_no_branch_that_was_not_taken(shared: Bench) -> None:
-    """Else a merge would hide the failure."""
-    document = workflow(
-        {"bad": "Boom", "one": give(1), "m": flow("Merge")}, "bad.value > m.values", "one.value > m.values"
-    )
-
-    run = await shared.run(document)
-
-    assert (run.status, state(run, "m").status) == ("error", "skipped")
-
-
-async def test_interface_outputs_of_branches_that_were_not_taken_are_not_there(shared: Bench) -> None:
-    outputs = {"yes": slot(), "no": slot(), "either": slot(), "default": slot(config={"default": 5})}
-    document = workflow(
-        {**switched(True), "out": OUT},
-        "s.yes > out.yes",
-        "s.no > out.no",
-        "s.both > out.either",
-        interfaceOutputs=outputs,
-    )
-
-    run = await shared.run(document)
-
-    assert run.outputs == {"yes": "x", "either": "x", "default": 5}
-    assert run.status == "complete"
-
-
-async def test_branches_go_through_groups_and_a_group_behind_one_is_skipped_as_a_whole(bench: Bench) -> None:
+async def test_a_group_behind_a_branch_is_skipped_whole(shared: Bench) -> None:
     inner = workflow(
         {"in": IN, "take": "Take", "out": OUT},
         "in.value > take.value",
@@ -161,77 +79,19 @@ async def test_branches_go_through_groups_and_a_group_behind_one_is_skipped_as_a
         interfaceInputs={"value": slot()},
         interfaceOutputs={"value": slot()},
     )
-    await bench.host.services.get(WORKFLOW_MANAGER).save("inner", inner)
-    group = {"type": "core:NodeGroup", "configValues": {"referencedWorkflowId": "inner"}}
-    document = workflow(
-        {**switched(False), "yes": group, "no": group, "after": "Take", "merge": flow("Merge")},
-        "s.yes > yes.value",
-        "s.no > no.value",
-        "yes.value > after.value",
-        "after.value > merge.values",
-        "no.value > merge.values",
+    await shared.workflows.save("inner", inner)
+    document = case(
+        "groups",
+        {**switched(False), "yes": group("inner"), "no": group("inner"), "after": "Take", "merge": flow("Merge")},
+        *("s.yes > yes.value", "s.no > no.value", "yes.value > after.value"),
+        *("after.value > merge.values", "no.value > merge.values"),
+        gives={"merge": "x", "no/take": "x"},
+        skipped="yes yes/take after",
     )
-
-    run = await bench.run(document)
-
-    assert output(run, "merge") == "x"
-    assert {name: status for name, status in statuses(run).items() if status == "skipped"} == dict.fromkeys(
-        ["yes", "yes/take", "after"], "skipped"
-    )
+    await check(shared, [document])
 
 
-async def test_a_branch_that_ends_inside_of_a_group_leaves_its_other_outputs(bench: Bench) -> None:
-    inner = workflow(
-        {"in": IN, "s": flow("Switch", condition=True), "out": OUT},
-        "in.value > s.value",
-        "s.yes > out.yes",
-        "s.no > out.no",
-        interfaceInputs={"value": slot()},
-        interfaceOutputs={"yes": slot(), "no": slot()},
-    )
-    await bench.host.services.get(WORKFLOW_MANAGER).save("inner", inner)
-    group = {"type": "core:NodeGroup", "configValues": {"referencedWorkflowId": "inner"}}
-    document = workflow(
-        {"one": give(1), "g": group, "a": "Take", "b": "Take"},
-        "one.value > g.value",
-        "g.yes > a.value",
-        "g.no > b.value",
-    )
-
-    run = await bench.run(document)
-
-    assert (output(run, "a"), state(run, "b").status, output(run, "g", "yes")) == (1, "skipped", 1)
-
-
-async def test_a_skipped_node_runs_when_its_branch_is_taken(
-    shared: Bench,
-) -> None:
-    """With the cache: an output of the earlier run must not stand in on a branch that is not taken now."""
-
-    def document(condition: bool) -> Any:
-        return workflow({**switched(condition), "a": "Take", "b": "Take"}, "s.yes > a.value", "s.no > b.value")
-
-    for condition, expected in [
-        (True, ("complete", "skipped")),
-        (False, ("skipped", "complete")),
-        (True, ("complete", "skipped")),
-    ]:
-        run = await shared.run(document(condition))
-        assert (state(run, "a").status, state(run, "b").status) == expected
-
-
-async def test_a_node_whose_policy_skips_its_branch_lets_the_others_go_on(shared: Bench) -> None:
-    document = workflow(
-        {"bad": policy("Boom", onError="skip_branch"), "after": "Take", "one": give(1), "m": flow("Merge")},
-        "bad.value > after.value",
-        "after.value > m.values",
-        "one.value > m.values",
-    )
-
-    run = await shared.run(document)
-
-    assert (run.status, output(run, "m")) == ("complete", 1)
-    assert (state(run, "bad").status, state(run, "after").status) == ("error", "skipped")
+# --- with a cache ---------------------------------------------------------------------------------
 
 
 def two_ways(condition: bool) -> tuple[dict[str, Any], list[str]]:
@@ -278,25 +138,21 @@ def way_past_what_is_never_cached(condition: bool) -> tuple[dict[str, Any], list
     return nodes, [*edges, "b.value > again.value", "again.count > last.values__0", "m.value > last.values__1"]
 
 
+def way_inside_of_groups(condition: bool) -> tuple[dict[str, Any], list[str]]:
+    """Switches in groups, whose outputs are the ways."""
+    values = {"value": "x", "condition": condition}
+    nodes = {"g": group("switch", **values), "h": group("switch", **values), "a": "Take", "b": "Take"}
+    return {**nodes, "m": flow("Merge")}, [
+        *("g.no > h.value", "g.yes > a.value", "h.no > b.value"),
+        *("a.value > m.values__0", "b.value > m.values__1", "h.yes > m.values__2"),
+    ]
+
+
 SHAPES = [two_ways, way_within_a_way, way_without_a_node, way_of_an_error, way_past_what_is_never_cached]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
-async def test_a_branch_that_was_not_taken_stays_skipped_when_what_follows_is_known_already(
-    shared: Bench, shape: Any
-) -> None:
+async def test_cached_outputs_never_stand_in_on_branches_not_taken(shared: Bench) -> None:
     """Whichever way was taken before, and the other one in between."""
-    known: dict[bool, Any] = {}
-    for condition in (True, True, False, False, True):
-        nodes, edges = shape(condition)
-        run = await shared.run(workflow(nodes, *edges))
-        assert run.status == "complete"
-        assert known.setdefault(condition, what_became(run)) == what_became(run)
-        uncached = await shared.engine.run(RunRequest(workflow=workflow(nodes, *edges), use_cache=False))
-        assert what_became(uncached) == what_became(run)
-
-
-async def test_a_branch_in_a_group_stays_skipped_when_what_follows_is_known_already(bench: Bench) -> None:
     inner = workflow(
         {"in": IN, "s": flow("Switch"), "a": "Take", "b": "Take", "out": OUT},
         *("in.value > s.value", "in.condition > s.condition", "s.yes > a.value", "s.no > b.value"),
@@ -304,20 +160,23 @@ async def test_a_branch_in_a_group_stays_skipped_when_what_follows_is_known_alre
         interfaceInputs={"value": slot(), "condition": slot("BOOLEAN")},
         interfaceOutputs={"yes": slot(), "no": slot()},
     )
-    await bench.host.services.get(WORKFLOW_MANAGER).save("inner", inner)
-    group = {"type": "core:NodeGroup", "configValues": {"referencedWorkflowId": "inner"}}
-    edges = ["g.no > h.value", "g.yes > a.value", "h.no > b.value", "a.value > m.values__0", "b.value > m.values__1"]
-    edges.append("h.yes > m.values__2")
-    known: dict[bool, Any] = {}
-    for condition in (True, True, False, False, True):
-        values = {"value": "x", "condition": condition}
-        nodes = {"g": {**group, "inputValues": values}, "h": {**group, "inputValues": values}}
-        run = await bench.run(workflow({**nodes, "a": "Take", "b": "Take", "m": flow("Merge")}, *edges))
-        assert known.setdefault(condition, what_became(run)) == what_became(run)
-    assert [known[True][name][0] for name in ("g/a", "g/b", "a", "b")] == ["complete", "skipped", "complete", "skipped"]
+    await shared.workflows.save("switch", inner)
+    with Failures() as failures:
+        for shape in (*SHAPES, way_inside_of_groups):
+            known: dict[bool, Any] = {}
+            for condition in (True, True, False, False, True):
+                nodes, edges = shape(condition)
+                with failures.row((shape.__name__, condition)):
+                    run = await shared.run(workflow(nodes, *edges))
+                    assert run.status == "complete"
+                    assert known.setdefault(condition, what_became(run)) == what_became(run)
+                    request = RunRequest(workflow=workflow(nodes, *edges), use_cache=False)
+                    assert what_became(await shared.engine.run(request)) == what_became(run)
+    ways = [known[True][name][0] for name in ("g/a", "g/b", "a", "b")]
+    assert ways == ["complete", "skipped", "complete", "skipped"]
 
 
-async def test_a_target_behind_a_branch_that_was_not_taken_is_skipped_the_next_time_too(shared: Bench) -> None:
+async def test_a_target_behind_a_branch_stays_skipped(shared: Bench) -> None:
     nodes, edges = way_within_a_way(True)
     for target in ("m", "either", "d"):
         request = RunRequest(workflow=workflow(nodes, *edges), targets=[target])
@@ -325,7 +184,7 @@ async def test_a_target_behind_a_branch_that_was_not_taken_is_skipped_the_next_t
         assert what_became(runs[0]) == what_became(runs[1])
 
 
-async def test_where_it_is_not_known_any_more_which_branch_was_taken_that_is_found_out(shared: Bench) -> None:
+async def test_a_branch_that_is_no_longer_known_is_found_out(shared: Bench) -> None:
     """What the switch gives is nothing that the cache could keep; what follows is."""
     document = workflow(
         {"o": flow("Opaque", number=3), "s": flow("Switch", condition=True), "m": flow("Merge")}
@@ -337,3 +196,4 @@ async def test_where_it_is_not_known_any_more_which_branch_was_taken_that_is_fou
 
     assert what_became(runs[0]) == what_became(runs[1])
     assert [name for name, shown in runs[1].nodes.items() if shown.cached] == ["m", "a"]
+    assert output(runs[1], "m") == 3

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
-from engine_bench import Bench, OpenHost, give, output, workflow
+from engine_bench import Bench, give, workflow
+from helpers.repetition import Failures
 from loops_bench import flow
+from run_cases import case, check
 
 from tavern_host.contracts.dataflow import compatible, converter, find_slot, text_of
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
 
+on_module_loop = pytest.mark.asyncio(loop_scope="module")
+SHARED_PLUGINS = ["acme_flow"]
 TYPES = [str(t) for t in DataFlowType]
 ANY = {"WILDCARD", "CONVERTIBLE_ANY"}
 CONVERTED = {("INTEGER", "FLOAT"), ("INTEGER", "STRING"), ("FLOAT", "STRING"), ("BOOLEAN", "STRING")}
@@ -22,14 +27,13 @@ def a_slot(type: str, *categories: str, stream: bool = False) -> SlotDefinition:
     )
 
 
-@pytest.mark.parametrize("source", TYPES)
-@pytest.mark.parametrize("target", TYPES)
-def test_types_go_together_where_they_are_equal_open_or_convertible(source: str, target: str) -> None:
-    possible = source == target or source in ANY or target in ANY or (source, target) in CONVERTED
-
-    problem = compatible(a_slot(source), a_slot(target))
-
-    assert problem == (None if possible else f"{source} does not go into {target}")
+def test_types_match_if_equal_open_or_convertible() -> None:
+    with Failures() as failures:
+        for source, target in itertools.product(TYPES, TYPES):
+            with failures.row((source, target)):
+                possible = source == target or source in ANY or target in ANY or (source, target) in CONVERTED
+                problem = compatible(a_slot(source), a_slot(target))
+                assert problem == (None if possible else f"{source} does not go into {target}")
 
 
 @pytest.mark.parametrize(
@@ -53,35 +57,29 @@ def test_streams_are_looked_at_first_then_categories_then_types(
     assert (compatible(source, target) is None) == possible
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "value", "arrives"),
-    [
-        ("INTEGER", "FLOAT", 3, 3.0),
-        ("INTEGER", "STRING", -3, "-3"),
-        ("FLOAT", "STRING", 0.1, "0.1"),
-        ("FLOAT", "STRING", 3.0, "3"),
-        ("FLOAT", "STRING", 1e21, "1e+21"),
-        ("BOOLEAN", "STRING", True, "true"),
-        ("BOOLEAN", "STRING", False, "false"),
-        ("WILDCARD", "STRING", 3, "3"),
-        ("CONVERTIBLE_ANY", "FLOAT", 3, 3.0),
-        ("WILDCARD", "INTEGER", 3.0, 3),
-        ("INTEGER", "WILDCARD", 3, 3),
-        ("STRING", "STRING", "x", "x"),
-        ("ARRAY", "ARRAY", [1], [1]),
-    ],
-)
-async def test_a_value_arrives_as_the_input_has_it(
-    bench: Bench, source: str, target: str, value: Any, arrives: Any
-) -> None:
-    document = workflow(
-        {"give": give(value, source), "take": {"type": "Take", "configValues": {"type": target}}},
-        "give.value > take.value",
+ARRIVING = [
+    *(("INTEGER", "FLOAT", 3, 3.0), ("INTEGER", "STRING", -3, "-3"), ("FLOAT", "STRING", 0.1, "0.1")),
+    *(("FLOAT", "STRING", 3.0, "3"), ("FLOAT", "STRING", 1e21, "1e+21"), ("BOOLEAN", "STRING", True, "true")),
+    *(("BOOLEAN", "STRING", False, "false"), ("WILDCARD", "STRING", 3, "3"), ("CONVERTIBLE_ANY", "FLOAT", 3, 3.0)),
+    *(("WILDCARD", "INTEGER", 3.0, 3), ("INTEGER", "WILDCARD", 3, 3), ("STRING", "STRING", "x", "x")),
+    ("ARRAY", "ARRAY", [1], [1]),
+]
+
+
+@on_module_loop
+async def test_a_value_arrives_as_the_input_has_it(shared: Bench) -> None:
+    await check(
+        shared,
+        (
+            case(
+                f"{value!r} from {source} into {target}",
+                {"give": give(value, source), "take": {"type": "Take", "configValues": {"type": target}}},
+                "give.value > take.value",
+                gives={"take": arrives},
+            )
+            for source, target, value, arrives in ARRIVING
+        ),
     )
-
-    shown = output(await bench.run(document), "take")
-
-    assert (shown, type(shown)) == (arrives, type(arrives))
 
 
 def test_an_edge_that_changes_nothing_has_no_converter() -> None:
@@ -99,14 +97,15 @@ def test_a_value_from_an_output_of_any_type_is_looked_at_when_it_comes() -> None
         convert({})
 
 
+@on_module_loop
 @pytest.mark.in_process_only("the wire has whole numbers of 64 bits")
-async def test_a_value_that_cannot_be_converted_is_the_error_of_the_node_that_gets_it(bench: Bench) -> None:
+async def test_a_value_that_cannot_be_converted_is_the_error_of_the_node_that_gets_it(shared: Bench) -> None:
     document = workflow(
         {"give": give(10**400, "INTEGER"), "take": {"type": "Take", "configValues": {"type": "FLOAT"}}},
         "give.value > take.value",
     )
 
-    run = await bench.run(document)
+    run = await shared.run(document)
 
     assert run.nodes["give"].status == "complete"
     assert run.nodes["take"].error is not None
@@ -136,21 +135,24 @@ def test_a_handle_names_a_slot_or_a_place_in_a_multi_slot() -> None:
     assert find_slot(slots, "none", dynamic=True) is not None
 
 
-@pytest.mark.parametrize(
-    ("values", "edges"),
-    [
-        ({}, ["one.value > n.must", "two.value > n.may"]),
-        ({}, ["two.value > n.may", "one.value > n.must"]),
-        ({"must": 1}, ["two.value > n.may"]),
-        ({"may": 2}, ["one.value > n.must"]),
-        ({"may": "another", "must": "another"}, ["two.value > n.may", "one.value > n.must"]),
-        ({"may": 2, "must": 1}, []),
-        ({"must": 1, "may": 2}, []),
-    ],
-)
-async def test_each_value_comes_in_at_its_own_input_in_whatever_order_things_were_drawn(
-    open_host: OpenHost, values: dict[str, Any], edges: list[str]
-) -> None:
-    async with open_host("acme_flow") as flows:
-        nodes = {"n": flow("Needs", **values), "one": give(1), "two": give(2)}
-        assert output(await flows.run(workflow(nodes, *edges)), "n", "list") == [1, 2]
+ONE, TWO = "one.value > n.must", "two.value > n.may"
+ORDERS: list[tuple[dict[str, Any], list[str]]] = [
+    *(({}, [ONE, TWO]), ({}, [TWO, ONE]), ({"must": 1}, [TWO]), ({"may": 2}, [ONE])),
+    *(({"may": "another", "must": "another"}, [TWO, ONE]), ({"may": 2, "must": 1}, []), ({"must": 1, "may": 2}, [])),
+]
+
+
+@on_module_loop
+async def test_values_find_their_inputs_in_any_order(shared: Bench) -> None:
+    await check(
+        shared,
+        (
+            case(
+                f"{values} {edges}",
+                {"n": flow("Needs", **values), "one": give(1), "two": give(2)},
+                *edges,
+                gives={"n.list": [1, 2]},
+            )
+            for values, edges in ORDERS
+        ),
+    )

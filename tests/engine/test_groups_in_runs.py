@@ -5,184 +5,101 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_bench import Bench, OpenHost, give, output, slot, workflow
+from engine_bench import Bench, give, group, output, slot, workflow
+from run_cases import case, check
 
-from tavern_host import WORKFLOW_MANAGER, InvalidInput
+from tavern_host import InvalidInput
 from tavern_host.contracts.workflows import Workflow
 
-IN, OUT, GROUP = "core:GroupInput", "core:GroupOutput", "core:NodeGroup"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+IN, OUT = "core:GroupInput", "core:GroupOutput"
+INTEGER = slot("INTEGER")
 
 
-def group(reference: str, **values: Any) -> dict[str, Any]:
-    """Return an instance of a group."""
-    return {"type": GROUP, "configValues": {"referencedWorkflowId": reference}, "inputValues": values}
-
-
-def plus(number: int) -> Workflow:
+def plus(number: int, **more: Any) -> Workflow:
     """Return a group that adds a number."""
     return workflow(
         {"in": IN, "add": {"type": "Add", "inputValues": {"b": number}}, "out": OUT},
         "in.n > add.a",
         "add.sum > out.n",
-        interfaceInputs={"n": slot("INTEGER")},
-        interfaceOutputs={"n": slot("INTEGER")},
+        interfaceInputs={"n": slot("INTEGER", **more)},
+        interfaceOutputs={"n": INTEGER},
     )
 
 
-async def store(bench: Bench, **workflows: Workflow) -> None:
-    for name, document in workflows.items():
-        await bench.host.services.get(WORKFLOW_MANAGER).save(name, document)
+def passing(given: str, interface: dict[str, Any]) -> Workflow:
+    """Return a group that gives what it is given under the same name."""
+    edges = f"in.{given} > take.value", f"take.value > out.{given}"
+    nodes = {"in": IN, "take": "Take", "out": OUT}
+    return workflow(nodes, *edges, interfaceInputs={given: interface}, interfaceOutputs={given: slot()})
 
 
-async def test_instances_of_one_group_stand_next_to_each_other_with_nodes_of_their_own(bench: Bench) -> None:
-    await store(bench, ten=plus(10))
-    document = workflow(
+GROUPS = {
+    "ten": plus(10),
+    "seven": plus(0, config={"default": 7}),
+    "twenty": workflow({"in": IN, "one": group("ten"), "two": group("ten"), "out": OUT},
+        "in.n > one.n", "one.n > two.n", "two.n > out.n",
+        interfaceInputs={"n": INTEGER}, interfaceOutputs={"n": INTEGER}),
+    "both": workflow({"in": IN, "p": "Add", "q": {"type": "Add", "inputValues": {"b": 100}}, "out": OUT},
+        "in.n > p.a", "in.n > q.a", "p.sum > out.p", "q.sum > out.q",
+        interfaceInputs={"n": INTEGER}, interfaceOutputs={"p": INTEGER, "q": INTEGER}),
+    "text": passing("text", slot("STRING")),
+    "listing": passing("all", slot(multi=True)),
+    "bad": workflow({"boom": "Boom", "out": OUT}, "boom.value > out.x", interfaceOutputs={"x": slot()}),
+}  # fmt: skip
+CASES = [
+    case("instances of a group have nodes of their own",
         {"a": give(1, "INTEGER"), "x": group("ten"), "y": group("ten"), "z": group("ten", n=5)},
-        "a.value > x.n",
-        "x.n > y.n",
+        "a.value > x.n", "x.n > y.n",
+        gives={"x.n": 11, "x/add.sum": 11, "y.n": 21, "y/add.sum": 21, "z.n": 15, "z/add.sum": 15}),
+    case("a group lies in a group", {"a": give(1, "INTEGER"), "x": group("twenty")}, "a.value > x.n",
+        gives={"x.n": 21, "x/two/add.sum": 21, "x/one.n": 11}),
+    case("one input of a group feeds several nodes inside", {"x": group("both", n=1)}, gives={"x.p": 2, "x.q": 101}),
+    case("an edge comes before an instance's value and that before the interface's default",
+        {"a": give(1, "INTEGER"), "edge": group("seven", n=2), "value": group("seven", n=2), "plain": group("seven")},
+        "a.value > edge.n", gives={"edge.n": 1, "value.n": 2, "plain.n": 7}),
+    case("values are converted at the border", {"a": give(3, "INTEGER"), "x": group("text")}, "a.value > x.text",
+        gives={"x.text": "3"}),
+    case("several edges go into a multi input in their order",
+        {"a": give("a"), "b": give("b"), "x": {**group("listing"), "inputConnectionOrders": {"all": ["e1", "e0"]}}},
+        "a.value > x.all__0", "b.value > x.all__1", gives={"x.all": ["b", "a"]}),
+    case("a failure inside names the inner node", {"g": group("bad"), "after": "Take"}, "g.x > after.value",
+        failed="g/boom", skipped="g after", error="node g/boom (boom): ValueError: boom"),
+]  # fmt: skip
+
+
+async def test_groups_run_as_if_laid_out_flat(shared: Bench) -> None:
+    for name, document in GROUPS.items():
+        await shared.workflows.save(name, document)
+    await check(shared, CASES)
+
+
+async def test_one_output_does_not_wait_for_the_others(shared: Bench) -> None:
+    slow = workflow(
+        {"quick": give(1, "INTEGER"), "never": "Hang", "out": OUT},
+        "quick.value > out.quick",
+        "never.value > out.never",
+        interfaceOutputs={"quick": INTEGER, "never": slot()},
     )
+    await shared.workflows.save("slow", slow)
+    run_id = await shared.start(workflow({"x": group("slow"), "after": "Add"}, "x.quick > after.a"))
 
-    run = await bench.run(document)
+    await shared.until("NODE_COMPLETE", nodeId="after", output={"sum": 2})
 
-    assert run.status == "complete"
-    assert [output(run, f"{name}/add", "sum") for name in "xyz"] == [11, 21, 15]
-    assert [output(run, name, "n") for name in "xyz"] == [11, 21, 15]
-
-
-async def test_a_group_lies_in_a_group(bench: Bench) -> None:
-    twice = workflow(
-        {"in": IN, "one": group("ten"), "two": group("ten"), "out": OUT},
-        "in.n > one.n",
-        "one.n > two.n",
-        "two.n > out.n",
-        interfaceInputs={"n": slot("INTEGER")},
-        interfaceOutputs={"n": slot("INTEGER")},
-    )
-    await store(bench, ten=plus(10), twenty=twice)
-
-    run = await bench.run(workflow({"a": give(1, "INTEGER"), "x": group("twenty")}, "a.value > x.n"))
-
-    assert output(run, "x", "n") == 21
-    assert output(run, "x/two/add", "sum") == 21
-    assert output(run, "x/one", "n") == 11
+    run = await shared.interrupted(run_id)
+    assert output(run, "after", "sum") == 2
+    assert run.nodes["x/never"].status == "interrupted"
 
 
-async def test_one_input_of_a_group_feeds_several_nodes_inside(bench: Bench) -> None:
-    both = workflow(
-        {"in": IN, "p": "Add", "q": {"type": "Add", "inputValues": {"b": 100}}, "out": OUT},
-        "in.n > p.a",
-        "in.n > q.a",
-        "p.sum > out.p",
-        "q.sum > out.q",
-        interfaceInputs={"n": slot("INTEGER")},
-        interfaceOutputs={"p": slot("INTEGER"), "q": slot("INTEGER")},
-    )
-    await store(bench, both=both)
-
-    run = await bench.run(workflow({"x": group("both", n=1)}))
-
-    assert (output(run, "x", "p"), output(run, "x", "q")) == (2, 101)
-
-
-async def test_an_instances_value_comes_before_the_default_of_the_interface_and_an_edge_before_both(
-    bench: Bench,
-) -> None:
-    document = plus(0)
-    inputs = {"n": document.interface_inputs["n"].model_copy(update={"config": {"default": 7}})}
-    await store(bench, same=document.model_copy(update={"interface_inputs": inputs}))
-
-    run = await bench.run(
-        workflow(
-            {"a": give(1, "INTEGER"), "edge": group("same", n=2), "value": group("same", n=2), "plain": group("same")},
-            "a.value > edge.n",
-        )
-    )
-
-    assert [output(run, name, "n") for name in ("edge", "value", "plain")] == [1, 2, 7]
-
-
-async def test_values_are_converted_at_the_border_of_a_group(bench: Bench) -> None:
-    shout = workflow(
-        {"in": IN, "take": "Take", "out": OUT},
-        "in.text > take.value",
-        "take.value > out.text",
-        interfaceInputs={"text": slot("STRING")},
-        interfaceOutputs={"text": slot()},
-    )
-    await store(bench, shout=shout)
-
-    run = await bench.run(workflow({"a": give(3, "INTEGER"), "x": group("shout")}, "a.value > x.text"))
-
-    assert output(run, "x", "text") == "3"
-
-
-async def test_several_edges_go_into_a_multi_input_of_a_group_in_their_order(bench: Bench) -> None:
-    listing = workflow(
-        {"in": IN, "take": "Take", "out": OUT},
-        "in.all > take.value",
-        "take.value > out.all",
-        interfaceInputs={"all": slot(multi=True)},
-        interfaceOutputs={"all": slot()},
-    )
-    await store(bench, listing=listing)
-    instance = {**group("listing"), "inputConnectionOrders": {"all": ["e1", "e0"]}}
-
-    run = await bench.run(
-        workflow({"a": give("a"), "b": give("b"), "x": instance}, "a.value > x.all__0", "b.value > x.all__1")
-    )
-
-    assert output(run, "x", "all") == ["b", "a"]
-
-
-async def test_what_needs_one_output_of_a_group_does_not_wait_for_the_others(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        slow = workflow(
-            {"quick": give(1, "INTEGER"), "never": "Hang", "out": OUT},
-            "quick.value > out.quick",
-            "never.value > out.never",
-            interfaceOutputs={"quick": slot("INTEGER"), "never": slot()},
-        )
-        await store(bench, slow=slow)
-        run_id = await bench.start(workflow({"x": group("slow"), "after": "Add"}, "x.quick > after.a"))
-
-        await bench.until("NODE_COMPLETE", nodeId="after", output={"sum": 2})
-
-        await bench.engine.interrupt(run_id)
-        run = await bench.engine.wait(run_id)
-        assert output(run, "after", "sum") == 2
-        assert run.nodes["x/never"].status == "interrupted"
-
-
-async def test_a_failure_inside_is_the_runs_with_the_inner_nodes_id(bench: Bench) -> None:
-    bad = workflow({"boom": "Boom", "out": OUT}, "boom.value > out.x", interfaceOutputs={"x": slot()})
-    await store(bench, bad=bad)
-
-    run = await bench.run(workflow({"g": group("bad"), "after": "Take"}, "g.x > after.value"))
-
-    assert run.status == "error"
-    assert run.error is not None and run.error.details["node"] == "g/boom"
-    assert run.nodes["after"].status == "skipped"
-    assert run.nodes["g"].status == "skipped"
-
-
-@pytest.mark.parametrize(
-    ("reference", "message"),
-    [("nowhere", "nowhere"), ("itself", "itself"), (None, "referencedWorkflowId")],
-)
-async def test_groups_that_cannot_be_are_refused(bench: Bench, reference: str | None, message: str) -> None:
-    await store(bench, itself=workflow({"again": group("itself")}))
-    config = {} if reference is None else {"referencedWorkflowId": reference}
+@pytest.mark.parametrize(("reference", "message"), [("nowhere", "nowhere"), ("itself", "itself")])
+async def test_groups_that_cannot_be_are_refused(shared: Bench, reference: str, message: str) -> None:
+    await shared.workflows.save("itself", workflow({"again": group("itself")}))
 
     with pytest.raises(InvalidInput, match=message):
-        await bench.run(workflow({"x": {"type": GROUP, "configValues": config}}))
+        await shared.run(workflow({"x": group(reference)}))
 
 
-async def test_a_group_that_was_changed_is_run_as_it_is_now(bench: Bench) -> None:
-    await store(bench, ten=plus(10))
-    document = workflow({"x": group("ten", n=1)})
-    first = await bench.run(document)
-
-    await store(bench, ten=plus(20))
-    second = await bench.run(document)
-
-    assert (output(first, "x", "n"), output(second, "x", "n")) == (11, 21)
+async def test_a_changed_group_is_run_as_it_is_now(shared: Bench) -> None:
+    for number, expected in ((10, 11), (20, 21)):
+        await shared.workflows.save("changing", plus(number))
+        assert output(await shared.run(workflow({"x": group("changing", n=1)})), "x", "n") == expected

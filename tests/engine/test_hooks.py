@@ -8,6 +8,8 @@ from engine_bench import Bench, OpenHost, give, output, slot, workflow
 from tavern_host.contracts.errors import NotFound, Vetoed
 from tavern_host.contracts.executions import RunRequest
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SHARED_PLUGINS = ["acme_watch"]
 IN, OUT = "core:GroupInput", "core:GroupOutput"
 
 
@@ -16,100 +18,86 @@ def answering(value: str) -> RunRequest:
     return RunRequest(workflow=document)
 
 
-async def test_a_hook_may_refuse_a_run(open_host: OpenHost) -> None:
-    async with open_host("acme_watch") as bench:
-        with pytest.raises(Vetoed, match="acme-watch refused: not now"):
-            await bench.engine.submit(RunRequest(workflow=workflow({}), metadata={"refuse": "not now"}))
+async def test_a_hook_may_refuse_a_run(shared: Bench) -> None:
+    with pytest.raises(Vetoed, match="acme-watch refused: not now"):
+        await shared.engine.submit(RunRequest(workflow=workflow({}), metadata={"refuse": "not now"}))
 
-        assert (await bench.engine.queue()).running == []
-
-
-async def test_a_hook_that_fails_refuses_the_run(open_host: OpenHost) -> None:
-    async with open_host("acme_watch") as bench:
-        with pytest.raises(Vetoed, match="the watch is broken"):
-            await bench.engine.run(RunRequest(workflow=workflow({}), metadata={"raise": True}))
+    assert (await shared.engine.queue()).running == []
 
 
-async def test_a_hook_may_change_the_inputs_before_they_are_checked(open_host: OpenHost) -> None:
+async def test_a_hook_that_fails_refuses_the_run(shared: Bench) -> None:
+    with pytest.raises(Vetoed, match="the watch is broken"):
+        await shared.engine.run(RunRequest(workflow=workflow({}), metadata={"raise": True}))
+
+
+async def test_a_hook_may_change_the_inputs_before_they_are_checked(shared: Bench) -> None:
     document = workflow({"in": IN}, interfaceInputs={"n": slot("INTEGER", required=True)})
-    async with open_host("acme_watch") as bench:
-        run = await bench.engine.run(
-            RunRequest(workflow=document, inputs={"unknown": 1}, metadata={"inputs": {"n": 5}})
-        )
+    run = await shared.engine.run(RunRequest(workflow=document, inputs={"unknown": 1}, metadata={"inputs": {"n": 5}}))
 
-        assert output(run, "in", "n") == 5
+    assert output(run, "in", "n") == 5
 
 
-async def test_a_hook_may_change_the_outputs_and_nothing_else(open_host: OpenHost) -> None:
-    async with open_host("acme_watch") as bench:
-        run = await bench.engine.run(answering("plain"))
+async def test_a_hook_may_change_the_outputs_and_nothing_else(shared: Bench) -> None:
+    run = await shared.engine.run(answering("plain"))
 
-        assert (run.outputs, run.status) == ({"answer": "changed"}, "complete")
-        assert await bench.engine.get(run.id) == run
-
-
-async def test_a_refusal_after_the_run_withholds_everything_that_it_gave(open_host: OpenHost) -> None:
-    async with open_host("acme_watch") as bench:
-        seen = bench.host.events.subscribe("NODE_COMPLETE", "EXECUTION_STATUS_UPDATE")
-        run = await bench.engine.run(answering("secret"))
-        await seen.close()
-
-        assert (run.status, run.outputs) == ("error", {})
-        assert run.error is not None and run.error.code == "vetoed" and "that is secret" in run.error.message
-        assert run.nodes["one"].status == "complete" and run.nodes["one"].output is None
-        told = [event.payload.get("nodeId") async for event in seen]  # type: ignore[union-attr]
-        assert "__WORKFLOW_INTERFACE_OUTPUTS__" not in told
+    assert (run.outputs, run.status) == ({"answer": "changed"}, "complete")
+    assert await shared.engine.get(run.id) == run
 
 
-async def test_without_such_a_plugin_runs_are_as_they_are(bench: Bench) -> None:
-    run = await bench.engine.run(answering("secret"))
+async def test_a_refusal_after_the_run_withholds_everything_that_it_gave(shared: Bench) -> None:
+    seen = shared.host.events.subscribe("NODE_COMPLETE", "EXECUTION_STATUS_UPDATE")
+    run = await shared.engine.run(answering("secret"))
+    await seen.close()
 
-    assert run.outputs == {"answer": "secret"}
+    assert (run.status, run.outputs) == ("error", {})
+    assert run.error is not None and run.error.code == "vetoed" and "that is secret" in run.error.message
+    assert run.nodes["one"].status == "complete" and run.nodes["one"].output is None
+    told = [event.payload.get("nodeId") async for event in seen]  # type: ignore[union-attr]
+    assert "__WORKFLOW_INTERFACE_OUTPUTS__" not in told
 
 
 # --- node types -----------------------------------------------------------------------------------
 
 
-async def test_all_node_types_are_listed_by_full_type(bench: Bench) -> None:
-    types = [node.full_type for node in await bench.nodes.list_nodes()]
+async def test_node_types_are_listed_by_full_type(shared: Bench) -> None:
+    types = [node.full_type for node in await shared.nodes.list_nodes()]
 
     assert types == sorted(types)
-    assert {"core:TextMerge", "acme-nodes:Add", "acme-nodes:Boom"} <= set(types)
-    assert (await bench.nodes.get("acme-nodes:Add")).inputs["a"].data_flow_type == "INTEGER"
+    assert {"core:TextMerge", "acme-nodes:Add"} <= set(types)
+    assert (await shared.nodes.get("acme-nodes:Add")).inputs["a"].data_flow_type == "INTEGER"
 
 
-async def test_an_unknown_node_type_is_not_found_and_near_ones_are_named(bench: Bench) -> None:
+async def test_an_unknown_node_type_is_not_found_and_near_ones_are_named(shared: Bench) -> None:
     with pytest.raises(NotFound, match=r"no node type 'core:TextMerg' \(did you mean core:TextMerge"):
-        await bench.nodes.get("core:TextMerg")
+        await shared.nodes.get("core:TextMerg")
 
 
-async def test_a_hook_may_hide_a_node_type_and_change_how_one_looks(open_host: OpenHost) -> None:
-    async with open_host("acme_watch") as bench:
-        with pytest.raises(NotFound):
-            await bench.nodes.get("acme-nodes:Boom")
-        look = await bench.nodes.get("acme-nodes:Look")
-        run = await bench.run(workflow({"n": "Look"}))
+async def test_a_hook_may_hide_a_node_type_and_change_how_one_looks(shared: Bench) -> None:
+    with pytest.raises(NotFound):
+        await shared.nodes.get("acme-nodes:Boom")
+    look = await shared.nodes.get("acme-nodes:Look")
+    run = await shared.run(workflow({"n": "Look"}))
 
-        assert (look.display_name, look.type) == ("Seen", "Look")
-        assert output(run, "n") == "none"
+    assert (look.display_name, look.type) == ("Seen", "Look")
+    assert output(run, "n") == "none"
 
 
-async def test_who_was_loaded_first_keeps_a_node_type_and_core_is_reserved(open_host: OpenHost) -> None:
-    async with open_host("acme_watch") as bench:
-        assert (await bench.nodes.get("core:Text")).display_name != "Not the real one"
-        assert (await bench.nodes.get("acme-nodes:Add")).display_name != "Not the real one"
-        with pytest.raises(NotFound):
-            await bench.nodes.get("core:Mine")
+async def test_who_was_loaded_first_keeps_a_node_type_and_core_is_reserved(shared: Bench) -> None:
+    assert (await shared.nodes.get("core:Text")).display_name != "Not the real one"
+    assert (await shared.nodes.get("acme-nodes:Add")).display_name != "Not the real one"
+    with pytest.raises(NotFound):
+        await shared.nodes.get("core:Mine")
 
-        assert [str(problem) for problem in bench.host.plugin("acme-watch").problems] == [
-            "the node type core:Text is not offered: the namespace 'core' is reserved for the host "
-            "(choose another namespace, such as 'acme-watch')",
-            "the node type core:Mine is not offered: the namespace 'core' is reserved for the host "
-            "(choose another namespace, such as 'acme-watch')",
-            "the node type acme-nodes:Add is not offered: it is acme-nodes's already, and acme-nodes keeps it "
-            "(choose another type, or another namespace, such as 'acme-watch')",
-        ]
-        assert bench.host.plugin("acme-nodes").problems == []
+    problems = map(str, shared.host.plugin("acme-watch").problems)
+    assert [problem for problem in problems if "node type" in problem] == [
+        "the node type core:Text is not offered: the namespace 'core' is reserved for the host "
+        "(choose another namespace, such as 'acme-watch')",
+        "the node type core:Mine is not offered: the namespace 'core' is reserved for the host "
+        "(choose another namespace, such as 'acme-watch')",
+        "the node type acme-nodes:Add is not offered: it is acme-nodes's already, and acme-nodes keeps it "
+        "(choose another type, or another namespace, such as 'acme-watch')",
+    ]
+    assert shared.host.plugin("acme-nodes").problems == []
 
 
 async def test_when_a_plugin_goes_its_node_types_and_filters_go_with_it(open_host: OpenHost) -> None:

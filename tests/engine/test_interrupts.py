@@ -10,205 +10,126 @@ from typing import Any
 
 import pytest
 from engine_bench import Bench, OpenHost, give, slot, workflow
+from helpers.repetition import repetitions
 from loops_bench import flow, inside, loop, notes, policy
 
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound
-from tavern_host.contracts.executions import RunRequest
 
-OUT = "core:GroupOutput"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SHARED_PLUGINS = ["acme_flow"]
+HANG = workflow({"n": "Hang"})
 
 
-async def test_an_interrupt_reaches_every_node_in_the_middle_of_an_await(bench: Bench) -> None:
+async def test_an_interrupt_reaches_every_awaiting_node(shared: Bench) -> None:
+    hanging = [f"n{i}" for i in range(100)]
     document = workflow(
-        {"one": give(1), "a": "Hang", "b": "Hang", "after": "Take", "out": OUT},
-        "a.value > after.value",
-        "one.value > out.early",
-        "after.value > out.late",
+        {"one": give(1), **dict.fromkeys(hanging, "Hang"), "after": "Take", "out": "core:GroupOutput"},
+        *("n0.value > after.value", "one.value > out.early", "after.value > out.late"),
         interfaceOutputs={"early": slot(), "late": slot()},
     )
-    run_id = await bench.start(document)
-    await bench.until("NODE_EXECUTING", nodeId="a")
-    await bench.until("NODE_EXECUTING", nodeId="b")
+    run_id = await shared.start(document)
+    for name in hanging:
+        await shared.until("NODE_EXECUTING", nodeId=name)
 
-    assert await bench.engine.interrupt(run_id)
-    run = await bench.engine.wait(run_id)
+    await asyncio.gather(*(shared.engine.interrupt(run_id) for _ in range(5)))
+    run = await shared.engine.wait(run_id)
 
-    await bench.until("ACME_RELEASED", node="a")
-    await bench.until("ACME_RELEASED", node="b")
+    for name in hanging:
+        await shared.until("ACME_RELEASED", node=name)
     assert run.status == "interrupted"
     assert run.error is not None and run.error.code == "interrupted"
     assert {name: state.status for name, state in run.nodes.items()} == {
-        "one": "complete",
-        "a": "interrupted",
-        "b": "interrupted",
-        "after": "skipped",
-        "out": "skipped",
+        **{"one": "complete", "after": "skipped", "out": "skipped"},
+        **dict.fromkeys(hanging, "interrupted"),
     }
     assert run.outputs == {"early": 1}
-
-
-async def test_a_finished_run_cannot_be_interrupted_and_an_unknown_one_is_not_found(bench: Bench) -> None:
-    run = await bench.run(workflow({}))
-
-    assert not await bench.engine.interrupt(run.id)
+    assert not await shared.engine.interrupt(run.id)
     with pytest.raises(NotFound, match="no run 'run_0'"):
-        await bench.engine.interrupt("run_0")
+        await shared.engine.interrupt("run_0")
 
 
-async def test_cancelling_who_waits_for_a_run_interrupts_it(bench: Bench) -> None:
-    waiting = asyncio.create_task(bench.run(workflow({"n": "Hang"})))
-    await bench.until("NODE_EXECUTING", nodeId="n")
-    (running,) = (await bench.engine.queue()).running
+async def test_cancelling_the_waiter_interrupts_its_run(shared: Bench) -> None:
+    waiting = asyncio.create_task(shared.run(HANG))
+    await shared.until("NODE_EXECUTING", nodeId="n")
+    (running,) = (await shared.engine.queue()).running
 
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
-    assert (await bench.engine.get(running.id)).status == "interrupted"
+    assert (await shared.engine.get(running.id)).status == "interrupted"
 
 
-async def test_a_run_ends_at_its_deadline(bench: Bench) -> None:
-    call = bench.host.call().child(timeout=1.0)
-
-    run = await bench.run(workflow({"n": "Hang"}), call=call)
+async def test_a_run_ends_at_its_deadline(shared: Bench) -> None:
+    run = await shared.run(HANG, call=shared.host.call().child(timeout=0.5))
 
     assert run.status == "error"
     assert run.error is not None and run.error.code == "deadline_exceeded"
     assert run.nodes["n"].status == "interrupted"
-
-
-async def test_a_run_whose_deadline_is_over_is_not_begun(bench: Bench) -> None:
-    late = bench.host.call().model_copy(update={"deadline": datetime.now(UTC) - timedelta(seconds=1)})
-
+    late = shared.host.call().model_copy(update={"deadline": datetime.now(UTC) - timedelta(seconds=1)})
     with pytest.raises(DeadlineExceeded):
-        await bench.start(workflow({}), call=late)
-
-
-async def test_a_node_that_ignores_its_interruption_does_not_keep_its_run(bench: Bench) -> None:
-    document = workflow(
-        {"n": {"type": "Stubborn", "inputValues": {"seconds": 3.5}}, "after": "Take"}, "n.value > after.value"
-    )
-    run_id = await bench.start(document)
-    await bench.until("NODE_EXECUTING", nodeId="n")
-    began = time.monotonic()
-
-    await bench.engine.interrupt(run_id)
-    run = await bench.engine.wait(run_id)
-
-    assert time.monotonic() - began < 3
-    assert run.nodes["n"].status == "interrupted"
-    await asyncio.sleep(3.5)
-    assert await bench.engine.get(run_id) == run
+        await shared.start(HANG, call=late)
 
 
 async def test_stopping_the_host_stops_its_runs(open_host: OpenHost) -> None:
-    began = time.monotonic()
-    async with open_host() as bench:
-        waiting = asyncio.create_task(bench.engine.run(RunRequest(workflow=workflow({"n": "Hang"}))))
+    """The one that runs, and the one that it had accepted and never begun."""
+    async with open_host(settings={"extensions.tavern-engine.maxConcurrentRuns": 1}) as bench:
+        running = asyncio.create_task(bench.run(HANG))
         await bench.until("NODE_EXECUTING", nodeId="n")
-
-    await asyncio.wait([waiting], timeout=5)
-    assert time.monotonic() - began < 5
-    assert waiting.done()
-
-
-async def test_a_run_that_the_host_accepted_and_never_began_is_settled_too(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        waiting = asyncio.create_task(bench.engine.run(RunRequest(workflow=workflow({"n": "Hang"}))))
-        while not (await bench.engine.queue()).pending:  # until it is accepted
+        waiting = asyncio.create_task(bench.run(workflow({"m": "Hang"})))
+        while not (await bench.engine.queue()).pending:
             await asyncio.sleep(0)
 
-    run = await asyncio.wait_for(waiting, timeout=5)
-    assert run.status == "interrupted"
+    runs = await asyncio.wait_for(asyncio.gather(running, waiting), timeout=5)
+    assert [run.status for run in runs] == ["interrupted", "interrupted"]
 
 
-async def test_an_interrupt_reaches_hundreds_of_nodes_at_once(bench: Bench) -> None:
-    run_id = await bench.start(workflow({f"n{i}": "Hang" for i in range(300)}))
-    await bench.until("NODE_EXECUTING", nodeId="n299")
-
-    await bench.engine.interrupt(run_id)
-    run = await bench.engine.wait(run_id)
-
-    assert {state.status.value for state in run.nodes.values()} == {"interrupted"}
-    for index in range(300):
-        await bench.until("ACME_RELEASED", node=f"n{index}")
-
-
-async def test_interrupting_twice_is_as_good_as_once(bench: Bench) -> None:
-    run_id = await bench.start(workflow({"n": "Hang"}))
-    await bench.until("NODE_EXECUTING", nodeId="n")
-
-    await asyncio.gather(*(bench.engine.interrupt(run_id) for _ in range(5)))
-
-    assert (await bench.engine.wait(run_id)).status == "interrupted"
-
-
-async def test_a_node_may_tidy_up_before_its_run_ends(open_host: OpenHost, tmp_path: Path) -> None:
+async def test_a_node_may_clean_up_before_its_run_ends(shared: Bench, tmp_path: Path) -> None:
     file = tmp_path / "notes"
-    async with open_host("acme_flow") as bench:
-        run_id = await bench.start(workflow({"n": flow("SlowToEnd", file=file, seconds=0.2)}))
-        await bench.until("NODE_EXECUTING", nodeId="n")
-
-        await bench.engine.interrupt(run_id)
-        await bench.engine.wait(run_id)
-
-        assert notes(file) == ["tidied up"]
+    run_id = await shared.start(workflow({"n": flow("SlowToEnd", file=file, seconds=0.2)}))
+    await shared.until("NODE_EXECUTING", nodeId="n")
+    await shared.interrupted(run_id)
+    assert notes(file) == ["tidied up"]
 
 
-@pytest.mark.parametrize(
-    "place", ["alone", "with a time limit", "tried again", "in a loop", "in two loops", "in a loop with a time limit"]
-)
-async def test_a_node_that_takes_long_to_end_does_not_keep_its_run_wherever_it_is(
-    open_host: OpenHost, tmp_path: Path, place: str
-) -> None:
+async def test_a_node_that_ignores_an_interrupt_is_left_behind(open_host: OpenHost, tmp_path: Path) -> None:
     node = flow("Swallow", file=tmp_path / "notes", seconds=4)
-    nodes: dict[str, Any] = {
+    places: dict[str, dict[str, Any]] = {
         "alone": {"n": node},
         "with a time limit": {"n": policy(node, timeout=60)},
         "tried again": {"n": policy(node, retry=3)},
         "in a loop": {"z": loop(count=2), "n": inside("z", node)},
         "in two loops": {"z": loop(count=2), "y": inside("z", loop(count=2)), "n": inside("y", node)},
         "in a loop with a time limit": {"z": policy(loop(count=2), timeout=60), "n": inside("z", node)},
-    }[place]
-    async with open_host("acme_flow") as bench:
-        run_id = await bench.start(workflow(nodes))
-        await bench.until("NODE_EXECUTING", nodeId="n")
+        "ends at last": {"n": {"type": "Stubborn", "inputValues": {"seconds": 2.5}}},
+        "in a thread": {"n": flow("Block", file=tmp_path / "blocked", seconds=3)},
+    }
+    settings = {"extensions.tavern-engine.maxConcurrentRuns": len(places) + 1}
+    async with open_host("acme_flow", settings=settings) as bench:
+        runs = {name: await bench.start(workflow(nodes)) for name, nodes in places.items()}
+        for run_id in runs.values():
+            await bench.until("NODE_EXECUTING", nodeId="n", promptId=run_id)
         began = time.monotonic()
 
-        await bench.engine.interrupt(run_id)
-        run = await bench.engine.wait(run_id)
+        ended = dict(zip(runs, await asyncio.gather(*map(bench.interrupted, runs.values())), strict=True))
 
         assert time.monotonic() - began < 3.5
-        assert (run.status, run.nodes["n"].status) == ("interrupted", "interrupted")
-        another = await bench.run(workflow({"one": give(1)}))
-        assert another.status == "complete"
+        assert {(run.status, run.nodes["n"].status) for run in ended.values()} == {("interrupted", "interrupted")}
+        assert notes(tmp_path / "blocked") == []
+        assert (await bench.run(workflow({"one": give(1)}))).status == "complete"
+        await asyncio.sleep(2.5 - (time.monotonic() - began))
+        assert await bench.engine.get(runs["ends at last"]) == ended["ends at last"]
 
 
-async def test_an_interrupt_ends_the_waiting_for_a_blocking_node(open_host: OpenHost, tmp_path: Path) -> None:
-    file = tmp_path / "notes"
-    async with open_host("acme_flow") as bench:
-        run_id = await bench.start(workflow({"n": flow("Block", file=file, seconds=1.5)}))
-        await bench.until("NODE_EXECUTING", nodeId="n")
-        began = time.monotonic()
-
-        await bench.engine.interrupt(run_id)
-        run = await bench.engine.wait(run_id)
-
-        assert time.monotonic() - began < 1.4
-        assert (run.status, notes(file)) == ("interrupted", [])
-
-
-async def test_an_interrupt_at_any_moment_of_a_quick_loop_ends_the_run(open_host: OpenHost) -> None:
+async def test_a_quick_loop_can_be_interrupted_anywhere(shared: Bench) -> None:
     document = workflow(
         {"z": loop("n: INTEGER = 0", count=100_000, maxIterations=100_000), "add": inside("z", flow("Add"))},
         "z.in__n > add.a",
         "add.sum > z.next__n",
     )
-    async with open_host("acme_flow") as bench:
-        for turns in range(1, 60, 3):
-            run_id = await bench.start(document)
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            await bench.engine.interrupt(run_id)
-            run = await asyncio.wait_for(bench.engine.wait(run_id), 10)
-            assert run.status == "interrupted"
+    for turns in range(1, repetitions(30, 60), 3):
+        run_id = await shared.start(document)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        run = await asyncio.wait_for(shared.interrupted(run_id), 10)
+        assert run.status == "interrupted"

@@ -47,15 +47,6 @@ async def test_the_higher_priority_comes_first_and_within_one_first_come_first_s
     assert notes(file) == ["f", "b", "d", "a", "e", "c", "g"]
 
 
-async def test_a_run_that_goes_on_is_not_pushed_aside_by_a_higher_priority(open_host: OpenHost, tmp_path: Path) -> None:
-    async with one_at_a_time(open_host) as (bench, first):
-        await submit(bench, tmp_path / "order", "urgent", 1000)
-        await asyncio.sleep(0.05)
-
-        queue = await bench.engine.queue()
-        assert ([run.id for run in queue.running], len(queue.pending)) == ([first], 1)
-
-
 async def test_a_run_that_would_have_to_wait_is_refused_when_enough_wait_already(
     open_host: OpenHost, tmp_path: Path
 ) -> None:

@@ -29,21 +29,6 @@ async def test_runs_beyond_the_limit_wait_in_the_order_in_which_they_came(open_h
         assert ids(await bench.engine.queue()) == ([runs[0], runs[2]], [runs[3]])
 
 
-async def test_a_waiting_run_that_is_interrupted_never_begins(open_host: OpenHost) -> None:
-    async with open_host(settings={LIMIT: 1}) as bench:
-        first, second, third = [await bench.start(workflow({f"n{i}": "Hang"})) for i in range(3)]
-        await bench.until("NODE_EXECUTING", nodeId="n0")
-
-        assert await bench.engine.interrupt(second)
-        run = await bench.engine.wait(second)
-        await bench.engine.interrupt(first)
-        await bench.until("NODE_EXECUTING", nodeId="n2")
-
-        assert run.status == "interrupted"
-        assert run.nodes["n1"].status == "skipped"
-        assert ids(await bench.engine.queue()) == ([third], [])
-
-
 async def test_a_deadline_holds_for_a_waiting_run_too(open_host: OpenHost) -> None:
     async with open_host(settings={LIMIT: 1}) as bench:
         await bench.start(workflow({"n": "Hang"}))
@@ -52,18 +37,6 @@ async def test_a_deadline_holds_for_a_waiting_run_too(open_host: OpenHost) -> No
 
         assert run.error is not None and run.error.code == "deadline_exceeded"
         assert (await bench.engine.queue()).pending == []
-
-
-async def test_a_run_within_a_run_does_not_wait_for_a_turn(open_host: OpenHost) -> None:
-    """With a limit of one it would wait for ever: its parent has the turn and waits for it."""
-    async with open_host(settings={LIMIT: 1}) as bench:
-        parent = await bench.start(workflow({"n": "Hang"}))
-        await bench.until("NODE_EXECUTING", nodeId="n")
-
-        within = bench.host.call().child(run_id=parent, timeout=5)
-        run = await bench.run(workflow({"one": give(1)}), call=within)
-
-        assert output(run, "one") == 1
 
 
 async def test_queue_updates_tell_what_runs_and_what_waits(open_host: OpenHost) -> None:

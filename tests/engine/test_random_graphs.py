@@ -100,7 +100,7 @@ async def host_in(folder: Path) -> AsyncIterator[Bench]:
 
 
 _FEW = settings(
-    max_examples=repetitions(3, 25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=repetitions(2, 25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 
 

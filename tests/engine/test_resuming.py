@@ -1,38 +1,38 @@
-"""Going on with runs that failed or were interrupted, running them again, and finding them in the history."""
+"""Resuming runs that failed or were interrupted: what is used of them, and what is run again."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import shutil
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_bench import PLUGINS, Bench, OpenHost, give, output, state, workflow
+from helpers.repetition import repetitions
 from loops_bench import flow, inside, loop, notes, policy
+from runs_bench import begin
 
 from tavern_engine.journal.journal import read_rows
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict, NotFound
-from tavern_host.contracts.executions import Run, RunFilter, RunRequest, RunStatus
+from tavern_host.contracts.executions import Run, RunRequest
 from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.contracts.workflows import Workflow
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SHARED_PLUGINS = ["acme_flow"]
 ADD = inside("z", flow("Add"))
 COUNTING = ("z.in__n > add.a", "add.sum > z.next__n")
 
 
 @pytest.fixture
-async def bench(open_host: OpenHost) -> AsyncIterator[Bench]:
-    async with open_host("acme_flow") as opened:
-        yield opened
+def bench(shared: Bench) -> Bench:
+    return shared
 
 
 @pytest.fixture
@@ -62,31 +62,19 @@ def flaky(file: Path, calls: Path, times: int = 1) -> Workflow:
 # --- nodes ----------------------------------------------------------------------------------------
 
 
-async def test_a_failed_run_goes_on_from_the_node_that_failed(bench: Bench, file: Path, tmp_path: Path) -> None:
-    failed = await bench.run(flaky(file, tmp_path / "calls"))
-
+async def test_a_failed_run_resumes_from_the_failed_node(bench: Bench, file: Path, tmp_path: Path) -> None:
+    failed = await bench.run(flaky(file, tmp_path / "calls", times=2))
+    again = await resumed(bench, failed.id)
     run = await resumed(bench, failed.id)
 
-    assert (failed.status, run.status, run.attempt) == ("error", "complete", 2)
+    assert (failed.status, again.status, run.status, run.attempt) == ("error", "error", "complete", 3)
     assert sorted(notes(file)) == ["beside", "first", "first"]  # the second is what `last` was given
     assert (state(run, "first").cached, state(run, "beside").cached, state(run, "last").cached) == (True, True, False)
     assert output(run, "last") == "first"
     assert run.error is None
 
 
-async def test_a_run_that_fails_once_more_can_be_resumed_once_more(bench: Bench, file: Path, tmp_path: Path) -> None:
-    failed = await bench.run(flaky(file, tmp_path / "calls", times=2))
-
-    again = await resumed(bench, failed.id)
-    run = await resumed(bench, failed.id)
-
-    assert (again.status, again.attempt, run.status, run.attempt) == ("error", 2, "complete", 3)
-    assert notes(file).count("first") == 2
-
-
-async def test_an_interrupted_run_goes_on_where_it_was_after_the_host_was_started_anew(
-    open_host: OpenHost, file: Path, tmp_path: Path
-) -> None:
+async def test_an_interrupted_run_resumes_on_a_later_host(open_host: OpenHost, file: Path, tmp_path: Path) -> None:
     document = workflow(
         {"a": flow("NoteAlways", file=file, value="a"), "wait": flow("WaitUntil", file=tmp_path / "go"), "b": "Take"},
         "a.value > wait.value",
@@ -106,9 +94,7 @@ async def test_an_interrupted_run_goes_on_where_it_was_after_the_host_was_starte
     assert run.submitted_at == before.submitted_at
 
 
-async def test_branches_that_were_not_taken_are_not_taken_when_the_run_goes_on(
-    bench: Bench, file: Path, tmp_path: Path
-) -> None:
+async def test_branches_not_taken_stay_skipped_on_resume(bench: Bench, file: Path, tmp_path: Path) -> None:
     document = workflow(
         {
             "s": flow("Switch", condition=True, value="x"),
@@ -128,7 +114,7 @@ async def test_branches_that_were_not_taken_are_not_taken_when_the_run_goes_on(
     assert (output(run, "m"), state(run, "no").status, notes(file)) == ("x", "skipped", [])
 
 
-async def test_a_stream_that_was_whole_is_read_again_and_not_made_again(bench: Bench, tmp_path: Path) -> None:
+async def test_a_whole_stream_is_read_not_made_again(bench: Bench, tmp_path: Path) -> None:
     document = workflow(
         {
             "letters": flow("Letters", text="abc"),
@@ -151,7 +137,7 @@ async def test_a_stream_that_was_whole_is_read_again_and_not_made_again(bench: B
     )
 
 
-async def test_a_default_that_stood_in_for_a_node_is_no_result_of_it(bench: Bench, file: Path, tmp_path: Path) -> None:
+async def test_a_default_is_no_result_on_resume(bench: Bench, file: Path, tmp_path: Path) -> None:
     """When the run goes on, the node is tried again."""
     document = workflow(
         {
@@ -179,16 +165,14 @@ async def test_a_complete_run_is_not_resumed(bench: Bench) -> None:
         await bench.engine.resume("run_0")
 
 
-async def test_a_run_that_goes_on_or_waits_is_not_resumed(open_host: OpenHost) -> None:
+async def test_a_running_or_queued_run_is_not_resumed(open_host: OpenHost) -> None:
     async with open_host("acme_flow", settings={"extensions.tavern-engine.maxConcurrentRuns": 1}) as bench:
         for run_id in [await bench.start(workflow({"n": "Hang"})), await bench.start(workflow({"m": "Hang"}))]:
             with pytest.raises(Conflict, match="is already running"):
                 await bench.engine.resume(run_id)
 
 
-async def test_a_run_is_resumed_once_however_many_ask_for_it_at_the_same_moment(
-    bench: Bench, file: Path, tmp_path: Path
-) -> None:
+async def test_of_many_who_resume_a_run_one_succeeds(bench: Bench, file: Path, tmp_path: Path) -> None:
     failed = await bench.run(flaky(file, tmp_path / "calls"))
 
     answers = await asyncio.gather(*(bench.engine.resume(failed.id) for _ in range(5)), return_exceptions=True)
@@ -199,7 +183,7 @@ async def test_a_run_is_resumed_once_however_many_ask_for_it_at_the_same_moment(
     assert (run.status, run.attempt, notes(file).count("first")) == ("complete", 2, 2)
 
 
-async def test_a_run_with_a_value_that_cannot_be_kept_says_so_and_is_not_resumed(bench: Bench, tmp_path: Path) -> None:
+async def test_a_run_with_unkept_values_is_not_resumed(bench: Bench, tmp_path: Path) -> None:
     document = workflow({"o": flow("Opaque"), "bad": flow("FailTimes", file=tmp_path / "calls")}, "o.value > bad.value")
 
     failed = await bench.run(document)
@@ -211,27 +195,17 @@ async def test_a_run_with_a_value_that_cannot_be_kept_says_so_and_is_not_resumed
     assert again.status == "complete"
 
 
-async def test_a_deadline_of_the_first_attempt_does_not_hold_for_the_next_one(bench: Bench, tmp_path: Path) -> None:
+async def test_each_attempt_has_a_deadline_of_its_own(bench: Bench, tmp_path: Path) -> None:
     document = workflow({"wait": flow("WaitUntil", file=tmp_path / "go", value=1)})
     late = await bench.run(document, call=bench.host.call().child(timeout=0.2))
+    await bench.engine.resume(late.id, call=bench.host.call().child(timeout=0.2))
+    again = await bench.engine.wait(late.id)
     (tmp_path / "go").touch()
-
     run = await resumed(bench, late.id)
 
-    assert late.error is not None and late.error.code == "deadline_exceeded"
+    for each in (late, again):
+        assert each.error is not None and each.error.code == "deadline_exceeded"
     assert output(run, "wait") == 1
-
-
-async def test_a_deadline_holds_for_a_run_that_is_resumed_with_one(bench: Bench, tmp_path: Path) -> None:
-    run_id = await bench.start(workflow({"wait": flow("WaitUntil", file=tmp_path / "go")}))
-    await bench.until("NODE_EXECUTING", nodeId="wait")
-    await bench.engine.interrupt(run_id)
-    await bench.engine.wait(run_id)
-
-    await bench.engine.resume(run_id, call=bench.host.call().child(timeout=0.2))
-    run = await bench.engine.wait(run_id)
-
-    assert run.error is not None and run.error.code == "deadline_exceeded"
 
 
 # --- other versions of plugins --------------------------------------------------------------------
@@ -250,52 +224,26 @@ async def host_with_version(tmp_path: Path, version: str) -> AsyncIterator[Bench
         yield Bench(host)
 
 
-@pytest.mark.parametrize("kind", ["Note", "NoteAlways"])
-@pytest.mark.parametrize(("version", "runs"), [("1.0.0", 1), ("1.0.1", 2)])
-async def test_results_of_another_version_of_a_plugin_are_not_used(
-    tmp_path: Path, file: Path, kind: str, version: str, runs: int
+@pytest.mark.parametrize(("version", "runs", "again"), [("1.0.0", 1, []), ("1.0.1", 2, ["0", "1"])])
+async def test_results_of_another_plugin_version_are_not_used(
+    tmp_path: Path, version: str, runs: int, again: list[str]
 ) -> None:
-    document = workflow(
-        {
-            "n": flow(kind, file=file, value="n"),
-            "other": "Take",
-            "wait": flow("WaitUntil", file=tmp_path / "go"),
-        },
-        "n.value > other.value",
-        "other.value > wait.value",
-    )
+    """Neither those of nodes nor those of iterations, whether they may be cached or not."""
+    nodes: dict[str, Any] = {"all": flow("Gather"), "wait": flow("WaitUntil", file=tmp_path / "go")}
+    edges = ["all.list > wait.value"]
+    for kind in ("Note", "NoteAlways"):
+        nodes |= {
+            f"{kind}0": flow(kind, file=tmp_path / f"{kind}0", value="n"),
+            f"{kind}1": loop(each="n: INTEGER", count=3),
+            f"{kind}2": inside(f"{kind}1", flow(kind, file=tmp_path / f"{kind}2")),
+            f"{kind}3": inside(f"{kind}1", flow("WaitAt", file=tmp_path / "go", at=2)),
+        }
+        edges += [f"{kind}0.value > all.values", f"{kind}1.index > {kind}2.value", f"{kind}2.value > {kind}3.value"]
+        edges.append(f"{kind}3.value > {kind}1.each__n")
     async with host_with_version(tmp_path, "1.0.0") as bench:
-        run_id = await bench.start(document)
+        run_id = await bench.start(workflow(nodes, *edges))
         await bench.until("NODE_EXECUTING", nodeId="wait")
-        await asyncio.sleep(0.1)
-    (tmp_path / "go").touch()
-
-    async with host_with_version(tmp_path, version) as bench:
-        run = await resumed(bench, run_id)
-
-    assert run.status == "complete"
-    assert len(notes(file)) == runs
-    assert state(run, "n").cached == state(run, "other").cached == (runs == 1)
-
-
-@pytest.mark.parametrize(("version", "again"), [("1.0.0", []), ("1.0.1", ["0", "1"])])
-@pytest.mark.parametrize("kind", ["Note", "NoteAlways"])
-async def test_iterations_of_another_version_of_a_plugin_are_not_used(
-    tmp_path: Path, file: Path, kind: str, version: str, again: list[str]
-) -> None:
-    document = workflow(
-        {
-            "z": loop(each="n: INTEGER", count=3),
-            "note": inside("z", flow(kind, file=file)),
-            "wait": inside("z", flow("WaitAt", file=tmp_path / "go", at=2)),
-        },
-        "z.index > note.value",
-        "note.value > wait.value",
-        "wait.value > z.each__n",
-    )
-    async with host_with_version(tmp_path, "1.0.0") as bench:
-        run_id = await bench.start(document)
-        while len(notes(file)) < 3:
+        while len(notes(tmp_path / "Note2")) < 3 or len(notes(tmp_path / "NoteAlways2")) < 3:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
     (tmp_path / "go").touch()
@@ -303,8 +251,12 @@ async def test_iterations_of_another_version_of_a_plugin_are_not_used(
     async with host_with_version(tmp_path, version) as bench:
         run = await resumed(bench, run_id)
 
-    assert output(run, "z", "list__n") == [0, 1, 2]
-    assert notes(file) == ["0", "1", "2", *again, "2"]
+    assert run.status == "complete"
+    for kind in ("Note", "NoteAlways"):
+        assert len(notes(tmp_path / f"{kind}0")) == runs
+        assert state(run, f"{kind}0").cached == (runs == 1)
+        assert output(run, f"{kind}1", "list__n") == [0, 1, 2]
+        assert notes(tmp_path / f"{kind}2") == ["0", "1", "2", *again, "2"]
 
 
 # --- loops ----------------------------------------------------------------------------------------
@@ -341,27 +293,25 @@ def check_counted(run: Run, count: int = 6) -> None:
     assert output(run, "read", "list") == list(range(count))
 
 
-async def test_a_loop_that_was_interrupted_goes_on_with_the_iteration_that_was_cut_off(
-    open_host: OpenHost, file: Path, tmp_path: Path
-) -> None:
+async def test_a_loop_resumes_with_the_iteration_cut_off(open_host: OpenHost, file: Path, tmp_path: Path) -> None:
     async with open_host("acme_flow") as bench:
         run_id = await bench.start(counted(file, tmp_path / "go", at=3))
         while len(notes(file)) < 4:
             await asyncio.sleep(0.01)
-        await bench.engine.interrupt(run_id)
-        before = await bench.engine.wait(run_id)
+        before = await bench.interrupted(run_id)
     (tmp_path / "go").touch()
     async with open_host("acme_flow") as bench:
         kept = await bench.engine.get(run_id)
         run = await resumed(bench, run_id)
 
     check_counted(run)
-    assert (before.status, state(before, "z").iterations) == ("interrupted", 3)
+    for each in (before, kept):
+        assert (each.status, state(each, "z").status, state(each, "z").iterations) == ("interrupted", "interrupted", 3)
     assert state(kept, "add").status == "complete"
     assert notes(file) == ["0", "1", "2", "3", "3", "4", "5"]
 
 
-async def test_a_loop_goes_on_from_an_iteration_that_failed(bench: Bench, file: Path, tmp_path: Path) -> None:
+async def test_a_loop_resumes_from_a_failed_iteration(bench: Bench, file: Path, tmp_path: Path) -> None:
     document = workflow(
         {
             "z": loop("n: INTEGER = 0", each="n: INTEGER", count=4),
@@ -384,7 +334,7 @@ async def test_a_loop_goes_on_from_an_iteration_that_failed(bench: Bench, file: 
     assert notes(file) == ["0", "1", "2", "2", "3"]
 
 
-async def test_a_loop_can_be_interrupted_and_resumed_again_and_again(bench: Bench, file: Path, tmp_path: Path) -> None:
+async def test_a_loop_can_be_resumed_many_times(bench: Bench, file: Path, tmp_path: Path) -> None:
     """Each time it waits at another iteration; what came before is never run again."""
     document = workflow(
         {
@@ -402,8 +352,7 @@ async def test_a_loop_can_be_interrupted_and_resumed_again_and_again(bench: Benc
     for index in range(4):
         while notes(file)[-1:] != [str(index)]:
             await asyncio.sleep(0.01)
-        await bench.engine.interrupt(run_id)
-        await bench.engine.wait(run_id)
+        await bench.interrupted(run_id)
         (tmp_path / f"go{index}").touch()
         await bench.engine.resume(run_id)
 
@@ -413,8 +362,8 @@ async def test_a_loop_can_be_interrupted_and_resumed_again_and_again(bench: Benc
     assert notes(file) == ["0", "0", "1", "1", "2", "2", "3", "3"]
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_a_loop_gives_the_same_however_often_it_is_cut_off(bench: Bench, file: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(repetitions(2, 12)))
+async def test_a_loop_cut_off_anywhere_gives_the_same(bench: Bench, file: Path, seed: int) -> None:
     """Interrupted at random moments until it is through; an iteration is begun again once per interruption at most."""
     chance = random.Random(seed)
     document = workflow(
@@ -455,7 +404,7 @@ async def test_a_loop_gives_the_same_however_often_it_is_cut_off(bench: Bench, f
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
-async def test_what_nodes_gave_before_the_interruption_is_shown_though_only_what_follows_them_was_used(
+async def test_outputs_from_before_the_interruption_are_shown(
     bench: Bench, file: Path, tmp_path: Path, use_cache: bool
 ) -> None:
     document = workflow(
@@ -473,8 +422,7 @@ async def test_what_nodes_gave_before_the_interruption_is_shown_though_only_what
     )
     run_id = await bench.engine.submit(RunRequest(workflow=document, use_cache=use_cache))
     await bench.until("NODE_COMPLETE", promptId=run_id, nodeId="read")
-    await bench.engine.interrupt(run_id)
-    await bench.engine.wait(run_id)
+    await bench.interrupted(run_id)
     (tmp_path / "go").touch()
 
     run = await resumed(bench, run_id)
@@ -483,9 +431,7 @@ async def test_what_nodes_gave_before_the_interruption_is_shown_though_only_what
     assert state(run, "z").cached
 
 
-async def test_a_list_that_a_node_changes_in_place_is_kept_as_it_was_after_each_iteration(
-    bench: Bench, tmp_path: Path
-) -> None:
+async def test_a_list_changed_in_place_is_kept_unchanged(bench: Bench, tmp_path: Path) -> None:
     document = workflow(
         {
             "z": loop("items: ARRAY = []", count=4),
@@ -500,8 +446,7 @@ async def test_a_list_that_a_node_changes_in_place_is_kept_as_it_was_after_each_
     run_id = await bench.start(document)
     while state(await bench.engine.get(run_id), "z").iterations != 2:
         await asyncio.sleep(0.01)
-    await bench.engine.interrupt(run_id)
-    await bench.engine.wait(run_id)
+    await bench.interrupted(run_id)
     (tmp_path / "go").touch()
 
     run = await resumed(bench, run_id)
@@ -509,7 +454,7 @@ async def test_a_list_that_a_node_changes_in_place_is_kept_as_it_was_after_each_
     assert output(run, "z", "out__items") == [0, 1, 2, 3]
 
 
-async def test_a_loop_that_was_tried_again_goes_on_from_its_last_try(bench: Bench, file: Path, tmp_path: Path) -> None:
+async def test_a_retried_loop_resumes_from_its_last_try(bench: Bench, file: Path, tmp_path: Path) -> None:
     """The first try fails in its third iteration, the second waits in its second and is interrupted there."""
     document = workflow(
         {
@@ -527,8 +472,7 @@ async def test_a_loop_that_was_tried_again_goes_on_from_its_last_try(bench: Benc
     while len(notes(file)) < 5:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
-    await bench.engine.interrupt(run_id)
-    await bench.engine.wait(run_id)
+    await bench.interrupted(run_id)
     (tmp_path / "go").touch()
 
     run = await resumed(bench, run_id)
@@ -536,9 +480,7 @@ async def test_a_loop_that_was_tried_again_goes_on_from_its_last_try(bench: Benc
     assert (output(run, "z", "list__call"), output(run, "z", "out__n")) == ([4, 6, 7, 8], 4)
 
 
-async def test_a_loop_inside_of_a_loop_begins_anew_with_the_iteration_around_it(
-    bench: Bench, file: Path, tmp_path: Path
-) -> None:
+async def test_an_inner_loop_begins_anew_on_resume(bench: Bench, file: Path, tmp_path: Path) -> None:
     document = workflow(
         {
             "a": loop("sum: INTEGER = 0", count=2),
@@ -557,8 +499,7 @@ async def test_a_loop_inside_of_a_loop_begins_anew_with_the_iteration_around_it(
     run_id = await bench.start(document)
     while len(notes(file)) < 5:
         await asyncio.sleep(0.01)
-    await bench.engine.interrupt(run_id)
-    await bench.engine.wait(run_id)
+    await bench.interrupted(run_id)
     (tmp_path / "go").touch()
 
     run = await resumed(bench, run_id)
@@ -567,9 +508,7 @@ async def test_a_loop_inside_of_a_loop_begins_anew_with_the_iteration_around_it(
     assert notes(file) == ["1", "2", "3", "4", "5", "4", "5", "6"]
 
 
-async def test_values_inside_of_a_loop_that_cannot_be_kept_do_not_matter_carried_ones_do(
-    bench: Bench, tmp_path: Path
-) -> None:
+async def test_only_carried_values_must_be_kept(bench: Bench, tmp_path: Path) -> None:
     def document(*edges: str) -> Workflow:
         return workflow(
             {
@@ -589,7 +528,7 @@ async def test_values_inside_of_a_loop_that_cannot_be_kept_do_not_matter_carried
     assert (await bench.run(document("opaque.value > z.next__o"))).not_resumable is not None
 
 
-async def test_a_loop_goes_on_after_its_host_was_killed(open_host: OpenHost, file: Path, tmp_path: Path) -> None:
+async def test_a_loop_resumes_after_its_host_was_killed(open_host: OpenHost, file: Path, tmp_path: Path) -> None:
     code = f"""
 import asyncio
 from pathlib import Path
@@ -605,11 +544,7 @@ async def main():
 
 asyncio.run(main())
 """
-    here = Path(__file__).parent
-    path = os.pathsep.join([str(here), str(here.parent.parent / "plugins"), os.environ.get("PYTHONPATH", "")])
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
-    )
+    child = await begin(code)
     assert child.stdout is not None
     run_id = (await child.stdout.readline()).decode().strip()
     while len(notes(file)) < 4:
@@ -626,22 +561,12 @@ asyncio.run(main())
     assert notes(file) == ["0", "1", "2", "3", "3", "4", "5"]
 
 
-async def test_the_history_tells_how_far_a_loop_came(open_host: OpenHost, file: Path, tmp_path: Path) -> None:
-    async with open_host("acme_flow") as bench:
-        cut = await bench.start(counted(file, tmp_path / "go", at=3))
-        while len(notes(file)) < 4:
-            await asyncio.sleep(0.01)
-        await bench.engine.interrupt(cut)
-        await bench.engine.wait(cut)
-        whole = await bench.run(workflow({"z": loop(count=5)}))
-    async with open_host("acme_flow") as bench:
-        first, second = await bench.engine.get(cut), await bench.engine.get(whole.id)
-
-    assert (state(first, "z").status, state(first, "z").iterations) == ("interrupted", 3)
-    assert (state(second, "z").status, state(second, "z").iterations) == ("complete", 5)
+async def kept_rows(bench: Bench, run: Run) -> list[Any]:
+    store = bench.host.services.get(RUN_STORE)
+    return await read_rows(await store.batches(run.id), logging.getLogger())
 
 
-async def test_what_is_kept_of_a_loop_grows_with_its_values_and_not_with_their_square(bench: Bench) -> None:
+async def test_what_is_kept_of_a_loop_grows_linearly(bench: Bench) -> None:
     document = workflow(
         {
             "z": loop("n: INTEGER = 0", each="n: INTEGER", count=40),
@@ -652,11 +577,7 @@ async def test_what_is_kept_of_a_loop_grows_with_its_values_and_not_with_their_s
         "add.sum > slow.value",
         "slow.value > z.each__n",
     )
-    run = await bench.run(document)
-
-    store = bench.host.services.get(RUN_STORE)
-    rows = await read_rows(await store.batches(run.id), logging.getLogger())
-    kept: list[Any] = [row.outputs for row in rows if row.iteration is not None]
+    kept = [row.outputs for row in await kept_rows(bench, await bench.run(document)) if row.iteration is not None]
 
     assert len(kept) > 2
     values = [value for outputs in kept for value in outputs["each"].get("n", [])]
@@ -665,59 +586,11 @@ async def test_what_is_kept_of_a_loop_grows_with_its_values_and_not_with_their_s
 
 async def test_quick_iterations_are_kept_together(bench: Bench) -> None:
     document = workflow({"z": loop("n: INTEGER = 0", count=2000, maxIterations=2000), "add": ADD}, *COUNTING)
-    run = await bench.run(document)
 
-    store = bench.host.services.get(RUN_STORE)
-    rows = await read_rows(await store.batches(run.id), logging.getLogger())
-
-    assert len(rows) < 1000
+    assert len(await kept_rows(bench, await bench.run(document))) < 1000
 
 
-# --- running again, and the history ---------------------------------------------------------------
-
-
-async def test_a_run_is_run_again_with_the_same_workflow_and_inputs(bench: Bench, file: Path) -> None:
-    manager_document = workflow(
-        {"in": "core:GroupInput", "note": flow("NoteAlways", file=file)},
-        "in.x > note.value",
-        interfaceInputs={"x": {"dataFlowType": "STRING"}},
-    )
-    first = await bench.run(manager_document, x="hello")
-
-    again = await bench.engine.wait(await bench.engine.rerun(first.id))
-
-    assert again.id != first.id
-    assert (again.inputs, again.attempt, notes(file)) == ({"x": "hello"}, 1, ["hello", "hello"])
-    with pytest.raises(NotFound):
-        await bench.engine.rerun("run_0")
-
-
-async def test_the_history_is_filtered_and_survives_the_host(open_host: OpenHost, tmp_path: Path) -> None:
-    async with open_host("acme_flow") as bench:
-        good = await bench.run(workflow({"one": give(1)}, name="Good one"))
-        bad = await bench.run(workflow({"n": {"type": "Boom", "inputValues": {"message": "out of eggs"}}}, id="eggs"))
-        cut = await bench.start(workflow({"n": "Hang"}, name="Cut off"))
-        await bench.until("NODE_EXECUTING", nodeId="n")
-        going = [run.id for run in await bench.engine.history(RunFilter(statuses=[RunStatus.RUNNING]))]
-    async with open_host("acme_flow") as bench:
-
-        async def found(**filter: Any) -> list[str]:
-            return [run.id for run in await bench.engine.history(RunFilter(**filter))]
-
-        assert going == [cut]
-        assert await found() == [cut, bad.id, good.id]
-        assert await found(statuses=[RunStatus.COMPLETE, RunStatus.ERROR]) == [bad.id, good.id]
-        assert await found(statuses=[RunStatus.INTERRUPTED]) == [cut]
-        assert await found(workflow_id="eggs") == [bad.id]
-        assert await found(text="GOOD") == [good.id]
-        assert await found(text="out of eggs") == [bad.id]
-        assert await found(since=bad.submitted_at) == [cut, bad.id]
-        assert await found(until=bad.submitted_at) == [bad.id, good.id]
-        assert await found(since=datetime.now(UTC) + timedelta(hours=1)) == []
-        assert await found(limit=1, offset=1) == [bad.id]
-
-
-async def test_targets_and_priority_hold_when_the_run_goes_on(bench: Bench, file: Path, tmp_path: Path) -> None:
+async def test_targets_and_priority_hold_on_resume(bench: Bench, file: Path, tmp_path: Path) -> None:
     request = RunRequest(workflow=flaky(file, tmp_path / "calls"), targets=["bad"], priority=7)
     failed = await bench.engine.run(request)
 

@@ -12,7 +12,7 @@ import pytest
 from helpers.repetition import repetitions
 from runs_bench import Child, accepted, finished, opened
 
-from tavern_host.contracts.errors import Conflict, Misconfigured, NotFound, TavernError
+from tavern_host.contracts.errors import Conflict, Misconfigured, TavernError
 from tavern_host.contracts.executions import RunFilter
 
 
@@ -26,7 +26,7 @@ async def ids(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("content", [b"not a database" * 1000, b"SQLite format 3\x00" + b"\xff" * 5000])
-async def test_a_file_that_is_no_database_is_kept_aside_and_a_new_one_begun(
+async def test_a_file_that_is_no_database_is_replaced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
 ) -> None:
     (tmp_path / "runs.sqlite3").write_bytes(content)
@@ -42,9 +42,7 @@ async def test_a_file_that_is_no_database_is_kept_aside_and_a_new_one_begun(
     assert f"it is kept as {aside.name}, and a new one is begun" in line.message
 
 
-async def test_a_database_that_turns_out_to_be_damaged_is_kept_aside_while_it_is_used(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_damaged_database_is_replaced_in_use(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with opened(tmp_path) as store:
         await finished(store, *(f"run_{i}" for i in range(300)))
     path = tmp_path / "runs.sqlite3"
@@ -60,10 +58,8 @@ async def test_a_database_that_turns_out_to_be_damaged_is_kept_aside_while_it_is
     assert len(damaged(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("seed", range(repetitions(5, 20)))
-async def test_a_database_that_was_cut_or_overwritten_anywhere_never_keeps_the_store_from_working(
-    tmp_path: Path, seed: int
-) -> None:
+@pytest.mark.parametrize("seed", range(repetitions(2, 20)))
+async def test_the_store_works_with_any_damaged_database(tmp_path: Path, seed: int) -> None:
     async with opened(tmp_path) as store:
         await finished(store, *(f"run_{i}" for i in range(100)))
     path = tmp_path / "runs.sqlite3"
@@ -101,7 +97,7 @@ async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> No
     assert damaged(tmp_path) == []
 
 
-async def test_a_database_that_was_removed_while_it_is_open_is_made_anew(tmp_path: Path) -> None:
+async def test_a_database_removed_in_use_is_recreated(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await accepted(store, "run_1")
         await store.list_runs(RunFilter())
@@ -134,7 +130,7 @@ async def test_a_folder_that_cannot_be_used_is_named_in_one_line(tmp_path: Path)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-async def test_a_disk_that_is_full_is_said_in_one_line_and_what_was_kept_stays(tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     child = Child(
         tmp_path,
         """
@@ -162,7 +158,7 @@ say(len(await store.batches("run_1")))
     assert [path for path in (tmp_path / "values").iterdir() if path.is_file()] == []
 
 
-async def test_a_run_whose_record_is_damaged_keeps_no_other_from_being_claimed(tmp_path: Path) -> None:
+async def test_a_damaged_record_holds_up_no_other(tmp_path: Path) -> None:
     async with opened(tmp_path) as first:
         await accepted(first, "broken", "sound", worker="first")
     with sqlite3.connect(tmp_path / "runs.sqlite3") as connection:
@@ -201,13 +197,3 @@ async def test_another_process_that_does_not_let_go_is_waited_for(tmp_path: Path
             other.execute("COMMIT")
         await writing
         assert await store.batches("run_1") == [b"batch"]
-
-
-async def test_a_value_whose_file_was_removed_is_not_found_and_can_be_put_again(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        name = await store.put(b"value")
-        (tmp_path / "values" / name[:2] / name).unlink()
-        with pytest.raises(NotFound):
-            await store.content(name)
-        assert await store.put(b"value") == name
-        assert await store.content(name) == b"value"

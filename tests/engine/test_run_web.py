@@ -98,7 +98,7 @@ async def test_a_run_is_run_once_more(site: Site, bench: Bench) -> None:
     assert str(again.principal).startswith("user:")
 
 
-async def test_an_interrupted_run_goes_on(site: Site, bench: Bench) -> None:
+async def test_only_an_interrupted_run_is_resumed(site: Site, bench: Bench) -> None:
     document = workflow({"g": give(1), "h": "Hang"}, "g.value > h.value")
     run_id = await bench.start(document)
     await bench.until("NODE_EXECUTING", nodeId="h")
@@ -115,26 +115,12 @@ async def test_an_interrupted_run_goes_on(site: Site, bench: Bench) -> None:
     assert (answer.status, await answer.json()) == (200, {"runId": run_id})
     assert running[0] == 409
     assert (resumed.attempt, resumed.nodes["g"].status) == (2, "complete")
-
-
-async def test_a_run_that_is_complete_cannot_go_on(site: Site, bench: Bench) -> None:
     run = await bench.run(workflow({"g": give(1)}))
-
-    status, error = await refusal(site, "POST", f"/api/runs/{run.id}/resume")
-
-    assert status == 409
-    assert run.id in error
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [("GET", "/api/runs/run_0"), ("POST", "/api/runs/run_0/resume"), ("POST", "/api/runs/run_0/rerun")],
-)
-async def test_a_run_that_is_not_there_is_not_found(site: Site, method: str, path: str) -> None:
-    status, error = await refusal(site, method, path)
-
-    assert status == 404
-    assert "run_0" in error
+    asked = [("POST", run.id, "/resume", 409), ("GET", "run_0", "", 404), ("POST", "run_0", "/resume", 404)]
+    for method, asked_for, action, expected in (*asked, ("POST", "run_0", "/rerun", 404)):
+        status, error = await refusal(site, method, f"/api/runs/{asked_for}{action}")
+        assert status == expected
+        assert asked_for in error
 
 
 async def test_the_state_of_the_queue_is_told(site: Site, bench: Bench) -> None:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from engine_bench import Bench, OpenHost, output, workflow
+from engine_bench import Bench, no_tasks_are_left, output, workflow
+from helpers.repetition import repetitions
 
 from tavern_host.contracts.executions import RunRequest
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SHARED_PLUGINS = ["acme_streams"]
 LENGTHS = (0, 1, 15, 16, 17, 33, 70)
 LONGEST = 600
-
-
-@pytest.fixture
-async def bench(open_host: OpenHost) -> AsyncIterator[Bench]:
-    async with open_host("acme_streams") as opened:
-        yield opened
 
 
 class Graph:
@@ -96,40 +92,30 @@ class Graph:
 KEYS = {"Total": "total", "InTurn": "counts", "After": "list", "First": "list"}
 
 
-@pytest.mark.parametrize("seed", range(0, 80, 8))
-async def test_a_graph_of_streams_gives_what_lists_would_give(bench: Bench, seed: int) -> None:
-    for each in range(seed, seed + 8):
-        graph = Graph(each)
+async def test_random_stream_graphs_give_what_lists_would_give(shared: Bench) -> None:
+    for seed in range(repetitions(30, 400)):
+        graph = Graph(seed)
         document = workflow(graph.nodes, *graph.edges)
         for use_cache in (True, True, False):
             async with asyncio.timeout(60):
-                run = await bench.engine.run(RunRequest(workflow=document, use_cache=use_cache))
-            assert run.status == "complete", f"seed {each}: {run.error}"
+                run = await shared.engine.run(RunRequest(workflow=document, use_cache=use_cache))
+            assert run.status == "complete", f"seed {seed}: {run.error}"
             for name, node in graph.nodes.items():
                 key = KEYS.get(node["type"].partition(":")[2])
                 if key is not None:
-                    assert output(run, name, key) == graph.expected[name], f"seed {each}, node {name}"
+                    assert output(run, name, key) == graph.expected[name], f"seed {seed}, node {name}"
 
 
-@pytest.mark.parametrize("seed", range(0, 40, 8))
-async def test_a_graph_of_streams_that_is_interrupted_anywhere_leaves_no_tasks(bench: Bench, seed: int) -> None:
-    await bench.run(workflow({"s": {"type": "acme-streams:Numbers", "inputValues": {"length": 1}}}))
+async def test_random_stream_graphs_interrupted_anywhere_leave_no_tasks(shared: Bench) -> None:
     before = asyncio.all_tasks()
-    for each in range(seed, seed + 8):
-        graph, choice = Graph(each), random.Random(each)
+    for seed in range(repetitions(15, 200)):
+        graph, choice = Graph(seed), random.Random(seed)
         for node in graph.nodes.values():
             if node["type"] == "acme-streams:Numbers" and choice.random() < 0.5:
                 node.update(type=f"acme-streams:{choice.choice(('Ticks', 'Endless'))}", inputValues={})
-        run_id = await bench.start(workflow(graph.nodes, *(e for e in graph.edges if not e.endswith(".start"))))
+        run_id = await shared.start(workflow(graph.nodes, *(e for e in graph.edges if not e.endswith(".start"))))
         for _ in range(choice.randint(0, 30)):
             await asyncio.sleep(0)
-        await bench.engine.interrupt(run_id)
         async with asyncio.timeout(60):
-            run = await bench.engine.wait(run_id)
-        assert run.status.is_final
-    for _ in range(500):
-        left = {task for task in asyncio.all_tasks() - before if not task.get_name().startswith(("leases", "journal"))}
-        if not left:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"tasks are left: {left}")
+            assert (await shared.interrupted(run_id)).status.is_final
+    await no_tasks_are_left(before)

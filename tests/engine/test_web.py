@@ -9,6 +9,7 @@ import pytest
 from aiohttp import ClientWebSocketResponse
 from aiohttp.test_utils import TestClient, TestServer, unused_port
 from engine_bench import Bench, workflow
+from helpers.repetition import Failures
 
 from tavern_host import WORKFLOW_MANAGER
 from tavern_host.contracts.executions import RunActions
@@ -80,9 +81,10 @@ async def test_a_prompt_is_run_and_can_be_looked_at(bench: Bench, client: Client
     assert shown["outputs"] == {"output_0": ["x", 3]}
     assert shown["nodeStatus"]["a"] == {"status": "complete", "output": {"sum": 3}}
     assert "submittedAt" in shown and "errorInfo" not in shown
+    assert "there is no run" in (await get(client, "/api/prompt/run_0", status=404))["error"]
 
 
-async def test_a_prompt_may_name_a_stored_workflow_and_give_its_inputs(bench: Bench, client: Client) -> None:
+async def test_a_prompt_may_name_a_stored_workflow(bench: Bench, client: Client) -> None:
     document = workflow({"in": "core:GroupInput"}, interfaceInputs={"n": {"dataFlowType": "INTEGER"}}, name="Stored")
     await bench.host.services.get(WORKFLOW_MANAGER).save("stored", document)
 
@@ -94,26 +96,7 @@ async def test_a_prompt_may_name_a_stored_workflow_and_give_its_inputs(bench: Be
     assert (shown["workflowId"], shown["workflowName"]) == ("stored", "Stored")
 
 
-async def test_a_bypassed_node_passes_on_what_it_was_given(bench: Bench, client: Client) -> None:
-    prompt = {
-        "nodes": [
-            {"id": "g", "fullType": "acme-nodes:Give", "configValues": {"value": 5}},
-            {"id": "p", "fullType": "acme-nodes:Pause", "bypassed": True},
-        ],
-        "edges": [
-            {"sourceNodeId": "g", "sourceHandle": "value", "targetNodeId": "p", "targetHandle": "value"},
-        ],
-        "outputInterfaceMappings": {"o": {"sourceNodeId": "p", "sourceSlotKey": "value"}},
-    }
-
-    run = await bench.engine.wait(await post(client, prompt))
-
-    assert (run.outputs, run.nodes["p"].bypassed) == ({"o": 5}, True)
-
-
-async def test_a_prompt_may_say_what_to_run_how_urgent_it_is_and_whether_earlier_outputs_count(
-    bench: Bench, client: Client
-) -> None:
+async def test_a_prompt_has_targets_priority_and_cache(bench: Bench, client: Client) -> None:
     first = await bench.engine.wait(await post(client, PROMPT))
     asked = {"targets": ["a"], "priority": 7, "actions": True, "useCache": False}
 
@@ -125,21 +108,22 @@ async def test_a_prompt_may_say_what_to_run_how_urgent_it_is_and_whether_earlier
     assert run.nodes["all"].status == "skipped"
 
 
-async def test_nodes_of_a_prompt_may_be_inside_of_a_loop_and_have_a_policy(bench: Bench, client: Client) -> None:
+async def test_nodes_of_a_prompt_keep_all_their_parts(bench: Bench, client: Client) -> None:
     prompt = {
         "nodes": [
             {"id": "z", "fullType": "core:LoopZone", "configValues": {"count": 3}},
             {"id": "b", "fullType": "acme-nodes:Boom", "parentNode": "z", "policy": {"onError": "skip_branch"}},
+            {"id": "p", "fullType": "acme-nodes:Pause", "bypassed": True},
         ],
         "edges": [],
     }
 
     run = await bench.engine.wait(await post(client, prompt))
 
-    assert (run.status, run.nodes["b"].iterations) == ("complete", 3)
+    assert (run.status, run.nodes["b"].iterations, run.nodes["p"].bypassed) == ("complete", 3, True)
 
 
-async def test_an_output_that_an_edge_feeds_already_is_not_mapped_twice(bench: Bench, client: Client) -> None:
+async def test_an_output_fed_by_an_edge_is_mapped_once(bench: Bench, client: Client) -> None:
     out = {"id": "out", "fullType": "core:GroupOutput"}
     edge = {"sourceNodeId": "all", "sourceHandle": "list", "targetNodeId": "out", "targetHandle": "output_0"}
     prompt = {
@@ -155,36 +139,32 @@ async def test_an_output_that_an_edge_feeds_already_is_not_mapped_twice(bench: B
     assert list(run.nodes) == ["a", "all", "g", "out"]
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ({}, "a PROMPT_REQUEST needs `nodes` and `edges`, or the `workflowId` of a stored workflow"),
-        ({"nodes": [{"id": "a"}]}, "this is no PROMPT_REQUEST: $.nodes[0].fullType: Field required"),
-        (
-            {**PROMPT, "priority": 5000},
-            "this is no PROMPT_REQUEST: $.priority: Input should be less than or equal to 1000",
-        ),
-        (
-            {**PROMPT, "targets": "all", "useCache": "perhaps"},
-            "this is no PROMPT_REQUEST: $.targets: Input should be a valid list; "
-            "$.useCache: Input should be a valid boolean, unable to interpret input",
-        ),
-        (
-            {"nodes": [{"id": "a", "fullType": "acme-nodes:Stuborn"}]},
-            "the workflow cannot be run: $.nodes[0].type: there is no node type 'acme-nodes:Stuborn' "
-            "(did you mean acme-nodes:Stubborn?)",
-        ),
-    ],
-)
-async def test_a_bad_prompt_is_refused_with_the_reason(client: Client, body: Any, message: str) -> None:
-    response = await client.post("/api/prompt", json=body)
-
-    assert response.status == 400
-    assert (await response.json())["error"] == message
+BAD: list[tuple[Any, str]] = [
+    ({}, "a PROMPT_REQUEST needs `nodes` and `edges`, or the `workflowId` of a stored workflow"),
+    ({"nodes": [{"id": "a"}]}, "this is no PROMPT_REQUEST: $.nodes[0].fullType: Field required"),
+    (
+        {**PROMPT, "priority": 5000},
+        "this is no PROMPT_REQUEST: $.priority: Input should be less than or equal to 1000",
+    ),
+    (
+        {**PROMPT, "targets": "all", "useCache": "perhaps"},
+        "this is no PROMPT_REQUEST: $.targets: Input should be a valid list; "
+        "$.useCache: Input should be a valid boolean, unable to interpret input",
+    ),
+    (
+        {"nodes": [{"id": "a", "fullType": "acme-nodes:Stuborn"}]},
+        "the workflow cannot be run: $.nodes[0].type: there is no node type 'acme-nodes:Stuborn' "
+        "(did you mean acme-nodes:Stubborn?)",
+    ),
+]
 
 
-async def test_a_run_that_is_not_there_is_not_found(client: Client) -> None:
-    assert "there is no run" in (await get(client, "/api/prompt/run_0", status=404))["error"]
+async def test_a_bad_prompt_is_refused_with_the_reason(client: Client) -> None:
+    with Failures() as failures:
+        for body, message in BAD:
+            with failures.row(message):
+                response = await client.post("/api/prompt", json=body)
+                assert (response.status, (await response.json())["error"]) == (400, message)
 
 
 async def test_a_running_prompt_is_listed_and_interrupted(bench: Bench, client: Client) -> None:
@@ -211,7 +191,7 @@ async def receive(socket: ClientWebSocketResponse, type: str, **payload: Any) ->
     raise AssertionError(f"the socket was closed before {type} came")
 
 
-async def test_a_prompt_over_the_socket_is_accepted_followed_and_interrupted(client: Client) -> None:
+async def test_a_prompt_runs_over_the_socket(client: Client) -> None:
     async with client.ws_connect("/ws") as socket:
         await socket.send_json({"type": "PROMPT_REQUEST", "payload": HANG})
         run_id = (await receive(socket, "PROMPT_ACCEPTED_RESPONSE"))["promptId"]
