@@ -7,31 +7,21 @@ given with `--dev`, and what an embedding program hands over.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import logging
 import os
-import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import importlib_metadata
 
-from tavern_host.contracts.errors import describe
 from tavern_host.contracts.manifest import Manifest
-from tavern_host.contracts.plugins import BROWSER_SUFFIXES, GROUP, MANIFEST, PluginState, Problem, is_data
+from tavern_host.contracts.plugins import BROWSER_SUFFIXES, MANIFEST, PluginState, Problem, is_data
 from tavern_host.plugins.file_settings import with_file_settings
+from tavern_host.plugins.installed import DISTRIBUTION, Installed, installed_plugins
 from tavern_host.plugins.manifest import missing_entries, read_manifest
 from tavern_host.plugins.record import Record
 from tavern_host.storage.yaml_file import InvalidFile
-
-DISTRIBUTION = "tavern-host"
-
-_log = logging.getLogger("tavern.plugins")
-
-_NAME_LINE = re.compile(r"^Name: *(\S+) *$", re.MULTILINE)
 
 
 def discover(
@@ -45,7 +35,7 @@ def discover(
     """
     dev, embedded = list(dev), list(embedded)
     handed = {path.resolve() for path in (*dev, *embedded) if isinstance(path, Path)}
-    installed = [_from_entry_point(entry) for entry in _entry_points()]
+    installed = [_from_installed(found) for found in installed_plugins()]
     records = [r for r in installed if r.first_party or r.root is None or r.root.resolve() not in handed]
     for item in embedded:
         records.append(_from_module(item) if isinstance(item, ModuleType) else _from_folder(item, "folder"))
@@ -54,66 +44,20 @@ def discover(
         if parent.is_dir():
             children = sorted(p for p in parent.iterdir() if p.is_dir() and not p.name.startswith((".", "_")))
             records += [_from_folder(path, "folder", within=parent) for path in children]
-    records.sort(key=lambda r: (not r.first_party, r.state is PluginState.INVALID, not r.is_dev))
+    own = f"entry-point:{DISTRIBUTION}"  # their names are theirs also where another package was found in their place
+    records.sort(key=lambda r: (not r.first_party, r.source != own, r.state is PluginState.INVALID, not r.is_dev))
     _refuse_duplicates(records)
     _add_file_settings(records)
     return records
 
 
-def _entry_points() -> list[importlib_metadata.EntryPoint]:
-    try:
-        found = list(importlib_metadata.entry_points(group=GROUP))
-    except Exception:  # the files of one installed distribution, any one, are damaged: go without that one
-        found = [e for d in importlib_metadata.distributions() for e in _entry_points_of(d)]
-    return sorted(found, key=lambda e: (e.name, e.value))
-
-
-def _entry_points_of(distribution: Any) -> list[importlib_metadata.EntryPoint]:
-    try:
-        return [entry for entry in distribution.entry_points if entry.group == GROUP]
-    except Exception as error:
-        _log.warning("an installed distribution cannot be read and is left out: %s", describe(error))
-        return []
-
-
-def _from_entry_point(entry: importlib_metadata.EntryPoint) -> Record:
-    distribution = _distribution_of(entry)
-    record = Record(name=entry.name, source=f"entry-point:{distribution}", first_party=distribution == DISTRIBUTION)
-    try:
-        record.module = entry.module
-    except (ValueError, AttributeError):  # not of the form package:object
-        record.module = entry.value
-    record.root = _package_folder(record.module)
-    if record.root is None:
-        message = f"the package {record.module!r} of the entry point {entry.name!r} cannot be found"
-        hint = f"reinstall {distribution}; the entry point must name an importable package"
-        return _invalid(record, message, hint)
-    return _read(record, expected_name=entry.name)
-
-
-def _distribution_of(entry: importlib_metadata.EntryPoint) -> str:
-    try:
-        if entry.dist is None:
-            return "unknown"
-        name = _NAME_LINE.search(entry.dist.read_text("METADATA") or "")
-        return name[1] if name else entry.dist.name  # which parses all of the metadata, and is slow
-    except Exception:  # an installation that was broken off, or is damaged
-        return "unknown"
-
-
-def _package_folder(module: str) -> Path | None:
-    """Return a package's folder without importing it; its parents are walked as folders."""
-    top, *rest = module.split(".")
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    locations = list(spec.submodule_search_locations or ()) if spec is not None else []
-    for location in locations:
-        folder = Path(location, *rest)
-        if folder.is_dir():
-            return folder
-    return None
+def _from_installed(found: Installed) -> Record:
+    source = f"entry-point:{found.distribution}"
+    record = Record(found.name, source, found.folder, found.module, first_party=found.first_party)
+    if found.problem is not None:
+        record.refuse(PluginState.INVALID, found.problem)
+        return record
+    return _read(record, expected_name=found.name)
 
 
 def _from_module(module: ModuleType) -> Record:

@@ -151,6 +151,7 @@ class Inn:
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-dist\nVersion: 1.0.0\n")
         (info / "entry_points.txt").write_text(f"[tavern_host.plugins]\n{name} = {package}\n")
+        (info / "RECORD").write_text(f"{package}/__init__.py,,\n{package}/plugin.yaml,,\n")
 
     # --- how the host is used -----------------------------------------------------------------------
 

@@ -450,6 +450,7 @@ def test_a_plugin_that_is_installed_from_its_folder_is_checked_all_the_same(tmp_
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-inn\nVersion: 1.0.0\n")
     (info / "entry_points.txt").write_text("[tavern_host.plugins]\nacme-inn = acme_inn\n")
+    (info / "RECORD").write_text("acme_inn/__init__.py,,\nacme_inn/plugin.yaml,,\n")
     ran = tavern(
         "plugins", "check", project / part, "--json", PYTHONPATH=f"{project}:{os.environ.get('PYTHONPATH', '')}"
     )

@@ -55,6 +55,7 @@ def test_a_package_within_a_package_is_found_without_importing_the_outer_one(tmp
     write(site / "outer" / "__init__.py", EXPLODES)
     (site / "outer" / "x-1.0.0.dist-info").rename(site / "x-1.0.0.dist-info")
     (site / "x-1.0.0.dist-info" / "entry_points.txt").write_text("[tavern_host.plugins]\nacme = outer.inner\n")
+    (site / "x-1.0.0.dist-info" / "RECORD").write_text("outer/inner/__init__.py,,\nouter/inner/plugin.yaml,,\n")
     assert linked(tmp_path / "p").plugin("acme").state is PluginState.DISCOVERED
     assert "outer" not in sys.modules
 

@@ -40,6 +40,7 @@ def installed(
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
     (info / "entry_points.txt").write_text(f"[tavern_host.plugins]\n{name} = {package}\n")
+    (info / "RECORD").write_text(f"{package}/__init__.py,,\n{package}/plugin.yaml,,\n")
     return root
 
 

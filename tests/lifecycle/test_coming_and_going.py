@@ -349,7 +349,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         info = site / f"{name}-1.0.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0.0\n{more}")
-        (info / "RECORD").write_text(f"{name}-1.0.0.dist-info/METADATA,,\n{name}-1.0.0.dist-info/RECORD,,\n")
+        files = (f"{name}/__init__.py", f"{name}/plugin.yaml", f"{info.name}/METADATA", f"{info.name}/RECORD")
+        (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
     (site / "pip_acme-1.0.0.dist-info" / "entry_points.txt").write_text("[tavern_host.plugins]\nacme = pip_acme\n")
     monkeypatch.syspath_prepend(str(site))
     yield folder

@@ -142,6 +142,7 @@ class Stage:
             info.mkdir(exist_ok=True)
             (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0.0\n")
             (info / "entry_points.txt").write_text(f"[tavern_host.plugins]\n{NAME} = {PACKAGE}\n")
+            (info / "RECORD").write_text(f"{PACKAGE}/__init__.py,,\n{PACKAGE}/plugin.yaml,,\n")
         importlib.invalidate_caches()
 
     async def grant_version_1(self, *asked: dict[str, Any]) -> None:

@@ -1,0 +1,158 @@
+"""Says of installed plugins which distribution each is of, by what pip recorded; imports nothing of them."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import logging
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import importlib_metadata
+
+from tavern_host.contracts.errors import describe
+from tavern_host.contracts.plugins import GROUP, MANIFEST, Problem
+
+DISTRIBUTION = "tavern-host"
+_RUNNING = Path(__file__).parents[1]
+_FILES = ("__init__.py", MANIFEST)
+
+_log = logging.getLogger("tavern.plugins")
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An entry point of the group: its package and the folder of that, if there is one; the name of its distribution,
+    and whether that is the one of the running host; or why it may not be used."""
+
+    name: str
+    module: str
+    folder: Path | None
+    distribution: str
+    first_party: bool = False
+    problem: Problem | None = None
+
+
+def installed_plugins() -> list[Installed]:
+    """Return the entry points of all distributions, sorted."""
+    own = [
+        one for one in _unique(importlib_metadata.distributions(name=DISTRIBUTION)) if one.name and one.has(_RUNNING)
+    ]
+    found = _unique([entry.dist for entry in _entry_points() if entry.dist is not None])
+    hidden = [one for one in own if one not in found]  # by another that is called like the host, earlier on the path
+    entries = [(entry, one) for one in (*found, *hidden) for entry in one.entry_points()]
+    return [_installed(*both, own) for both in sorted(entries, key=lambda both: (both[0].name, both[0].value))]
+
+
+def _installed(entry: importlib_metadata.EntryPoint, of: _Distribution, own: list[_Distribution]) -> Installed:
+    try:
+        module = entry.module
+    except (ValueError, AttributeError):  # not of the form package:object
+        module = entry.value
+    folder, name = _package_folder(module), of.name or "unknown"
+    problem = None
+    if of.name is None:
+        message = f"the metadata in {of.place} are damaged, or name another distribution than the folder"
+        problem = Problem(message=message, hint="reinstall it")
+    elif folder is None:
+        message = f"the package {module!r} of the entry point {entry.name!r} cannot be found"
+        problem = Problem(message=message, hint=f"reinstall {name}; the entry point must name an importable package")
+    elif _normal(name) == DISTRIBUTION and own != [of]:
+        places = " and ".join(one.place for one in own) or "no distribution"
+        message = f"{of.place} is called {name}, and the running host was installed by {places}"
+        problem = Problem(message=message, hint="uninstall all but one")
+    elif not of.has(folder):
+        message = f"{folder} is not what was installed with {name}"
+        problem = Problem(message=message, hint=f"remove it, or reinstall {name}")
+    return Installed(entry.name, module, folder, name, problem is None and of in own, problem)
+
+
+class _Distribution:
+    """An installed distribution; equal to another that has its metadata in the same place."""
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+        self.place = os.path.realpath(str(getattr(found, "_path", found)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Distribution) and self.place == other.place
+
+    def __hash__(self) -> int:
+        return hash(self.place)
+
+    @cached_property
+    def name(self) -> str | None:
+        """What the header of its metadata calls it; None where the folder of its metadata is called otherwise."""
+        try:
+            name = str(self._found.name)
+        except Exception:  # an installation that was broken off, or is damaged
+            return None
+        folder = Path(self.place).name.partition("-")[0].removesuffix(".egg-info")
+        return name if _normal(name) == _normal(folder) else None
+
+    def entry_points(self) -> list[importlib_metadata.EntryPoint]:
+        """Return those of the group."""
+        try:
+            return [entry for entry in self._found.entry_points if entry.group == GROUP]
+        except Exception as error:
+            _log.warning("an installed distribution cannot be read and is left out: %s", describe(error))
+            return []
+
+    def has(self, package: Path) -> bool:
+        """Return whether a package was installed with it: its record has the package's first files, or it is an
+        editable installation of the folder that the package is in."""
+        place = Path(os.path.realpath(package.parent), package.name)
+        base = os.path.realpath(self._found.locate_file(""))
+        if place.is_relative_to(base):
+            inner = place.relative_to(base)
+            return self._record.issuperset((inner / file).as_posix() for file in _FILES if (package / file).exists())
+        return self._edited is not None and place.is_relative_to(self._edited)
+
+    @cached_property
+    def _record(self) -> frozenset[str]:
+        try:
+            lines = (self._found.read_text("RECORD") or "").splitlines()
+            return frozenset(row[0] for row in csv.reader(lines) if row)
+        except (OSError, ValueError, csv.Error):
+            return frozenset()
+
+    @cached_property
+    def _edited(self) -> str | None:
+        try:
+            url = urlsplit(self._found.origin.url)
+            is_edited = url.scheme == "file" and self._found.origin.dir_info.editable is True
+            return os.path.realpath(url2pathname(url.path)) if is_edited else None
+        except (OSError, ValueError, TypeError, AttributeError):  # it was not installed from a folder
+            return None
+
+
+def _unique(found: Any) -> list[_Distribution]:
+    return list(dict.fromkeys(map(_Distribution, found)))
+
+
+def _entry_points() -> list[importlib_metadata.EntryPoint]:
+    try:
+        return list(importlib_metadata.entry_points(group=GROUP))
+    except Exception:  # the files of one installed distribution, any one, are damaged: go without that one
+        return [e for one in _unique(importlib_metadata.distributions()) for e in one.entry_points()]
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _package_folder(module: str) -> Path | None:
+    """Return a package's folder without importing it; its parents are walked as folders."""
+    top, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    locations = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return next((folder for location in locations if (folder := Path(location, *rest)).is_dir()), None)

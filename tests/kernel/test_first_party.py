@@ -1,0 +1,176 @@
+"""First-party is the very distribution that the running host was installed by; no other one becomes it by its words."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from helpers.command_line import tavern_process
+from helpers.repetition import Failures
+
+import tavern_host
+from tavern_host import Host
+from tavern_host.contracts.plugins import PluginInfo, PluginState
+
+RAN = "import os, pathlib; pathlib.Path(os.environ['ACME_RAN']).touch()\n"
+HOOK = "hook:server:tool:before-call"
+
+
+def wheel(
+    folder: Path,
+    name: str,
+    *,
+    entry: str = "acme",
+    package: str | None = None,
+    metadata: str | None = None,
+    files: dict[str, str] | None = None,
+    claims: tuple[str, ...] = (),
+) -> Path:
+    """Write a wheel with a plugin that asks for a grant; `claims` are files that its record has and that it has not."""
+    info, package = f"{name}-9.0.dist-info", package or entry.replace("-", "_")
+    manifest = {"name": entry, "displayName": "Acme", "version": "9.0", "permissions": {"hooks": [HOOK]}}
+    content = {
+        f"{package}/__init__.py": RAN,
+        f"{package}/plugin.yaml": json.dumps(manifest),
+        f"{info}/METADATA": metadata or f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": f"[tavern_host.plugins]\n{entry} = {package}\n",
+        **{f"{info}/{file}": text for file, text in (files or {}).items()},
+    }
+    rows = io.StringIO()
+    csv.writer(rows).writerows([file, "", ""] for file in (*content, *claims, f"{info}/RECORD"))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-9.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, text in {**content, f"{info}/RECORD": rows.getvalue()}.items():
+            archive.writestr(file, text)
+    return path
+
+
+def plugins_with(site: Path, tmp_path: Path) -> list[PluginInfo]:
+    """Return what `tavern plugins list` says where `site` is earlier on the path; nothing of it is imported."""
+    ran = tmp_path / "ran"
+    done = tavern_process(*("plugins", "list", "--json"), cwd=tmp_path, PYTHONPATH=str(site), ACME_RAN=str(ran))
+    assert not ran.exists(), done.err
+    return [PluginInfo.model_validate(plugin) for plugin in done.json()]
+
+
+def unpack(path: Path, site: Path) -> None:
+    """Install a wheel as an installer does that checks nothing."""
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(site)
+
+
+def of_name(plugins: list[PluginInfo], name: str) -> list[PluginInfo]:
+    """Return the plugins of a name."""
+    return [plugin for plugin in plugins if plugin.name == name]
+
+
+def test_a_wheels_description_makes_it_not_first_party(tmp_path: Path) -> None:
+    wheels = []
+    for number, header in enumerate(("name: acme_", "NAME:acme_", "Name:\tacme_")):
+        metadata = f"Metadata-Version: 2.1\n{header}{number}\nVersion: 9.0\n\nName: tavern-host\n"
+        wheels.append(wheel(tmp_path, f"acme_{number}", entry=f"acme-{number}", metadata=metadata))
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-compile", "--target"]
+    subprocess.run([*pip, tmp_path / "site", *wheels], check=True, timeout=120)
+    plugins = plugins_with(tmp_path / "site", tmp_path)
+    for number in range(len(wheels)):
+        (plugin,) = of_name(plugins, f"acme-{number}")
+        assert (plugin.source, plugin.first_party) == (f"entry-point:acme_{number}", False)
+        assert [permission.granted for permission in plugin.permissions] == [False]
+
+
+UPWARDS = os.path.relpath(Path(tavern_host.__file__), "/")
+EDITABLE = json.dumps({"url": "file:///", "dir_info": {"editable": True}})
+CLAIMS = {
+    "its metadata say another name than its folder": {
+        "name": "acme_pack",
+        "metadata": "Metadata-Version: 2.1\nName: tavern-host\nVersion: 9.0\n",
+    },
+    "its metadata have two names": {
+        "name": "acme_pack",
+        "metadata": "Metadata-Version: 2.1\nName: tavern-host\nName: acme-pack\nVersion: 9.0\n",
+    },
+    "it is called alike": {"name": "Tavern_Host"},
+    "it has the host's files by their absolute path": {"name": "tavern.host", "claims": (tavern_host.__file__,)},
+    "it has the host's files by a way upwards": {"name": "tavern_host", "claims": (f"{'../' * 20}{UPWARDS}",)},
+    "it has a package of the host's names": {"name": "TAVERN_HOST", "claims": ("tavern_host/__init__.py",)},
+}
+"""What a distribution that is not the host's may say of itself."""
+
+
+def test_no_distribution_claims_to_be_the_hosts(tmp_path: Path) -> None:
+    with Failures() as failures:
+        for number, (what, row) in enumerate(CLAIMS.items()):
+            site = tmp_path / str(number)
+            unpack(wheel(tmp_path, **row), site)  # type: ignore[arg-type]
+            with failures.row(what), pytest.MonkeyPatch.context() as patch:
+                patch.syspath_prepend(site)
+                host = Host(tmp_path / "p")
+                host.link()
+                assert (host.plugin("acme").state, host.plugin("acme").first_party) == (PluginState.INVALID, False)
+                engine = host.plugin("tavern-engine")
+                assert (engine.state, engine.first_party) == (PluginState.DISCOVERED, True)
+
+
+def test_two_hosts_on_the_path_leave_nothing_first_party(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    unpack(wheel(tmp_path, "tavern_host", files={"direct_url.json": EDITABLE}), site)
+    plugins = plugins_with(site, tmp_path)
+    assert {(plugin.state, plugin.first_party) for plugin in plugins} == {(PluginState.INVALID, False)}
+    (engine,) = of_name(plugins, "tavern-engine")
+    assert f"the running host was installed by {site}/tavern_host-9.0.dist-info and " in engine.problems[0].message
+    assert engine.problems[0].hint == "uninstall all but one"
+
+
+def test_a_package_earlier_on_the_path_is_not_first_party(tmp_path: Path) -> None:
+    unpack(wheel(tmp_path, "acme_pack", entry="tavern-demo", package="tavern_demo"), tmp_path / "site")
+    plugins = plugins_with(tmp_path / "site", tmp_path)
+    found = {plugin.source: plugin for plugin in of_name(plugins, "tavern-demo")}
+    assert {(plugin.state, plugin.first_party) for plugin in found.values()} == {(PluginState.INVALID, False)}
+    (problem,) = found["entry-point:tavern-host"].problems
+    assert problem.message == f"{tmp_path}/site/tavern_demo is not what was installed with tavern-host"
+
+
+def test_a_package_of_another_distribution_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, name in enumerate(("acme_pack", "other_pack")):
+        site = tmp_path / str(number)
+        unpack(wheel(tmp_path, name), site)
+        monkeypatch.syspath_prepend(site)
+    host = Host(tmp_path / "p")
+    host.link()
+    found = {plugin.source: plugin.state for plugin in of_name(host.plugins(), "acme")}
+    assert found == {
+        "entry-point:other_pack": PluginState.NEEDS_REVIEW,
+        "entry-point:acme_pack": PluginState.INVALID,
+    }
+
+
+def test_an_editable_installation_is_its_distributions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, site = tmp_path / "project", tmp_path / "site"
+    origin = json.dumps({"url": project.as_uri(), "dir_info": {"editable": True}})
+    unpack(wheel(tmp_path, "acme_pack", files={"direct_url.json": origin}), site)
+    (project / "src").mkdir(parents=True)
+    (site / "acme").rename(project / "src" / "acme")
+    for folder in (site, project / "src"):
+        monkeypatch.syspath_prepend(folder)
+    host = Host(tmp_path / "p")
+    host.link()
+    (plugin,) = of_name(host.plugins(), "acme")
+    assert (plugin.source, plugin.state) == ("entry-point:acme_pack", PluginState.NEEDS_REVIEW)
+
+
+def test_a_wheel_that_is_not_unpacked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(wheel(tmp_path, "acme_pack"))
+    host = Host(tmp_path / "p")
+    host.link()
+    (plugin,) = of_name(host.plugins(), "acme")
+    assert (plugin.state, plugin.first_party) == (PluginState.INVALID, False)
+    assert "cannot be found" in plugin.problems[0].message
