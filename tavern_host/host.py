@@ -28,8 +28,6 @@ from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.plugins.grants import GrantStore, SwitchStore
 from tavern_host.plugins.manager import Manager, Sources
 from tavern_host.plugins.manifest import entry_folders
-from tavern_host.plugins.operator import OPERATOR as OPERATOR_NAME
-from tavern_host.plugins.operator import Operator
 from tavern_host.plugins.record import Record
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.report import check_in_order
@@ -128,7 +126,7 @@ class Host:
             publish=self._publish,
             audit=self.audit.record,
         )
-        self._operator = Operator(self._manager, switches, self.audit.record)
+        self._plugins = HostPlugins(self._manager, switches, self.audit.record)
         self.settings = HostSettings(
             self._store,
             self._manager.report.manifests,
@@ -204,29 +202,29 @@ class Host:
         same = (one for one in self._manager.duplicates if (one.name, one.source) == (info.name, info.source))
         return next(same, None) or self._manager.get(info.name)
 
-    async def grant(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
+    async def grant(self, name: str) -> PluginInfo:
         """Grant a plugin exactly what it asks for now, and load it if the host runs."""
-        return await self._operator.grant(name, actor=actor)
+        return await self._plugins.grant(name)
 
-    async def revoke(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
+    async def revoke(self, name: str) -> PluginInfo:
         """Take a plugin's grant back; what it registered is gone when this returns."""
-        return await self._operator.revoke(name, actor=actor)
+        return await self._plugins.revoke(name)
 
-    async def enable(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
+    async def enable(self, name: str) -> PluginInfo:
         """Let a plugin be loaded again that was disabled, and load it if the host runs."""
-        return await self._operator.enable(name, actor=actor)
+        return await self._plugins.enable(name)
 
-    async def disable(self, name: str, *, actor: str = OPERATOR_NAME) -> PluginInfo:
+    async def disable(self, name: str) -> PluginInfo:
         """Unload a plugin until it is enabled again; returns when its work in flight has ended."""
-        return await self._operator.disable(name, actor=actor)
+        return await self._plugins.disable(name)
 
-    async def reload(self, name: str | None = None, *, actor: str = OPERATOR_NAME) -> list[PluginInfo]:
+    async def reload(self, name: str | None = None) -> list[PluginInfo]:
         """Reload one plugin, or look for all that are new, changed or gone; return those that are there."""
-        return await self._operator.reload(name, actor=actor)
+        return await self._plugins.reload(name)
 
     def ask_to_reload(self, name: str | None = None) -> None:
         """Let the running hosts of this project reload a plugin, or look for all."""
-        self._operator.ask_to_reload(name)
+        self._plugins.ask_to_reload(name)
 
     def permissions(self) -> list[tuple[PermissionInfo, dict[str, bool]]]:
         """Return every permission that there is with the plugins that ask for it, and whether each has it."""
@@ -242,7 +240,7 @@ class Host:
 
     async def watch_decisions(self, *, every: float = 0.5) -> None:
         """Follow what other processes of the operator decide (grants, switches, settings), until cancelled."""
-        await self._operator.watch(self.settings.follow, every=every)
+        await self._plugins.watch(self.settings.follow, every=every)
 
     def report_failure(self, plugin: str, where: str, error: BaseException) -> None:
         """Report a failure of a plugin: in the log, and as a problem that people see."""
@@ -308,7 +306,7 @@ class Host:
 
     def _provide_services(self) -> None:
         for key, instance in (
-            (PLUGINS, HostPlugins(self._manager, self._operator)),
+            (PLUGINS, self._plugins),
             (SETTINGS, self.settings),
             (AUDIT, HostAudit(self.audit)),
         ):

@@ -1,22 +1,50 @@
-"""The `plugins` service: what plugins may know of each other, and decide with a permission."""
+"""The `plugins` service: what is known of the plugins of one host, and what the operator, or a plugin that may, decides
+about them: grant, revoke, enable, disable, reload. It follows the operator's files as well.
+
+Each decision is written to its file and to the audit log first; the manager carries it out in a running host.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.plugins import Explanation, PluginAsset, PluginInfo, Plugins, ServiceLayer
-from tavern_host.plugins.manager import Manager
-from tavern_host.plugins.operator import OPERATOR, Operator
+from tavern_host.contracts.errors import Conflict, TavernError, describe
+from tavern_host.contracts.plugins import (
+    AdmissionError,
+    Explanation,
+    PluginAsset,
+    PluginInfo,
+    Plugins,
+    PluginState,
+    Problem,
+    ServiceLayer,
+)
+from tavern_host.plugins.discovery import fingerprint, upgraded_since
+from tavern_host.plugins.grants import SwitchStore
+from tavern_host.plugins.manager import Audit, Manager
+from tavern_host.plugins.permissions import decide
+from tavern_host.plugins.record import Record
 from tavern_host.plugins.why import explain
+from tavern_host.runtime.threads import run_in_thread
+
+_log = logging.getLogger("tavern.plugins")
 
 
 class HostPlugins(Plugins):
-    """Provides the service for one host."""
+    """Provides the service for one host; decisions that are made without a call are the operator's."""
 
-    def __init__(self, manager: Manager, operator: Operator) -> None:
+    def __init__(self, manager: Manager, switches: SwitchStore, audit: Audit) -> None:
         self._manager = manager
-        self._operator = operator
+        self._grants = manager.grants
+        self._switches = switches
+        self._seen_reloads = switches.load().reloads
+        self._audit = audit
 
     async def list_plugins(self) -> list[PluginInfo]:
         """Return every plugin."""
@@ -40,26 +68,260 @@ class HostPlugins(Plugins):
         """Explain a subject."""
         return explain(self._manager, subject)
 
+    # --- decisions ------------------------------------------------------------------------------------
+
     async def grant(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
-        """Grant a plugin what it asks for."""
-        return await self._operator.grant(name, actor=_actor(call))
+        """Grant a plugin exactly what it asks for now; a running host loads it at once."""
+
+        async def grant(record: Record) -> None:
+            self._manager.check_not_loading(name)
+            if record.manifest is None or record.state in (PluginState.INVALID, PluginState.INCOMPATIBLE):
+                raise AdmissionError(f"{name} cannot be granted anything: {record.problems[0]}", list(record.problems))
+            self._grants.grant(name, record.source, record.permissions, record.manifest.version)
+            permissions = [p.name for p in record.permissions]
+            self._record(call, "plugin.granted", name, {"permissions": permissions})
+            await self._load_if_allowed(name)
+
+        return await self._decided(name, grant)
 
     async def revoke(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
-        """Take a plugin's grant back."""
-        return await self._operator.revoke(name, actor=_actor(call))
+        """Take a plugin's grant back; everything that it registered is gone when this returns.
+
+        Its work in flight is not waited for. Raises `Conflict` for a plugin that needs no grant: first-party,
+        trusted, or only adding things.
+        """
+
+        async def revoke(record: Record) -> None:
+            why = self._manager.review.why_no_grant(record)
+            if why is not None:
+                hint = f"to keep it out, disable it: `tavern plugins disable {name}`"
+                raise Conflict(f"{name} needs no grant: {why}; {hint}")
+            self._grants.revoke(name)
+            self._record(call, "plugin.revoked", name)
+            await self._manager.reconsider([record], drain=False)
+
+        return await self._decided(name, revoke)
 
     async def enable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
-        """Let a plugin be loaded again."""
-        return await self._operator.enable(name, actor=_actor(call))
+        """Let a plugin be loaded that was disabled; a running host loads it at once.
+
+        Raises `Conflict` where `host.yaml` or this run's options keep it out.
+        """
+
+        async def enable(record: Record) -> None:
+            self._manager.check_not_loading(name)
+            out = self._manager.review.left_out(record, disabled=False)
+            if out is not None:
+                raise Conflict(f"{name} cannot be enabled here: {out}")
+            if name in self._switches.load().disabled:
+                self._switches.enable(name)
+                self._record(call, "plugin.enabled", name)
+            await self._load_if_allowed(name)
+
+        return await self._decided(name, enable)
 
     async def disable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
-        """Unload a plugin until it is enabled again."""
-        return await self._operator.disable(name, actor=_actor(call))
+        """Unload a plugin until it is enabled again.
+
+        Returns when its work in flight has ended, or was given up at its deadline; at once to a plugin that disables
+        itself.
+        """
+        affected: list[str] = []
+
+        async def disable(record: Record) -> None:
+            if name not in self._switches.load().disabled:
+                self._switches.disable(name)
+                self._record(call, "plugin.disabled", name)
+            affected.extend(one.name for one in self._manager.with_dependents([record]))
+            await self._manager.reconsider([record])
+
+        await self._decided(name, disable)
+        if _actor(call) not in (f"plugin:{one}" for one in affected):  # it would wait for itself
+            for one in affected:
+                await self._manager.lifecycle.drained(one)
+        return self._manager.info(name)
 
     async def reload(self, name: str | None = None, *, call: CallContext | None = None) -> list[PluginInfo]:
-        """Reload one plugin, or all that have changed."""
-        return await self._operator.reload(name, actor=_actor(call))
+        """Reload one plugin, or look for all that are new, changed or gone; return those concerned that are there.
+
+        Work in flight ends with the code that it began with. Raises `NotFound`, and `Conflict` for a plugin whose
+        code came with the host, or with the program that it is part of.
+        """
+
+        async def reload() -> list[str]:
+            self._manager.check_not_loading(name)
+            known = self._manager.records.get(name or "")
+            if known is not None and (why := known.why_not_reloadable):
+                raise Conflict(f"{name} {why}: restart the host to reload it")
+            seen, self._manager.duplicates = await self._discover()
+            if name is not None and name not in seen:
+                self._manager.get(name)  # raises for an unknown name
+            names = self._changed(seen) if name is None else [name]
+            await self._apply(seen, names)
+            self._record(call, "plugins.reloaded", name or "", {"plugins": names})
+            return names
+
+        names = await self._manager.operations.run(reload)
+        return [self._manager.info(one) for one in names if one in self._manager.records]
+
+    async def _decided(self, name: str, decision: Callable[[Record], Awaitable[None]]) -> PluginInfo:
+        """Carry out a decision on a plugin when its turn comes; return the plugin as it is then."""
+        await self._manager.operations.run(lambda: decision(self._manager.get(name)))
+        return self._manager.info(name)
+
+    def _record(
+        self, call: CallContext | None, action: str, subject: str, details: Mapping[str, Any] | None = None
+    ) -> None:
+        self._audit(action, actor=_actor(call), subject=subject, details=details)
+
+    def ask_to_reload(self, name: str | None = None) -> None:
+        """Let running hosts of the project reload a plugin, or look for all. Raises `NotFound`."""
+        if name is not None:
+            self._manager.get(name)
+        self._switches.ask_to_reload(name or "")
+
+    # --- following the operator's files -----------------------------------------------------------------
+
+    async def watch(self, follow_settings: Callable[[], object], *, every: float) -> None:
+        """Look every `every` seconds for decisions of other processes (grants, switches, settings), until cancelled."""
+        seen = None
+        while True:
+            await asyncio.sleep(every)
+            try:
+                follow_settings()
+                if (changed := (self._grants.changed(), self._switches.changed())) != seen:
+                    seen = changed
+                    await self.follow()
+            except (TavernError, OSError) as error:  # a damaged file: what holds now holds until it is mended
+                _log.error("the operator's files cannot be followed: %s", describe(error))
+
+    async def follow(self) -> None:
+        """Carry out what another process decided in the operator's files, such as `tavern plugins revoke` beside a
+        running `tavern serve`. Raises `InvalidFile` where one of them was damaged."""
+        asked = await self._manager.operations.run(self._follow)
+        for name in asked:
+            with contextlib.suppress(TavernError):  # it was uninstalled since
+                await self.reload(name or None)
+
+    async def _follow(self) -> list[str]:
+        """Follow grants and switches; return what is asked to be reloaded."""
+        manager, grants, switches = self._manager, self._grants.read(), self._switches.load()
+        revoked: list[Record] = []
+        disabled: list[Record] = []
+        changed: list[str] = []
+        for name, record in manager.records.items():
+            now = decide(record.permissions, grants.get(name), record.source, trust=manager.review.trust_in(record))
+            if [p.granted for p in record.permissions] != [p.granted for p in now]:
+                if name in manager.active and name not in grants:
+                    revoked.append(record)
+                else:
+                    changed.append(name)
+            elif name in switches.disabled:
+                disabled += [record] if name in manager.active else []
+            elif record.state is PluginState.DISABLED and manager.review.left_out(record, disabled=False) is None:
+                changed.append(name)
+        if revoked:
+            await manager.reconsider(revoked, drain=False)
+        if disabled:
+            await manager.reconsider(disabled)
+        if changed:
+            await manager.reconsider(await self._refreshed(changed))
+        asked = [name for name, when in switches.reloads.items() if when > self._seen_reloads.get(name, 0.0)]
+        self._seen_reloads = switches.reloads
+        return asked
+
+    # --- reloading ------------------------------------------------------------------------------------
+
+    async def _load_if_allowed(self, name: str) -> None:
+        """Load a plugin that may be loaded now, as it is on disk; an active one stays as it is."""
+        if name in self._manager.active:
+            self._manager.update_hooks()
+        else:
+            await self._manager.reconsider(await self._refreshed([name]))
+
+    async def _refreshed(self, names: Collection[str]) -> list[Record]:
+        """Return the records of plugins, in a running host read again where their files have changed."""
+        records = self._manager.records
+        if self._manager.is_running:
+            old = [records[name] for name in names if records[name].why_not_reloadable is None]
+            changed = await run_in_thread(lambda: [r.name for r in old if _has_changed(r)], what="looking at plugins")
+            if changed:
+                seen, _ = await self._discover()
+                self._replace(seen, [name for name in changed if name in seen])
+        return [records[name] for name in names]
+
+    async def _discover(self) -> tuple[dict[str, Record], list[Record]]:
+        """Discover all plugins again; return them by name, and those whose name is taken."""
+
+        def discover() -> tuple[list[Record], list[Record]]:
+            importlib.invalidate_caches()  # something may have been installed in this very second
+            return self._manager.discover()
+
+        found, duplicates = await run_in_thread(discover, what="looking for plugins")
+        return {record.name: record for record in found}, duplicates
+
+    def _changed(self, seen: Mapping[str, Record]) -> list[str]:
+        """Return the plugins that are gone, new, changed on disk, or failed and worth another try."""
+        gone = [name for name in self._manager.records if name not in seen]
+        return [*gone, *(name for name, record in seen.items() if self._is_changed(record))]
+
+    def _is_changed(self, record: Record) -> bool:
+        known = self._manager.records.get(record.name)
+        if known is None or known.source != record.source:
+            return True
+        if known.why_not_reloadable is not None:
+            return False
+        failed = known.state in (PluginState.FAILED, PluginState.INVALID)
+        return failed or known.fingerprint != record.fingerprint
+
+    def _replace(self, seen: Mapping[str, Record], names: Collection[str]) -> None:
+        """Replace the records of plugins by those seen; one that was not seen is removed."""
+        others = [record for name, record in self._manager.records.items() if name not in names]
+        self._manager.set_records([*others, *(seen[name] for name in names if name in seen)])
+
+    async def _apply(self, seen: Mapping[str, Record], names: Sequence[str]) -> None:
+        """Reload plugins as they were seen, and those that require them, unless they wait for a restart."""
+        manager = self._manager
+        waiting = await self._pending_restart(names)
+        changing = [name for name in names if name not in waiting]
+        gone = [name for name in changing if name not in seen]
+        users = manager.with_dependents([manager.records[n] for n in changing if n in manager.records], gone)
+        reloaded = [r.name for r in users if r.name in seen and r.why_not_reloadable is None]
+        self._replace(seen, dict.fromkeys([*changing, *reloaded]))
+        await manager.reconsider([manager.records[n] for n in changing if n in manager.records], gone=gone)
+
+    async def _pending_restart(self, names: Iterable[str]) -> set[str]:
+        """Return which plugins must stay as they are, since a distribution that they, or those that require them, have
+        imported was upgraded; report it against each."""
+        manager = self._manager
+        groups = {n: manager.with_dependents([manager.records[n]]) for n in names if n in manager.active}
+        records = {r.name: r for group in groups.values() for r in group if r.name in manager.active}
+        upgraded = await run_in_thread(
+            lambda: {name: upgraded_since(record) for name, record in records.items()}, what="looking at distributions"
+        )
+        waiting = set()
+        for name, group in groups.items():
+            found = sorted({one for record in group for one in upgraded.get(record.name, ())})
+            _report_pending(manager.records[name], found)
+            waiting |= {name} if found else set()
+        return waiting
 
 
 def _actor(call: CallContext | None) -> str:
-    return str(call.principal) if call is not None else OPERATOR
+    return str(call.principal) if call is not None else "user:operator"
+
+
+def _has_changed(record: Record) -> bool:
+    return record.root is not None and fingerprint(record.root) != record.fingerprint
+
+
+def _report_pending(record: Record, upgraded: Sequence[str]) -> None:
+    """Report against a plugin that it stays as it is until the host is restarted, or no longer."""
+    record.pending_restart = bool(upgraded)
+    for reported in (record.notes, record.problems):
+        reported[:] = [problem for problem in reported if not problem.message.startswith("pending restart")]
+    if upgraded:
+        message = f"pending restart: {', '.join(upgraded)} was upgraded while the host ran"
+        problem = Problem(message=message, hint="restart the host; until then the loaded version stays in use")
+        record.notes.append(problem)
+        record.problems.append(problem)
