@@ -7,11 +7,11 @@ only while everything that it asks for is granted: `add` by declaring it, the re
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from tavern_host.contracts.catalogue import ALL_SERVICES, interfaces, service_permissions
 from tavern_host.contracts.hook_names import CLIENT_HOOKS
-from tavern_host.contracts.manifest import Manifest
+from tavern_host.contracts.manifest import Manifest, Publishes
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import PermissionInfo, Problem
 from tavern_host.contracts.services import Level
@@ -118,14 +118,9 @@ class _Asking:
         manifest, known = self._manifest, hook_permissions()
         by_field = [i.permission for i in hooks().values() if i.field and getattr(manifest, i.field) is not None]
         for place, name in _numbered(("permissions", "hooks"), manifest.permissions.hooks, by_field):
-            if name.startswith("hook:plugin:"):
-                publisher = name.split(":")[2]
-                published = {h.permission: (h.level, h.allows) for h in self._published(publisher, "hooks")}
-                self._publication(place, "permission", name, name, publisher, published)
-            elif name in known:
-                self._want(name, *known[name])
-            else:
-                self._unknown(place, "permission", name, known)
+            publisher = name.split(":")[2] if name.startswith("hook:plugin:") else None
+            published = {h.permission: (h.level, h.allows) for h in self._published(publisher).hooks}
+            self._named(place, "permission", name, name, publisher, published if publisher else known)
 
     def _ui(self) -> None:
         for kind, level, sentence in UI_LEVELS:
@@ -139,49 +134,37 @@ class _Asking:
 
     def _services(self) -> None:
         asked_for = self._manifest.permissions.services
-        overridable = {name: _override(name) for name in interfaces()}
-        for place, service in _numbered(("permissions", "services", "override"), asked_for.override):
-            name = f"services.override:{service}"
-            if "." in service:
-                publisher = service.partition(".")[0]
-                published = {s.name: _override(s.name) for s in self._published(publisher, "services")}
-                self._publication(place, "service", service, name, publisher, published)
-            elif service in overridable:
-                self._want(name, *overridable[service])
-            else:
-                self._unknown(place, "service", service, overridable)
-        uses = service_permissions()
-        for place, use in _numbered(("permissions", "services", "use"), asked_for.use):
-            if use == "*":
-                self._want(ALL_SERVICES, *_EVERYTHING)
-            elif "." in use:
-                publisher = use.partition(".")[0]
-                services = self._published(publisher, "services")
-                acting = {p.name: (p.level, p.allows) for s in services for p in s.permissions}
-                self._publication(place, "permission", use, f"services.use:{use}", publisher, acting)
-            elif use in uses:
-                self._want(f"services.use:{use}", *uses[use])
-            else:
-                self._unknown(place, "permission", use, uses)
+        for place, name in _numbered(("permissions", "services", "override"), asked_for.override):
+            publisher = name.partition(".")[0] if "." in name else None
+            services = (s.name for s in self._published(publisher).services) if publisher else interfaces()
+            known = {service: _override(service) for service in services}
+            self._named(place, "service", name, f"services.override:{name}", publisher, known)
+        uses = {**service_permissions(), "*": _EVERYTHING}
+        for place, name in _numbered(("permissions", "services", "use"), asked_for.use):
+            publisher = name.partition(".")[0] if "." in name else None
+            acting = [p for s in self._published(publisher).services for p in s.permissions]
+            published = {p.name: (p.level, p.allows) for p in acting}
+            self._named(place, "permission", name, f"services.use:{name}", publisher, published if publisher else uses)
 
-    def _published(self, publisher: str, kind: str) -> list[Any]:
+    def _published(self, publisher: str | None) -> Publishes:
         manifest = self._of(publisher)
-        return list(getattr(manifest.publishes, kind)) if manifest is not None else []
+        return manifest.publishes if manifest is not None else Publishes()
 
-    def _of(self, plugin: str) -> Manifest | None:
-        return self._manifest if plugin == self._manifest.name else self._others.get(plugin)
+    def _of(self, plugin: str | None) -> Manifest | None:
+        return self._manifest if plugin == self._manifest.name else self._others.get(plugin or "")
 
-    def _publication(
-        self, place: Location, what: str, name: str, permission: str, publisher: str, known: Known
+    def _named(
+        self, place: Location, what: str, name: str, permission: str, publisher: str | None, known: Known
     ) -> None:
-        """Ask for something that a plugin publishes; one that uses another's things says that it requires it."""
-        required = self._manifest.requires.plugins
-        if publisher != self._manifest.name and publisher not in required:
+        """Ask for something of the host, or that a plugin publishes, by its name in the manifest; `known` is what there
+        is. A plugin that uses another's things says that it requires it."""
+        is_anothers = publisher is not None and publisher != self._manifest.name
+        if is_anothers and publisher not in self._manifest.requires.plugins:
             hint = f'add {publisher}: ">=…" to requires.plugins'
             self._refuse(place, f"{name!r} is of a plugin that is not required", hint)
         elif name in known:
             self._want(permission, *known[name])
-        elif self._of(publisher) is not None:
+        elif publisher is None or self._of(publisher) is not None:
             self._unknown(place, what, name, known)
 
     def _events(self) -> None:
