@@ -44,7 +44,6 @@ from tavern_host.contracts.ui import UiDeclaration
 )
 def tavern_register_nodes(context: PluginContext) -> list[NodeDefinition]:
     """Return node types. Modules under the manifest's `nodes.entry` are collected without this hook."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -58,7 +57,6 @@ def tavern_register_nodes(context: PluginContext) -> list[NodeDefinition]:
 )
 def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
     """Return tools. Files under the manifest's `tools.entry` are read without this hook."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -71,7 +69,6 @@ def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
 )
 def tavern_register_services(context: PluginContext) -> list[ServiceInfo]:
     """Return the services that the plugin provides; one that has a provider already is a conflict."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -84,7 +81,6 @@ def tavern_register_services(context: PluginContext) -> list[ServiceInfo]:
 )
 def tavern_register_action_protocols(context: PluginContext) -> list[ActionProtocolInfo]:
     """Return action protocols (TAM and its siblings)."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -97,7 +93,6 @@ def tavern_register_action_protocols(context: PluginContext) -> list[ActionProto
 )
 def tavern_register_prompt_macros(context: PluginContext) -> list[PromptMacroInfo]:
     """Return prompt macros (`{{{system:available_tools}}}` and others)."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -110,7 +105,6 @@ def tavern_register_prompt_macros(context: PluginContext) -> list[PromptMacroInf
 )
 def tavern_register_llm_adapters(context: PluginContext) -> list[LlmAdapterInfo]:
     """Return LLM adapters."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -123,7 +117,6 @@ def tavern_register_llm_adapters(context: PluginContext) -> list[LlmAdapterInfo]
 )
 def tavern_register_script_backends(context: PluginContext) -> list[ScriptBackendInfo]:
     """Return kinds of sandboxes; each proves before it is used that it isolates."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -137,7 +130,6 @@ def tavern_register_script_backends(context: PluginContext) -> list[ScriptBacken
 )
 def tavern_declare_ui(context: PluginContext) -> list[UiDeclaration]:
     """Return UI declarations. Outlets, wraps and overrides must stand under `permissions.ui` as well."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -150,7 +142,6 @@ def tavern_declare_ui(context: PluginContext) -> list[UiDeclaration]:
 )
 def tavern_register_routes(context: PluginContext) -> list[RouteInfo | MessageInfo]:
     """Return routes and `/ws` message types. A third party's paths begin with `/api/x/{plugin name}/`."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -163,7 +154,6 @@ def tavern_register_routes(context: PluginContext) -> list[RouteInfo | MessageIn
 )
 def tavern_register_commands(context: PluginContext) -> list[CommandInfo]:
     """Return commands of `tavern`."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -177,7 +167,6 @@ def tavern_register_commands(context: PluginContext) -> list[CommandInfo]:
 def tavern_review_plugin(plugin: ReviewedPlugin, context: PluginContext) -> list[ReviewNote]:
     """Return notes on a plugin under review, read from its files; it is not imported, and of others only first-party
     plugins are, before the operator has decided."""
-    raise NotImplementedError
 
 
 # --- what a plugin intercepts ---------------------------------------------------------------------
@@ -196,7 +185,6 @@ def tavern_before_register_node(node: NodeDefinition, context: PluginContext) ->
 
     Type, namespace and handler stay what they are.
     """
-    raise NotImplementedError
 
 
 @hookspec(
@@ -209,7 +197,6 @@ def tavern_before_register_node(node: NodeDefinition, context: PluginContext) ->
 )
 def tavern_before_register_tool(tool: ToolDefinition, context: PluginContext) -> ToolDefinition | Veto | None:
     """Return a changed definition, `Veto` to leave the tool out, or None. The id stays what it is."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -222,7 +209,6 @@ def tavern_before_register_tool(tool: ToolDefinition, context: PluginContext) ->
 )
 def tavern_before_execute(request: RunRequest, call: CallContext, context: PluginContext) -> RunRequest | Veto | None:
     """Return a changed request, `Veto` to refuse the run, or None. An error refuses it too."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -235,7 +221,6 @@ def tavern_before_execute(request: RunRequest, call: CallContext, context: Plugi
 )
 def tavern_after_execute(run: Run, call: CallContext, context: PluginContext) -> Run | Veto | None:
     """Return a changed run (its outputs count), `Veto` to withhold the outputs, or None."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -250,7 +235,6 @@ def tavern_before_tool_call(
     request: ToolCallRequest, call: CallContext, context: PluginContext
 ) -> ToolCallRequest | Veto | None:
     """Return a changed call (its arguments count), `Veto` to refuse it, or None. An error refuses it too."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -265,7 +249,6 @@ def tavern_after_tool_call(
     result: ToolResult, request: ToolCallRequest, call: CallContext, context: PluginContext
 ) -> ToolResult | Veto | None:
     """Return a changed result, `Veto` to withhold it (what the tool did stands), or None."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -280,7 +263,6 @@ def tavern_before_llm_request(
     request: LlmRequest, call: CallContext, context: PluginContext
 ) -> LlmRequest | Veto | None:
     """Return a changed request, `Veto` to refuse it, or None. An error refuses it too."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -295,7 +277,6 @@ def tavern_after_llm_response(
     response: LlmResponse, request: LlmRequest, call: CallContext, context: PluginContext
 ) -> LlmResponse | Veto | None:
     """Return a changed answer, `Veto` to withhold it, or None. A streamed answer is seen when it is whole."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -310,7 +291,6 @@ def tavern_before_save_settings(
     change: SettingsChange, call: CallContext, context: PluginContext
 ) -> SettingsChange | Veto | None:
     """Return a changed change (its values count), `Veto` to refuse it, or None. An error refuses it too."""
-    raise NotImplementedError
 
 
 # --- what a plugin replaces -----------------------------------------------------------------------
@@ -329,7 +309,6 @@ def tavern_override_services(context: PluginContext) -> list[ServiceInfo]:
 
     The provider is opened as `Class(context, original)`; `original` is a view of what it replaces.
     """
-    raise NotImplementedError
 
 
 # --- the life of a plugin -------------------------------------------------------------------------
@@ -345,7 +324,6 @@ def tavern_override_services(context: PluginContext) -> list[ServiceInfo]:
 )
 def tavern_startup(context: PluginContext) -> None:
     """Called once when all plugins are loaded and all services registered; an error costs the plugin."""
-    raise NotImplementedError
 
 
 @hookspec(
@@ -358,7 +336,6 @@ def tavern_startup(context: PluginContext) -> None:
 )
 def tavern_shutdown(context: PluginContext) -> None:
     """Called once before the plugin's tasks are cancelled, within a deadline."""
-    raise NotImplementedError
 
 
 @cache
