@@ -4,7 +4,7 @@ Each takes a factory of hosts, since `init` runs without a project."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -109,22 +109,15 @@ async def _grant(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
         yield output
 
 
-async def _revoke(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    plugin = await linked(make_host).revoke(arguments["name"])
-    for output in _done(plugin, f"The grant of {plugin.name} is taken back; it is {plugin.state.value}."):
-        yield output
+def _decision(decide: Callable[[Host, str], Awaitable[PluginInfo]], outcome: str) -> Command:
+    """Return a command that makes a decision about a plugin; `outcome` has places for its `name` and its `state`."""
 
+    async def command(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+        plugin = await decide(linked(make_host), arguments["name"])
+        for output in _done(plugin, outcome.format(name=plugin.name, state=plugin.state.value)):
+            yield output
 
-async def _enable(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    plugin = await linked(make_host).enable(arguments["name"])
-    for output in _done(plugin, f"{plugin.name} is enabled; it is {plugin.state.value}. {_FOLLOWED}"):
-        yield output
-
-
-async def _disable(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    plugin = await linked(make_host).disable(arguments["name"])
-    for output in _done(plugin, f"{plugin.name} is disabled. {_FOLLOWED}"):
-        yield output
+    return command
 
 
 async def _reload(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
@@ -148,8 +141,9 @@ async def _why(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[
     yield CommandOutput(kind="result", data=explanation.to_json())
 
 
-_FOLLOWED = "A host that is running follows."
-
+_revoke = _decision(Host.revoke, "The grant of {name} is taken back; it is {state}.")
+_enable = _decision(Host.enable, "{name} is enabled; it is {state}. A host that is running follows.")
+_disable = _decision(Host.disable, "{name} is disabled. A host that is running follows.")
 
 _ALL: tuple[tuple[CommandInfo, Command], ...] = (
     own_command(
