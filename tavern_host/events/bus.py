@@ -71,11 +71,10 @@ class EventBus:
         """The number of the newest event; 0 before the first."""
         return self._seq
 
-    def publish(self, type: str, payload: Mapping[str, Any], *, plugin: str | None = None, copy: bool = False) -> Event:
-        """Number an event, keep it, and hand it to the subscribers.
+    def publish(self, type: str, payload: Mapping[str, Any], *, plugin: str | None = None) -> Event:
+        """Number an event, keep it, and hand it to the subscribers; return it with a payload that is the publisher's.
 
-        The payload is copied. The event that is returned is the one that others read, unless `copy` asks for one
-        that the publisher may change. Raises `InvalidInput` where the payload is not JSON, or `type` no event type.
+        The payload is copied. Raises `InvalidInput` where the payload is not JSON, or `type` no event type.
         """
         type = _checked(type, plugin)
         try:
@@ -83,7 +82,7 @@ class EventBus:
         except Exception as error:
             raise _refusal(type, plugin, error) from None
         (numbered,) = self._publish([(type, copied, size)], plugin)
-        return _copy(numbered) if copy else _event(numbered)
+        return _copy(numbered)
 
     def publish_all(
         self,

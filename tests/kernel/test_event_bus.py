@@ -434,7 +434,7 @@ async def test_what_one_reader_does_to_an_event_reaches_no_other(bus: EventBus) 
 
 async def test_what_the_publisher_does_to_a_copy_that_it_got_reaches_nobody(bus: EventBus) -> None:
     subscription = bus.subscribe()
-    published = bus.publish("A", {"list": [1]}, copy=True)
+    published = bus.publish("A", {"list": [1]})
     published.payload["list"] = "changed"
     seen = await anext(subscription)
     assert isinstance(seen, Event)
