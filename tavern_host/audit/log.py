@@ -12,7 +12,6 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Collection, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -265,13 +264,8 @@ def _set(answer: asyncio.Future[str | None], problem: str | None) -> None:
 
 def _check_action(action: str) -> None:
     """Raise `InvalidInput` for what is no dotted name."""
-    if not isinstance(action, str) or len(action) > 200 or not _is_action(action):
+    if not isinstance(action, str) or len(action) > 200 or _ACTION.fullmatch(action) is None:
         raise InvalidInput("an action is a dotted name in the past tense, such as acme.index.rebuilt")
-
-
-@lru_cache(maxsize=256)
-def _is_action(action: str) -> bool:
-    return _ACTION.fullmatch(action) is not None
 
 
 class HostAudit(Audit):

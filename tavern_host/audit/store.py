@@ -13,12 +13,10 @@ import errno
 import hashlib
 import logging
 import sqlite3
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,13 +166,7 @@ def _note(action: str, details: dict[str, Any]) -> Entry:
 
 def now() -> str:
     """Return the time as entries have it."""
-    seconds, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
-    return f"{_second(seconds)}.{microseconds:06d}+00:00"
-
-
-@lru_cache(maxsize=1)
-def _second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 # --- reading ------------------------------------------------------------------------------------------

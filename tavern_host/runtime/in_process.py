@@ -9,6 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.runtime.folder_import import import_folder, release, reserve
-from tavern_host.runtime.source import FolderSource, PluginSource, imported
+from tavern_host.runtime.source import FolderSource, PluginSource
 from tavern_host.runtime.threads import contained, ended
 
 
@@ -93,7 +94,7 @@ class InProcessRuntime:
         if hook not in self._collected and entry is not None:
             parts = [part for part in Path(entry.module).with_suffix("").parts if part != "."]
             module = importlib.import_module(".".join([self._package, *parts]))
-            collector = imported(entry.collector)
+            collector = resolve_name(entry.collector)
             self._collected[hook] = list(collector(module, plugin=self._source.name, **entry.options))
         return self._collected.get(hook, [])
 
@@ -181,7 +182,7 @@ class InProcessRuntime:
         folder = None
         if source.module is None and source.root is not None:
             folder = FolderSource(self._package, source.root, source.reviewed)
-        return imported(opener)(self._resolve(descriptor.handler), descriptor, self._context, folder)
+        return resolve_name(opener)(self._resolve(descriptor.handler), descriptor, self._context, folder)
 
     def _resolve(self, handler: str) -> Any:
         module_name, _, path = handler.partition(":")

@@ -13,6 +13,7 @@ import logging
 import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
 
 from pydantic import BaseModel, JsonValue
@@ -34,7 +35,7 @@ from tavern_host.contracts.wire import Model, wire_problem
 from tavern_host.runtime.boundary import Boundary, Method, called_like, signature_without_self
 from tavern_host.runtime.codec import WireError, decode, encode
 from tavern_host.runtime.in_process import InProcessRuntime, PluginRuntime
-from tavern_host.runtime.source import PluginSource, imported
+from tavern_host.runtime.source import PluginSource
 from tavern_host.storage.values import decode_loose, encode_loose
 
 _END: Any = object()
@@ -97,7 +98,7 @@ class LoopbackRuntime(InProcessRuntime):
         kind says what it is, it is behind the boundary."""
         if not isinstance(handler, str):
             opened, carrier = super().open(handler), kind_of(type(handler)).carrier
-            return opened if carrier is None else imported(carrier)(opened, self._plugin, handler)
+            return opened if carrier is None else resolve_name(carrier)(opened, self._plugin, handler)
         crossing = Crossing(self._plugin, handler)
         sent = crossing.own_arguments(arguments)
         with crossing:

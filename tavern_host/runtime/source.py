@@ -1,8 +1,7 @@
-"""What a runtime has to know of a plugin to load it, and of the host's functions that kinds of contributions name."""
+"""What a runtime has to know of a plugin to load it."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,9 +40,3 @@ class FolderSource:
     package: str
     root: Path
     reviewed: Mapping[str, bytes] | None
-
-
-def imported(name: str) -> Any:
-    """Return the function `module:function` of the host."""
-    module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)
