@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_REMEMBERED = 1024
-"""How many event types that a plugin may publish are remembered."""
-
 
 class PluginServices:
     """Views of services; see `context.Services`."""
@@ -76,7 +73,6 @@ class PluginEvents:
         self._ledger = ledger
         self._in_flight = in_flight
         self._permissions = permissions
-        self._allowed: set[str] = set()
 
     def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
         """Publish an event in the plugin's name."""
@@ -101,14 +97,9 @@ class PluginEvents:
         return subscription
 
     def _check_publish(self, type: str) -> None:
-        """Raise `PermissionDenied` for a type that the plugin may not publish; for others, remember that it may."""
-        if type.__class__ is str and type in self._allowed:
-            return
+        """Raise `PermissionDenied` for a type that the plugin may not publish."""
         if not (is_own(self._plugin, type) or covers(self._permissions.publish, type)):
             raise self._denied("publish", type)
-        if len(self._allowed) >= _REMEMBERED:
-            self._allowed.clear()
-        self._allowed.add(str.__str__(type))
 
     def _denied(self, what: str, type: str) -> PermissionDenied:
         permission = f"events.{what}:{type}"

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
-from cachetools import LRUCache
 from pydantic import JsonValue
 
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
@@ -33,8 +32,6 @@ WAITING = 16_384
 MAX_TYPE = 200
 """How many characters an event type or pattern may have."""
 
-_ROUTES = 1024
-"""For how many event types the subscribers are cached."""
 _EVENT_BYTES = 300
 """What an event takes beside its payload, roughly."""
 
@@ -43,7 +40,6 @@ Numbered = tuple[int, str, dict[str, JsonValue], str | None, datetime, int]
 
 An `Event` is made of it for each reader: most events are read by nobody, or once.
 """
-_type_of = itemgetter(1)
 _size_of = itemgetter(5)
 
 
@@ -61,7 +57,6 @@ class EventBus:
         self._is_delivery_due = False
         self._is_closed = False
         self._subscriptions: set[BusSubscription] = set()
-        self._routes: LRUCache[str, tuple[BusSubscription, ...]] = LRUCache(_ROUTES)
         self._observer = observer
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -185,24 +180,13 @@ class EventBus:
         return waiting
 
     def _offer_all(self, items: Gap | list[Numbered]) -> None:
-        if not isinstance(items, list):
-            for subscription in tuple(self._subscriptions):
-                subscription._offer_gap(items)
-        else:
-            wanted: dict[BusSubscription, list[Numbered]] = {}
-            for item in items:
-                for subscription in self._route(_type_of(item)):
-                    wanted.setdefault(subscription, []).append(item)
-            for subscription, some in wanted.items():
-                subscription._offer(some)
-
-    def _route(self, type: str) -> tuple[BusSubscription, ...]:
-        """Return the subscriptions that want a type."""
         with self._lock:
-            found = self._routes.get(type)
-            if found is None:
-                found = self._routes[type] = tuple(s for s in self._subscriptions if s._wants(type))
-        return found
+            subscriptions = tuple(self._subscriptions)
+        for subscription in subscriptions:
+            if isinstance(items, list):
+                subscription._offer(items)
+            else:
+                subscription._offer_gap(items)
 
     def subscribe(
         self, *types: str, since: int | None = None, limit: int = WAITING, copy: bool = False
@@ -222,19 +206,17 @@ class EventBus:
                 subscription._end()
             else:
                 self._subscriptions.add(subscription)
-                self._routes.clear()
         return subscription
 
     def _replay(self, subscription: BusSubscription, since: int) -> None:
         oldest = self._seq - len(self._kept) + 1
         if since + 1 < oldest:
             subscription._waiting.append(Gap(first=since + 1, last=oldest - 1))
-        subscription._add([item for item in self._kept if item[0] > since and subscription._wants(_type_of(item))])
+        subscription._add(self._kept, since)
 
     def _forget(self, subscription: BusSubscription) -> None:
         with self._lock:
             self._subscriptions.discard(subscription)
-            self._routes.clear()
 
     async def close(self) -> None:
         """End every subscription, and at once those that come later."""
@@ -279,14 +261,15 @@ class BusSubscription:
 
     def _offer(self, items: list[Numbered]) -> None:
         """Take new events, in the order of their numbers; those from before it was made, or replayed, are skipped."""
-        if self._closed:
-            return
-        self._add([item for item in items if item[0] > self._after])
+        if not self._closed:
+            self._add(items, self._after)
 
-    def _add(self, items: list[Numbered]) -> None:
-        self._waiting.extend(items)
-        self._bytes += sum(map(_size_of, items))
-        self._settle()
+    def _add(self, items: Iterable[Numbered], after: int) -> None:
+        """Take those of these events that come after a number and are wanted."""
+        if wanted := [item for item in items if item[0] > after and self._wants(item[1])]:
+            self._waiting.extend(wanted)
+            self._bytes += sum(map(_size_of, wanted))
+            self._settle()
 
     def _settle(self) -> None:
         """Drop the oldest of what is too much, and wake the reader."""
