@@ -25,7 +25,7 @@ from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.runtime.copying import duplicate
 from tavern_host.runtime.deadline import until_given_up
 from tavern_host.runtime.in_flight import InFlight, expire
-from tavern_host.runtime.in_process import PluginRuntime
+from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.threads import ended, is_being_cancelled, run_in_thread
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Implementation:
     info: HookImplInfo
     function: Callable[..., Any]
     context: PluginContext
-    runtime: PluginRuntime
+    runtime: InProcessRuntime
     in_flight: InFlight
 
     def invoke(self, arguments: Mapping[str, Any]) -> Any:
@@ -68,7 +68,7 @@ class Answer:
 
     __slots__ = ("_context", "_in_flight", "_runtime", "code", "plugin", "value")
 
-    def __init__(self, value: Any, runtime: PluginRuntime, context: PluginContext, in_flight: InFlight) -> None:
+    def __init__(self, value: Any, runtime: InProcessRuntime, context: PluginContext, in_flight: InFlight) -> None:
         self.plugin = in_flight.plugin
         self.code = in_flight.code
         self.value = value

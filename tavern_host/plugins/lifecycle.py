@@ -25,7 +25,7 @@ from tavern_host.plugins.record import LoadedPlugin, Record
 from tavern_host.plugins.registrations import Registered, Registrations
 from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.in_flight import InFlight, expire
-from tavern_host.runtime.in_process import PluginRuntime
+from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.ledger import Ledger
 from tavern_host.runtime.source import Entry, PluginSource
 from tavern_host.runtime.threads import run_in_thread
@@ -130,7 +130,7 @@ class Lifecycle:
                 parts.append(os.urandom(16).hex())
         return ", ".join(parts)
 
-    def _refresh_modules(self, record: Record, runtime: PluginRuntime) -> Callable[[], None]:
+    def _refresh_modules(self, record: Record, runtime: InProcessRuntime) -> Callable[[], None]:
         """Let the modules of an installed package be imported again if those imported are another record's; return
         what undoes that where the import fails."""
         module = record.module

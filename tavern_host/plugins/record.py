@@ -20,7 +20,7 @@ from tavern_host.contracts.ui import UiDeclaration
 from tavern_host.hooks.catalogue import Published
 from tavern_host.hooks.dispatch import Implementation
 from tavern_host.runtime.in_flight import InFlight
-from tavern_host.runtime.in_process import PluginRuntime
+from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.ledger import Ledger
 from tavern_host.services.calls import Provider
 from tavern_host.services.registry import Views
@@ -112,7 +112,7 @@ class LoadedPlugin:
 
     record: Record
     manifest: Manifest
-    runtime: PluginRuntime
+    runtime: InProcessRuntime
     context: PluginContext
     in_flight: InFlight
     ledger: Ledger

@@ -15,7 +15,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.plugins import HookImplInfo
 from tavern_host.contracts.services import ServiceInterface
-from tavern_host.runtime.in_process import InProcessRuntime, PluginRuntime
+from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.source import PluginSource
 
 Method = Callable[..., Any]
@@ -36,7 +36,7 @@ class Observer(Protocol):
 class Boundary:
     """Hands out the ways into a plugin; this one, those of the host's own process, with no boundary but the rules."""
 
-    def runtime(self, source: PluginSource, context: PluginContext) -> PluginRuntime:
+    def runtime(self, source: PluginSource, context: PluginContext) -> InProcessRuntime:
         """Return what loads a plugin and reaches its code."""
         return InProcessRuntime(source, context)
 
@@ -56,7 +56,7 @@ class Observed(Boundary):
         self._inner = inner
         self._observer = observer
 
-    def runtime(self, source: PluginSource, context: PluginContext) -> PluginRuntime:
+    def runtime(self, source: PluginSource, context: PluginContext) -> InProcessRuntime:
         """Return the inner boundary's runtime."""
         return self._inner.runtime(source, context)
 

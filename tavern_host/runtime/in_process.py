@@ -1,5 +1,4 @@
-"""Where a plugin's code runs. `PluginRuntime` is what the host needs of any placement; `InProcessRuntime` runs
-plugins in the host's own process."""
+"""Runs plugins in the host's own process."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.contributions import kind_of
@@ -23,47 +22,9 @@ from tavern_host.runtime.source import FolderSource, PluginSource
 from tavern_host.runtime.threads import contained, ended
 
 
-class PluginRuntime(Protocol):
-    """Loads one plugin and reaches what it registered, by name."""
-
-    def load(self) -> None:
-        """Import the plugin's code. Runs on a thread with a deadline; raises whatever the plugin raises."""
-
-    def hookimpls(self) -> tuple[list[HookImplInfo], list[Problem]]:
-        """Return the hook implementations found, and those that can never be used."""
-
-    def published(self, name: str) -> Any:
-        """Return what `module:name`, counted from the plugin's package, names. Raises `NotFound`."""
-
-    def collect(self, hook: str) -> list[Any]:
-        """Return the descriptors in the module that the manifest names for a hook; none where it names none."""
-
-    def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
-        """Return the callable behind a hook implementation."""
-
-    def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
-        """Return a new instance of the class `handler`, or what runs a descriptor's handler; see
-        `Contribution.open`. Raises `NotFound`."""
-
-    def function(self, handler: str) -> Callable[..., Any]:
-        """Return the function `handler`. Raises `NotFound`."""
-
-    def call(self, handler: str, *arguments: Any) -> Any:
-        """Call the function `handler`; what it returns may be awaitable. Raises `NotFound`, `PluginFailure`
-        where the code tries to end the program, else what it raises."""
-
-    def handler_problem(self, handler: str) -> str | None:
-        """Return why a handler cannot be reached, or None; imports nothing."""
-
-    def forget_modules(self) -> Callable[[], None]:
-        """Let the next import of the plugin's package read its files again; return a function that undoes this."""
-
-    def unload(self) -> None:
-        """Forget the plugin's modules, where that is safe."""
-
-
 class InProcessRuntime:
-    """Runs a plugin in the host's process."""
+    """Loads one plugin in the host's process, and reaches what it registered, by name: all that the host needs of any
+    place where a plugin may run. `loopback` has the other one."""
 
     def __init__(self, source: PluginSource, context: PluginContext) -> None:
         self._source = source
@@ -74,7 +35,10 @@ class InProcessRuntime:
         self._collected: dict[str, list[Any]] = {}
 
     def load(self) -> None:
-        """Import the package, and unless the source is lazy the modules that the manifest names."""
+        """Import the package, and unless the source is lazy the modules that the manifest names.
+
+        Runs on a thread with a deadline; raises whatever the plugin raises.
+        """
         source = self._source
         if source.module is not None:
             self._module = importlib.import_module(source.module)
@@ -86,7 +50,8 @@ class InProcessRuntime:
         self._modules = {name: module for name, module in sys.modules.items() if self._is_inside(name)}
 
     def collect(self, hook: str) -> list[Any]:
-        """Return the descriptors in the module for a hook, as they were when they were first collected."""
+        """Return the descriptors in the module that the manifest names for a hook, as they were when they were first
+        collected; none where it names none."""
         return list(self._descriptors(hook))
 
     def _descriptors(self, hook: str) -> list[Any]:
@@ -99,7 +64,7 @@ class InProcessRuntime:
         return self._collected.get(hook, [])
 
     def hookimpls(self) -> tuple[list[HookImplInfo], list[Problem]]:
-        """Return the `@hookimpl` functions of the package's own namespace."""
+        """Return the `@hookimpl` functions of the package's own namespace, and those that can never be used."""
         found: list[HookImplInfo] = []
         problems: list[Problem] = []
         for name, value in vars(self._module).items():
@@ -128,15 +93,15 @@ class InProcessRuntime:
         return found, problems
 
     def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
-        """Return the function that was marked."""
+        """Return the function behind a hook implementation."""
         return getattr(self._module, info.function)  # type: ignore[no-any-return]
 
     def published(self, name: str) -> Any:
-        """Return an interface or hookspec of the plugin."""
+        """Return what `module:name`, counted from the plugin's package, names. Raises `NotFound`."""
         return self._resolve(f"{self._package}.{name}")
 
     def function(self, handler: str) -> Callable[..., Any]:
-        """Return what `module:name` names inside the plugin's package."""
+        """Return what `module:name` names inside the plugin's package. Raises `NotFound`."""
         target = self._resolve(handler)
         if not callable(target):
             raise NotFound(f"{self._source.name}: the handler {handler!r} is not callable")
@@ -144,7 +109,7 @@ class InProcessRuntime:
 
     def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
         """Return `Class(*arguments)`; `context` and other `named` values go to parameters of that name. For a
-        descriptor, return what the opener of its kind makes."""
+        descriptor, return what the opener of its kind makes; see `Contribution.open`. Raises `NotFound`."""
         if not isinstance(handler, str):
             return self._open_described(handler)
         target = self.function(handler)
@@ -153,7 +118,8 @@ class InProcessRuntime:
         return target(*arguments, **{k: v for k, v in offered.items() if k in accepted})
 
     def call(self, handler: str, *arguments: Any) -> Any:
-        """Return `function(*arguments)`."""
+        """Return `function(*arguments)`, which may be awaitable. Raises `NotFound`, `PluginFailure` where the code
+        tries to end the program, else what it raises."""
         function, what = self.function(handler), f"{handler} of {self._source.name}"
         try:
             result = function(*arguments)
@@ -162,7 +128,7 @@ class InProcessRuntime:
         return contained(result, what) if isinstance(result, Coroutine) else result
 
     def handler_problem(self, handler: str) -> str | None:
-        """Return why a handler cannot be reached, without importing its module; its name is looked up
+        """Return why a handler cannot be reached, or None, without importing its module; its name is looked up
         when it is first called."""
         module_name, _, path = handler.partition(":")
         if not self._is_inside(module_name) or not path:
@@ -216,7 +182,8 @@ class InProcessRuntime:
         return f"the handler {handler!r} must be 'module:name' inside {self._package!r}"
 
     def forget_modules(self) -> Callable[[], None]:
-        """Take the package's modules out of `sys.modules`; what uses them keeps them."""
+        """Let the next import of the plugin's package read its files again, and return what undoes that; what uses its
+        modules keeps them."""
 
         def forget() -> dict[str, ModuleType]:
             return {name: sys.modules.pop(name) for name in list(sys.modules) if self._is_inside(name)}

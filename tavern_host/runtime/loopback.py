@@ -34,7 +34,7 @@ from tavern_host.contracts.services import ServiceInterface
 from tavern_host.contracts.wire import Model, wire_problem
 from tavern_host.runtime.boundary import Boundary, Method, called_like, signature_without_self
 from tavern_host.runtime.codec import WireError, decode, encode
-from tavern_host.runtime.in_process import InProcessRuntime, PluginRuntime
+from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.source import PluginSource
 from tavern_host.storage.values import decode_loose, encode_loose
 
@@ -50,7 +50,7 @@ class Loopback(Boundary):
     def __init__(self, spec_of: SpecOf) -> None:
         self._spec_of = spec_of
 
-    def runtime(self, source: PluginSource, context: PluginContext) -> PluginRuntime:
+    def runtime(self, source: PluginSource, context: PluginContext) -> InProcessRuntime:
         """Return a runtime of the host's process behind the boundary."""
         return LoopbackRuntime(source, context, self._spec_of)
 
@@ -62,7 +62,7 @@ class Loopback(Boundary):
 
 
 class LoopbackRuntime(InProcessRuntime):
-    """Reaches a plugin's code in the host's process, from behind the boundary; see `in_process.PluginRuntime`."""
+    """Reaches a plugin's code in the host's process, from behind the boundary; see `in_process.InProcessRuntime`."""
 
     def __init__(self, source: PluginSource, context: PluginContext, spec_of: SpecOf) -> None:
         super().__init__(source, context)
