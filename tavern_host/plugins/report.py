@@ -47,9 +47,9 @@ class Problems:
             _log.warning("%s: %s", plugin, problem)
 
     def blocked(self, blocked: Blocked) -> None:
-        """Report that a plugin blocked the event loop, once that is over."""
+        """Report that a plugin blocked the event loop."""
         record = self._records.get(blocked.plugin or "")
-        if record is None or not blocked.over:
+        if record is None:
             return
         message = f"{blocked.function} kept the whole host waiting for {blocked.seconds:.1f} s"
         hint = "let it await, or run it in a thread (a node declared `blocking`)"

@@ -27,7 +27,7 @@ _STOP_DEADLINE = 1.0
 class Blocked:
     """What blocked the event loop: a place in a plugin's code, or with `plugin` None the innermost place.
 
-    `seconds` is how long the loop had been blocked when it was sampled or, with `over`, altogether.
+    `seconds` is how long the loop had been blocked when it was sampled, or altogether where that is over.
     """
 
     plugin: str | None
@@ -35,21 +35,19 @@ class Blocked:
     line: int
     function: str
     seconds: float
-    over: bool
 
     def __str__(self) -> str:
         who = self.plugin or "code that is no plugin's"
-        was = f"blocked the event loop for {self.seconds:.1f} s" if self.over else "blocks the event loop"
-        since = "" if self.over else f", for {self.seconds:.1f} s now"
-        return f"{who} {was} in {self.function} ({self.file}:{self.line}){since}"
+        where = f"{self.function} ({self.file}:{self.line})"
+        return f"{who} blocks the event loop in {where}, for {self.seconds:.1f} s now"
 
 
 class Watchdog:
     """Watches one event loop.
 
     `locate` says for a file of code which plugin it belongs to; it is called on the watchdog's thread. `report` is
-    called on the loop's thread when the loop runs again: for each blockage of more than `limit` seconds with the
-    sample, and again with its duration. A warning is logged at once, since a blockage may never end.
+    called on the loop's thread when the loop runs again, for each blockage of more than `limit` seconds. A warning is
+    logged at once, since a blockage may never end.
     """
 
     def __init__(
@@ -147,12 +145,10 @@ class Watchdog:
             self._is_answered = True
         if found is None:
             return
-        over = replace(found, seconds=max(seconds, found.seconds), over=True)
-        for blocked in (found, over):
-            try:
-                self._report(blocked)
-            except Exception as error:
-                _log.error("what blocked the event loop could not be reported: %s", describe(error), exc_info=error)
+        try:
+            self._report(replace(found, seconds=max(seconds, found.seconds)))
+        except Exception as error:
+            _log.error("what blocked the event loop could not be reported: %s", describe(error), exc_info=error)
 
 
 class _Clock:
@@ -195,4 +191,4 @@ def _is_waiting(frame: FrameType) -> bool:
 
 def _blocked(plugin: str | None, frame: FrameType, seconds: float) -> Blocked:
     code = frame.f_code
-    return Blocked(plugin, code.co_filename, frame.f_lineno or 0, code.co_qualname, seconds, over=False)
+    return Blocked(plugin, code.co_filename, frame.f_lineno or 0, code.co_qualname, seconds)
