@@ -38,6 +38,7 @@ from tavern_host.projects import Folders, environment_settings, find_project, ma
 from tavern_host.runtime.boundary import Boundary, Observed, Observer
 from tavern_host.runtime.watchdog import Watchdog
 from tavern_host.services.calls import Provider
+from tavern_host.services.registry import Views
 from tavern_host.settings.file import SettingsFile
 from tavern_host.settings.secrets import SecretBox
 from tavern_host.settings.service import HostSettings
@@ -54,11 +55,11 @@ class HostServices:
     """The operator's way to services: every view has all permissions."""
 
     def __init__(self, manager: Manager) -> None:
-        self._manager = manager
+        self._views = Views(manager.services, str(OPERATOR), OPERATOR, None)
 
     def get(self, key: ServiceKey[S]) -> S:
         """Return the operator's view of a service. Raises `ServiceUnavailable`."""
-        view: S = self._manager.services.operator_view(key, OPERATOR)
+        view: S = self._views.get(key.name)
         return view
 
 

@@ -89,12 +89,8 @@ class Manager:
             tell=self.problems.add,
         )
         self.lifecycle = Lifecycle(parts, boundary, settings, self.registrations)
+        self.active = self.lifecycle.active
         self.report = Report(self.records, self.lifecycle, self.services, settings)
-
-    @property
-    def active(self) -> dict[str, LoadedPlugin]:
-        """The active loads by the names of their plugins."""
-        return self.lifecycle.active
 
     def get(self, name: str) -> Record:
         """Return a record. Raises `NotFound` with near names."""

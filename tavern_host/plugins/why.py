@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.hook_names import canonical
 from tavern_host.contracts.plugins import Explanation, PermissionInfo, PluginState
+from tavern_host.contracts.services import interface_methods
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.permissions import all_permissions
 from tavern_host.plugins.record import Record
@@ -66,7 +67,7 @@ class _Facts:
             if not layer.override:
                 facts.append(f"{layer.plugin} provides it with {layer.handler}, {since}")
                 continue
-            later = [m for m, info in services.methods(name).items() if info.since > layer.version]
+            later = [m for m, info in interface_methods(interface).items() if info.since > layer.version]
             falls = f"; leaves {', '.join(later)} to the next provider in the stack" if later else ""
             by = self._granted_to(layer.plugin, f"services.override:{name}")
             facts.append(f"{layer.plugin} overrides version {layer.version} with {layer.handler}, {since}, {by}{falls}")

@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError
 
 from tavern_host.contracts.calls import CallContext
@@ -27,7 +28,7 @@ class _Signature:
         hints = typing.get_type_hints(function, include_extras=True)
         parameters = {n: p for n, p in inspect.signature(function).parameters.items() if n not in ("self", "call")}
         self.what = f"{interface.service_name}.{method}"
-        self.names = {_camel(name): name for name in parameters} | {name: name for name in parameters}
+        self.names = {to_camel(name): name for name in parameters} | {name: name for name in parameters}
         self._needed = {n for n, p in parameters.items() if p.default is p.empty}
         self._readers = {name: TypeAdapter(hints[name]).validator.validate_python for name in parameters}
         self._result: TypeAdapter[Any] = TypeAdapter(hints["return"])
@@ -82,8 +83,3 @@ class JsonCall:
         if self.info.permission is not None:
             given["call"] = call
         return self._signature.write(await self._function(**given))
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(part.title() for part in rest)

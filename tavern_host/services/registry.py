@@ -14,7 +14,7 @@ from tavern_host.contracts.catalogue import ALL_SERVICES
 from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied, ServiceUnavailable, TavernError
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem, ServiceLayer
-from tavern_host.contracts.services import MethodInfo, ServiceInterface, ServiceKey, implements, interface_methods
+from tavern_host.contracts.services import MethodInfo, ServiceInterface, implements, interface_methods
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.runtime.boundary import Boundary
 from tavern_host.services.calls import Provider, implementation
@@ -44,6 +44,7 @@ class Views:
         self._interfaces: dict[str, type[ServiceInterface]] = {}
         self._originals: list[Provider] = []
         self._kept: Stacks | None = None
+        registry.remember(self)
 
     def keep(self) -> None:
         """Keep the views bound to the current providers, as long as those live: the owner is being unloaded, and
@@ -143,7 +144,6 @@ class ServiceRegistry:
         self._overrides: dict[str, list[Provider]] = {}
         self._living: dict[Provider, None] = {}
         self._views: dict[Views, None] = {}
-        self._operator: dict[Principal, Views] = {}
 
     # --- the stack --------------------------------------------------------------------------------
 
@@ -244,11 +244,6 @@ class ServiceRegistry:
             for p in stack
         ]
 
-    def methods(self, service: str) -> dict[str, MethodInfo]:
-        """Return the methods of a service that has or had a provider, as its interface marks them."""
-        interface = self.catalogue.interfaces.get(service)
-        return interface_methods(interface) if interface is not None else {}
-
     def targets(self, stack: list[Provider]) -> dict[str, Callable[..., Any]]:
         """Return each method's implementation, that of the topmost provider of the stack that has it."""
         interface, found = stack[0].interface, {}
@@ -262,18 +257,11 @@ class ServiceRegistry:
 
     def views(self, plugin: str, allowed: Callable[[str], bool]) -> Views:
         """Return the views of one load of a plugin, none yet."""
-        return self._remember(Views(self, plugin, Principal(kind="plugin", id=plugin), allowed))
+        return Views(self, plugin, Principal(kind="plugin", id=plugin), allowed)
 
-    def operator_view(self, key: ServiceKey[Any], principal: Principal) -> Any:
-        """Return a view with all permissions, for the operator and the host's own parts."""
-        views = self._operator.get(principal)
-        if views is None:
-            views = self._operator[principal] = self._remember(Views(self, str(principal), principal, None))
-        return views.get(key.name)
-
-    def _remember(self, views: Views) -> Views:
+    def remember(self, views: Views) -> None:
+        """Bind these views whenever a stack changes."""
         self._views[views] = None
-        return views
 
     def forget(self, views: Views) -> None:
         """Stop binding these views."""
