@@ -237,49 +237,6 @@ def test_showing_a_tool_that_is_not_there_is_the_users_mistake() -> None:
 # --- agents ---------------------------------------------------------------------------------------
 
 
-def test_agents_are_listed() -> None:
-    assert "workflow:greeting, text:shout" in tavern("agent", "list").out
-
-
-def test_an_agent_is_given_a_message_and_shows_its_work() -> None:
-    ran = tavern("agent", "run", "assistant", "--message", "Please greet Ada.")
-
-    assert (ran.code, ran.out) == (0, "Done. I greeted Ada for you, with the tool workflow:greeting.\n")
-    kinds = [line.split("] ")[1].split(":")[0] for line in ran.err.splitlines() if line.startswith("[")]
-    assert kinds == ["started", "deliberating", "thought", "tool_call", "observation", "deliberating"]
-
-
-def test_an_agents_work_is_one_json_document() -> None:
-    ran = tavern("agent", "run", "assistant", "--message", "Please greet Ada.", "--json")
-
-    assert (ran.code, ran.err) == (0, "")
-    reply = ran.json()
-    assert (reply["outcome"], reply["steps"]) == ("reply", 2)
-    assert [result["structured"] for result in reply["toolResults"]] == ["Good morning, Ada"]
-
-
-def test_an_agent_that_comes_to_no_end_is_a_failure() -> None:
-    ran = tavern("agent", "run", "assistant", "--message", "Please greet Ada.", "--max-steps", "1", "--json")
-
-    assert ran.code == 1
-    assert ran.json()["outcome"] == "limit"
-    assert ran.err.startswith("Error: agent assistant: ")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        (["assistan", "--message", "hi"], "Error: there is no agent 'assistan' (did you mean assistant?)"),
-        (["assistant", "--message", "hi", "--max-steps", "0"], "Error: agent run: max_steps: "),
-    ],
-)
-def test_an_agent_that_cannot_be_run_is_the_users_mistake(arguments: list[str], error: str) -> None:
-    ran = tavern("agent", "run", *arguments)
-
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.error.startswith(error)
-
-
 # --- action text ----------------------------------------------------------------------------------
 
 

@@ -29,15 +29,6 @@ def test_a_call_without_its_closing_tag_ends_before_the_next() -> None:
     assert reading.text == " "
 
 
-@pytest.mark.parametrize("broken", ["<ACTION>", "<ACTION><tool_id>t</tool_id>", CALL, f"{CALL}{value('1')}"])
-@pytest.mark.parametrize("before", ["\n<think>\n", "<think>well</think> <THINK>", "<think a='b'>"])
-def test_a_thought_behind_a_call_that_is_not_closed_is_not_searched(broken: str, before: str) -> None:
-    reading = read_tags(f"{broken}{before}{action(value('2'))}</think> so: {action(value('3'))}")
-    assert {"v": "2"} not in [call.arguments for call in reading.calls]
-    assert reading.calls[-1].arguments == {"v": "3"}
-    assert reading.text.endswith(f"{before}{action(value('2'))}</think> so: ")
-
-
 def test_a_list_that_is_not_closed_ends_with_the_call() -> None:
     reading = read_tags(f"{CALL}{value('1')}</ACTION>")
     assert reading.called == [("t", {"v": "1"})]

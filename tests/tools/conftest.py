@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from contextlib import asynccontextmanager
+import shutil
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 
 from tavern_host import Host
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
+from tavern_host.projects import Folders
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
 PLUGINS = Path(__file__).parent / "plugins"
@@ -57,21 +60,73 @@ class Bench:
     async def call(self, tool_id: str, **arguments: Any) -> ToolResult:
         return await self.tools.call(ToolCallRequest(tool_id=tool_id, arguments=arguments))
 
+    async def clear(self) -> None:
+        """Take all that a test wrote out of the project, for the next test."""
+        for folder in ("tools", "workflows", "files"):
+            shutil.rmtree(self.root / folder, ignore_errors=True)
+        await self.tools.list_tools()
 
-@pytest.fixture
-def open_host(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Bench]]:
-    """Return a function that opens a host on a project with these test plugins, trusted or not.
+
+@asynccontextmanager
+async def _opened(
+    root: Path, *plugins: str, trusted: bool = True, folders: Folders | None = None
+) -> AsyncIterator[Bench]:
+    """Open a host on a project with these test plugins, trusted or not.
 
     Scripts cannot be run in it: what becomes of a tool whose service is absent is shown here.
     """
+    root.mkdir(exist_ok=True)
+    trust = [name.replace("_", "-") for name in plugins if trusted]
+    paths, without = [PLUGINS / p for p in plugins], ["tavern-scripts"]
+    async with Host(root, plugins=paths, trust=trust, without=without, folders=folders) as host:
+        assert {name: host.plugin(name).state for name in trust} == dict.fromkeys(trust, "started")
+        yield Bench(host)
 
-    @asynccontextmanager
-    async def opened(*plugins: str, trusted: bool = True) -> AsyncIterator[Bench]:
-        (tmp_path / "project").mkdir(exist_ok=True)
-        trust = [name.replace("_", "-") for name in plugins if trusted]
-        folders, without = [PLUGINS / p for p in plugins], ["tavern-scripts"]
-        async with Host(tmp_path / "project", plugins=folders, trust=trust, without=without) as host:
-            assert {name: host.plugin(name).state for name in trust} == dict.fromkeys(trust, "started")
-            yield Bench(host)
 
-    return opened
+@pytest.fixture
+def open_host(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Bench]]:
+    """Return a function that opens a host of the test's own with these test plugins, trusted or not."""
+    return lambda *plugins, trusted=True: _opened(tmp_path / "project", *plugins, trusted=trusted)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_hosts(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Callable[..., Awaitable[Bench]]]:
+    """Return a function that gives the module's host with these test plugins."""
+    benches: dict[tuple[str, ...], Bench] = {}
+    async with AsyncExitStack() as stack:
+
+        async def of(*plugins: str) -> Bench:
+            if plugins not in benches:
+                place = tmp_path_factory.mktemp("shared")
+                folders = Folders(place / "config", place / "state", place / "data")
+                opened = _opened(place / "project", *plugins, folders=folders)
+                benches[plugins] = await stack.enter_async_context(opened)
+            return benches[plugins]
+
+        yield of
+
+
+def _shared(*plugins: str) -> Any:
+    """Return a fixture: the module's host with these test plugins, on a project that is empty when a test begins."""
+
+    @pytest_asyncio.fixture(loop_scope="module")
+    async def bench(shared_hosts: Callable[..., Awaitable[Bench]]) -> AsyncIterator[Bench]:
+        made = await shared_hosts(*plugins)
+        yield made
+        await made.clear()
+
+    return bench
+
+
+bench = _shared()
+stocked = _shared("acme_tools")
+guarded = _shared("acme_guard")
+odd = _shared("acme_odd")
+desk = _shared("acme_desk")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run a test in the loop of its module's hosts."""
+    for item in items:
+        if "shared_hosts" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,8 +11,6 @@ import pytest
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import SettingsChange
 from tavern_tools.protocols.registered import Protocols, protocols_of
-
-OpenHost = Callable[..., Any]
 
 TEXT = """One <ACTION><tool_id>info</tool_id><inputs><input name="name">a</input></inputs></ACTION>
 two <|[REQUEST_TOOL]|>
@@ -27,97 +25,87 @@ def protocols(bench: Any) -> Protocols:
     return protocols_of(bench.host._manager.active["tavern-tools"].context)
 
 
-async def test_the_host_ships_four_protocols(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        infos = await protocols(bench).infos()
-        assert [(info.name, info.source) for info in infos] == [
-            ("tam", "text"),
-            ("action", "text"),
-            ("tool_call", "text"),
-            ("native", "native"),
-        ]
+async def test_the_host_ships_four_protocols(bench: Any) -> None:
+    infos = await protocols(bench).infos()
+    assert [(info.name, info.source) for info in infos] == [
+        ("tam", "text"),
+        ("action", "text"),
+        ("tool_call", "text"),
+        ("native", "native"),
+    ]
 
 
-async def test_all_protocols_for_text_read_a_text_and_calls_keep_their_order(open_host: OpenHost) -> None:
-    async with open_host("acme_tools") as bench:
-        parsed = await bench.tools.parse_text(TEXT)
-        assert [(call.protocol, call.arguments["name"], call.block) for call in parsed.calls] == [
-            ("action", "a", 0),
-            ("tam", "b", 1),
-            ("tool_call", "c", 2),
-            ("lines", "d", 3),
-        ]
-        assert parsed.text.split() == ["One", "two", "three"]
+async def test_all_protocols_for_text_read_a_text_and_calls_keep_their_order(stocked: Any) -> None:
+    parsed = await stocked.tools.parse_text(TEXT)
+    assert [(call.protocol, call.arguments["name"], call.block) for call in parsed.calls] == [
+        ("action", "a", 0),
+        ("tam", "b", 1),
+        ("tool_call", "c", 2),
+        ("lines", "d", 3),
+    ]
+    assert parsed.text.split() == ["One", "two", "three"]
 
 
-async def test_only_the_named_protocols_read_a_text(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        parsed = await bench.tools.parse_text(TEXT, protocols=["tool_call", "tam"])
-        assert [call.protocol for call in parsed.calls] == ["tam", "tool_call"]
-        assert "<ACTION>" in parsed.text
+async def test_only_the_named_protocols_read_a_text(bench: Any) -> None:
+    parsed = await bench.tools.parse_text(TEXT, protocols=["tool_call", "tam"])
+    assert [call.protocol for call in parsed.calls] == ["tam", "tool_call"]
+    assert "<ACTION>" in parsed.text
 
 
-async def test_native_is_no_protocol_for_text(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        with pytest.raises(InvalidInput, match="the action protocol 'native' is not for text"):
-            await bench.tools.parse_text("", protocols=["native"])
+async def test_native_is_no_protocol_for_text(bench: Any) -> None:
+    with pytest.raises(InvalidInput, match="the action protocol 'native' is not for text"):
+        await bench.tools.parse_text("", protocols=["native"])
 
 
-async def test_warnings_say_who_found_what_and_where(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        parsed = await bench.tools.parse_text("Well, <ACTION></ACTION>")
-        assert parsed.warnings == ["action: it names no tool; nothing is called (at character 6)"]
-        assert parsed.text == "Well, <ACTION></ACTION>"
+async def test_warnings_say_who_found_what_and_where(bench: Any) -> None:
+    parsed = await bench.tools.parse_text("Well, <ACTION></ACTION>")
+    assert parsed.warnings == ["action: it names no tool; nothing is called (at character 6)"]
+    assert parsed.text == "Well, <ACTION></ACTION>"
 
 
-async def test_a_stream_is_read_while_it_comes(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        fed: list[str] = []
+async def test_a_stream_is_read_while_it_comes(bench: Any) -> None:
+    fed: list[str] = []
 
-        async def chunks() -> AsyncIterator[str]:
-            for piece in ("Hello ", TEXT[:100], TEXT[100:]):
-                fed.append(piece)
-                yield piece
+    async def chunks() -> AsyncIterator[str]:
+        for piece in ("Hello ", TEXT[:100], TEXT[100:]):
+            fed.append(piece)
+            yield piece
 
-        seen = [(event.kind, len(fed)) async for event in protocols(bench).parse_stream(chunks(), None, {})]
-        assert seen[0] == ("text", 1)
-        assert ("call", 2) in seen
-        assert [kind for kind, _ in seen].count("call") == 3
-
-
-async def test_native_calls_are_read_with_the_names_that_the_model_was_given(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        function = {"name": "kb_Query", "arguments": json.dumps({"q": 1})}
-        calls: list[Any] = [{"id": "c1", "type": "function", "function": function}, "nonsense"]
-        parsed = await protocols(bench).parse_native(calls, {"kb_Query": "kb:Query"})
-        (call,) = parsed.calls
-        assert (call.tool_id, call.arguments, call.request_id, call.protocol) == ("kb:Query", {"q": 1}, "c1", "native")
-        assert parsed.warnings == ["native: expected a call, got 'nonsense'"]
-        assert parsed.text == ""
+    seen = [(event.kind, len(fed)) async for event in protocols(bench).parse_stream(chunks(), None, {})]
+    assert seen[0] == ("text", 1)
+    assert ("call", 2) in seen
+    assert [kind for kind, _ in seen].count("call") == 3
 
 
-async def test_models_are_told_of_one_protocol_unless_asked_otherwise(open_host: OpenHost) -> None:
-    async with open_host("acme_tools") as bench:
-        told = protocols(bench).instructions
-        assert "<|[REQUEST_TOOL]|>" in await told()
-        assert "!tool" not in await told()
-        assert await told([]) == await told(["native"]) == ""
-        both = await told(["tool_call", "lines"])
-        assert both.endswith("\n\nWrite !tool key=value.")
-        assert "<ACTION>" in await told(["action"])
-        with pytest.raises(InvalidInput, match=r'there is no action protocol "actions" \(did you mean action\?\)'):
-            await told(["actions"])
+async def test_native_calls_are_read_with_the_names_that_the_model_was_given(bench: Any) -> None:
+    function = {"name": "kb_Query", "arguments": json.dumps({"q": 1})}
+    calls: list[Any] = [{"id": "c1", "type": "function", "function": function}, "nonsense"]
+    parsed = await protocols(bench).parse_native(calls, {"kb_Query": "kb:Query"})
+    (call,) = parsed.calls
+    assert (call.tool_id, call.arguments, call.request_id, call.protocol) == ("kb:Query", {"q": 1}, "c1", "native")
+    assert parsed.warnings == ["native: expected a call, got 'nonsense'"]
+    assert parsed.text == ""
 
 
-async def test_a_setting_names_the_protocol_that_models_are_told_of(open_host: OpenHost) -> None:
-    async with open_host("acme_tools") as bench:
-        await bench.host.settings.save(SettingsChange(plugin="tavern-tools", values={"protocol": "lines"}))
-        assert await protocols(bench).instructions() == "Write !tool key=value."
+async def test_models_are_told_of_one_protocol_unless_asked_otherwise(stocked: Any) -> None:
+    told = protocols(stocked).instructions
+    assert "<|[REQUEST_TOOL]|>" in await told()
+    assert "!tool" not in await told()
+    assert await told([]) == await told(["native"]) == ""
+    both = await told(["tool_call", "lines"])
+    assert both.endswith("\n\nWrite !tool key=value.")
+    assert "<ACTION>" in await told(["action"])
+    with pytest.raises(InvalidInput, match=r'there is no action protocol "actions" \(did you mean action\?\)'):
+        await told(["actions"])
 
 
-async def test_what_models_are_told_holds_calls_that_can_be_read(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        for name in ("tam", "action", "tool_call"):
-            parsed = await bench.tools.parse_text(await protocols(bench).instructions([name]))
-            assert {call.protocol for call in parsed.calls} == {name}
-            assert parsed.warnings == []
+async def test_a_setting_names_the_protocol_that_models_are_told_of(stocked: Any) -> None:
+    await stocked.host.settings.save(SettingsChange(plugin="tavern-tools", values={"protocol": "lines"}))
+    assert await protocols(stocked).instructions() == "Write !tool key=value."
+
+
+async def test_what_models_are_told_holds_calls_that_can_be_read(bench: Any) -> None:
+    for name in ("tam", "action", "tool_call"):
+        parsed = await bench.tools.parse_text(await protocols(bench).instructions([name]))
+        assert {call.protocol for call in parsed.calls} == {name}
+        assert parsed.warnings == []

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tavern_host.contracts.nodes import NODE_MANAGER
 from tavern_host.contracts.toolcalls import ToolErrorType
-
-OpenHost = Callable[..., Any]
 
 WRITE = {"type": "service", "service": "projectFiles", "method": "write_file"}
 TEXT = {"type": "string"}
 
 
-async def test_a_node_tool_has_the_names_types_and_descriptions_of_its_slots(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_tool("text:split", {"type": "node", "nodeType": "core:SplitText"})
-        node = await bench.host.services.get(NODE_MANAGER).get("core:SplitText")
-        tool = await bench.tools.get("text:split")
-    inputs, _ = node.slots()
-    assert tool.parameters["properties"].keys() == inputs.keys()
-    for key, slot in inputs.items():
-        shown = tool.parameters["properties"][key]
-        assert shown["description"] == slot.description
-        assert shown["type"] == {"STRING": "string", "BOOLEAN": "boolean", "INTEGER": "integer"}[slot.data_flow_type]
-
-
-async def test_a_service_tool_without_parameters_takes_none(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_tool("write", WRITE)
-        bare, given = await bench.call("write"), await bench.call("write", filePath="a.txt", content="x")
-        files = list(bench.host.project.folder("files").glob("*"))
+async def test_a_service_tool_without_parameters_takes_none(bench: Any) -> None:
+    bench.write_tool("write", WRITE)
+    bare, given = await bench.call("write"), await bench.call("write", filePath="a.txt", content="x")
+    files = list(bench.host.project.folder("files").glob("*"))
     assert [result.error.type for result in (bare, given)] == [ToolErrorType.PARAMETER_VALIDATION] * 2
     assert bare.error.message.startswith("projectFiles.write_file: the argument 'content' is missing")
     assert given.error.message.startswith(
@@ -42,23 +24,19 @@ async def test_a_service_tool_without_parameters_takes_none(open_host: OpenHost)
     assert files == []
 
 
-async def test_the_tool_of_a_workflow_is_named_by_its_file(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        slots = {"text": {"dataFlowType": "STRING"}}
-        bench.write_workflow("short_text", name="Another name", interfaceInputs=slots, interfaceOutputs=slots)
-        assert await bench.ids() == ["workflow:short_text"]
+async def test_the_tool_of_a_workflow_is_named_by_its_file(bench: Any) -> None:
+    slots = {"text": {"dataFlowType": "STRING"}}
+    bench.write_workflow("short_text", name="Another name", interfaceInputs=slots, interfaceOutputs=slots)
+    assert await bench.ids() == ["workflow:short_text"]
 
 
 @pytest.mark.parametrize("declared", [{"fileAccess": {"allowWrite": ["/**"]}}, {"requiredCapabilities": ["root"]}])
-async def test_what_a_tool_asks_for_is_shown_and_gives_it_nothing(
-    open_host: OpenHost, declared: dict[str, Any]
-) -> None:
-    async with open_host() as bench:
-        parameters = {"type": "object", "properties": {"filePath": TEXT, "content": TEXT}}
-        bench.write_tool("write", WRITE, parameters=parameters, securityContext=declared)
-        tool = await bench.tools.get("write")
-        result = await bench.call("write", filePath="../outside.txt", content="x")
-        assert not (bench.root / "outside.txt").exists()
+async def test_what_a_tool_asks_for_is_shown_and_gives_it_nothing(bench: Any, declared: dict[str, Any]) -> None:
+    parameters = {"type": "object", "properties": {"filePath": TEXT, "content": TEXT}}
+    bench.write_tool("write", WRITE, parameters=parameters, securityContext=declared)
+    tool = await bench.tools.get("write")
+    result = await bench.call("write", filePath="../outside.txt", content="x")
+    assert not (bench.root / "outside.txt").exists()
     assert tool.security_context == declared
     assert result.error.type == ToolErrorType.PARAMETER_VALIDATION
 
@@ -75,30 +53,28 @@ async def test_what_a_tool_asks_for_is_shown_and_gives_it_nothing(
     ],
     ids=lambda value: str(value),
 )
-async def test_formats_are_checked(open_host: OpenHost, schema: dict[str, Any], right: str, wrong: str) -> None:
-    async with open_host() as bench:
-        bench.write_workflow(
-            "same",
-            nodes=[{"id": "in", "type": "core:GroupInput"}, {"id": "out", "type": "core:GroupOutput"}],
-            edges=[{"id": "e", "source": "in", "sourceHandle": "v", "target": "out", "targetHandle": "v"}],
-            interfaceInputs={"v": {"dataFlowType": "STRING"}},
-            interfaceOutputs={"v": {"dataFlowType": "STRING"}},
-        )
-        parameters = {"type": "object", "properties": {"v": {"type": "string", **schema}}, "required": ["v"]}
-        bench.write_tool("same", {"type": "workflow", "workflowId": "same"}, parameters=parameters)
-        good, bad = await bench.call("same", v=right), await bench.call("same", v=wrong)
+async def test_formats_are_checked(bench: Any, schema: dict[str, Any], right: str, wrong: str) -> None:
+    bench.write_workflow(
+        "same",
+        nodes=[{"id": "in", "type": "core:GroupInput"}, {"id": "out", "type": "core:GroupOutput"}],
+        edges=[{"id": "e", "source": "in", "sourceHandle": "v", "target": "out", "targetHandle": "v"}],
+        interfaceInputs={"v": {"dataFlowType": "STRING"}},
+        interfaceOutputs={"v": {"dataFlowType": "STRING"}},
+    )
+    parameters = {"type": "object", "properties": {"v": {"type": "string", **schema}}, "required": ["v"]}
+    bench.write_tool("same", {"type": "workflow", "workflowId": "same"}, parameters=parameters)
+    good, bad = await bench.call("same", v=right), await bench.call("same", v=wrong)
     assert (good.status, good.structured) == ("done", right)
     assert bad.error.type == ToolErrorType.PARAMETER_VALIDATION
     assert bad.error.message.startswith("the arguments of same are not right: v: ")
 
 
 @pytest.mark.parametrize(("path", "overwrite"), [("filePath", "overwrite"), ("file_path", "overwrite")])
-async def test_a_method_takes_its_parameters_in_either_spelling(open_host: OpenHost, path: str, overwrite: str) -> None:
-    async with open_host() as bench:
-        parameters = {"type": "object", "properties": {path: TEXT, "content": TEXT, overwrite: {"type": "boolean"}}}
-        bench.write_tool("write", WRITE, parameters=parameters)
-        result = await bench.call("write", **{path: "a.txt", "content": "x", overwrite: False})
-        written = (bench.host.project.folder("files") / "a.txt").read_text("utf-8")
+async def test_a_method_takes_its_parameters_in_either_spelling(bench: Any, path: str, overwrite: str) -> None:
+    parameters = {"type": "object", "properties": {path: TEXT, "content": TEXT, overwrite: {"type": "boolean"}}}
+    bench.write_tool("write", WRITE, parameters=parameters)
+    result = await bench.call("write", **{path: "a.txt", "content": "x", overwrite: False})
+    written = (bench.host.project.folder("files") / "a.txt").read_text("utf-8")
     assert (result.status, written) == ("done", "x")
 
 
@@ -108,35 +84,33 @@ TOOL_CALL = '<tool_call name="{tool}"><param name="{name}">{value}</param></tool
 
 
 @pytest.mark.parametrize("written", [TAM, ACTION, TOOL_CALL])
-async def test_a_call_in_text_is_written_alike_for_every_kind_of_tool(open_host: OpenHost, written: str) -> None:
-    async with open_host() as bench:
-        bench.write_workflow(
-            "same",
-            nodes=[{"id": "in", "type": "core:GroupInput"}, {"id": "out", "type": "core:GroupOutput"}],
-            edges=[{"id": "e", "source": "in", "sourceHandle": "v", "target": "out", "targetHandle": "v"}],
-            interfaceInputs={"v": {"dataFlowType": "STRING"}},
-            interfaceOutputs={"v": {"dataFlowType": "STRING"}},
-        )
-        (bench.host.project.folder("files")).mkdir(exist_ok=True)
-        (bench.host.project.folder("files") / "a.txt").write_text("x", "utf-8")
-        calls = [
-            ("workflow:same", "v", "hi"),
-            ("node:core:UpperCase", "text", "hi"),
-            ("FileOperator.ReadFile", "filePath", "a.txt"),
-        ]
-        text = "\n".join(written.format(tool=tool, name=name, value=value) for tool, name, value in calls)
-        results = (await bench.tools.call_text(text)).results
+async def test_a_call_in_text_is_written_alike_for_every_kind_of_tool(bench: Any, written: str) -> None:
+    bench.write_workflow(
+        "same",
+        nodes=[{"id": "in", "type": "core:GroupInput"}, {"id": "out", "type": "core:GroupOutput"}],
+        edges=[{"id": "e", "source": "in", "sourceHandle": "v", "target": "out", "targetHandle": "v"}],
+        interfaceInputs={"v": {"dataFlowType": "STRING"}},
+        interfaceOutputs={"v": {"dataFlowType": "STRING"}},
+    )
+    (bench.host.project.folder("files")).mkdir(exist_ok=True)
+    (bench.host.project.folder("files") / "a.txt").write_text("x", "utf-8")
+    calls = [
+        ("workflow:same", "v", "hi"),
+        ("node:core:UpperCase", "text", "hi"),
+        ("FileOperator.ReadFile", "filePath", "a.txt"),
+    ]
+    text = "\n".join(written.format(tool=tool, name=name, value=value) for tool, name, value in calls)
+    results = (await bench.tools.call_text(text)).results
     assert [result.tool_id for result in results] == [tool for tool, _, _ in calls]
     assert [result.structured for result in results[:2]] == ["hi", "HI"]
     assert results[2].structured["content"] == "x"
 
 
-async def test_json_within_text_is_checked_by_the_schema_of_its_parameter(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        data = {"type": "object", "properties": {"threshold": {"type": "number"}}, "required": ["threshold"]}
-        bench.write_info("info", parameters={"type": "object", "properties": {"data": data}, "required": ["data"]})
-        text = ACTION.format(tool="info", name="data", value='{"threshold": "high"}')
-        [result] = (await bench.tools.call_text(text)).results
+async def test_json_within_text_is_checked_by_the_schema_of_its_parameter(bench: Any) -> None:
+    data = {"type": "object", "properties": {"threshold": {"type": "number"}}, "required": ["threshold"]}
+    bench.write_info("info", parameters={"type": "object", "properties": {"data": data}, "required": ["data"]})
+    text = ACTION.format(tool="info", name="data", value='{"threshold": "high"}')
+    [result] = (await bench.tools.call_text(text)).results
     assert result.error.type == ToolErrorType.PARAMETER_VALIDATION
     assert result.error.message == (
         'the arguments of info are not right: data.threshold: "high" is not of type "number"'

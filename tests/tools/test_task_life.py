@@ -31,25 +31,6 @@ async def test_a_task_is_accepted_at_once_and_its_result_can_be_waited_for(tmp_p
         assert ended.attempt == 1
 
 
-async def test_a_task_is_on_disk_when_it_was_accepted(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.submit(seconds=5)
-        connection = sqlite3.connect(tasks_folder(tmp_path / "p") / "tasks.sqlite3")
-        assert connection.execute("SELECT id FROM tasks").fetchall() == [(task.id,)]
-        connection.close()
-
-
-async def test_every_change_of_a_task_is_an_event(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.submit(seconds=0.05)
-        await bench.ended(task)
-        await asyncio.sleep(0)
-    told = bench.told(task)
-    assert [each["status"] for each in told] == ["pending", "running", "done"]
-    assert {(each["callId"], each["toolId"], each["caller"]) for each in told} == {(task.id, TOOL, "user:operator")}
-    assert told[-1]["durationMs"] >= 50
-
-
 async def test_of_many_reports_of_progress_a_few_a_second_are_told_and_the_last_one_is_kept(tmp_path: Path) -> None:
     async with opened(tmp_path / "p") as bench:
         task = await bench.submit(steps=20)  # one each 50 ms
@@ -108,12 +89,6 @@ async def test_a_call_that_ends_in_spite_of_being_cancelled_is_done(tmp_path: Pa
         assert after.status is TaskStatus.DONE
         assert after.result is not None
         assert after.result.structured == "kept"
-
-
-async def test_a_task_that_has_ended_stays_as_it_is_when_it_is_cancelled(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        ended = await bench.ended(await bench.submit())
-        assert await bench.tasks.cancel(ended.id, caller()) == ended
 
 
 async def test_tasks_run_at_once_up_to_the_setting_and_wait_in_order(tmp_path: Path) -> None:

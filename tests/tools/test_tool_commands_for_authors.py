@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_tools.catalog.documentation import describe_tool
-
-OpenHost = Callable[..., Any]
 
 INFO = {"type": "service", "service": "plugins", "method": "get"}
 
@@ -27,31 +24,28 @@ def exit_code(outputs: list[CommandOutput]) -> int:
     return max((output.exit_code or 1 for output in outputs if output.kind == "failure"), default=0)
 
 
-async def test_a_project_without_tool_files_has_nothing_wrong(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        outputs = await run(bench, "tools check")
+async def test_a_project_without_tool_files_has_nothing_wrong(bench: Any) -> None:
+    outputs = await run(bench, "tools check")
     assert (said(outputs), exit_code(outputs)) == (["The project has no tool files."], 0)
 
 
-async def test_a_warning_alone_is_no_failure(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        path = bench.write_tool("info", INFO, discription="x")
-        outputs = await run(bench, "tools check")
+async def test_a_warning_alone_is_no_failure(bench: Any) -> None:
+    path = bench.write_tool("info", INFO, discription="x")
+    outputs = await run(bench, "tools check")
     [warning, verdict] = said(outputs)
     assert warning.startswith(f"warning: {path}:1:")
     assert warning.endswith("$.discription: is not a key of a tool and is left unread (did you mean description?)")
     assert (verdict, exit_code(outputs)) == ("Nothing is wrong.", 0)
 
 
-async def test_nodes_workflows_services_and_methods_that_are_not_there_are_told(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_tool("a", {"type": "node", "nodeType": "core:UperCase"})
-        bench.write_tool("b", {"type": "workflow", "workflowId": "absent"})
-        bench.write_tool("c", {"type": "node", "nodeType": "core:UpperCase"})
-        bench.write_tool("d", {"type": "service", "service": "plugin", "method": "get"})
-        bench.write_tool("e", {"type": "service", "service": "plugins", "method": "gte"})
-        bench.write_tool("f", INFO)
-        outputs = await run(bench, "tools check")
+async def test_nodes_workflows_services_and_methods_that_are_not_there_are_told(bench: Any) -> None:
+    bench.write_tool("a", {"type": "node", "nodeType": "core:UperCase"})
+    bench.write_tool("b", {"type": "workflow", "workflowId": "absent"})
+    bench.write_tool("c", {"type": "node", "nodeType": "core:UpperCase"})
+    bench.write_tool("d", {"type": "service", "service": "plugin", "method": "get"})
+    bench.write_tool("e", {"type": "service", "service": "plugins", "method": "gte"})
+    bench.write_tool("f", INFO)
+    outputs = await run(bench, "tools check")
     [node, workflow, service, method, verdict] = said(outputs)
     assert "there is no node core:UperCase (did you mean core:UpperCase" in node
     assert workflow.endswith("there is no workflow absent")
@@ -60,28 +54,25 @@ async def test_nodes_workflows_services_and_methods_that_are_not_there_are_told(
     assert (verdict, exit_code(outputs)) == ("4 problems found", 1)
 
 
-async def test_what_is_typed_is_called_by_the_operator(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_info("info")
-        await run(bench, "tools call", id="info", arg=["name=tavern-tools"])
-        entries = await bench.host.services.get(AUDIT).tail(20)
+async def test_what_is_typed_is_called_by_the_operator(bench: Any) -> None:
+    bench.write_info("info")
+    await run(bench, "tools call", id="info", arg=["name=tavern-tools"])
+    entries = await bench.host.services.get(AUDIT).tail(20)
     assert {entry.actor for entry in entries if entry.subject == "info"} == {"user:operator"}
 
 
-async def test_a_call_of_a_tool_whose_file_is_wrong_says_what_is_wrong(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        path = bench.write_tool("info", {"type": "servce"})
-        outputs = await run(bench, "tools call", id="info")
+async def test_a_call_of_a_tool_whose_file_is_wrong_says_what_is_wrong(bench: Any) -> None:
+    path = bench.write_tool("info", {"type": "servce"})
+    outputs = await run(bench, "tools call", id="info")
     [problem, verdict] = said(outputs)
     assert problem.startswith(f"{path}:1:")
     assert '"servce" (did you mean service?)' in problem
     assert (verdict, exit_code(outputs)) == ('ToolNotFound: no tool has the id "info"', 2)
 
 
-async def test_an_example_whose_arguments_stand_under_another_key_is_told(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_tool("info", INFO, examples=[{"description": "One.", "arguments": {"name": "a"}}, {"input": {}}])
-        [warning, _] = said(await run(bench, "tools check"))
+async def test_an_example_whose_arguments_stand_under_another_key_is_told(bench: Any) -> None:
+    bench.write_tool("info", INFO, examples=[{"description": "One.", "arguments": {"name": "a"}}, {"input": {}}])
+    [warning, _] = said(await run(bench, "tools check"))
     assert warning.endswith('$.examples[0].arguments: is not read: the arguments of an example stand in "input"')
 
 

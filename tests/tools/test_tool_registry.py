@@ -29,44 +29,35 @@ SCRIPT = {"type": "script", "command": "python fetch.py"}
 TEXT_IN = {"interfaceInputs": {"text": {"dataFlowType": "STRING", "description": "Any text.", "required": True}}}
 
 
-async def test_a_tool_file_of_the_project_appears_changes_and_goes_without_a_restart(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        assert await bench.ids() == []
-        path = bench.write_tool("my:tool", SCRIPT)
-        assert await bench.ids() == ["my:tool"]
-        bench.write_tool("my:tool", SCRIPT, description="Now with a description.")
-        assert (await bench.tools.get("my:tool")).description == "Now with a description."
-        path.unlink()
-        assert await bench.ids() == []
+async def test_a_tool_file_of_the_project_appears_changes_and_goes_without_a_restart(bench: Any) -> None:
+    assert await bench.ids() == []
+    path = bench.write_tool("my:tool", SCRIPT)
+    assert await bench.ids() == ["my:tool"]
+    bench.write_tool("my:tool", SCRIPT, description="Now with a description.")
+    assert (await bench.tools.get("my:tool")).description == "Now with a description."
+    path.unlink()
+    assert await bench.ids() == []
 
 
-async def test_a_script_tool_says_which_service_it_needs(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_tool("my:tool", SCRIPT)
-        assert (await bench.tools.get("my:tool")).unavailable == "needs service scriptExecution"
+async def test_a_workflow_with_an_interface_is_a_tool(bench: Any) -> None:
+    bench.write_workflow("shout", name="Shout", description="Shouts.", version="1.2", **TEXT_IN)
+    bench.write_workflow("silent", name="No interface")
+    [tool] = await bench.listed()
+    assert (tool.id, tool.display_name, tool.description, tool.version) == (
+        "workflow:shout",
+        "Shout",
+        "Shouts.",
+        "1.2",
+    )
+    assert tool.parameters["properties"] == {"text": {"type": "string", "description": "Any text."}}
+    assert (tool.plugin, tool.source) == (None, "workflow:shout")
 
 
-async def test_a_workflow_with_an_interface_is_a_tool(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_workflow("shout", name="Shout", description="Shouts.", version="1.2", **TEXT_IN)
-        bench.write_workflow("silent", name="No interface")
-        [tool] = await bench.listed()
-        assert (tool.id, tool.display_name, tool.description, tool.version) == (
-            "workflow:shout",
-            "Shout",
-            "Shouts.",
-            "1.2",
-        )
-        assert tool.parameters["properties"] == {"text": {"type": "string", "description": "Any text."}}
-        assert (tool.plugin, tool.source) == (None, "workflow:shout")
-
-
-async def test_a_saved_workflow_changes_its_tool(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_workflow("shout", description="Shouts.", **TEXT_IN)
-        assert (await bench.tools.get("workflow:shout")).description == "Shouts."
-        bench.write_workflow("shout", description="Whispers now.", **TEXT_IN)
-        assert (await bench.tools.get("workflow:shout")).description == "Whispers now."
+async def test_a_saved_workflow_changes_its_tool(bench: Any) -> None:
+    bench.write_workflow("shout", description="Shouts.", **TEXT_IN)
+    assert (await bench.tools.get("workflow:shout")).description == "Shouts."
+    bench.write_workflow("shout", description="Whispers now.", **TEXT_IN)
+    assert (await bench.tools.get("workflow:shout")).description == "Whispers now."
 
 
 async def test_workflows_of_a_manager_that_keeps_no_files_are_tools_too(open_host: OpenHost) -> None:
@@ -79,56 +70,51 @@ async def test_workflows_of_a_manager_that_keeps_no_files_are_tools_too(open_hos
         assert (await bench.tools.get("workflow:kept")).description == "Second."
 
 
-async def test_nothing_is_read_again_while_nothing_changes(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        path = bench.write_tool("my:tool", SCRIPT, description="Says a")
-        status = path.stat()
-        assert (await bench.tools.get("my:tool")).description == "Says a"
-        path.write_text(path.read_text().replace("Says a", "Says b"))
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # as if nobody had touched it
-        assert (await bench.tools.get("my:tool")).description == "Says a"
+async def test_nothing_is_read_again_while_nothing_changes(bench: Any) -> None:
+    path = bench.write_tool("my:tool", SCRIPT, description="Says a")
+    status = path.stat()
+    assert (await bench.tools.get("my:tool")).description == "Says a"
+    path.write_text(path.read_text().replace("Says a", "Says b"))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # as if nobody had touched it
+    assert (await bench.tools.get("my:tool")).description == "Says a"
 
 
-async def test_a_tool_of_the_workflow_kind_takes_its_parameters_from_the_interface(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_workflow("shout", **TEXT_IN)
-        bench.write_tool("my:shout", {"type": "workflow", "workflowId": "shout"})
-        assert (await bench.tools.get("my:shout")).parameters["required"] == ["text"]
+async def test_a_tool_of_the_workflow_kind_takes_its_parameters_from_the_interface(bench: Any) -> None:
+    bench.write_workflow("shout", **TEXT_IN)
+    bench.write_tool("my:shout", {"type": "workflow", "workflowId": "shout"})
+    assert (await bench.tools.get("my:shout")).parameters["required"] == ["text"]
 
 
-async def test_a_tool_whose_workflow_node_or_service_is_absent_says_so(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_tool("a", {"type": "workflow", "workflowId": "absent"})
-        bench.write_tool("b", {"type": "node", "nodeType": "core:Absent"})
-        bench.write_tool("c", {"type": "service", "service": "absent", "method": "x"})
-        bench.write_tool("d", {"type": "service", "service": "workflowManager", "method": "saved"})
-        assert {tool.id: tool.unavailable for tool in await bench.listed()} == {
-            "a": "needs workflow absent",
-            "b": "needs node core:Absent",
-            "c": "needs service absent",
-            "d": "there is no method of workflowManager 'saved'; did you mean save?",
-        }
+async def test_a_tool_whose_workflow_node_or_service_is_absent_says_so(bench: Any) -> None:
+    bench.write_tool("a", {"type": "workflow", "workflowId": "absent"})
+    bench.write_tool("b", {"type": "node", "nodeType": "core:Absent"})
+    bench.write_tool("c", {"type": "service", "service": "absent", "method": "x"})
+    bench.write_tool("d", {"type": "service", "service": "workflowManager", "method": "saved"})
+    assert {tool.id: tool.unavailable for tool in await bench.listed()} == {
+        "a": "needs workflow absent",
+        "b": "needs node core:Absent",
+        "c": "needs service absent",
+        "d": "there is no method of workflowManager 'saved'; did you mean save?",
+    }
 
 
-async def test_plugins_bring_tools_by_file_and_by_hook(open_host: OpenHost) -> None:
-    async with open_host("acme_tools") as bench:
-        tools = {tool.id: tool for tool in await bench.listed()}
-        assert list(tools) == ["acme:measure", "acme:repeat", "acme:save"]
-        assert {tool.plugin for tool in tools.values()} == {"acme-tools"}
-        assert tools["acme:measure"].source.endswith("tools/measure.tool.json")
-        assert tools["acme:repeat"].source == "plugin acme-tools"
+async def test_plugins_bring_tools_by_file_and_by_hook(stocked: Any) -> None:
+    tools = {tool.id: tool for tool in await stocked.listed()}
+    assert list(tools) == ["acme:measure", "acme:repeat", "acme:save"]
+    assert {tool.plugin for tool in tools.values()} == {"acme-tools"}
+    assert tools["acme:measure"].source.endswith("tools/measure.tool.json")
+    assert tools["acme:repeat"].source == "plugin acme-tools"
 
 
-async def test_a_node_tool_takes_its_parameters_from_the_slots(open_host: OpenHost) -> None:
-    async with open_host("acme_tools") as bench:
-        assert (await bench.tools.get("acme:repeat")).parameters == {
-            "type": "object",
-            "properties": {
-                "text": {"type": "string", "description": "The text to repeat."},
-                "times": {"type": "integer", "description": "How often.", "minimum": 1, "maximum": 9},
-            },
-            "required": ["text"],
-        }
+async def test_a_node_tool_takes_its_parameters_from_the_slots(stocked: Any) -> None:
+    assert (await stocked.tools.get("acme:repeat")).parameters == {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string", "description": "The text to repeat."},
+            "times": {"type": "integer", "description": "How often.", "minimum": 1, "maximum": 9},
+        },
+        "required": ["text"],
+    }
 
 
 async def test_the_tools_of_a_revoked_plugin_are_gone_on_the_next_call(open_host: OpenHost) -> None:
@@ -138,17 +124,6 @@ async def test_the_tools_of_a_revoked_plugin_are_gone_on_the_next_call(open_host
         assert "acme:repeat" in await bench.ids()
         await bench.host.revoke("acme-tools")
         assert await bench.ids() == []
-
-
-async def test_the_first_of_two_tools_with_one_id_is_used_and_both_places_are_named(
-    open_host: OpenHost, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with open_host("acme_tools") as bench:
-        path = bench.write_tool("acme:measure", SCRIPT)
-        with caplog.at_level(logging.WARNING):
-            assert (await bench.tools.get("acme:measure")).plugin == "acme-tools"
-    assert f'{path}: the tool "acme:measure" is defined in ' in caplog.text
-    assert "measure.tool.json already, which is used" in caplog.text
 
 
 async def test_all_bad_files_are_told_in_one_report(open_host: OpenHost, caplog: pytest.LogCaptureFixture) -> None:
@@ -167,43 +142,25 @@ async def test_all_bad_files_are_told_in_one_report(open_host: OpenHost, caplog:
     assert '$.tags: expected an array, got text: "no"' in report
 
 
-async def test_a_bad_definition_from_code_is_left_out_and_names_its_plugin(
-    open_host: OpenHost, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with open_host("acme_tools") as bench:
-        with caplog.at_level(logging.WARNING):
-            assert "acme:bad" not in await bench.ids()
-    assert "plugin acme-tools, tool 'acme:bad': $.parameters.properties.a.type" in caplog.text
+async def test_a_plugin_may_hide_and_change_tools_but_not_rename_or_ruin_them(guarded: Any) -> None:
+    for tool_id in ("hidden", "renamed", "ruined", "plain"):
+        guarded.write_info(tool_id)
+    tools = {tool.id: tool for tool in await guarded.listed()}
+    assert list(tools) == ["plain", "renamed"]
+    assert tools["renamed"].description == "Described by the guard."
 
 
-async def test_a_plugin_may_hide_and_change_tools_but_not_rename_or_ruin_them(open_host: OpenHost) -> None:
-    async with open_host("acme_guard") as bench:
-        for tool_id in ("hidden", "renamed", "ruined", "plain"):
-            bench.write_info(tool_id)
-        tools = {tool.id: tool for tool in await bench.listed()}
-        assert list(tools) == ["plain", "renamed"]
-        assert tools["renamed"].description == "Described by the guard."
-
-
-async def test_an_unknown_tool_is_not_found_with_near_names(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_tool("FileOperator.WriteFile", SCRIPT)
-        with pytest.raises(NotFound, match=r'no tool has the id "fileoperator.write_file" \(did you mean FileOperator'):
-            await bench.tools.get("fileoperator.write_file")
-
-
-async def test_describe_names_unknown_tools_and_schemas_leaves_them_out(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_tool("a", SCRIPT, description="Does A.")
-        assert await bench.tools.describe(["b", "a"]) == (
-            "- Tool ID: b\n"
-            "  - Cannot be called: no tool has this id\n"
-            "- Tool ID: a\n"
-            "  - Description: Does A.\n"
-            "  - Cannot be called now: needs service scriptExecution\n"
-            "  - Parameters: none"
-        )
-        assert [schema["name"] for schema in await bench.tools.schemas(["b", "a"])] == ["a"]
+async def test_describe_names_unknown_tools_and_schemas_leaves_them_out(bench: Any) -> None:
+    bench.write_tool("a", SCRIPT, description="Does A.")
+    assert await bench.tools.describe(["b", "a"]) == (
+        "- Tool ID: b\n"
+        "  - Cannot be called: no tool has this id\n"
+        "- Tool ID: a\n"
+        "  - Description: Does A.\n"
+        "  - Cannot be called now: needs service scriptExecution\n"
+        "  - Parameters: none"
+    )
+    assert [schema["name"] for schema in await bench.tools.schemas(["b", "a"])] == ["a"]
 
 
 def script(bench: Any, tool_id: str, **more: Any) -> Any:
@@ -217,29 +174,27 @@ def versions(bench: Any, *numbers: str) -> None:
         path.rename(path.with_name(f"query-{number}.tool.json"))
 
 
-async def test_versions_of_a_tool_stand_side_by_side_and_a_range_picks_one(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        versions(bench, "1.2.0", "2.0.0-rc.1", "1.10.0", "0.9")
-        picked = {name: (await bench.tools.get(name)).version for name in ("kb:Query", "kb:Query@^1.2", "kb:Query@<1")}
-        assert picked == {"kb:Query": "1.10.0", "kb:Query@^1.2": "1.10.0", "kb:Query@<1": "0.9"}
-        assert (await bench.tools.get("kb:Query@2.0.0-rc.1")).version == "2.0.0-rc.1"
-        assert [tool.version for tool in await bench.listed()] == ["1.10.0"]
+async def test_versions_of_a_tool_stand_side_by_side_and_a_range_picks_one(bench: Any) -> None:
+    versions(bench, "1.2.0", "2.0.0-rc.1", "1.10.0", "0.9")
+    picked = {name: (await bench.tools.get(name)).version for name in ("kb:Query", "kb:Query@^1.2", "kb:Query@<1")}
+    assert picked == {"kb:Query": "1.10.0", "kb:Query@^1.2": "1.10.0", "kb:Query@<1": "0.9"}
+    assert (await bench.tools.get("kb:Query@2.0.0-rc.1")).version == "2.0.0-rc.1"
+    assert [tool.version for tool in await bench.listed()] == ["1.10.0"]
 
 
-async def test_a_version_that_is_not_there_is_not_found(open_host: OpenHost) -> None:
+async def test_a_version_that_is_not_there_is_not_found(bench: Any) -> None:
     rows: Any = [
         ("kb:Query@^3", r'the tool "kb:Query" has no version that fits \^3 \(it has 1\.10\.0, 1\.2\.0\)'),
         ("kb:Query@newest", r'"newest" is no range of versions of the tool "kb:Query" \(such are'),
         ("kb:Qery@^1", r'no tool has the id "kb:Qery@\^1" \(did you mean kb:Query\?\)'),
         ("node:core:Uppercase", r"did you mean node:core:UpperCase"),
     ]
-    async with open_host() as bench:
-        with Failures() as failures:
-            for name, message in rows:
-                with failures.row(name):
-                    versions(bench, "1.2.0", "1.10.0")
-                    with pytest.raises(NotFound, match=message):
-                        await bench.tools.get(name)
+    with Failures() as failures:
+        for name, message in rows:
+            with failures.row(name):
+                versions(bench, "1.2.0", "1.10.0")
+                with pytest.raises(NotFound, match=message):
+                    await bench.tools.get(name)
 
 
 async def test_nobody_takes_over_a_tool_of_another_with_a_higher_version(
@@ -282,28 +237,27 @@ async def test_a_project_does_not_list_node_types_by_itself(open_host: OpenHost)
         assert [t.id for t in await bench.tools.list_tools() if t.id.startswith("node:")] == []
 
 
-async def test_a_tool_that_depends_on_what_is_not_there_says_so(open_host: OpenHost) -> None:
-    async with open_host() as bench:
-        bench.write_workflow("shout", **TEXT_IN)
-        needs = {
-            "a": ["b"],
-            "b": ["c@^2"],
-            "ok": ["service:toolManager", "workflow:shout", "node:core:UpperCase", "tool:node:core:UpperCase", "loop"],
-            "loop": ["ok", "loop"],
-            "service": ["service:ExternalScriptExecutionService"],
-            "node": ["node:core:Nothing"],
-        }
-        bench.write_info("c", version="1.0.0")
-        for tool_id, dependencies in needs.items():
-            bench.write_info(tool_id, dependencies=dependencies)
-        assert {tool.id: tool.unavailable for tool in await bench.listed() if tool.id in needs} == {
-            "a": "needs tool b, which cannot be called: needs tool c@^2",
-            "b": "needs tool c@^2",
-            "loop": None,
-            "node": "needs node core:Nothing",
-            "ok": None,
-            "service": "needs service ExternalScriptExecutionService",
-        }
+async def test_a_tool_that_depends_on_what_is_not_there_says_so(bench: Any) -> None:
+    bench.write_workflow("shout", **TEXT_IN)
+    needs = {
+        "a": ["b"],
+        "b": ["c@^2"],
+        "ok": ["service:toolManager", "workflow:shout", "node:core:UpperCase", "tool:node:core:UpperCase", "loop"],
+        "loop": ["ok", "loop"],
+        "service": ["service:ExternalScriptExecutionService"],
+        "node": ["node:core:Nothing"],
+    }
+    bench.write_info("c", version="1.0.0")
+    for tool_id, dependencies in needs.items():
+        bench.write_info(tool_id, dependencies=dependencies)
+    assert {tool.id: tool.unavailable for tool in await bench.listed() if tool.id in needs} == {
+        "a": "needs tool b, which cannot be called: needs tool c@^2",
+        "b": "needs tool c@^2",
+        "loop": None,
+        "node": "needs node core:Nothing",
+        "ok": None,
+        "service": "needs service ExternalScriptExecutionService",
+    }
 
 
 def catalog(*definitions: ToolDefinition) -> Catalog:

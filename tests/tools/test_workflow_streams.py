@@ -166,17 +166,6 @@ async def test_leaving_early_interrupts_the_run(bench: Bench) -> None:
     await bench.until_it_stands(RunStatus.INTERRUPTED)
 
 
-async def test_cancelling_the_reader_interrupts_the_run(bench: Bench) -> None:
-    reading = asyncio.create_task(bench.items(streaming("acme-streams:Ticks", data="INTEGER")))
-    async for event in bench.host.events.subscribe("WORKFLOW_INTERFACE_YIELD", since=0):
-        assert isinstance(event, Event)
-        break
-    reading.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await reading
-    await bench.until_it_stands(RunStatus.INTERRUPTED)
-
-
 async def test_items_that_were_lost_are_told_and_not_left_out_in_silence(bench: Bench) -> None:
     items = bench.stream(streaming("core:TextToStream", text="a b c", delay=0.2))
     first = await anext(items)
@@ -189,24 +178,3 @@ async def test_items_that_were_lost_are_told_and_not_left_out_in_silence(bench: 
     assert first.startswith("a")
     assert caught.value.type is ToolErrorType.RESOURCE
     await bench.until_it_stands(RunStatus.INTERRUPTED)
-
-
-async def test_a_streaming_workflow_is_read_by_a_handle(bench: Bench) -> None:
-    streams = Streams(bench.context)
-    handle = streams.open(bench.stream(streaming("acme-streams:Numbers", data="INTEGER", length=3 * CAPACITY)), LIN)
-    found: list[Any] = []
-    while True:
-        read = await streams.read(handle, LIN, 50, 5)
-        found += read.items
-        if read.finished:
-            break
-    assert (found, read.error) == (list(range(3 * CAPACITY)), None)
-    ticking = streams.open(bench.stream(streaming("acme-streams:Ticks", data="INTEGER")), LIN)
-    assert (await streams.read(ticking, LIN, 50, 5)).items == [0]
-    await streams.close()
-    await bench.until_it_stands(RunStatus.INTERRUPTED)
-
-
-async def test_a_streaming_workflow_is_collected(bench: Bench) -> None:
-    streams = Streams(bench.context)
-    assert await streams.collect(bench.stream(streaming("core:TextToStream", text="one two"))) == "one two"
