@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from helpers.openai_server import answer, openai_server
 from helpers.tavern_project import MODELS, Tavern, action, deliberation
 from helpers.wire_server import WireServer
 
-from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, Host
-from tavern_host.contracts.agents import AgentRequest, AgentSummary
-from tavern_host.contracts.errors import Misconfigured, NotFound
+from tavern_host import EXECUTION_ENGINE, Host
+from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.workflows import Workflow
@@ -188,12 +185,6 @@ async def test_a_tool_outside_of_the_inventory_is_denied_and_observed(tavern: Ta
     assert [result.status for result in reply.tool_results] == ["error"]
 
 
-async def test_an_agent_without_tools_may_call_none(tavern: Tavern) -> None:
-    tavern.profile(tool_ids_inventory=[])
-    tavern.replies(({"last_contains": "PermissionDenied"}, "None at all."), ({}, action("shout", text="a")))
-    assert (await tavern.run("Shout!")).text == "None at all."
-
-
 async def test_wrong_arguments_are_observed_and_can_be_put_right(tavern: Tavern) -> None:
     tavern.replies(
         ({"last_contains": "executed successfully"}, "At last."),
@@ -247,14 +238,6 @@ async def test_a_failure_of_the_model_ends_the_run_with_its_message(tavern: Tave
     assert [message.content for message in reply.history] == ["Hello."]
 
 
-async def test_an_agent_that_does_not_exist(tavern: Tavern) -> None:
-    async with Host(project=tavern.root) as host:
-        runtime = host.services.get(AGENT_RUNTIME)
-        assert await runtime.list_agents() == [AgentSummary(id="keeper", name="The keeper", tools=["shout"])]
-        with pytest.raises(NotFound, match=r"there is no agent 'keper' \(did you mean keeper\?\)"):
-            await runtime.run(AgentRequest(profile_id="keper", message="Hello."))
-
-
 async def test_a_workflow_that_does_not_exist(tavern: Tavern) -> None:
     tavern.profile(core_deliberation_workflow_id="workflows/thnik.json")
     with pytest.raises(NotFound) as caught:
@@ -264,12 +247,6 @@ async def test_a_workflow_that_does_not_exist(tavern: Tavern) -> None:
     )
     assert caught.value.message.startswith(expected)
     assert tavern.traces == []
-
-
-async def test_a_workflow_that_cannot_deliberate(tavern: Tavern) -> None:
-    tavern.write("workflows/think.json", {"name": "x", "nodes": [], "edges": []})
-    with pytest.raises(Misconfigured, match="it needs an interface input with the key 'messages' or 'user_message'"):
-        await tavern.run("Hello.")
 
 
 async def test_a_workflow_that_cannot_be_run_ends_the_run_with_every_problem(tavern: Tavern) -> None:
@@ -324,15 +301,3 @@ def tavern_register_nodes():
 
 
 # --- a real server --------------------------------------------------------------------------------
-
-
-async def test_an_agent_with_a_model_behind_a_real_server(tavern: Tavern, tmp_path: Path) -> None:
-    answers: list[dict[str, Any]] = [
-        answer("act", said=["last orders", "REQUEST_TOOL"], content=f"At once.\n{action('shout', text='last orders')}"),
-        answer("reply", said=["last orders", "Tool shout executed successfully", "LAST ORDERS"], content="They heard."),
-    ]
-    with openai_server(tmp_path, answers) as server:
-        tavern.settings = {MODELS: {"m": {"adapter": "openai", "base_url": server.base_url, "model": "tiny"}}}
-        reply = await tavern.run("Tell them: last orders!")
-        assert (reply.outcome, reply.text, reply.steps) == ("reply", "They heard.", 2)
-        assert server.hits() == {"act": 1, "reply": 1}

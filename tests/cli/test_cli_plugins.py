@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -87,44 +86,6 @@ def test_a_plugin_that_is_not_there_is_the_users_mistake(command: str) -> None:
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("Error: there is no plugin 'tavern-engin'; did you mean tavern-engine")
     assert ran.err.count("\n") == 1
-
-
-def test_what_is_granted_works_and_what_is_taken_back_does_not(project: Path, tmp_path: Path) -> None:
-    greeting = {
-        "name": "Greeting",
-        "nodes": [{"id": "in", "type": "core:GroupInput"}, {"id": "out", "type": "core:GroupOutput"}],
-        "edges": [{"id": "e", "source": "in", "sourceHandle": "greeting", "target": "out", "targetHandle": "greeting"}],
-        "interfaceInputs": {"greeting": {"key": "greeting", "dataFlowType": "STRING"}},
-        "interfaceOutputs": {"greeting": {"key": "greeting", "dataFlowType": "STRING"}},
-    }
-    (project / "workflows" / "greeting.json").write_text(json.dumps(greeting))
-
-    def greet() -> str:
-        ran = tavern("--project", project, "workflow", "run", "greeting", "--input", "greeting=Hello", "--json")
-        return str(ran.json()["outputs"]["greeting"])
-
-    assert greet() == "Hello"
-    granted = tavern("--project", project, "plugins", "grant", "ahoy")
-    assert granted.out.splitlines()[-1] == "ahoy is granted what it asks for; it is discovered."
-    assert greet() == "Ahoy"
-    taken_back = tavern("--project", project, "plugins", "revoke", "ahoy")
-    assert taken_back.out == "The grant of ahoy is taken back; it is needs-review.\n"
-    assert greet() == "Hello"
-
-
-def test_a_grant_is_for_the_code_that_was_reviewed(project: Path) -> None:
-    assert tavern("--project", project, "plugins", "grant", "ahoy").code == 0
-    code = project / "plugins" / "ahoy" / "__init__.py"
-    code.write_text(code.read_text() + "# something new\n")
-
-    assert states(tavern("--project", project, "plugins", "list", "--json"))["ahoy"] == "needs-review"
-
-
-def test_a_grant_is_for_one_project(project: Path, tmp_path: Path) -> None:
-    assert tavern("--project", project, "plugins", "grant", "ahoy").code == 0
-    project.rename(tmp_path / "copy")
-
-    assert states(tavern("--project", tmp_path / "copy", "plugins", "list", "--json"))["ahoy"] == "needs-review"
 
 
 @pytest.mark.parametrize(("name", "why"), [("tavern-engine", "first-party"), ("looks", "trust"), ("adds", "only adds")])

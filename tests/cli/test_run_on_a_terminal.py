@@ -110,16 +110,6 @@ def test_text_that_goes_into_a_file_is_not_shown_and_the_nodes_are(
     assert (tmp_path / "out.txt").read_text() == "Story: " + "".join(f"word{n} " for n in range(20)) + "\n"
 
 
-def test_text_that_goes_into_a_pipe_is_whole(story: tuple[list[str], Path]) -> None:
-    options, path = story
-
-    ran = tavern(*options, "workflow", "run", path)
-    as_json = tavern(*options, "workflow", "run", path, "--json")
-
-    assert (ran.code, ran.out) == (0, "Story: " + "".join(f"word{n} " for n in range(20)) + "\n")
-    assert as_json.json()["outputs"]["story"].startswith("word0 word1 ")
-
-
 def test_many_nodes_take_a_few_lines(tmp_path: Path) -> None:
     nodes = {f"n{i}": {"type": "core:UpperCase", "inputValues": {"text": "a"}} for i in range(1200)}
     path = write(tmp_path, {**nodes, "w": wait(0.5), "f": {"type": "core:Fail", "inputValues": {"message": "no"}}})

@@ -105,11 +105,6 @@ def test_listing_settings_imports_no_plugin(project: Path, tmp_path: Path) -> No
     assert not (tmp_path / "imported").exists()
 
 
-def test_a_plugin_without_settings_has_none_to_list(project: Path) -> None:
-    write_plugin(project / "plugins" / "acme_plain")
-    assert settings(project, "list", "acme-plain").out == "no settings\n"
-
-
 @pytest.mark.parametrize("key", [f"{PREFIX}colour", "acme-bar.colour"])
 def test_a_value_is_printed_as_it_is(project: Path, key: str) -> None:
     assert settings(project, "set", key, "dark  blue").out == f"{PREFIX}colour is saved.\n"
@@ -263,22 +258,6 @@ def test_a_secret_is_not_taken_as_an_argument(project: Path, key: str, value: st
     )
 
 
-def test_what_holds_secrets_can_be_given_as_an_argument_with_masks(project: Path) -> None:
-    models = json.dumps({"m": {"api_key": "hunter2", "url": "old"}})
-    assert settings(project, "set", "acme-bar.models", "--stdin", stdin=models).code == 0
-    masked = json.dumps({"m": {"api_key": "********", "url": "new"}})
-    assert settings(project, "set", "acme-bar.models", masked).code == 0
-    assert value_of(project, "models") == json.loads(masked)
-
-
-def test_a_secret_whose_key_is_lost_is_told(project: Path, operator_folders: Path) -> None:
-    settings(project, "set", "acme-bar.pin", "--stdin", stdin="1234")
-    next(operator_folders.rglob("secret.key")).unlink()
-    ran = settings(project, "list", "acme-bar")
-    assert ran.code == 0
-    assert f"Warning: the saved secret '{PREFIX}pin' cannot be used: the key " in ran.err
-
-
 # --- who is asked -----------------------------------------------------------------------------------------
 
 
@@ -291,18 +270,3 @@ def test_a_plugin_that_refuses_cannot_be_passed_by(project: Path) -> None:
         assert (ran.code, ran.out) == (1, "")
         assert ran.error == "Error: acme-asked refused: not on Sundays"
     assert value_of(project, "size") == 5
-
-
-def test_a_plugin_that_nobody_granted_is_not_asked(project: Path, tmp_path: Path) -> None:
-    code = f"open({str(tmp_path / 'imported')!r}, 'w').close()\n{REFUSES}"
-    write_plugin(project / "plugins" / "acme_asked", {"__init__.py": code}, **ASKED)
-    assert settings(project, "set", "acme-bar.size", "5").code == 0
-    assert not (tmp_path / "imported").exists()
-
-
-def test_what_is_saved_on_the_command_line_is_in_the_audit_log(project: Path) -> None:
-    settings(project, "set", "acme-bar.token", "--stdin", stdin="hunter2")
-    log = b"".join(file.read_bytes() for file in (project / ".tavern").rglob("*") if file.is_file())
-    assert b"settings.saved" in log
-    assert f"{PREFIX}token".encode() in log
-    assert b"hunter2" not in log

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -295,36 +294,6 @@ async def test_a_grant_from_the_command_line_reaches_a_running_server(project: P
         assert await greet() == "Hello, Ada"
 
 
-async def test_a_project_cannot_bring_a_model_that_reaches_the_network(project: Path, model: OpenAiServer) -> None:
-    models = {"local": {"adapter": "openai", "base_url": model.base_url, "model": "gpt-4o-mini"}}
-    (project / "tavern.yaml").write_text(yaml.safe_dump({"settings": {MODELS: models}}))
-    before = model.hits()
-
-    ran = await asyncio.to_thread(tavern, "--project", project, "agent", "run", "keeper", "--message", "Greet Ada.")
-
-    assert ran.code == 1
-    assert "operator" in ran.error
-    assert model.hits() == before
-
-
-async def test_the_model_may_be_set_up_in_the_environment(project: Path, model: OpenAiServer) -> None:
-    models = {"local": {"adapter": "openai", "base_url": model.base_url, "model": "gpt-4o-mini"}}
-
-    ran = await asyncio.to_thread(
-        tavern,
-        "--project",
-        project,
-        "agent",
-        "run",
-        "keeper",
-        "--message",
-        "Please greet Ada.",
-        TAVERN_SETTINGS=json.dumps({MODELS: models}),
-    )
-
-    assert (ran.code, ran.out) == (0, "Ada was greeted.\n"), ran.err
-
-
 async def test_the_token_may_be_the_operators_own(project: Path) -> None:
     async with serving(project, {"TAVERN_TOKEN": "open sesame&c"}) as site:
         assert site.url.endswith("/?token=open%20sesame%26c")
@@ -332,7 +301,3 @@ async def test_the_token_may_be_the_operators_own(project: Path) -> None:
         async with site.session.get(address, headers={"Accept": "text/html"}) as page:
             assert (page.status, str(page.url)) == (200, f"{site.base}/")
             assert "tavern-host" in await page.text()
-
-
-def test_the_tests_run_with_no_settings_of_this_machine() -> None:
-    assert "TAVERN_SETTINGS" not in os.environ and "TAVERN_PROJECT" not in os.environ

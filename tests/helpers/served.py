@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from aiohttp import ClientResponse, ClientWebSocketResponse
+from aiohttp import ClientResponse, ClientWebSocketResponse, DummyCookieJar
 from aiohttp.test_utils import TestClient, TestServer, unused_port
 
 from tavern_host import Host
@@ -47,5 +47,5 @@ async def served(host: Host) -> AsyncIterator[Site]:
     """Serve a started host until the end of the `with`."""
     port = unused_port()
     server = TestServer(make_app(host, token=TOKEN, port=port), port=port)
-    async with TestClient(server) as client:
+    async with TestClient(server, cookie_jar=DummyCookieJar()) as client:
         yield Site(host, client, port)

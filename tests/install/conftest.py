@@ -12,11 +12,6 @@ SHIPPED = ("tavern_host", "plugins", "contrib", "pyproject.toml", "README.md", "
 """What the builds need of the repository."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
-    config.addinivalue_line("markers", "slow: makes a second environment with everything in it")
-
-
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the repository, so that building leaves nothing in it."""

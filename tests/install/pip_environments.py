@@ -7,10 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,36 +49,17 @@ class Environment:
 
     def pip_install(self, *what: str | Path) -> None:
         """Install packages with their dependencies, from wherever pip is set up to look."""
-        must_run(self.python, "-m", "pip", "install", "--quiet", "--no-compile", *what, cwd=self.root)
+        pip = [sys.executable, "-m", "pip", "--python", self.python, "install"]
+        must_run(*pip, "--quiet", "--no-compile", "--no-build-isolation", *what, cwd=self.root)
+
+    @property
+    def packages(self) -> Path:
+        """Where its packages are."""
+        return next(self.root.glob("lib/python*/site-packages"))
 
     def at(self, folder: Path) -> User:
         """Return a user of this environment, with operator's folders and a current folder below `folder`."""
         return User(self, folder)
-
-
-@dataclass(frozen=True)
-class Served:
-    """A running `tavern serve`."""
-
-    url: str
-    token: str
-
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Return the status of a request and what came: JSON where it is JSON, else text."""
-        headers = {"Authorization": f"Bearer {self.token}"}
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(request, timeout=30) as response:
-                return response.status, _content(response)
-        except urllib.error.HTTPError as error:
-            return error.code, _content(error)
-
-
-def _content(response: Any) -> Any:
-    data = response.read()
-    return json.loads(data) if response.headers.get_content_type() == "application/json" else data.decode()
 
 
 @dataclass(frozen=True)
@@ -111,24 +88,6 @@ class User:
         assert done.returncode == 0, f"tavern {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
         return json.loads(done.stdout)
 
-    @contextmanager
-    def serving(self, project: Path) -> Iterator[Served]:
-        """Run `tavern serve` on a free port until the end of the `with`."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        command: list[str | Path] = [self.environment.root / "bin" / "tavern", "--project", project]
-        environment = own_environment() | self.variables() | {"PYTHONUNBUFFERED": "1"}
-        with subprocess.Popen(
-            [*command, "serve", "--port", "0"], cwd=self.folder, env=environment, stdout=subprocess.PIPE, text=True
-        ) as process:
-            try:
-                assert process.stdout is not None
-                address = next(line for line in process.stdout if line.startswith("Open ")).removeprefix("Open ")
-                url, _, token = address.strip().partition("/?token=")
-                yield Served(url, token)
-            finally:
-                process.terminate()
-                process.communicate(timeout=20)
-
     def imported_by(self, *arguments: str) -> set[str]:
         """Return the modules that a `tavern` command imports."""
         done = self.python("-v", self.environment.root / "bin" / "tavern", *arguments)
@@ -137,13 +96,14 @@ class User:
 
 
 def make_environment(root: Path) -> Environment:
-    """Make an empty environment."""
-    must_run(sys.executable, "-m", "venv", root, cwd=root.parent)
+    """Make an empty environment; pip, which takes longest to make, is that of the tests."""
+    must_run(sys.executable, "-m", "venv", "--without-pip", root, cwd=root.parent)
     return Environment(root)
 
 
 def build_wheel(source: Path, target: Path) -> Path:
     """Build a wheel of a folder or sdist with pip and return it."""
-    must_run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", target, source, cwd=target)
+    options = ["-q", "--no-deps", "--no-build-isolation", "--wheel-dir", target]
+    must_run(sys.executable, "-m", "pip", "wheel", *options, source, cwd=target)
     (wheel,) = target.glob("*.whl")
     return wheel

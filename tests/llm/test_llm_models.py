@@ -64,10 +64,6 @@ def test_a_project_may_not_give_or_name_a_key(key: str) -> None:
     assert "HUSH" not in message
 
 
-def test_an_adapter_that_two_plugins_claim_is_used_from_neither() -> None:
-    assert "is provided by acme and zenith; disable all but one" in refusal("operator", {"adapter": "twice"})
-
-
 @pytest.mark.parametrize("entry", ["openai", None, {}, {"adapter": 3}])
 def test_an_entry_without_an_adapter_is_told(entry: Any) -> None:
     assert 'expected an object with "adapter"' in refusal("operator", entry)

@@ -71,22 +71,6 @@ async def test_a_streamed_answer_of_a_real_server(chat_server: OpenAiServer, cli
     assert chunks[-1] == LlmChunk(finish_reason="stop")
 
 
-async def test_a_real_server_that_is_asked_too_often(chat_server: OpenAiServer, client: MakeClient) -> None:
-    made = await client(chat_server.base_url)
-    for attempt in (made.complete(ask("hurry")), collect(made, ask("hurry"))):
-        error = await failure(attempt)
-        assert error.info.retryable
-        assert error.message.endswith("is asked too often, or the quota is used up (429): Slow down, please.")
-        assert error.info.details["status"] == 429
-
-
-async def test_a_real_server_that_refuses_the_key(chat_server: OpenAiServer, client: MakeClient) -> None:
-    error = await failure((await client(chat_server.base_url, api_key=KEY)).complete(ask("secret door")))
-    assert not error.info.retryable
-    assert "refuses the API key (401): Wrong key." in error.message
-    assert KEY not in str(error.info)
-
-
 # --- what is sent ---------------------------------------------------------------------------------
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import textwrap
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -219,14 +217,6 @@ async def test_wrong_options_are_told_without_their_values(project: Path) -> Non
     )
 
 
-async def test_the_openai_adapter_is_reached_through_the_service(project: Path, wire_server: WireServer) -> None:
-    body = b'{"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}'
-    wire_server.pieces = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body]
-    settings = {MODELS: {"m": {"adapter": "openai", "base_url": wire_server.base_url, "model": "tiny"}}}
-    async with Host(project=project, settings=settings) as host:
-        assert (await host.services.get(LLM).complete(ask("hello"))).text == "hi"
-
-
 async def test_a_models_silence_ends_at_the_deadline_of_the_call(project: Path, wire_server: WireServer) -> None:
     wire_server.pieces = [b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", None]
     settings = {MODELS: {"m": {"adapter": "openai", "base_url": wire_server.base_url, "model": "tiny"}}}
@@ -237,17 +227,6 @@ async def test_a_models_silence_ends_at_the_deadline_of_the_call(project: Path, 
         with pytest.raises(DeadlineExceeded):
             async for _ in llm.stream(ask("hello"), call=host.call().child(timeout=0.1)):
                 pass
-
-
-async def test_leaving_a_stream_early_closes_the_connection(project: Path, wire_server: WireServer) -> None:
-    event = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'
-    wire_server.pieces = [b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", event, None]
-    settings = {MODELS: {"m": {"adapter": "openai", "base_url": wire_server.base_url, "model": "tiny"}}}
-    async with Host(project=project, settings=settings) as host:
-        async with aclosing(host.services.get(LLM).stream(ask("hello"))) as chunks:  # type: ignore[type-var]
-            assert (await anext(chunks)).text == "a"
-        async with asyncio.timeout(5):
-            await wire_server.closed.wait()
 
 
 # --- other plugins --------------------------------------------------------------------------------

@@ -57,18 +57,6 @@ async def test_a_plugin_is_switched_off_and_on(ahoy: Site) -> None:
     assert await (await ahoy.get("/api/x/ahoy/word")).json() == "old"
 
 
-async def test_what_the_operators_file_keeps_out_is_not_switched_on(tmp_path: Path, operator_folders: Path) -> None:
-    (operator_folders / "config").mkdir(parents=True)
-    (operator_folders / "config" / "host.yaml").write_text("disabled: [tavern-demo]\n")
-    async with Host(tmp_path / "inn") as host, served(host) as site:
-        answer = await site.ask("PUT", "/api/plugins/tavern-demo/state", json={"enabled": True})
-        body = await answer.json()
-    assert (answer.status, body["success"], body["code"]) == (409, False, "conflict")
-    assert body["message"] == (
-        "tavern-demo cannot be enabled here: the operator has disabled it (take it out of `disabled` in host.yaml)"
-    )
-
-
 @pytest.mark.parametrize("body", ["{}", "[]", '{"enabled": 1}', '{"enabled": true, "more": 1}', "{", ""])
 async def test_a_switch_says_true_or_false(ahoy: Site, body: str) -> None:
     answer = await ahoy.ask("PUT", "/api/plugins/ahoy/state", data=body)
@@ -145,22 +133,3 @@ async def test_an_explanation_is_had_over_http(ahoy: Site) -> None:
         "tavern-tools provides toolManager (version 1)",
     )
     assert (await ahoy.get("/api/why/nonsense")).status == 400
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "allowed"),
-    [
-        ("GET", "/api/plugins/ahoy/state", "PUT"),
-        ("GET", "/api/plugins/ahoy/reload", "POST"),
-        ("DELETE", "/api/plugins/ahoy/settings", "GET, POST"),
-        ("POST", "/api/permissions", "GET"),
-    ],
-)
-async def test_other_methods_are_refused_with_those_that_are_taken(
-    ahoy: Site, method: str, path: str, allowed: str
-) -> None:
-    answer = await ahoy.ask(method, path)
-    assert (answer.status, set(answer.headers["Allow"].replace(" ", "").split(","))) == (
-        405,
-        set(allowed.replace(" ", "").split(",")),
-    )

@@ -8,19 +8,24 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from helpers.served import TOKEN, Site, served
 
 from tavern_host import Host
+from tavern_host.projects import Folders
 
 ACME = Path(__file__).parent / "plugins" / "acme_web"
 
 
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Serve a copy of the plugin, in whose folder links appear once it is loaded."""
+    tmp_path = tmp_path_factory.mktemp("files")
     plugin = tmp_path / "acme_web"
     shutil.copytree(ACME, plugin)
-    async with Host(tmp_path / "inn", plugins=[plugin], trust=["acme-web"]) as host, served(host) as opened:
+    folders = Folders(tmp_path / "config", tmp_path / "state", tmp_path / "data")
+    host = Host(tmp_path / "inn", plugins=[plugin], trust=["acme-web"], folders=folders)
+    async with host, served(host) as opened:
         (tmp_path / "outside.txt").write_text("secret\n")
         (plugin / "web" / "out.txt").symlink_to(tmp_path / "outside.txt")
         (plugin / "web" / "up").symlink_to(tmp_path)

@@ -59,17 +59,6 @@ async def test_one_plugin_is_shown_with_what_it_contributes(site: Site) -> None:
     assert "PROMPT_REQUEST" in shown["contributions"]["message"]
 
 
-async def test_a_disabled_plugin_says_so(tmp_path: Path, operator_folders: Path) -> None:
-    (operator_folders / "config").mkdir(parents=True)
-    (operator_folders / "config" / "host.yaml").write_text("disabled: [tavern-demo]\n")
-
-    async with Host(tmp_path / "inn") as host, served(host) as site:
-        shown = await (await site.get("/api/plugins/tavern-demo")).json()
-
-    assert (shown["isEnabled"], shown["state"]) == (False, "disabled")
-    assert shown["problems"][0]["hint"] == "take it out of `disabled` in host.yaml"
-
-
 async def test_what_is_granted_over_http_works_on_the_next_call_and_what_is_taken_back_does_not(tmp_path: Path) -> None:
     plugin = write_plugin(tmp_path / "ahoy", {"__init__.py": GREETS_IN_ITS_OWN_WAY}, **INTERCEPTING)
     async with Host(tmp_path / "inn", plugins=[plugin], sample=True) as host, served(host) as site:
@@ -94,14 +83,3 @@ async def test_what_is_granted_over_http_works_on_the_next_call_and_what_is_take
         assert (revoked["state"], [p["granted"] for p in revoked["permissions"]]) == ("needs-review", [False, False])
         assert await changed() == {"name": "ahoy", "state": "needs-review"}
         assert await greet() == "Hello, Ada"
-
-
-async def test_a_broken_plugin_cannot_be_granted_anything(tmp_path: Path) -> None:
-    plugin = write_plugin(tmp_path / "ahoy", version="one")
-    async with Host(tmp_path / "inn", plugins=[plugin]) as host, served(host) as site:
-        answer = await site.ask("POST", "/api/plugins/ahoy/grant")
-
-    body = await answer.json()
-    assert (answer.status, body["code"]) == (409, "admission")
-    assert body["error"].startswith("ahoy cannot be granted anything: ")
-    assert "version" in body["details"]["problems"][0]["message"]

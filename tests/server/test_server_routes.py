@@ -86,7 +86,7 @@ async def test_an_unforeseen_failure_tells_the_client_nothing_but_where(
     error = "acme-web failed in GET /api/x/acme-web/fail/{how}; the log says why"
     assert await answer.json() == {"error": error, "code": "plugin_error", "success": False, "message": error}
     assert ("swordfish" if how == "foreign" else "expected an HttpResponse") in caplog.text
-    assert "GET /api/x/acme-web/fail/{how}: " in site.host.plugin("acme-web").problems[0].message
+    assert "GET /api/x/acme-web/fail/{how}: " in site.host.plugin("acme-web").problems[-1].message
 
 
 async def test_what_is_not_json_is_not_sent_as_json(site: Site) -> None:
@@ -131,6 +131,11 @@ async def test_where_nothing_is_the_answer_says_so(site: Site, path: str) -> Non
         ("GET", "/api/plugins/acme-web/grant", {"POST"}),
         ("GET", "/api/plugins/acme-web/revoke", {"POST"}),
         ("POST", "/plugins/acme-web/index.js", {"GET"}),
+        ("GET", "/api/plugins/acme-web/state", {"PUT"}),
+        ("GET", "/api/plugins/acme-web/reload", {"POST"}),
+        ("DELETE", "/api/plugins/acme-web/settings", {"GET", "POST"}),
+        ("POST", "/api/permissions", {"GET"}),
+        ("POST", "/api/config", {"GET"}),
         ("GET", "/api/tools/execute/", None),
     ],
 )

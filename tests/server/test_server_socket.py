@@ -172,11 +172,11 @@ async def test_a_client_that_says_nothing_of_the_past_begins_now(site: Site) -> 
     assert (await heard(socket, until=1))[0]["seq"] == site.host.events.last_seq
 
 
-async def test_a_number_from_before_a_restart_begins_anew(site: Site) -> None:
-    await publish(site, 3)
-    socket = await site.socket("/ws?since=999999")
+async def test_a_number_from_before_a_restart_begins_anew(own_site: Site) -> None:
+    await publish(own_site, 3)
+    socket = await own_site.socket("/ws?since=999999")
 
-    assert numbers(await heard(socket, until=site.host.events.last_seq))[-3:] == [0, 1, 2]
+    assert numbers(await heard(socket, until=own_site.host.events.last_seq))[-3:] == [0, 1, 2]
 
 
 async def test_what_is_kept_no_longer_is_told_as_a_gap(site: Site) -> None:
@@ -234,23 +234,23 @@ async def test_a_client_that_does_not_read_delays_nobody_and_is_cut_off(
     writer.close()
 
 
-async def test_the_sockets_are_closed_when_the_host_stops(site: Site) -> None:
-    socket = await site.socket()
-    await publish(site, 1)
-    await site.host.events.close()
+async def test_the_sockets_are_closed_when_the_host_stops(own_site: Site) -> None:
+    socket = await own_site.socket()
+    await publish(own_site, 1)
+    await own_site.host.events.close()
 
     assert numbers(await heard(socket, until=1)) == [0]
     closed = await socket.receive(timeout=10)
     assert (closed.type, socket.close_code, closed.extra) == (WSMsgType.CLOSE, 1001, "the host stops")
 
 
-async def test_clients_that_go_leave_nothing_behind(site: Site) -> None:
-    before = len(site.host.events._subscriptions)
-    sockets = [await site.socket() for _ in range(10)]
+async def test_clients_that_go_leave_nothing_behind(own_site: Site) -> None:
+    before = len(own_site.host.events._subscriptions)
+    sockets = [await own_site.socket() for _ in range(10)]
     for socket in sockets:
         await socket.close()
     async with asyncio.timeout(10):
-        while len(site.host.events._subscriptions) > before:
+        while len(own_site.host.events._subscriptions) > before:
             await asyncio.sleep(0.05)
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "forward events"]
 

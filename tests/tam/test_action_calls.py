@@ -150,37 +150,6 @@ def test_what_is_no_call_is_text(text: str) -> None:
     assert (reading.text, reading.calls, reading.warnings) == (text, [], [])
 
 
-def test_thoughts_are_not_searched() -> None:
-    text = f"<think>I could {action(tool='no')}</think>"
-    reading = read_tags(text + action(tool="yes"))
-    assert reading.called == [("yes", {})]
-    assert reading.text == text
-
-
-def test_a_thought_that_is_never_closed_holds_all_that_follows() -> None:
-    text = f"<think>{action()}"
-    reading = read_tags(text)
-    assert (reading.text, reading.calls) == (text, [])
-    assert reading.warnings == ["a thought is never closed; no calls were looked for in it"]
-
-
-def test_a_fence_that_holds_nothing_but_calls_is_dropped() -> None:
-    reading = read_tags(f"First:\n```xml\n{action(tool='a')}\n\n{action(tool='b')}\n```\nThen.")
-    assert [call.tool_id for call in reading.calls] == ["a", "b"]
-    assert reading.text == "First:\n\nThen."
-
-
-def test_a_fence_that_holds_more_is_kept() -> None:
-    reading = read_tags(f"```\n{action()} and more\n```\n")
-    assert len(reading.calls) == 1
-    assert reading.text == "```\n and more\n```\n"
-
-
-def test_a_fence_that_ends_before_a_call_is_kept() -> None:
-    reading = read_tags(f"```\ncode\n```\n{action()}\n```\ncode\n```")
-    assert reading.text == "```\ncode\n```\n\n```\ncode\n```"
-
-
 def test_comments_are_dropped() -> None:
     assert read_tags(action("<!-- <input name='b'>2</input> -->", value("1"))).called == [("t", {"v": "1"})]
 

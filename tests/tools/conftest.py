@@ -12,6 +12,9 @@ import pytest
 import pytest_asyncio
 
 from tavern_host import Host
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.commands import CommandOutput
+from tavern_host.contracts.http import HttpRequest, HttpResponse
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
 from tavern_host.projects import Folders
@@ -21,6 +24,17 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 PLUGINS = Path(__file__).parent / "plugins"
+
+
+class Said:
+    """What a command said."""
+
+    def __init__(self, outputs: list[CommandOutput]) -> None:
+        self.lines = [output.text for output in outputs if output.kind in ("text", "progress", "failure")]
+        self.text = "\n".join(output.text for output in outputs if output.kind == "text")
+        self.rows = [row for output in outputs if output.kind == "table" for row in output.rows]
+        self.data: Any = next((output.data for output in outputs if output.kind == "result"), None)
+        self.exit_code = max((output.exit_code or 1 for output in outputs if output.kind == "failure"), default=0)
 
 
 class Bench:
@@ -59,6 +73,25 @@ class Bench:
 
     async def call(self, tool_id: str, **arguments: Any) -> ToolResult:
         return await self.tools.call(ToolCallRequest(tool_id=tool_id, arguments=arguments))
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, call: CallContext | None = None, **query: str
+    ) -> HttpResponse:
+        """Return what a route answers; a body that is no bytes is sent as JSON."""
+        route, parameters, _ = self.host.registrations.find(method, path)
+        assert route is not None
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        called_by = call or self.host.call()
+        request = HttpRequest(
+            method=method, path=path, parameters=parameters, query=query, body=content, call=called_by
+        )
+        response = await route.call(request)
+        assert isinstance(response, HttpResponse) and response.status == 200
+        return response
+
+    async def run(self, name: str, **arguments: Any) -> Said:
+        """Return what a command says."""
+        return Said([output async for output in self.host.registrations.commands[name].call(arguments)])
 
     async def clear(self) -> None:
         """Take all that a test wrote out of the project, for the next test."""

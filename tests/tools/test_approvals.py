@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
-from task_bench import TaskBench, caller, opened
+from task_bench import TaskBench, caller
 
 from tavern_host.audit.store import tail
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied, TavernError
@@ -21,21 +20,20 @@ def audited(bench: TaskBench) -> list[dict[str, Any]]:
     return [entry for entry in entries if entry["action"].startswith("toolApproval.")]
 
 
-async def test_a_call_waits_until_it_is_approved_and_is_made_then(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.park(gives="yes")
-        assert task.status is TaskStatus.AWAITING_APPROVAL
-        assert bench.noted() == []
+async def test_a_call_waits_until_it_is_approved_and_is_made_then(bench: TaskBench) -> None:
+    task = await bench.park(gives="yes")
+    assert task.status is TaskStatus.AWAITING_APPROVAL
+    assert bench.noted() == []
 
-        approved = await bench.tasks.decide(task.id, "approve", None, "go on", caller("user:ann"))
-        assert approved.status in (TaskStatus.PENDING, TaskStatus.RUNNING)
-        ended = await bench.ended(task)
+    approved = await bench.tasks.decide(task.id, "approve", None, "go on", caller("user:ann"))
+    assert approved.status in (TaskStatus.PENDING, TaskStatus.RUNNING)
+    ended = await bench.ended(task)
 
-        assert ended.status is TaskStatus.DONE
-        assert ended.approval is not None
-        assert (ended.approval.decision, str(ended.approval.decided_by)) == ("approved", "user:ann")
-        assert (ended.approval.comment, ended.approval.edited) == ("go on", False)
-        await asyncio.sleep(0)
+    assert ended.status is TaskStatus.DONE
+    assert ended.approval is not None
+    assert (ended.approval.decision, str(ended.approval.decided_by)) == ("approved", "user:ann")
+    assert (ended.approval.comment, ended.approval.edited) == ("go on", False)
+    await asyncio.sleep(0)
     assert [each["status"] for each in bench.told(task)] == ["awaiting_approval", "pending", "running", "done"]
     assert bench.told(task)[0]["approval"]["reason"] == "a rule says so"
     (entry,) = audited(bench)
@@ -43,10 +41,9 @@ async def test_a_call_waits_until_it_is_approved_and_is_made_then(tmp_path: Path
     assert entry["details"]["caller"] == "agent:writer"
 
 
-async def test_a_call_that_is_refused_is_never_made(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.park()
-        refused = await bench.tasks.decide(task.id, "refuse", None, "not today", caller())
+async def test_a_call_that_is_refused_is_never_made(bench: TaskBench) -> None:
+    task = await bench.park()
+    refused = await bench.tasks.decide(task.id, "refuse", None, "not today", caller())
     assert refused.status is TaskStatus.REFUSED
     assert refused.result is not None and refused.result.error is not None
     assert refused.result.error.type is ToolErrorType.APPROVAL_REFUSED
@@ -55,12 +52,11 @@ async def test_a_call_that_is_refused_is_never_made(tmp_path: Path) -> None:
     assert [entry["action"] for entry in audited(bench)] == ["toolApproval.refused"]
 
 
-async def test_a_call_is_made_with_the_arguments_that_it_was_approved_with(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.park(gives="old", apiKey="hunter2")
-        assert task.arguments["apiKey"] == MASK
-        await bench.tasks.decide(task.id, "approve", {**task.arguments, "gives": "new"}, "", caller())
-        ended = await bench.ended(task)
+async def test_a_call_is_made_with_the_arguments_that_it_was_approved_with(bench: TaskBench) -> None:
+    task = await bench.park(gives="old", apiKey="hunter2")
+    assert task.arguments["apiKey"] == MASK
+    await bench.tasks.decide(task.id, "approve", {**task.arguments, "gives": "new"}, "", caller())
+    ended = await bench.ended(task)
     assert ended.result is not None and ended.approval is not None
     assert ended.result.structured == "new"
     assert ended.approval.edited
@@ -68,11 +64,10 @@ async def test_a_call_is_made_with_the_arguments_that_it_was_approved_with(tmp_p
     assert audited(bench)[0]["details"]["arguments"] == {"log": str(bench.log), "gives": "new", "apiKey": MASK}
 
 
-async def test_arguments_that_come_back_unchanged_are_no_edit(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.park(apiKey="hunter2")
-        await bench.tasks.decide(task.id, "approve", task.arguments, "", caller())
-        ended = await bench.ended(task)
+async def test_arguments_that_come_back_unchanged_are_no_edit(bench: TaskBench) -> None:
+    task = await bench.park(apiKey="hunter2")
+    await bench.tasks.decide(task.id, "approve", task.arguments, "", caller())
+    ended = await bench.ended(task)
     assert ended.approval is not None and not ended.approval.edited
 
 
@@ -86,63 +81,58 @@ async def test_arguments_that_come_back_unchanged_are_no_edit(tmp_path: Path) ->
     ],
 )
 async def test_a_decision_that_cannot_be_leaves_the_call_waiting(
-    tmp_path: Path, decision: str, arguments: dict[str, Any] | None, message: str
+    bench: TaskBench, decision: str, arguments: dict[str, Any] | None, message: str
 ) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.park()
-        with pytest.raises(InvalidInput, match=message):
-            await bench.tasks.decide(task.id, decision, arguments, "", caller())
-        assert (await bench.tasks.get(task.id, 0, caller())).status is TaskStatus.AWAITING_APPROVAL
+    task = await bench.park()
+    with pytest.raises(InvalidInput, match=message):
+        await bench.tasks.decide(task.id, decision, arguments, "", caller())
+    assert (await bench.tasks.get(task.id, 0, caller())).status is TaskStatus.AWAITING_APPROVAL
     assert audited(bench) == []
 
 
-async def test_who_may_not_decide_is_told_so_and_who_may_not_see_finds_nothing(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.park(who="agent:writer")
-        with pytest.raises(PermissionDenied, match="agent:writer may not decide about calls of acme:work"):
-            await bench.tasks.decide(task.id, "approve", None, "", caller("agent:writer"))
-        with pytest.raises(NotFound):
-            await bench.tasks.decide(task.id, "approve", None, "", caller("agent:reader"))
-        with pytest.raises(NotFound):
-            await bench.tasks.decide("task_nowhere", "approve", None, "", caller())
-        decided = await bench.tasks.decide(task.id, "refuse", None, "", caller("agent:judge"))
+async def test_who_may_not_decide_is_told_so_and_who_may_not_see_finds_nothing(bench: TaskBench) -> None:
+    task = await bench.park(who="agent:writer")
+    with pytest.raises(PermissionDenied, match="agent:writer may not decide about calls of acme:work"):
+        await bench.tasks.decide(task.id, "approve", None, "", caller("agent:writer"))
+    with pytest.raises(NotFound):
+        await bench.tasks.decide(task.id, "approve", None, "", caller("agent:reader"))
+    with pytest.raises(NotFound):
+        await bench.tasks.decide("task_nowhere", "approve", None, "", caller())
+    decided = await bench.tasks.decide(task.id, "refuse", None, "", caller("agent:judge"))
     assert decided.status is TaskStatus.REFUSED
     assert [entry["actor"] for entry in audited(bench)] == ["agent:judge"]
 
 
 @pytest.mark.parametrize("default", ["refuse", "approve"])
-async def test_when_the_time_is_over_the_default_decides(tmp_path: Path, default: str) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.park(seconds=0.2, default=default)
-        ended = await bench.ended(task)
-        with pytest.raises(Conflict, match="already, by its default, when its time was over"):
-            await bench.tasks.decide(task.id, "approve", None, "", caller())
+async def test_when_the_time_is_over_the_default_decides(bench: TaskBench, default: str) -> None:
+    task = await bench.park(seconds=0.2, default=default)
+    ended = await bench.ended(task)
+    with pytest.raises(Conflict, match="already, by its default, when its time was over"):
+        await bench.tasks.decide(task.id, "approve", None, "", caller())
     assert ended.status is (TaskStatus.DONE if default == "approve" else TaskStatus.REFUSED)
     assert ended.approval is not None and ended.approval.decided_by is None
     assert [entry["actor"] for entry in audited(bench)] == ["system:host"]
 
 
-async def test_a_decision_at_the_moment_when_the_time_is_over_comes_too_late(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.park(seconds=-1)
-        with pytest.raises(Conflict):
-            await bench.tasks.decide(task.id, "approve", None, "", caller())
-        assert (await bench.ended(task)).status is TaskStatus.REFUSED
+async def test_a_decision_at_the_moment_when_the_time_is_over_comes_too_late(bench: TaskBench) -> None:
+    task = await bench.park(seconds=-1)
+    with pytest.raises(Conflict):
+        await bench.tasks.decide(task.id, "approve", None, "", caller())
+    assert (await bench.ended(task)).status is TaskStatus.REFUSED
     assert bench.noted() == []
     assert [entry["action"] for entry in audited(bench)] == ["toolApproval.refused"]
 
 
-async def test_of_many_who_decide_at_the_same_moment_one_wins(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.park()
-        answers = await asyncio.gather(
-            *(
-                bench.tasks.decide(task.id, "approve" if n % 2 else "refuse", None, "", caller(f"user:{n}"))
-                for n in range(20)
-            ),
-            return_exceptions=True,
-        )
-        ended = await bench.ended(task)
+async def test_of_many_who_decide_at_the_same_moment_one_wins(bench: TaskBench) -> None:
+    task = await bench.park()
+    answers = await asyncio.gather(
+        *(
+            bench.tasks.decide(task.id, "approve" if n % 2 else "refuse", None, "", caller(f"user:{n}"))
+            for n in range(20)
+        ),
+        return_exceptions=True,
+    )
+    ended = await bench.ended(task)
     losers = [answer for answer in answers if isinstance(answer, TavernError)]
     assert len(losers) == 19
     assert all(isinstance(loser, Conflict) for loser in losers)
@@ -153,26 +143,23 @@ async def test_of_many_who_decide_at_the_same_moment_one_wins(tmp_path: Path) ->
     assert [entry["actor"] for entry in audited(bench)] == [f"user:{winner}"]
 
 
-async def test_a_task_that_waits_for_nobody_cannot_be_decided(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.submit(seconds=5)
-        with pytest.raises(Conflict, match="does not wait for a decision"):
-            await bench.tasks.decide(task.id, "approve", None, "", caller())
+async def test_a_task_that_waits_for_nobody_cannot_be_decided(bench: TaskBench) -> None:
+    task = await bench.submit(seconds=5)
+    with pytest.raises(Conflict, match="does not wait for a decision"):
+        await bench.tasks.decide(task.id, "approve", None, "", caller())
 
 
-async def test_a_call_that_waits_can_be_cancelled_and_not_decided_after_that(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.park(who="agent:writer")
-        cancelled = await bench.tasks.cancel(task.id, caller("agent:writer"))
-        with pytest.raises(Conflict):
-            await bench.tasks.decide(task.id, "approve", None, "", caller())
+async def test_a_call_that_waits_can_be_cancelled_and_not_decided_after_that(bench: TaskBench) -> None:
+    task = await bench.park(who="agent:writer")
+    cancelled = await bench.tasks.cancel(task.id, caller("agent:writer"))
+    with pytest.raises(Conflict):
+        await bench.tasks.decide(task.id, "approve", None, "", caller())
     assert cancelled.status is TaskStatus.CANCELLED
     assert bench.noted() == []
 
 
-async def test_a_very_long_comment_is_cut(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.park()
-        refused = await bench.tasks.decide(task.id, "refuse", None, "no " * 100_000, caller())
+async def test_a_very_long_comment_is_cut(bench: TaskBench) -> None:
+    task = await bench.park()
+    refused = await bench.tasks.decide(task.id, "refuse", None, "no " * 100_000, caller())
     assert refused.approval is not None
     assert len(refused.approval.comment) == 2000

@@ -94,18 +94,6 @@ async def test_the_end_of_a_task_is_told_with_a_signature(tmp_path: Path) -> Non
     assert told["task"]["arguments"]["apiKey"] == MASK
 
 
-async def test_the_query_of_the_address_is_not_shown(tmp_path: Path) -> None:
-    async with (
-        receiving() as receiver,
-        opened(tmp_path / "p", callbackHosts=[receiver.place], callbackSecret=SECRET) as bench,
-    ):
-        task = await bench.submit(callback=receiver.url)
-        await settled(bench, task)
-        shown = await bench.tasks.get(task.id, 0, caller())
-    assert shown.callback is not None
-    assert shown.callback.url == f"http://{receiver.place}/told?…"
-
-
 async def test_every_kind_of_end_is_told(tmp_path: Path) -> None:
     async with (
         receiving() as receiver,
@@ -142,18 +130,6 @@ async def test_a_receiver_that_refuses_or_redirects_is_not_tried_again(tmp_path:
     assert (callback.status, callback.attempts) == ("failed", 1)
     assert callback.error == f"{receiver.place} answered {status}"
     assert len(receiver.requests) == 1
-
-
-async def test_what_was_not_told_yet_is_told_by_the_next_host(tmp_path: Path) -> None:
-    async with receiving(503) as receiver:
-        settings = {"callbackHosts": [receiver.place], "callbackSecret": SECRET}
-        async with opened(tmp_path / "p", **settings) as bench:
-            task = await bench.submit(callback=receiver.url)
-            while not receiver.requests:
-                await asyncio.sleep(0.02)
-        receiver.statuses = [204]
-        async with opened(tmp_path / "p", **settings) as bench:
-            assert (await settled(bench, task)).status == "delivered"
 
 
 async def test_what_a_killed_host_was_to_tell_is_told_by_the_next(tmp_path: Path) -> None:

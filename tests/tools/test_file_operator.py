@@ -87,19 +87,6 @@ async def test_a_file_is_written_with_its_folders_and_read_again(files: Files) -
     assert (read["content"], read["totalLines"], read["nextOffset"]) == ("任务开始…\n", 1, None)
 
 
-async def test_a_chain_of_text_writes_and_prolongs_a_file(files: Files) -> None:
-    text = (
-        "<|[REQUEST_TOOL]|>\n"
-        "command1:「始」FileOperator.WriteFile「末」\nfile_path1:「始」/logs/today.log「末」\ncontent1:「始」Begun.「末」\n"
-        "command2:「始」FileOperator.AppendFile「末」\n"
-        "FilePath2:「始」 /logs/today.log 「末」\ncontent2:「始」\nDone.「末」\n"
-        "<|[END_TOOL]|>"
-    )
-    done = await files._tools.call_text(text)
-    assert [result.status for result in done.results] == ["done", "done"]
-    assert files.get("logs/today.log") == b"Begun.\nDone."
-
-
 async def test_what_is_there_is_replaced_unless_it_must_not_be(files: Files) -> None:
     files.put("a.txt", "old")
     message = await files.refusal("WriteFile", filePath="a.txt", content="new", overwrite=False)
@@ -124,11 +111,6 @@ async def test_a_file_keeps_its_permissions_when_it_is_replaced_or_edited(files:
     await files.call("ApplyEdit", filePath="run.sh", search_string="2", replace_string="3")
     assert file.stat().st_mode & 0o777 == 0o750
     assert file.read_text() == "echo 3\n"
-
-
-async def test_appended_lines_of_many_writers_are_all_there(files: Files) -> None:
-    await asyncio.gather(*(files.service.append_file("log", f"line {n}\n") for n in range(60)))
-    assert sorted(files.get("log").decode().splitlines()) == sorted(f"line {n}" for n in range(60))
 
 
 async def test_edits_appends_and_writes_at_once_lose_nothing(files: Files) -> None:
@@ -219,11 +201,6 @@ async def test_an_empty_file_has_no_lines(files: Files) -> None:
     files.put("empty", "")
     read = await files.call("ReadFile", filePath="empty")
     assert (read["content"], read["lines"], read["totalLines"], read["nextOffset"]) == ("", 0, 0, None)
-
-
-async def test_a_byte_order_mark_is_not_part_of_the_text(files: Files) -> None:
-    files.put("bom.txt", b"\xef\xbb\xbfhello")
-    assert (await files.call("ReadFile", filePath="bom.txt"))["content"] == "hello"
 
 
 async def test_what_is_no_text_is_called_so(files: Files) -> None:

@@ -67,17 +67,6 @@ def test_each_principal_and_each_tool_has_its_own_rate() -> None:
     assert limits.admit(rated(1, 10), WRITER) == 10.0
 
 
-def test_a_call_that_was_not_admitted_does_not_count() -> None:
-    clock = Clock()
-    limits, tool = Limits(clock), rated(1, 10)
-    assert limits.admit(tool, WRITER) is None
-    for _ in range(9):
-        clock.now += 1
-        assert limits.admit(tool, WRITER) is not None
-    clock.now += 1
-    assert limits.admit(tool, WRITER) is None
-
-
 def test_a_rate_that_was_changed_holds_at_once_for_what_was_counted() -> None:
     limits = Limits(Clock())
     assert limits.admit(rated(5, 10), WRITER) is None

@@ -103,11 +103,6 @@ def test_what_only_looks_like_a_block_is_searched_by_the_others() -> None:
     assert text_of(events) == "Write <ACTION> or <tool_call> and "
 
 
-def test_a_block_that_breaks_off_hides_nothing_behind_it() -> None:
-    events = parse(f"<ACTION><tool_id>t</tool_id>{' and' * 200} {tam('a')}")
-    assert called(events) == [("tam", "a", 0)]
-
-
 def test_thoughts_are_not_searched_by_any_protocol() -> None:
     thought = f"<think>{action('a')}{tam('b')}{{{{c}}}}</think>"
     events = parse(f"{thought}{tam('d')}", [small("braces", Braces, "{{"), *first_party()])
@@ -133,26 +128,10 @@ def test_a_thought_behind_a_call_that_is_not_closed_is_not_searched(broken: str,
     assert text_of(events).endswith("</think>")
 
 
-def test_a_thought_within_a_value_is_part_of_it() -> None:
-    events = parse(f"{action('a', '<think>')}{tam('b')}")
-    assert called(events) == [("action", "a", 0), ("tam", "b", 1)]
-
-
-def test_an_unclosed_thought_is_told_once() -> None:
-    events = parse(f"Well. <think>{action('a')}")
-    assert called(events) == []
-    assert warnings_of(events) == ["a thought is never closed; no calls were looked for in it"]
-
-
 def test_fences_around_calls_are_dropped_for_every_protocol() -> None:
     events = parse(f"```xml\n{action('a')}\n```\n~~~\n{tam('b')}\n~~~\n```\n{tool_call('c')}\n```")
     assert [tool for _, tool, _ in called(events)] == ["a", "b", "c"]
     assert text_of(events).strip() == ""
-
-
-def test_other_fences_are_kept() -> None:
-    text = f"```py\nx = 1\n```\n{action('a')}\n```py\ny = 2\n```\n"
-    assert text_of(parse(text)) == "```py\nx = 1\n```\n\n```py\ny = 2\n```\n"
 
 
 def test_text_is_released_as_soon_as_nobody_can_need_it() -> None:
@@ -281,18 +260,3 @@ def test_the_result_does_not_depend_on_how_the_text_is_cut(seed: int) -> None:
         blocks = [block for _, _, block in called(whole)]
         assert blocks == sorted(blocks)
         assert set(blocks) == set(range(len(set(blocks))))
-
-
-@pytest.mark.parametrize(
-    "unit",
-    [
-        *("<", "x", "「始」", "<ACTION>", "<think>", "```\n", "<|[REQUEST_TOOL]|>", "<tool_call name='a'>"),
-        "<ACTION><tool_id>x</tool_id><inputs><input name='a'><|[REQUEST_TOOL]|>\na:「始」",
-        "<ACTION><tool_id>x</tool_id></ACTION><|[REQUEST_TOOL]|>command:「始」c「末」<|[END_TOOL]|>",
-    ],
-)
-def test_much_of_anything_is_read_to_the_end(unit: str) -> None:
-    text = unit * (100_000 // len(unit))
-    events = events_of([text])
-    if not called(events):
-        assert text_of(events) == text

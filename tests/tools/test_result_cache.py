@@ -99,10 +99,6 @@ def test_a_tool_that_was_prepared_anew_or_in_another_version_is_another_tool(ben
     assert len(keys) == 3
 
 
-def test_an_id_is_no_way_into_the_results_of_another_tool(bench: Bench) -> None:
-    assert bench.key(cached(tool_id='a","1"]\n')) != bench.key(cached(tool_id="a"))
-
-
 def test_what_cannot_be_given_again_is_not_kept(bench: Bench) -> None:
     rows: Any = [
         ToolResult(tool_id="a", status="error", error=ToolError(type=ToolErrorType.TIMEOUT, message="x", tool_id="a")),

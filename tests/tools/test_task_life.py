@@ -15,80 +15,74 @@ from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolErrorTyp
 from tavern_tools.catalog.failures import ToolFailure
 
 
-async def test_a_task_is_accepted_at_once_and_its_result_can_be_waited_for(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.submit(seconds=0.1, gives={"n": [1, None, "雪"]})
-        assert (task.status, task.tool_id, task.attempt) == (TaskStatus.PENDING, TOOL, 0)
+async def test_a_task_is_accepted_at_once_and_its_result_can_be_waited_for(bench: TaskBench) -> None:
+    task = await bench.submit(seconds=0.1, gives={"n": [1, None, "雪"]})
+    assert (task.status, task.tool_id, task.attempt) == (TaskStatus.PENDING, TOOL, 0)
 
-        ended = await bench.ended(task)
+    ended = await bench.ended(task)
 
-        assert ended.status is TaskStatus.DONE
-        assert ended.result is not None
-        assert ended.result.structured == {"n": [1, None, "雪"]}
-        assert ended.result.task_id == task.id
-        assert ended.started_at is not None and ended.finished_at is not None and ended.expires_at is not None
-        assert (ended.expires_at - ended.finished_at).days == 7
-        assert ended.attempt == 1
+    assert ended.status is TaskStatus.DONE
+    assert ended.result is not None
+    assert ended.result.structured == {"n": [1, None, "雪"]}
+    assert ended.result.task_id == task.id
+    assert ended.started_at is not None and ended.finished_at is not None and ended.expires_at is not None
+    assert (ended.expires_at - ended.finished_at).days == 7
+    assert ended.attempt == 1
 
 
-async def test_of_many_reports_of_progress_a_few_a_second_are_told_and_the_last_one_is_kept(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.submit(steps=20)  # one each 50 ms
-        ended = await bench.ended(task)
-        await asyncio.sleep(0)
+async def test_of_many_reports_of_progress_a_few_a_second_are_told_and_the_last_one_is_kept(bench: TaskBench) -> None:
+    task = await bench.submit(steps=20)  # one each 50 ms
+    ended = await bench.ended(task)
+    await asyncio.sleep(0)
     told = [each for each in bench.told(task) if each["status"] == "running" and "progress" in each]
     assert 1 <= len(told) <= 6
     assert [each["progress"] for each in told] == sorted(each["progress"] for each in told)
     assert (ended.progress, ended.progress_text) == (1.0, "step 20")
 
 
-async def test_a_call_that_raises_is_an_error_of_the_task(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        ended = await bench.ended(await bench.submit(fails="no such luck"))
+async def test_a_call_that_raises_is_an_error_of_the_task(bench: TaskBench) -> None:
+    ended = await bench.ended(await bench.submit(fails="no such luck"))
     assert ended.status is TaskStatus.ERROR
     assert ended.result is not None and ended.result.error is not None
     assert ended.result.error.type is ToolErrorType.EXECUTION
     assert "no such luck" in ended.result.error.message
 
 
-async def test_a_running_task_that_is_cancelled_stops_and_says_by_whom(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.submit(seconds=60)
-        await bench.is_at(task, TaskStatus.RUNNING)
-        while not bench.noted():
-            await asyncio.sleep(0.01)
+async def test_a_running_task_that_is_cancelled_stops_and_says_by_whom(bench: TaskBench) -> None:
+    task = await bench.submit(seconds=60)
+    await bench.is_at(task, TaskStatus.RUNNING)
+    while not bench.noted():
+        await asyncio.sleep(0.01)
 
-        cancelled = await bench.tasks.cancel(task.id, caller("user:ann"))
+    cancelled = await bench.tasks.cancel(task.id, caller("user:ann"))
 
-        assert cancelled.status is TaskStatus.CANCELLED
-        assert cancelled.result is not None and cancelled.result.error is not None
-        assert cancelled.result.error.type is ToolErrorType.CANCELLED
-        assert cancelled.result.error.message == "it was cancelled by user:ann"
-        assert [what for _, what, _ in bench.noted()] == ["began", "was cancelled"]
-
-
-async def test_a_call_that_does_not_end_when_it_is_told_to_is_given_up(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.submit(seconds=60, stubborn=30)
-        await bench.is_at(task, TaskStatus.RUNNING)
-        while not bench.noted():
-            await asyncio.sleep(0.01)
-        cancelled = await bench.tasks.cancel(task.id, caller())
-        assert cancelled.status is TaskStatus.CANCELLED
-        assert cancelled.result is not None and cancelled.result.error is not None
-        assert cancelled.result.error.message.endswith("; it did not end when asked to")
+    assert cancelled.status is TaskStatus.CANCELLED
+    assert cancelled.result is not None and cancelled.result.error is not None
+    assert cancelled.result.error.type is ToolErrorType.CANCELLED
+    assert cancelled.result.error.message == "it was cancelled by user:ann"
+    assert [what for _, what, _ in bench.noted()] == ["began", "was cancelled"]
 
 
-async def test_a_call_that_ends_in_spite_of_being_cancelled_is_done(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.submit(seconds=60, stubborn=0.05, gives="kept")
-        await bench.is_at(task, TaskStatus.RUNNING)
-        while not bench.noted():
-            await asyncio.sleep(0.01)
-        after = await bench.tasks.cancel(task.id, caller())
-        assert after.status is TaskStatus.DONE
-        assert after.result is not None
-        assert after.result.structured == "kept"
+async def test_a_call_that_does_not_end_when_it_is_told_to_is_given_up(bench: TaskBench) -> None:
+    task = await bench.submit(seconds=60, stubborn=30)
+    await bench.is_at(task, TaskStatus.RUNNING)
+    while not bench.noted():
+        await asyncio.sleep(0.01)
+    cancelled = await bench.tasks.cancel(task.id, caller())
+    assert cancelled.status is TaskStatus.CANCELLED
+    assert cancelled.result is not None and cancelled.result.error is not None
+    assert cancelled.result.error.message.endswith("; it did not end when asked to")
+
+
+async def test_a_call_that_ends_in_spite_of_being_cancelled_is_done(bench: TaskBench) -> None:
+    task = await bench.submit(seconds=60, stubborn=0.05, gives="kept")
+    await bench.is_at(task, TaskStatus.RUNNING)
+    while not bench.noted():
+        await asyncio.sleep(0.01)
+    after = await bench.tasks.cancel(task.id, caller())
+    assert after.status is TaskStatus.DONE
+    assert after.result is not None
+    assert after.result.structured == "kept"
 
 
 async def test_tasks_run_at_once_up_to_the_setting_and_wait_in_order(tmp_path: Path) -> None:
@@ -126,45 +120,42 @@ async def test_a_result_that_is_too_large_is_not_kept_and_says_so(tmp_path: Path
     assert ended.result.error.details == {"outcome": "done"}
 
 
-async def test_lists_show_the_newest_first_and_leave_out_large_results(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        small, large = await bench.submit(), await bench.submit(size=100_000)
-        await bench.ended(small)
-        await bench.ended(large)
-        listed = await bench.tasks.list(None, caller())
-        whole = await bench.tasks.get(large.id, 0, caller())
+async def test_lists_show_the_newest_first_and_leave_out_large_results(bench: TaskBench) -> None:
+    small, large = await bench.submit(), await bench.submit(size=100_000)
+    await bench.ended(small)
+    await bench.ended(large)
+    listed = await bench.tasks.list(None, caller())
+    whole = await bench.tasks.get(large.id, 0, caller())
     assert [(task.id, task.result is None) for task in listed] == [(large.id, True), (small.id, False)]
     assert whole.result is not None
 
 
-async def test_tasks_are_found_by_status_tool_and_caller(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        mine = await bench.ended(await bench.submit())
-        theirs = await bench.park(who="agent:writer")
+async def test_tasks_are_found_by_status_tool_and_caller(bench: TaskBench) -> None:
+    mine = await bench.ended(await bench.submit())
+    theirs = await bench.park(who="agent:writer")
 
-        async def found(**asked: Any) -> list[str]:
-            return [task.id for task in await bench.tasks.list(TaskFilter(**asked), caller())]
+    async def found(**asked: Any) -> list[str]:
+        return [task.id for task in await bench.tasks.list(TaskFilter(**asked), caller())]
 
-        assert await found(statuses=["done"]) == [mine.id]
-        assert await found(principal="agent:writer") == [theirs.id]
-        assert await found(tool="acme:*") == [theirs.id, mine.id]
-        assert await found(tool="[a]cme:*") == []
-        assert await found(limit=1, offset=1) == [mine.id]
-        assert await found(tool="\ud800", principal="'; DROP TABLE tasks") == []
+    assert await found(statuses=["done"]) == [mine.id]
+    assert await found(principal="agent:writer") == [theirs.id]
+    assert await found(tool="acme:*") == [theirs.id, mine.id]
+    assert await found(tool="[a]cme:*") == []
+    assert await found(limit=1, offset=1) == [mine.id]
+    assert await found(tool="\ud800", principal="'; DROP TABLE tasks") == []
 
 
-async def test_agents_and_plugins_see_their_own_tasks_alone(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        mine, other = await bench.submit(who="agent:writer", seconds=5), await bench.submit(who="plugin:acme")
-        writer = caller("agent:writer")
-        assert [task.id for task in await bench.tasks.list(None, writer)] == [mine.id]
-        assert (await bench.tasks.get(mine.id, 0, writer)).id == mine.id
-        for asked in (bench.tasks.get(other.id, 0, writer), bench.tasks.cancel(other.id, writer)):
-            with pytest.raises(NotFound):
-                await asked
+async def test_agents_and_plugins_see_their_own_tasks_alone(bench: TaskBench) -> None:
+    mine, other = await bench.submit(who="agent:writer", seconds=5), await bench.submit(who="plugin:acme")
+    writer = caller("agent:writer")
+    assert [task.id for task in await bench.tasks.list(None, writer)] == [mine.id]
+    assert (await bench.tasks.get(mine.id, 0, writer)).id == mine.id
+    for asked in (bench.tasks.get(other.id, 0, writer), bench.tasks.cancel(other.id, writer)):
         with pytest.raises(NotFound):
-            await bench.tasks.get(mine.id, 0, caller("plugin:writer"))
-        assert len(await bench.tasks.list(None, caller("system:host"))) == 2
+            await asked
+    with pytest.raises(NotFound):
+        await bench.tasks.get(mine.id, 0, caller("plugin:writer"))
+    assert len(await bench.tasks.list(None, caller("system:host"))) == 2
 
 
 async def test_a_task_that_does_not_exist_is_not_found(tmp_path: Path) -> None:
@@ -199,10 +190,9 @@ async def test_the_oldest_ended_tasks_are_forgotten_when_all_take_too_much(tmp_p
         assert [task.id for task in left] == [tasks[-1].id]
 
 
-async def test_arguments_of_any_kind_reach_the_call_as_they_were_given(tmp_path: Path) -> None:
+async def test_arguments_of_any_kind_reach_the_call_as_they_were_given(bench: TaskBench) -> None:
     given = {"gives": {"雪": None, "half": "\ud800", "big": 2**80, "deep": [[[{"a": 0.1}]]]}}
-    async with opened(tmp_path / "p") as bench:
-        ended = await bench.ended(await bench.submit(**given))
+    ended = await bench.ended(await bench.submit(**given))
     assert ended.result is not None
     assert ended.result.structured == given["gives"]
 
@@ -212,10 +202,9 @@ async def test_arguments_of_any_kind_reach_the_call_as_they_were_given(tmp_path:
     [(7, "x" * 10_000, (1.0, "x" * 500)), (-1, "half \ud800", (0.0, "half ?")), (float("nan"), "雪\n", (None, "雪\n"))],
 )
 async def test_progress_of_any_kind_does_no_harm(
-    tmp_path: Path, share: float, says: str, kept: tuple[float | None, str]
+    bench: TaskBench, share: float, says: str, kept: tuple[float | None, str]
 ) -> None:
-    async with opened(tmp_path / "p") as bench:
-        ended = await bench.ended(await bench.submit(share=share, says=says, seconds=0.1))
+    ended = await bench.ended(await bench.submit(share=share, says=says, seconds=0.1))
     assert ended.status is TaskStatus.DONE
     assert (ended.progress, ended.progress_text) == kept
 

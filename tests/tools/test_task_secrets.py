@@ -16,10 +16,9 @@ from tavern_tools.catalog.parameters import Parameters
 from tavern_tools.tasks.secrets import masked, unmasked
 
 
-async def test_a_secret_reaches_the_call_and_is_shown_masked(tmp_path: Path) -> None:
-    async with opened(tmp_path / "p") as bench:
-        task = await bench.submit(apiKey="hunter2")
-        ended = await bench.ended(task)
+async def test_a_secret_reaches_the_call_and_is_shown_masked(bench: TaskBench) -> None:
+    task = await bench.submit(apiKey="hunter2")
+    ended = await bench.ended(task)
     assert bench.noted()[0] == ["", "began", "hunter2"]
     assert task.arguments["apiKey"] == ended.arguments["apiKey"] == MASK
     assert "hunter2" not in str(bench.events)
@@ -43,12 +42,11 @@ async def test_a_secret_is_not_kept_when_the_task_has_ended(tmp_path: Path) -> N
     assert b"hunter2-hunter2" not in kept
 
 
-async def test_an_argument_that_the_tool_marks_as_secret_is_masked_whatever_its_name(tmp_path: Path) -> None:
+async def test_an_argument_that_the_tool_marks_as_secret_is_masked_whatever_its_name(bench: TaskBench) -> None:
     marked = tool(name={"type": "string", "format": "password"}, size={"type": "integer", "writeOnly": True})
-    async with opened(tmp_path / "p") as bench:
-        request = ToolCallRequest(tool_id="acme:work", arguments={"name": "hunter2", "size": 3, "seconds": 0})
-        task = await bench.tasks.submit(request, marked, caller(), None)
-        await bench.ended(task)
+    request = ToolCallRequest(tool_id="acme:work", arguments={"name": "hunter2", "size": 3, "seconds": 0})
+    task = await bench.tasks.submit(request, marked, caller(), None)
+    await bench.ended(task)
     assert task.arguments == {"name": MASK, "size": MASK, "seconds": 0}
 
 

@@ -103,3 +103,16 @@ def test_examples_are_told_with_their_arguments() -> None:
     assert describe_tool(tool(examples=examples)).endswith(
         '  - Examples:\n    - Replaces one line: {"path": "a.py", "n": 1}\n    - {}\n    - third: {}'
     )
+
+
+def test_bounds_are_told_in_words_that_fit_their_number() -> None:
+    properties: dict[str, Any] = {
+        "one": {"type": "string", "minLength": 1, "maxLength": 2},
+        "none": {"type": "array", "minItems": 0, "maxItems": 1},
+        "zero": {"type": "integer", "minimum": 0},
+    }
+    assert describe_tool(tool({"type": "object", "properties": properties})).splitlines()[-3:] == [
+        "    - one (string, optional): At least 1 character. At most 2 characters.",
+        "    - none (array, optional): At most 1 item.",
+        "    - zero (integer, optional): At least 0.",
+    ]

@@ -1,49 +1,25 @@
-"""The routes under `/api/tools` and the commands, called as the host calls them."""
+"""The routes under `/api/tools` and the commands `tavern tools …`, called as the host calls them."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import pytest
 from helpers.repetition import Failures
 
-from tavern_host.contracts.commands import CommandOutput
+from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.http import HttpRequest, HttpResponse
+
+INFO = {"type": "service", "service": "plugins", "method": "get"}
 
 
-async def ask(bench: Any, method: str, path: str, body: Any = None) -> HttpResponse:
-    route, parameters, _ = bench.host.registrations.find(method, path)
-    assert route is not None
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    request = HttpRequest(method=method, path=path, parameters=parameters, body=content, call=bench.host.call())
-    response = await route.call(request)
-    assert isinstance(response, HttpResponse)
-    return response
-
-
-async def run(bench: Any, name: str, **arguments: Any) -> list[CommandOutput]:
-    return [output async for output in bench.host.registrations.commands[name].call(arguments)]
-
-
-def text_of(outputs: list[CommandOutput]) -> str:
-    return "\n".join(output.text for output in outputs if output.kind == "text")
-
-
-async def test_one_call_is_executed(bench: Any) -> None:
-    rows: Any = ["toolId", "tool_id", "id"]
-    with Failures() as failures:
-        for key in rows:
-            with failures.row(key):
-                bench.write_info("info")
-                response = await ask(
-                    bench, "POST", "/api/tools/execute", {key: "info", "arguments": {"name": "tavern-tools"}}
-                )
-                assert response.status == 200
-                [result] = response.data["results"]  # type: ignore[index, call-overload]
-                assert (result["status"], result["structured"]["name"]) == ("done", "tavern-tools")
+async def test_a_call_is_made_by_each_name_of_its_key(bench: Any) -> None:
+    bench.write_info("info")
+    for key in ("toolId", "tool_id", "id"):
+        response = await bench.ask("POST", "/api/tools/execute", {key: "info", "arguments": {"name": "tavern-tools"}})
+        [result] = response.data["results"]
+        assert (result["status"], result["structured"]["name"]) == ("done", "tavern-tools")
 
 
 async def test_a_malformed_body_is_refused(bench: Any) -> None:
@@ -60,36 +36,74 @@ async def test_a_malformed_body_is_refused(bench: Any) -> None:
     with Failures() as failures:
         for body, message in rows:
             with failures.row(body), pytest.raises(InvalidInput, match=re.escape(message)):
-                await ask(bench, "POST", "/api/tools/execute", body)
+                await bench.ask("POST", "/api/tools/execute", body)
 
 
-async def test_the_list_command_shows_tools_and_what_is_wrong_with_others(bench: Any) -> None:
-    bench.write_info("info")
+async def test_tools_are_listed_and_shown_with_their_source(bench: Any) -> None:
+    path = bench.write_info("info", description="Tells about a plugin.")
     bench.write_tool("fetch", {"type": "script", "command": "x"}, displayName="Fetch")
     (bench.root / "tools" / "bad.tool.json").write_text("{")
-    table, problem, result = await run(bench, "tools list")
-    assert ["fetch", "script", "project", "needs service scriptExecution", "Fetch"] in table.rows
-    assert "bad.tool.json:1:2: is not JSON" in problem.text
-    assert {"fetch", "info"} <= {tool["id"] for tool in result.data}  # type: ignore[index, union-attr, call-overload]
-
-
-async def test_the_show_command_tells_what_a_tool_is_and_where_it_comes_from(bench: Any) -> None:
-    path = bench.write_info("info", description="Tells about a plugin.")
-    outputs = await run(bench, "tools show", id="info")
-    assert "- Tool ID: info\n  - Description: Tells about a plugin." in text_of(outputs)
-    assert f"From: the project ({path})" in text_of(outputs)
+    listed = await bench.run("tools list")
+    assert ["fetch", "script", "project", "needs service scriptExecution", "Fetch"] in listed.rows
+    assert any("bad.tool.json:1:2: is not JSON" in line for line in listed.lines)
+    assert {"fetch", "info"} <= {tool["id"] for tool in listed.data}
+    shown = await bench.run("tools show", id="info")
+    assert "- Tool ID: info\n  - Description: Tells about a plugin." in shown.text
+    assert f"From: the project ({path})" in shown.text
     with pytest.raises(NotFound):
-        await run(bench, "tools show", id="absent")
+        await bench.run("tools show", id="absent")
 
 
-@pytest.mark.parametrize(
-    ("tool_id", "given", "exit_code"),
-    [("absent", [], 2), ("info", ["nam=x"], 2), ("info", ["name=absent"], 1), ("info", ["name=tavern-tools"], None)],
-)
-async def test_the_call_commands_exit_code_says_whose_fault_it_was(
-    bench: Any, tool_id: str, given: list[str], exit_code: int | None
-) -> None:
+async def test_an_exit_code_says_whose_fault_it_was(bench: Any) -> None:
     bench.write_info("info")
-    outputs = await run(bench, "tools call", id=tool_id, arg=given)
-    failures = [output.exit_code for output in outputs if output.kind == "failure"]
-    assert failures == ([] if exit_code is None else [exit_code])
+    rows: Any = [
+        ("absent", [], 2),
+        ("info", ["nam=x"], 2),
+        ("info", ["name=absent"], 1),
+        ("info", ["name=tavern-llm"], 0),
+    ]
+    for tool_id, given, exit_code in rows:
+        assert (await bench.run("tools call", id=tool_id, arg=given)).exit_code == exit_code, given
+    entries = await bench.host.services.get(AUDIT).tail(5)
+    assert {entry.actor for entry in entries if entry.subject == "info"} == {"user:operator"}
+
+
+# --- `tavern tools check` -----------------------------------------------------------------------------
+
+
+async def test_a_warning_alone_is_no_failure(bench: Any) -> None:
+    nothing = await bench.run("tools check")
+    assert (nothing.lines, nothing.exit_code) == (["The project has no tool files."], 0)
+    examples = [{"description": "One.", "arguments": {"name": "a"}}, {"input": {}}]
+    path = bench.write_tool("info", INFO, discription="x", examples=examples)
+    said = await bench.run("tools check")
+    [key, example, verdict] = said.lines
+    assert key.startswith(f"warning: {path}:1:")
+    assert key.endswith("$.discription: is not a key of a tool and is left unread (did you mean description?)")
+    assert example.endswith('$.examples[0].arguments: is not read: the arguments of an example stand in "input"')
+    assert (verdict, said.exit_code) == ("Nothing is wrong.", 0)
+
+
+async def test_what_tools_need_and_is_absent_is_told(bench: Any) -> None:
+    bench.write_tool("a", {"type": "node", "nodeType": "core:UperCase"})
+    bench.write_tool("b", {"type": "workflow", "workflowId": "absent"})
+    bench.write_tool("c", {"type": "node", "nodeType": "core:UpperCase"})
+    bench.write_tool("d", {"type": "service", "service": "plugin", "method": "get"})
+    bench.write_tool("e", {"type": "service", "service": "plugins", "method": "gte"})
+    bench.write_tool("f", INFO)
+    said = await bench.run("tools check")
+    [node, workflow, service, method, verdict] = said.lines
+    assert "there is no node core:UperCase (did you mean core:UpperCase" in node
+    assert workflow.endswith("there is no workflow absent")
+    assert "there is no service 'plugin'" in service
+    assert method.endswith("there is no method of plugins 'gte'; did you mean get?")
+    assert (verdict, said.exit_code) == ("4 problems found", 1)
+
+
+async def test_a_call_of_a_wrong_file_says_what_is_wrong(bench: Any) -> None:
+    path = bench.write_tool("info", {"type": "servce"})
+    said = await bench.run("tools call", id="info")
+    [problem, verdict] = said.lines
+    assert problem.startswith(f"{path}:1:")
+    assert '"servce" (did you mean service?)' in problem
+    assert (verdict, said.exit_code) == ('ToolNotFound: no tool has the id "info"', 2)

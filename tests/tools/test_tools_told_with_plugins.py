@@ -238,15 +238,6 @@ async def test_a_parser_that_fails_costs_its_own_findings_and_is_told_with_its_p
         assert problem.hint == "mend it there, or keep it out with `tavern plugins disable acme`"
 
 
-async def test_only_the_first_failure_of_a_parser_is_told(tmp_path: Path) -> None:
-    code = protocol(fed="raise RuntimeError(text)")
-    async with host_with(tmp_path, plugin(tmp_path / "acme", code=code)) as host:
-        for text in ("one", "two", "three"):
-            await tools_of(host).parse_text(text)
-
-        assert told(host) == ["the parser of the action protocol 'odd' failed: RuntimeError: one"]
-
-
 async def test_nobody_takes_the_name_of_a_protocol_that_is_there(tmp_path: Path) -> None:
     text = "<|[REQUEST_TOOL]|>\ncommand:「始」info「末」\n<|[END_TOOL]|>"
     async with host_with(tmp_path, plugin(tmp_path / "acme", code=protocol("tam"))) as host:

@@ -14,11 +14,9 @@ from context_keeper import NAME, context_of, write_keeper
 from tavern_host import EXECUTION_ENGINE, CallContext, Host, PluginContext
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.workflows import Workflow
-from tavern_tools.calls.streams import CAPACITY, Streams
 from tavern_tools.calls.workflow_streams import workflow_stream
 from tavern_tools.catalog.failures import ToolFailure
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tavern_host import Host
-from tavern_host.testing import InstallPlugin, MakeHost
+from tavern_host.testing import MakeHost
 
 PLUGIN = Path(__file__).parents[1] / "my_awesome_plugin"
 
@@ -42,12 +42,6 @@ async def test_the_front_end_has_what_the_plugin_declares_on_the_page(host: Host
     declared = re.findall(r'export="(\w+)"', (PLUGIN / "__init__.py").read_text())
     assert sorted(exported) == sorted(declared) == ["OwnNodeBadge", "frameOwnNodes"]
     assert (folder / "style.css").is_file()
-
-
-def test_installed_with_pip_it_is_found_and_waits_for_review(installed_plugin: InstallPlugin) -> None:
-    listed = installed_plugin(PLUGIN.parent).tavern("plugins", "list", "--json")
-    states = {plugin["name"]: plugin["state"] for plugin in listed.json()}
-    assert states["my-awesome-plugin"] == "needs-review"
 
 
 def test_the_code_imports_only_what_plugin_authors_may_import() -> None:
