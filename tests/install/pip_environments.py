@@ -50,7 +50,7 @@ class Environment:
     def pip_install(self, *what: str | Path) -> None:
         """Install packages with their dependencies, from wherever pip is set up to look."""
         pip = [sys.executable, "-m", "pip", "--python", self.python, "install"]
-        must_run(*pip, "--quiet", "--no-compile", "--no-build-isolation", *what, cwd=self.root)
+        must_run(*pip, "--quiet", "--no-compile", *what, cwd=self.root)
 
     @property
     def packages(self) -> Path:

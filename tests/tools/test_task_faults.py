@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import repetitions
 from task_bench import Child, caller, opened
 
 from tavern_host.contracts.toolcalls import TaskStatus, ToolErrorType
@@ -51,7 +52,7 @@ async def killed(root: Path, code: str, moment: float) -> list[list[str]]:
     return said
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(repetitions(2, 4)))
 async def test_no_accepted_task_is_lost_and_none_is_carried_out_twice(tmp_path: Path, part: int) -> None:
     seed = random.SystemRandom().randrange(10**6)
     rng = random.Random(seed)

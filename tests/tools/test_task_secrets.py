@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.repetition import Failures
-from task_bench import caller, opened, tasks_folder, tool
+from task_bench import TaskBench, caller, opened, tasks_folder, tool
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tools.catalog.parameters import Parameters
 from tavern_tools.tasks.secrets import masked, unmasked
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[TaskBench]:
+    async with opened(tmp_path / "p") as made:
+        yield made
 
 
 async def test_a_secret_reaches_the_call_and_is_shown_masked(bench: TaskBench) -> None:
