@@ -63,6 +63,14 @@ class ServiceMethod(Protocol):
     def info(self) -> MethodInfo:
         """The permission that it needs, and what that lets a plugin do."""
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The parameter that a key of the arguments means, in either spelling: `filePath` first, then `file_path`."""
+
+    @property
+    def parameters(self) -> Mapping[str, Mapping[str, Any]]:
+        """The JSON Schema of each parameter, with its default where that is text, a number or a boolean."""
+
     async def __call__(self, arguments: Mapping[str, Any], call: CallContext) -> Any: ...
 
 

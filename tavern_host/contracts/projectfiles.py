@@ -8,13 +8,22 @@ are not followed.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts
 from tavern_host.contracts.wire import Model
+
+PROJECT_FILE = "project-file"
+"""Marks a text as the path of one of the project's files: the `format` in a JSON Schema, and in the `config` of a slot.
+
+A tool gets such an argument, and rules, approvals, caches and the audit log see it, in its canonical form: the names of
+folders and file with one `/` between them, as `logs/today.log`; the files folder itself is an empty text."""
+
+ProjectPath = Annotated[str, Field(json_schema_extra={"format": PROJECT_FILE})]
+"""The type of a service method's parameter that is such a path."""
 
 
 class FileText(Model):
@@ -90,7 +99,7 @@ class ProjectFiles(ServiceInterface, name="projectFiles"):
 
     @acts("projectFiles:read", _READ)
     async def read_file(
-        self, file_path: str, *, offset: int = 1, limit: int = 2000, call: CallContext | None = None
+        self, file_path: ProjectPath, *, offset: int = 1, limit: int = 2000, call: CallContext | None = None
     ) -> FileText:
         """Return at most `limit` lines of a text file, from line `offset` on; fewer where they are very long.
 
@@ -100,7 +109,7 @@ class ProjectFiles(ServiceInterface, name="projectFiles"):
     @acts("projectFiles:read", _READ)
     async def list_files(
         self,
-        path: str = "",
+        file_path: ProjectPath = "",
         *,
         recursive: bool = False,
         pattern: str | None = None,
@@ -115,7 +124,7 @@ class ProjectFiles(ServiceInterface, name="projectFiles"):
 
     @acts("projectFiles:write", _WRITE)
     async def write_file(
-        self, file_path: str, content: str, *, overwrite: bool = True, call: CallContext | None = None
+        self, file_path: ProjectPath, content: str, *, overwrite: bool = True, call: CallContext | None = None
     ) -> FileWritten:
         """Make `content` the whole content of a file; missing folders are made.
 
@@ -123,17 +132,19 @@ class ProjectFiles(ServiceInterface, name="projectFiles"):
         """
 
     @acts("projectFiles:write", _WRITE)
-    async def append_file(self, file_path: str, content: str, *, call: CallContext | None = None) -> FileWritten:
+    async def append_file(
+        self, file_path: ProjectPath, content: str, *, call: CallContext | None = None
+    ) -> FileWritten:
         """Add `content` at the end of a file, exactly as it is given; the file and missing folders are made."""
 
     @acts("projectFiles:write", _WRITE)
-    async def delete_file(self, file_path: str, *, call: CallContext | None = None) -> FileDeleted:
+    async def delete_file(self, file_path: ProjectPath, *, call: CallContext | None = None) -> FileDeleted:
         """Delete a file or an empty folder. Raises `NotFound`."""
 
     @acts("projectFiles:write", _WRITE)
     async def apply_edit(
         self,
-        file_path: str,
+        file_path: ProjectPath,
         search_string: str,
         replace_string: str,
         *,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,8 +31,15 @@ class _Signature:
         self.what = f"{interface.service_name}.{method}"
         self.names = {to_camel(name): name for name in parameters} | {name: name for name in parameters}
         self._needed = {n for n, p in parameters.items() if p.default is p.empty}
-        self._readers = {name: TypeAdapter(hints[name]).validator.validate_python for name in parameters}
+        self._types: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(hints[name]) for name in parameters}
+        self._defaults = {n: p.default for n, p in parameters.items() if isinstance(p.default, str | int | float)}
         self._result: TypeAdapter[Any] = TypeAdapter(hints["return"])
+
+    @cached_property
+    def parameters(self) -> dict[str, dict[str, Any]]:
+        """The JSON Schema of each parameter, with its default where that is text, a number or a boolean."""
+        defaults = {name: {"default": value} for name, value in self._defaults.items()}
+        return {name: type.json_schema() | defaults.get(name, {}) for name, type in self._types.items()}
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments in the method's types. Raises `InvalidInput` with everything that is wrong."""
@@ -42,8 +50,10 @@ class _Signature:
             if name is None:
                 problems.append(f"unknown argument {key!r}")
                 continue
+            if name in given:
+                problems.append(f"{key!r} is given twice, in two spellings")
             try:
-                given[name] = self._readers[name](value)
+                given[name] = self._types[name].validator.validate_python(value)
             except ValidationError as error:
                 problems.extend(f"{key}: {e['msg']}" for e in error.errors())
         if not self._needed <= given.keys():
@@ -77,6 +87,16 @@ class JsonCall:
         self.info = info
         self._function = function
         self._signature = known[method]
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The parameter that a key of the arguments means, in either spelling."""
+        return self._signature.names
+
+    @property
+    def parameters(self) -> Mapping[str, Mapping[str, Any]]:
+        """The JSON Schema of each parameter."""
+        return self._signature.parameters
 
     async def __call__(self, arguments: Mapping[str, Any], call: CallContext) -> Any:
         given = self._signature.read(arguments)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tavern_host.contracts.catalogue import interfaces
-from tavern_host.contracts.services import MethodInfo, interface_methods
+from tavern_host.contracts.services import interface_methods
+from tavern_host.services.json_calls import JsonCall
 
 
-@dataclass(frozen=True)
-class KnownMethod:
-    """What is known of a method; it is never called."""
-
-    info: MethodInfo
-
-    async def __call__(self, arguments: Any, call: Any) -> Any:
-        raise AssertionError("a decision calls nothing")
+async def _never(**arguments: Any) -> Any:
+    raise AssertionError("a decision calls nothing")
 
 
-def known_method(service: str, method: str) -> KnownMethod | None:
-    """Return a method, or None where there is none."""
-    known = interfaces()
-    info = interface_methods(known[service]).get(method) if service in known else None
-    return None if info is None else KnownMethod(info)
+def known_method(service: str, method: str) -> JsonCall | None:
+    """Return a method, or None where there is none. It is never called."""
+    interface = interfaces().get(service)
+    info = None if interface is None else interface_methods(interface).get(method)
+    return None if interface is None or info is None else JsonCall(interface, method, _never, info)

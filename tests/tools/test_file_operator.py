@@ -241,7 +241,7 @@ async def test_a_folder_is_listed_and_what_is_within_it_on_request(files: Files)
     assert first == [("a", "folder", None), ("b.md", "file", 2)]
     everything = await files.call("ListFiles", recursive=True)
     assert [e["path"] for e in everything["entries"]] == ["a", "a/deep", "a/deep/z.md", "a/x.md", "a/y.txt", "b.md"]
-    inner = await files.call("ListFiles", path="/a/", pattern="*.md", recursive=True)
+    inner = await files.call("ListFiles", filePath="/a/", pattern="*.md", recursive=True)
     assert [e["path"] for e in inner["entries"]] == ["a/deep/z.md", "a/x.md"]
     deeper = await files.call("ListFiles", pattern="a/*/z.*", recursive=True)
     assert [e["path"] for e in deeper["entries"]] == ["a/deep/z.md"]
@@ -251,7 +251,7 @@ async def test_a_folder_is_listed_and_what_is_within_it_on_request(files: Files)
 async def test_a_project_without_files_lists_none_and_a_missing_folder_is_an_error(files: Files) -> None:
     listed = await files.call("ListFiles", recursive=True)
     assert (listed["entries"], listed["total"], listed["isComplete"]) == ([], 0, True)
-    assert "is not in the project's files folder" in await files.refusal("ListFiles", path="nowhere")
+    assert "is not in the project's files folder" in await files.refusal("ListFiles", filePath="nowhere")
 
 
 async def test_many_files_are_listed_in_part_with_their_number(files: Files) -> None:
@@ -260,7 +260,7 @@ async def test_many_files_are_listed_in_part_with_their_number(files: Files) -> 
     folder.mkdir(parents=True)
     for number in range(count):
         (folder / f"{number:06}").touch()
-    listed = await files.call("ListFiles", path="many", limit=3)
+    listed = await files.call("ListFiles", filePath="many", limit=3)
     assert [e["path"] for e in listed["entries"]] == ["many/000000", "many/000001", "many/000002"]
     assert (listed["total"], listed["isComplete"]) == (count, True)
 

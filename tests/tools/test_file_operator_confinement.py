@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied, TavernError
 from tavern_host.contracts.projectfiles import PROJECT_FILES, ProjectFiles
-from tavern_tools.builtin.project_paths import read_path
+from tavern_tools.catalog.project_paths import read_path
 
 SECRET = "the secret"
 Operation = Callable[[ProjectFiles, str], Awaitable[object]]

@@ -78,7 +78,7 @@ async def test_arguments_that_the_service_refuses_are_tried_once(bench: Any) -> 
         ({"limit": "many"}, "projectFiles.read_file: limit: Input should be a valid integer"),
         ({"depth": 1}, "projectFiles.read_file: unknown argument 'depth'"),
         ({"limit": 0}, "limit must be "),
-        ({"filePath": "../a.txt"}, '"../a.txt" leads upwards'),
+        ({"filePath": "/"}, "the path names the files folder itself"),
     ]
     with Failures() as failures:
         for arguments, said in rows:

@@ -12,6 +12,7 @@ import secrets
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from tavern_host import Config, InvalidInput, NodeContext, NotFound, PluginContext, Slot, node
+from tavern_host.contracts.projectfiles import PROJECT_FILE
 from tavern_nodes.documents import decode, read_json
 from tavern_nodes.files import append_inside, list_inside, read_inside, stamp_inside, write_inside
 from tavern_nodes.values import check_size, choose_from, shorten, to_json
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 MAX_PATTERN = 200
 """The longest pattern for names, in characters."""
 
-PathIn = Annotated[str, Slot("The path of the file in the project's files/ folder, such as notes/today.md.")]
+PathIn = Annotated[
+    str, Slot("The path of the file in the project's files/ folder, such as notes/today.md.", format=PROJECT_FILE)
+]
 
 
 class FileRead(TypedDict):
@@ -122,7 +125,9 @@ def write_file(
 @node(category="Files", display_name="List files", blocking=True, is_changed=_folder_stamp, bypass="mute")
 def list_files(
     context: NodeContext,
-    folder: Annotated[str, Slot("The folder in the project's files/ folder; empty means that one itself.")] = "",
+    folder: Annotated[
+        str, Slot("The folder in the project's files/ folder; empty means that one itself.", format=PROJECT_FILE)
+    ] = "",
     pattern: Annotated[str, Slot("Which names are listed: * is any text, ? any character.")] = "*",
     recursive: Annotated[bool, Slot("List the files of the folders within it too.")] = False,
 ) -> FileList:

@@ -1,5 +1,5 @@
 """The provider of `projectFiles`: text files of the project for tools. What keeps it in the files folder is in
-`project_paths.py` and `project_folder.py`."""
+`catalog/project_paths.py` and `project_folder.py`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tavern_host.contracts.projectfiles import (
 from tavern_tools.builtin import project_folder
 from tavern_tools.builtin.edits import Edit, Edited, apply
 from tavern_tools.builtin.project_folder import Found, Steps
-from tavern_tools.builtin.project_paths import read_path, shown
 from tavern_tools.catalog.names import quoted
+from tavern_tools.catalog.project_paths import read_path, shown
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class Files(ProjectFiles):
 
     async def list_files(
         self,
-        path: str = "",
+        file_path: str = "",
         *,
         recursive: bool = False,
         pattern: str | None = None,
@@ -95,7 +95,7 @@ class Files(ProjectFiles):
     ) -> FileListing:
         """Return what is in a folder; see the interface."""
         _require_within("limit", limit, 1, MOST_ENTRIES)
-        steps, wanted = read_path(path), _matcher(pattern)
+        steps, wanted = read_path(file_path), _matcher(pattern)
 
         def work() -> FileListing:
             found = project_folder.list_folder(self._root, steps, recursive=recursive, wanted=wanted, limit=limit)

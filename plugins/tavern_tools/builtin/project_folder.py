@@ -32,7 +32,7 @@ from tavern_host.storage.confined_fs import (
     temporary_file,
     writing,
 )
-from tavern_tools.builtin.project_paths import MAX_DEPTH, shown
+from tavern_tools.catalog.project_paths import MAX_DEPTH, shown
 
 Steps = tuple[str, ...]
 

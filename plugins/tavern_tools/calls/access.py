@@ -5,6 +5,7 @@ Says what a rule means; what follows from all of them together is decided in `au
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ from tavern_host.contracts.documents import json_path, json_type
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import Model
 from tavern_tools.catalog.catalog import NODE_PREFIX
+from tavern_tools.catalog.coercion import match_keys
 from tavern_tools.catalog.names import fits, quoted
-from tavern_tools.catalog.schemas import compiled, is_too_deep, schema_problems
+from tavern_tools.catalog.schemas import compiled, is_too_deep, property_names, schema_problems
 
 ACCESS = "access"
 """The setting, without its prefix."""
@@ -85,17 +87,34 @@ class Condition:
         return bool(schema_problems(self._schema, ()))
 
     @cached_property
+    def _names(self) -> dict[str, JsonValue]:
+        return dict(property_names(self._schema))
+
+    @cached_property
+    def _composed(self) -> Condition:
+        return Condition(_composed(self._schema))
+
+    @cached_property
     def _is_valid(self) -> Callable[[Any], bool]:
         return compiled(self._schema).is_valid
 
     def holds(self, arguments: Mapping[str, JsonValue]) -> bool | None:
-        """Return whether the schema allows the arguments, or None where that cannot be said. Never raises."""
+        """Return whether the schema allows the arguments, or None where that cannot be said. Never raises.
+
+        Names compare without case, underscores, hyphens and spaces: a tool may call `file_path` what the rule calls
+        `filePath`.
+        """
         if self.is_wrong or is_too_deep(arguments):
             return None
         try:
-            return self._is_valid(arguments)
+            return self._is_valid(match_keys(arguments, self._names)[0])
         except ValueError:  # half a surrogate pair, or no JSON
             return None
+
+    def may_hold(self, arguments: Mapping[str, JsonValue]) -> bool:
+        """Return whether the schema allows the arguments or what looks like them, in another normal form of Unicode, or
+        where that cannot be said."""
+        return self.holds(arguments) is not False or self._composed.holds(_composed(arguments)) is not False
 
 
 @dataclass(frozen=True)
@@ -124,7 +143,7 @@ class Rule:
 
     def forbids(self, arguments: Mapping[str, JsonValue]) -> bool:
         """Return whether the arguments are such as the rule forbids, or where that cannot be decided."""
-        return self.condition is None or self.condition.holds(arguments) is not False
+        return self.condition is None or self.condition.may_hold(arguments)
 
 
 @dataclass(frozen=True)
@@ -156,6 +175,11 @@ class Access:
         """Return whether a principal is among those who decide about calls that wait."""
         name = str(principal)
         return any(fits(pattern, name) for pattern in self.terms.approvers)
+
+
+def _composed(value: Any) -> Any:
+    text = json.dumps(value, ensure_ascii=False)
+    return value if text.isascii() else json.loads(unicodedata.normalize("NFC", text))
 
 
 def look(text: str) -> str:

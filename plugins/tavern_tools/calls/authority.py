@@ -172,6 +172,7 @@ class Authority:
         """Return what becomes of a call, by rules that ask about its arguments."""
         tool_id = ruling.tool.definition.id
         may_not = f"{principal} may not call {tool_id} with these arguments"
+        arguments = ruling.tool.parameters.complete(arguments)
         for rule in ruling.deny:
             if rule.forbids(arguments):
                 return Verdict(

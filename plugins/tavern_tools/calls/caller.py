@@ -6,6 +6,7 @@ Chains and texts are in `chains.py`, calls that outlive their request in `tasks/
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import secrets
 import time
@@ -14,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe, error_info
 from tavern_host.contracts.toolcalls import ToolApproval, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
 from tavern_tools.calls.audit import CallAudit, Updates
@@ -57,7 +58,7 @@ class Caller:
         self._max_bytes = int(float(context.settings.get("maxResultMegabytes", 10)) * 1e6)
         self._prefix = f"toolcall_{secrets.token_hex(6)}"
         self._numbers = itertools.count(1)
-        self.tasks = Tasks(context, self._make_task, self._authority.may_decide, self._check_edited)
+        self.tasks = Tasks(context, self._make_task, self._may_decide, self._check_edited)
 
     async def call(self, request: ToolCallRequest, scope: ToolScope | None, context: CallContext) -> ToolResult:
         """Return the result of a call, retried as often as `request.retry` says."""
@@ -162,10 +163,16 @@ class Caller:
         """Make the call of a task, which is authorised once more: the rules may have changed since it was queued."""
         return await self.make(self._new(request, scope, context, report))
 
-    async def _check_edited(self, tool_id: str, arguments: dict[str, JsonValue]) -> None:
-        """Raise `InvalidInput` where the arguments that somebody approved are not those of the tool."""
+    async def _may_decide(self, principal: Principal, tool_id: str, arguments: dict[str, JsonValue] | None) -> bool:
+        if arguments is not None:
+            with contextlib.suppress(ToolFailure):  # there is no such tool any more
+                arguments = (await self._registry.find(tool_id)).parameters.complete(arguments)
+        return self._authority.may_decide(principal, tool_id, arguments)
+
+    async def _check_edited(self, tool_id: str, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return the arguments that somebody approved as the tool gets them. Raises `InvalidInput`."""
         try:
-            _bind(await self._registry.find(tool_id), arguments)
+            return _bind(await self._registry.find(tool_id), arguments).arguments
         except ToolFailure as failure:
             raise InvalidInput(failure.message, **failure.details) from None
 

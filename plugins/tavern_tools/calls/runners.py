@@ -16,13 +16,13 @@ from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType
 from tavern_host.contracts.workflows import GROUP_OUTPUT, InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
 from tavern_host.sdk.time_limits import until_given_up
 from tavern_tools.builtin.project_folder import read
-from tavern_tools.builtin.project_paths import read_path
 from tavern_tools.calls.call import Call, Output
 from tavern_tools.calls.script_tools import parts_of_outcome, run_script
 from tavern_tools.calls.streams import Streams
 from tavern_tools.calls.workflow_streams import workflow_stream
 from tavern_tools.catalog.failures import ToolFailure, failure_of
 from tavern_tools.catalog.permissions import service_and_method
+from tavern_tools.catalog.project_paths import read_path
 from tavern_tools.catalog.registry import Tool
 
 _NODE, _OUTPUT = "node", "output"

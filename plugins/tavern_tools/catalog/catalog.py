@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from pydantic import JsonValue
+
 from tavern_host.context import ServiceMethod
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.names import did_you_mean
@@ -15,10 +17,10 @@ from tavern_host.contracts.services import MethodInfo
 from tavern_host.contracts.tools import ToolDefinition, ToolFilter, ToolImplementation
 from tavern_tools.catalog.files import ToolProblem
 from tavern_tools.catalog.names import fits
-from tavern_tools.catalog.parameters import Parameters
+from tavern_tools.catalog.parameters import Parameters, Taken
 from tavern_tools.catalog.permissions import Unmet
 from tavern_tools.catalog.schemas import Schema
-from tavern_tools.catalog.slots import file_parameters, node_parameters, streaming
+from tavern_tools.catalog.slots import file_parameters, node_parameters, streaming, taken
 from tavern_tools.catalog.versions import read_range, read_version
 
 WORKFLOW_PREFIX = "workflow:"
@@ -32,8 +34,8 @@ class Tool:
 
     `unmet` is why it cannot be called; `outputs` are the keys of what its workflow or node gives; `files` are the
     parameters that are files of the project by their path, whose content its workflow or node takes; `streams` are
-    those of the outputs that come as streams; `method` is what calls a service's method. No other tool, prepared
-    before or later, has its `number`.
+    those of the outputs that come as streams; `inputs` has the JSON Schema of what its workflow or node takes; `method`
+    is what calls a service's method. No other tool, prepared before or later, has its `number`.
     """
 
     definition: ToolDefinition
@@ -41,13 +43,17 @@ class Tool:
     outputs: tuple[str, ...] | None = None
     files: frozenset[str] = frozenset()
     streams: frozenset[str] = frozenset()
+    inputs: Mapping[str, Mapping[str, JsonValue]] = field(default_factory=dict)
     method: ServiceMethod | None = None
     number: int = field(init=False, compare=False, default_factory=itertools.count(1).__next__)
 
     @cached_property
     def parameters(self) -> Parameters:
         """Binds arguments to the tool's parameters."""
-        return Parameters(self.definition.parameters)
+        behind = Taken(self.inputs, {name: name for name in self.inputs})
+        if self.method is not None:
+            behind = Taken(self.method.parameters, self.method.names)
+        return Parameters(self.definition.parameters, behind)
 
     @cached_property
     def output(self) -> Schema | None:
@@ -142,7 +148,7 @@ class NodeTools:
             unavailable=self._unmet.reason if self._unmet is not None else None,
             listed=self._is_listed(node.full_type),
         )
-        return Tool(definition, self._unmet, tuple(outputs), file_parameters(inputs), streaming(outputs))
+        return Tool(definition, self._unmet, tuple(outputs), file_parameters(inputs), streaming(outputs), taken(inputs))
 
 
 class Catalog:

@@ -9,9 +9,21 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
+from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.projectfiles import PROJECT_FILE
 from tavern_tools.catalog.coercion import Coercion
-from tavern_tools.catalog.schemas import Mistake, Schema, ValueProblem, problems_of
+from tavern_tools.catalog.project_paths import read_path
+from tavern_tools.catalog.schemas import (
+    Location,
+    Mistake,
+    Schema,
+    ValueProblem,
+    has_format,
+    in_place,
+    is_too_deep,
+    problems_of,
+)
 
 _OPEN_KEYWORDS = (
     *("additionalProperties", "patternProperties", "unevaluatedProperties"),
@@ -27,14 +39,25 @@ class Bound(NamedTuple):
     problems: list[ValueProblem]
 
 
+class Taken(NamedTuple):
+    """What the method, workflow or node behind a tool takes: the JSON Schema of each argument, and the argument that
+    each name means, of several names the one for JSON first."""
+
+    schemas: Mapping[str, Mapping[str, Any]] = {}
+    names: Mapping[str, str] = {}
+
+
+NOTHING = Taken()
+
+
 class Parameters:
-    """Binds arguments to the parameters of one tool.
+    """Binds arguments to the parameters of one tool; behind it is what takes them.
 
     A name that the schema does not know is an error unless the schema says what further
-    properties may be.
+    properties may be. An argument has one name, and a path of the project's files one form.
     """
 
-    def __init__(self, schema: Mapping[str, JsonValue]) -> None:
+    def __init__(self, schema: Mapping[str, JsonValue], taken: Taken = NOTHING) -> None:
         properties = schema.get("properties")
         self.properties: dict[str, JsonValue] = properties if isinstance(properties, dict) else {}
         self._closed = not any(keyword in schema for keyword in _OPEN_KEYWORDS)
@@ -44,6 +67,15 @@ class Parameters:
             for name, part in self.properties.items()
             if isinstance(part, dict) and "default" in part
         }
+
+        self._name_of = dict[str, str]()
+        for name in (*self.properties, *taken.names):
+            self._name_of.setdefault(taken.names.get(name, name), name)
+        self._renamed = {name: new for name, of in taken.names.items() if (new := self._name_of[of]) != name}
+        behind = {self._name_of[argument]: part for argument, part in taken.schemas.items()}
+        self._left_out = {name: part["default"] for name, part in behind.items() if "default" in part}
+        parts: list[tuple[str | None, Mapping[str, Any]]] = [(None, schema), *behind.items()]
+        self._paths = [(name, part) for name, part in parts if has_format(part, PROJECT_FILE)]
 
     @cached_property
     def _coercion(self) -> Coercion:
@@ -69,9 +101,19 @@ class Parameters:
         With `text` the arguments come from an action protocol: names are matched and text is converted.
         """
         values, coercions = self._coercion.apply(arguments) if text else (arguments, [])
+        renamed = {name: new for name, new in self._renamed.items() if name in values and new not in values}
+        if renamed:
+            values = {renamed.get(name, name): value for name, value in values.items()}
         if self._defaults:
             values = self._with_defaults(values)
-        return Bound(values, coercions, [] if self._allows(values) else problems_of(self.mistakes(values)))
+        values, wrong = self._with_canonical_paths(values)
+        if not wrong and self._allows(values):
+            return Bound(values, coercions, [])
+        return Bound(values, coercions, problems_of([*wrong, *self.mistakes(values)]))
+
+    def complete(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return bound arguments with all that is taken for those that are left out: what rules are asked about."""
+        return {**self._left_out, **arguments}
 
     def mistakes(self, arguments: dict[str, JsonValue]) -> list[Mistake]:
         """Return what is wrong with arguments, each with its place, names that the tool does not know first."""
@@ -85,9 +127,38 @@ class Parameters:
         ]
         return unknown + [(place, said) for place, said in found if len(place) != 1 or place[0] in self.properties]
 
+    def _with_canonical_paths(self, values: dict[str, JsonValue]) -> tuple[dict[str, JsonValue], list[Mistake]]:
+        """Return the arguments with each path in its canonical form, and what is wrong with paths."""
+        wrong: list[Mistake] = []
+        if not self._paths or is_too_deep(values):
+            return values, wrong
+        found: Any = values
+        for name, schema in self._paths:
+            if name is None:
+                found = _canonical(found, schema, schema, (), wrong)
+            elif name in found:
+                found = {**found, name: _canonical(found[name], schema, schema, (name,), wrong)}
+        return values if found == values else found, wrong
+
     def _with_defaults(self, values: dict[str, JsonValue]) -> dict[str, JsonValue]:
         missing = self._defaults.keys() - values.keys()
         if not missing:
             return values
         filled = {name: copy.deepcopy(value) for name, value in self._defaults.items() if name in missing}
         return {**values, **filled}
+
+
+def _canonical(value: Any, schema: Any, part: Any, place: Location, wrong: list[Mistake]) -> Any:
+    """Return a value with the canonical form of each path in it, by a part of a schema."""
+    for said in in_place(schema, part):
+        if isinstance(value, str) and said.get("format") == PROJECT_FILE:
+            try:
+                value = "/".join(read_path(value))
+            except InvalidInput as error:
+                wrong.append((place, error.message))
+        elif isinstance(value, list) and "items" in said:
+            value = [_canonical(v, schema, said["items"], (*place, i), wrong) for i, v in enumerate(value)]
+        elif isinstance(value, dict):
+            named, others = said.get("properties", {}), said.get("additionalProperties")
+            value = {k: _canonical(v, schema, named.get(k, others), (*place, k), wrong) for k, v in value.items()}
+    return value

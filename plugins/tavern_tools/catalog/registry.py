@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from tavern_host.context import PluginContext, ServiceMethod
 from tavern_host.contracts.errors import InvalidInput, NotFound, Vetoed
 from tavern_host.contracts.executions import EXECUTION_ENGINE
-from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
+from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition, SlotDefinition
 from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
@@ -30,6 +30,7 @@ from tavern_tools.catalog.slots import (
     is_placeholder,
     node_parameters,
     streaming,
+    taken,
 )
 from tavern_tools.catalog.versions import newest_first
 
@@ -348,9 +349,16 @@ class _Building:
         unmet = unmet or await self._unmet(definition, method)
         definition = definition.model_copy(update={"unavailable": unmet.reason if unmet else None})
         implementation = definition.implementation
-        files, streams = self._files(implementation), self._streams(implementation)
-        tool = Tool(definition, unmet, self._outputs(implementation), files, streams, method if unmet is None else None)
-        same_id[definition.version] = tool
+        inputs, outputs = self._slots(implementation)
+        same_id[definition.version] = Tool(
+            definition=definition,
+            unmet=unmet,
+            outputs=None if outputs is None else tuple(outputs),
+            files=file_parameters(inputs),
+            streams=streaming(outputs or {}),
+            inputs=taken(inputs),
+            method=method if unmet is None else None,
+        )
 
     def _conflict(self, first: ToolDefinition, second: ToolDefinition, hint: str) -> None:
         """Report two tools with one id to the owners of both."""
@@ -414,27 +422,16 @@ class _Building:
             return Unmet(f"needs node {implementation.node_type}")
         return None
 
-    def _outputs(self, implementation: ToolImplementation) -> tuple[str, ...] | None:
+    def _slots(
+        self, implementation: ToolImplementation
+    ) -> tuple[Mapping[str, SlotDefinition], Mapping[str, SlotDefinition] | None]:
+        """Return the inputs and the outputs of a tool's workflow or node."""
         if implementation.kind == "workflow" and (stored := self._workflow(implementation)) is not None:
-            outputs = stored.workflow.interface_outputs
-            return tuple(key for key, slot in outputs.items() if not is_placeholder(slot))
+            inputs, outputs = stored.workflow.interface_inputs, stored.workflow.interface_outputs
+            return inputs, {key: slot for key, slot in outputs.items() if not is_placeholder(slot)}
         if implementation.kind == "node" and (node := self._node(implementation)) is not None:
-            return tuple(node.slots()[1])
-        return None
-
-    def _files(self, implementation: ToolImplementation) -> frozenset[str]:
-        if implementation.kind == "workflow" and (stored := self._workflow(implementation)) is not None:
-            return file_parameters(stored.workflow.interface_inputs)
-        if implementation.kind == "node" and (node := self._node(implementation)) is not None:
-            return file_parameters(node.slots()[0])
-        return frozenset()
-
-    def _streams(self, implementation: ToolImplementation) -> frozenset[str]:
-        if implementation.kind == "workflow" and (stored := self._workflow(implementation)) is not None:
-            return streaming(stored.workflow.interface_outputs)
-        if implementation.kind == "node" and (node := self._node(implementation)) is not None:
-            return streaming(node.slots()[1])
-        return frozenset()
+            return node.slots()
+        return {}, None
 
     def _workflow(self, implementation: ToolImplementation) -> StoredWorkflow | None:
         return self._workflows.get(implementation.workflow_id or "")

@@ -200,7 +200,7 @@ def _multiplies(schema: dict[str, Any]) -> bool:
         return True
 
 
-def _in_place(schema: dict[str, Any], part: dict[str, Any]) -> Iterator[Any]:
+def _in_place(schema: Mapping[str, Any], part: dict[str, Any]) -> Iterator[Any]:
     """Yield the schemas that are asked about the same value as `part`."""
     for keyword in _IN_PLACE_LISTS:
         yield from part.get(keyword, ())
@@ -210,6 +210,28 @@ def _in_place(schema: dict[str, Any], part: dict[str, Any]) -> Iterator[Any]:
     yield from part.get("dependentSchemas", {}).values()
     for keyword in _REFERENCES & part.keys():
         yield referred(schema, part[keyword])
+
+
+def in_place(schema: Mapping[str, Any], part: Any) -> Iterator[dict[str, Any]]:
+    """Yield a part of a schema, and then all that are asked about the same value, each once."""
+    waiting, seen = [part], set[int]()
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict) and id(part) not in seen:
+            seen.add(id(part))
+            yield part
+            waiting += _in_place(schema, part)
+
+
+def property_names(schema: Mapping[str, Any]) -> dict[str, None]:
+    """Return the names of members of an object that a schema says something about."""
+    parts = list(in_place(schema, schema))
+    return dict.fromkeys(name for part in parts for name in (*part.get("properties", ()), *part.get("required", ())))
+
+
+def has_format(schema: Mapping[str, Any], name: str) -> bool:
+    """Return whether a schema asks anything of a value to have this format."""
+    return any(part.get("format") == name for _, part in _parts(dict(schema)))
 
 
 def referred(schema: Mapping[str, Any], reference: str) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
+from tavern_host.contracts.projectfiles import PROJECT_FILE
 from tavern_host.contracts.workflows import InterfaceSlot
 
 Schema = dict[str, JsonValue]
@@ -24,9 +25,6 @@ _TYPES = {
     DataFlowType.ARRAY: "array",
     DataFlowType.BINARY: "string",
 }
-
-FILE_FORMAT = "project-file"
-"""The `format` of a text that is the path of a file in the project's files folder."""
 
 _FILE_NOTE = "(a file: its path in the project's files folder)"
 
@@ -54,6 +52,14 @@ def node_parameters(inputs: Mapping[str, SlotDefinition]) -> Schema:
     return {"type": "object", "properties": properties, "required": required}
 
 
+def taken(inputs: Mapping[str, SlotDefinition]) -> dict[str, Schema]:
+    """Return the JSON Schema of each of these inputs, with its default."""
+    return {
+        key: _node_property(slot) | ({"default": slot.default} if slot.default is not None else {})
+        for key, slot in inputs.items()
+    }
+
+
 def file_parameters(inputs: Mapping[str, SlotDefinition]) -> frozenset[str]:
     """Return which parameters are files by their path: what the tool gets is their content."""
     return frozenset(key for key, slot in inputs.items() if slot.data_flow_type is DataFlowType.BINARY)
@@ -78,8 +84,9 @@ def _property(slot: SlotDefinition, description: str | None) -> Schema:
     if slot.data_flow_type in _TYPES:
         schema["type"] = _TYPES[slot.data_flow_type]
     if slot.data_flow_type is DataFlowType.BINARY:
-        schema["format"] = FILE_FORMAT
         description = f"{description} {_FILE_NOTE}" if description else _FILE_NOTE
+    if slot.data_flow_type is DataFlowType.BINARY or (slot.config or {}).get("format") == PROJECT_FILE:
+        schema["format"] = PROJECT_FILE
     if description:
         schema["description"] = description
     choices = _choices(slot)

@@ -17,8 +17,8 @@ from tavern_host.contracts.toolcalls import TaskStatus, ToolApproval, ToolCallRe
 from tavern_tools.tasks.rows import TaskRow, failed
 from tavern_tools.tasks.secrets import masked, unmasked
 
-CheckArguments = Callable[[str, dict[str, JsonValue]], Awaitable[None]]
-"""Raises `InvalidInput` for arguments that a tool, given by its id, does not allow."""
+CheckArguments = Callable[[str, dict[str, JsonValue]], Awaitable[dict[str, JsonValue]]]
+"""Returns arguments as a tool, given by its id, gets them. Raises `InvalidInput` for those that it does not allow."""
 
 Decision = Literal["approve", "refuse"]
 
@@ -65,8 +65,8 @@ async def edited_arguments(
     changed = unmasked(arguments, own, row.entry.hidden)
     if changed == own:
         return None
-    await check(row.entry.request.tool_id, changed)
-    return changed
+    changed = await check(row.entry.request.tool_id, changed)
+    return None if changed == own else changed
 
 
 def refusal(task_id: str, request: ToolCallRequest, approval: ToolApproval) -> ToolResult:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from pydantic import JsonValue
@@ -44,7 +44,7 @@ from tavern_tools.tasks.rows import TaskEntry, TaskRow, now
 from tavern_tools.tasks.statements import NewTask
 from tavern_tools.tasks.store import TaskStore
 
-MayDecide = Callable[[Principal, str, dict[str, JsonValue] | None], bool]
+MayDecide = Callable[[Principal, str, dict[str, JsonValue] | None], Awaitable[bool]]
 """Returns whether a principal may approve calls of a tool, with these arguments where they are given."""
 
 ToolTasks = list[ToolTask]
@@ -181,7 +181,7 @@ class Tasks:
         """Approve or refuse a call; see the interface."""
         principal = call.principal
         row = await self._kept(task_id)
-        if not self._may_decide(principal, row.tool_id, None):
+        if not await self._may_decide(principal, row.tool_id, None):
             await self._visible(task_id, call)
             raise PermissionDenied(f"{principal} may not decide about calls of {row.tool_id}")
         wanted = check_decision(decision, arguments)
@@ -191,7 +191,7 @@ class Tasks:
             raise PermissionDenied(f"{principal} may not decide about a call of its own")
         changed = await edited_arguments(row, arguments, self._check)
         given = row.entry.request.arguments if changed is None else changed
-        if wanted == "approve" and not self._may_decide(principal, row.tool_id, given):
+        if wanted == "approve" and not await self._may_decide(principal, row.tool_id, given):
             raise PermissionDenied(f"{principal} may not call {row.tool_id} with these arguments, nor approve it")
 
         def choose(current: TaskRow) -> ToolApproval:

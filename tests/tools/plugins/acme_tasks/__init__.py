@@ -30,16 +30,17 @@ async def tavern_shutdown(context: PluginContext) -> None:
     await TASKS[-1].close()
 
 
-def may_decide(principal: Principal, tool_id: str, arguments: object = None) -> bool:
+async def may_decide(principal: Principal, tool_id: str, arguments: object = None) -> bool:
     """Users may, and the agent that was given the right."""
     return principal.kind == "user" or principal.id == "judge"
 
 
-async def check(tool_id: str, arguments: dict[str, Any]) -> None:
+async def check(tool_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Know the arguments by name."""
     for name in arguments:
         if name not in ("seconds", "log", "gives", "fails", "stubborn", "steps", "apiKey", "size", "name"):
             raise InvalidInput(f"{tool_id} has no parameter {name}")
+    return arguments
 
 
 async def carry_out(request: ToolCallRequest, call: CallContext, scope: ToolScope | None, report: Report) -> ToolResult:
