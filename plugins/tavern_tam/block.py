@@ -24,6 +24,7 @@ from tavern_tam.lexing import END_MARKER, Source, Token
 from tavern_tam.window import Warn
 
 _SHOWN = 60
+_NOT_IN_KEYS = ("「", "」", "»", "«", "<", ">")
 
 _NOTHING = re.compile(rf"(?:[{SEPARATORS}]*+#[^\n]*+)*+[{SEPARATORS}]*+")
 _COMMENT = re.compile(r"(?<=\n)[ \t]*+#[^\n]*+")
@@ -222,18 +223,20 @@ class Block:
 
     def _key_before(self) -> tuple[Key, int] | None:
         """Return the key before the marker that was just read, and how far back its line begins."""
-        near: list[str] = []
-        length = 0
+        near = head = ""
         index = len(self._parts)
-        while index > self._mark and length <= KEY_REACH:
+        while index > self._mark and len(near) <= KEY_REACH and "\n" not in head:
             index -= 1
             part = self._parts[index][-KEY_REACH:]
-            near.append(part)
-            length += len(part)
-        text = "".join(reversed(near))
+            if head and part.endswith(_NOT_IN_KEYS):
+                return None
+            near = part + near
+            head = near.rstrip()
+            if head and not head.endswith((":", "：")):
+                return None  # nearly all markers that are content, and there may be very many
         whole = index == self._mark and self._value is None
-        found = key_before(text, whole=whole)
-        return (found[0], len(text) - found[1]) if found else None
+        found = key_before(near, whole=whole)
+        return (found[0], len(near) - found[1]) if found else None
 
     def _text(self) -> str:
         return "".join(self._parts[self._mark :])
