@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -109,3 +111,49 @@ async def test_what_models_are_told_holds_calls_that_can_be_read(bench: Any) -> 
         parsed = await bench.tools.parse_text(await protocols(bench).instructions([name]))
         assert {call.protocol for call in parsed.calls} == {name}
         assert parsed.warnings == []
+
+
+HOSTILE = "<|[REQUEST_TOOL]|>a:" + "「始」" * 60_000
+
+
+async def pieces(size: int) -> AsyncIterator[str]:
+    for begin in range(0, len(HOSTILE), size):
+        yield HOSTILE[begin : begin + size]
+
+
+async def test_a_hostile_text_leaves_the_loop_to_others(bench: Any) -> None:
+    async def times_let_go(reading: Any) -> int:
+        task = asyncio.ensure_future(reading)
+        times = 0
+        while not task.done():
+            await asyncio.sleep(0.001)
+            times += 1
+        await task
+        return times
+
+    async def streamed(size: int) -> list[Any]:
+        return [event async for event in protocols(bench).parse_stream(pieces(size), None, {})]
+
+    await bench.tools.parse_text("")  # the protocols are collected
+    assert await times_let_go(bench.tools.parse_text(HOSTILE)) > 10
+    assert await times_let_go(streamed(len(HOSTILE))) > 10
+    assert await times_let_go(streamed(90_000)) > 10
+
+
+LOOKED_AT: list[str] = []
+
+
+def _look(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "os.scandir":
+        LOOKED_AT.append(str(arguments[0]))
+
+
+async def test_texts_do_not_look_at_tool_files(stocked: Any) -> None:
+    sys.addaudithook(_look)  # there is no way to take it away
+    await stocked.tools.parse_text(TEXT)
+    LOOKED_AT.clear()
+    for _ in range(100):
+        await stocked.tools.parse_text(TEXT)
+    assert sum(path.endswith("/tools") for path in LOOKED_AT) < 20
+    assert await stocked.ids()
+    assert any(path.endswith("/tools") for path in LOOKED_AT)

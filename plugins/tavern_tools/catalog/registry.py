@@ -110,8 +110,12 @@ class Registry:
             return False
         return time.monotonic() - self._looked_at < _FRESH
 
+    async def recent(self) -> Catalog:
+        """Return all tools, as they were within the last second."""
+        return self._catalog if self._is_fresh() else await self.catalog()
+
     async def catalog(self) -> Catalog:
-        """Return all tools as they are now. Checks each file's age, which is for reads and not for every call."""
+        """Return all tools as they are now. Looks at each file, which is for lists and not for every call or text."""
         began = time.monotonic()
         stamp = await self._now()
         if stamp != self._stamp:
@@ -132,12 +136,11 @@ class Registry:
             self._sources = await self._find_sources(revision)
         sources = self._sources
         node_tools = self._node_tools()
-        files = [stamp for folder in sources.tools for stamp in stamps(folder.path)]
+        files = await asyncio.to_thread(_stamps, sources)  # there may be thousands
         if sources.workflows_are_files:
-            files += [stamp for folder in sources.workflows for stamp in stamps(folder, ".json")]
-            return _Stamp(revision, node_tools, tuple(files), None)
+            return _Stamp(revision, node_tools, files, None)
         summaries = await self._summaries()
-        return _Stamp(revision, node_tools, tuple(files), tuple((s.id, s.revision) for s in summaries))
+        return _Stamp(revision, node_tools, files, tuple((s.id, s.revision) for s in summaries))
 
     def _node_tools(self) -> tuple[str, ...]:
         """Return the operator's patterns; a project does not list node types by itself."""
@@ -209,6 +212,12 @@ class Registry:
         if own:
             lines = "\n".join(f"  {problem}" for problem in own)
             self._context.log.warning("some tools are not right (problems: %d):\n%s", len(own), lines)
+
+
+def _stamps(sources: _Sources) -> tuple[FileStamp, ...]:
+    workflows = sources.workflows if sources.workflows_are_files else ()
+    tools = (stamp for folder in sources.tools for stamp in stamps(folder.path))
+    return (*tools, *(stamp for folder in workflows for stamp in stamps(folder, ".json")))
 
 
 class _Building:

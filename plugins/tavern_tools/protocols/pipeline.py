@@ -40,6 +40,11 @@ class Pipeline:
         self._followers = [Follower(stage, blocks) for stage in stages if not stage.openings]
         self._numbers: dict[int, int] = {}
 
+    @property
+    def held(self) -> int:
+        """How many characters came that are not returned yet, since they may belong to a block."""
+        return self._owners.held
+
     def feed(self, text: str) -> list[ParseEvent]:
         """Take more text; return what is certain by now, with offsets in the whole text."""
         return self._follow(self._owners.feed(_without_surrogates(text)))
@@ -90,6 +95,10 @@ class _Owners:
         self._thought_began = 0
         self._fences = FenceTracker()
         self._events: list[ParseEvent] = []
+
+    @property
+    def held(self) -> int:
+        return self._text.end - self._here
 
     def feed(self, text: str) -> list[ParseEvent]:
         begin = self._here

@@ -5,10 +5,12 @@ How several protocols read one text is in `pipeline`.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
@@ -25,7 +27,12 @@ SETTING = "protocol"
 DEFAULT = "tam"
 """The setting, and its default: by which protocol models are instructed to ask for calls."""
 
+MOST_ON_LOOP = 4_000
+"""How many characters are read at once on the event loop: the worst text takes about 2.5 µs for each."""
+
 _STATE = "tools.protocols"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,7 @@ class Protocols:
         self._revision = -1
         self._protocols: dict[str, Protocol] = {}
         self._failed: set[str] = set()
+        self._to_report: list[tuple[str, str]] = []
 
     async def all(self) -> dict[str, Protocol]:
         """Return the protocols by name, in the order in which text goes through them: that of hooks."""
@@ -77,7 +85,7 @@ class Protocols:
         Raises `InvalidInput` for an unknown name, and for one that is not for text.
         """
         pipeline = await self._pipeline(names, parameters)
-        return _summed([*pipeline.feed(text), *pipeline.finish()])
+        return await self._read(len(text), partial(_read_whole, pipeline, text))
 
     async def parse_stream(
         self, chunks: AsyncIterator[str], names: list[str] | None, parameters: dict[str, list[str]]
@@ -85,9 +93,9 @@ class Protocols:
         """Yield what is found in a text while it comes; see `parse`."""
         pipeline = await self._pipeline(names, parameters)
         async for chunk in chunks:
-            for event in pipeline.feed(chunk):
+            for event in await self._read(len(chunk) + pipeline.held, partial(pipeline.feed, chunk)):
                 yield event
-        for event in pipeline.finish():
+        for event in await self._read(pipeline.held, pipeline.finish):
             yield event
 
     async def parse_native(self, tool_calls: list[JsonValue], aliases: dict[str, str]) -> ParsedText:
@@ -100,7 +108,8 @@ class Protocols:
                 continue
             stage = self._stage(protocol, options)
             pipeline = Pipeline([Stage(stage.name, (), stage.open, stage.failed)])
-            found = _summed([*pipeline.feed(_json(tool_calls)), *pipeline.finish()])
+            text = _json(tool_calls)
+            found = await self._read(len(text), partial(_read_whole, pipeline, text))
             parsed = ParsedText(text="", calls=found.calls, warnings=[*parsed.warnings, *found.warnings])
             if found.calls:
                 break
@@ -116,6 +125,15 @@ class Protocols:
             names = [chosen] if chosen in texts else texts[:1]
         protocols = [self._known(name, known) for name in dict.fromkeys(names)]
         return "\n\n".join(text for text in (p.info.instructions.strip() for p in protocols) if text)
+
+    async def _read(self, chars: int, read: Callable[[], T]) -> T:
+        """Return what `read` makes of this many characters, in a thread where they may hold the loop for long; report
+        the parsers that failed."""
+        found = read() if chars <= MOST_ON_LOOP else await asyncio.to_thread(read)
+        failures, self._to_report = self._to_report, []
+        for owner, message in failures:
+            self._context.hooks.report(owner, message, hint=mend_hint(owner))
+        return found
 
     async def _pipeline(self, names: list[str] | None, parameters: dict[str, list[str]]) -> Pipeline:
         known = await self.all()
@@ -144,7 +162,7 @@ class Protocols:
         return known[name]
 
     def _why_failed(self, protocol: Protocol, error: BaseException) -> str:
-        """Return why a parser failed, in one line; the first failure of each is reported with its plugin."""
+        """Return why a parser failed, in one line; the first failure of each is to be reported with its plugin."""
         name, owner = protocol.info.name, protocol.contribution.plugin
         self._context.log.error("the parser of %s (plugin %s) failed", name, owner, exc_info=error)
         if isinstance(error, TavernError):
@@ -155,8 +173,7 @@ class Protocols:
             reason = f"it tried to end the program ({describe(error)})"
         if name not in self._failed:
             self._failed.add(name)
-            message = f"the parser of the action protocol {name!r} failed: {reason}"
-            self._context.hooks.report(owner, message, hint=mend_hint(owner))
+            self._to_report.append((owner, f"the parser of the action protocol {name!r} failed: {reason}"))
         return reason
 
     async def _collect(self) -> dict[str, Protocol]:
@@ -176,6 +193,10 @@ class Protocols:
             message = f"the action protocol {name!r} is not used: it is {first}'s already, and {first} keeps it"
             hint = "choose another name"
         self._context.hooks.report(plugin, message, hint=hint)
+
+
+def _read_whole(pipeline: Pipeline, text: str) -> ParsedText:
+    return _summed([*pipeline.feed(text), *pipeline.finish()])
 
 
 def _summed(events: Iterable[ParseEvent]) -> ParsedText:
