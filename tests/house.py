@@ -19,15 +19,16 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_000, "kernel": 10_000, "tests": 45_000, "file": 450, "function": 60}
+MOST = {"core": 4_000, "kernel": 11_000, "tests": 45_000, "file": 450, "function": 60}
 """Lines of code of the core, of the kernel without contracts, and of the tests; all lines of one product file, and
-lines of one function from its `def` to its end, without its docstring, blank lines and comments."""
+lines of one function from its `def` to its end, without its docstring, blank lines and comments. Decision 25 says why
+the kernel's is what it is."""
 
 LONGER = {"plugins/tavern_engine/run/scheduler.py _work": 122}
 """Functions that are longer than the limit, and how long they may be: they may not grow, and are still to be split. The
 engine's inner loop has all that it does for a node in one place, since a further call is paid for each node."""
 
-ENFORCED = frozenset({"core", "files", "functions", "circles", "rooms"})
+ENFORCED = frozenset({"core", "kernel", "files", "functions", "circles", "rooms"})
 """The limits that fail a build. The others are shown, and belong here once they hold."""
 
 ROOMS: tuple[tuple[str, ...], ...] = (
