@@ -19,8 +19,6 @@ FAILED, STARTED = PluginState.FAILED, PluginState.STARTED
 
 STARTUP = "tavern_startup"
 ROUTES = "tavern_register_routes"
-COMMANDS = "tavern_register_commands"
-SERVICES = "tavern_register_services"
 UI = "tavern_declare_ui"
 
 
@@ -56,34 +54,10 @@ def answering(hook: str, answer: str, code: str, *, fails: bool) -> str:
 # --- hooks that cannot be implemented like this ------------------------------------------------------
 
 refused(
-    "hook-unknown",
-    f"@hookimpl  {HERE}\ndef tavern_before_exec(request): pass\n",
-    "there is no hook 'tavern_before_exec'",
-    "did you mean tavern_before_execute?",
-)
-refused(
     "hook-alias",
     f"@hookimpl(specname='tavern_before_execute')  {HERE}\ndef innocent(request): pass\n",
     "innocent: the hook tavern_before_execute is not declared",
     'add "hook:server:workflow:before-execute" to permissions.hooks',
-)
-refused(
-    "hook-alias-unknown",
-    f"@hookimpl(specname='tavern_everything')  {HERE}\ndef innocent(): pass\n",
-    "there is no hook 'tavern_everything'",
-    "did you mean tavern_",
-)
-refused(
-    "hook-undeclared",
-    f"@hookimpl  {HERE}\ndef tavern_shutdown(): pass\n",
-    "the hook tavern_shutdown is not declared",
-    'add "hook:server:host:shutdown" to permissions.hooks',
-)
-refused(
-    "hook-arguments",
-    f"@hookimpl  {HERE}\ndef tavern_startup(context, when): pass\n",
-    "the hook tavern_startup has no argument 'when'",
-    "it has context",
 )
 refused(
     "hook-any-arguments",
@@ -94,12 +68,6 @@ refused(
 refused(
     "hook-wrapper",
     f"import pluggy\n@pluggy.HookimplMarker('tavern')(wrapper=True)  {HERE}\ndef tavern_startup():\n    yield\n",
-    "hook wrappers are not supported",
-    "return a value from a plain hookimpl",
-)
-refused(
-    "hook-old-wrapper",
-    f"import pluggy\n@pluggy.HookimplMarker('tavern')(hookwrapper=True)  {HERE}\ndef tavern_startup():\n    yield\n",
     "hook wrappers are not supported",
     "return a value from a plain hookimpl",
 )
@@ -125,17 +93,6 @@ declares(
     "sys.exit(2)",
     "failed: tavern_register_routes of declare-exits tried to end",
     "`tavern plugins disable declare-exits`",
-)
-declares("declare-number", ROUTES, "5", "returned int", "expected a list of RouteInfo or MessageInfo")
-declares("declare-text", COMMANDS, "'ab'", "returned str", "expected a list of CommandInfo")
-declares("declare-item", ROUTES, "[5]", "returned a list with int", "expected RouteInfo or MessageInfo")
-declares("declare-generator", UI, "(x for x in [])", "returned generator", "expected a list of UiDeclaration")
-declares(
-    "declare-model",
-    ROUTES,
-    "[RouteInfo(method='FETCH', path='/', handler='')]",
-    "failed: ValidationError",
-    "'GET', 'POST'",
 )
 refused(
     "declare-hangs",
@@ -163,38 +120,12 @@ def route(path: str, handler: str = "f'{__name__}:answer'") -> str:
 
 
 declares(
-    "route-outside", ROUTES, f"[{route('/api/plugins')}]", "GET /api/plugins", "/api/x/route-outside/", code=ANSWER
-)
-declares(
     "route-of-another",
     ROUTES,
     f"[{route('/api/x/healthy/ping')}]",
     "/api/x/healthy",
     "/api/x/route-of-another/",
     code=ANSWER,
-)
-declares(
-    "route-twice",
-    ROUTES,
-    f"[{route('/api/x/route-twice/a')}, {route('/api/x/route-twice/a')}]",
-    "GET /api/x/route-twice/a is registered by route-twice already",
-    "route-twice already",
-    code=ANSWER,
-)
-declares(
-    "route-braces",
-    ROUTES,
-    f"[{route('/api/x/route-braces/{a-b}')}]",
-    "GET /api/x/route-braces/{a-b}",
-    "braces stand around a name, such as {id}",
-    code=ANSWER,
-)
-declares(
-    "handler-gone",
-    ROUTES,
-    "[{}]".format(route("/api/x/handler-gone/a", "f'{__name__}.gone:answer'")),
-    "names a module that does not exist",
-    "tavern_plugins.handler_gone.gone",
 )
 declares(
     "handler-outside",
@@ -204,50 +135,11 @@ declares(
     "must be 'module:name' inside",
 )
 declares(
-    "message-taken",
-    ROUTES,
-    "[MessageInfo(type='PROMPT_REQUEST', handler=f'{__name__}:answer')]",
-    "the message type PROMPT_REQUEST",
-    "is registered by tavern-engine already",
-    code=ANSWER,
-)
-declares(
-    "command-of-host",
-    COMMANDS,
-    "[CommandInfo(name='plugins explode', help='', handler=f'{__name__}:answer')]",
-    "the command 'plugins explode'",
-    "belongs to the host",
-    code=ANSWER,
-)
-declares(
-    "command-of-another",
-    COMMANDS,
-    "[CommandInfo(name='workflow run', help='', handler=f'{__name__}:answer')]",
-    "the command 'workflow run'",
-    "belongs to tavern-",
-    code=ANSWER,
-)
-declares(
-    "command-name",
-    COMMANDS,
-    "[CommandInfo(name='--help', help='', handler=f'{__name__}:answer')]",
-    "the command name '--help'",
-    "must be one or two lower-case words",
-    code=ANSWER,
-)
-declares(
     "ui-undeclared",
     UI,
     "[UiDeclaration(kind='wrap', target='ui:BaseNode')]",
     "wrap on 'ui:BaseNode' is not declared",
     "add it to permissions.ui.wrap in plugin.yaml",
-)
-declares(
-    "ui-unknown",
-    UI,
-    "[UiDeclaration(kind='outlet', target='node:heder:right')]",
-    "there is no outlet 'node:heder:right'",
-    "did you mean node:header:right",
 )
 
 # --- hooks that others call: what is wrong with an answer costs that answer --------------------------

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-from collections.abc import Awaitable, Callable
 
 from broken_plugins import Corpus, Says
 from helpers.served import served
@@ -16,7 +14,6 @@ from tavern_host.contracts.plugins import PluginState
 
 CORPUS = Corpus()
 FAILED, STARTED = PluginState.FAILED, PluginState.STARTED
-Use = Callable[[Host], Awaitable[None]]
 SWALLOWS = "while True:\n        try: await asyncio.sleep(3600)\n        except asyncio.CancelledError: pass"
 
 # --- at startup --------------------------------------------------------------------------------------
@@ -41,14 +38,11 @@ def startup(
 
 
 startup("start-raises", f"raise RuntimeError('no')  {HERE}", "tavern_startup: RuntimeError: no")
-startup("start-exits", f"sys.exit('bye')  {HERE}", "tried to end the program (SystemExit: bye)")
 startup("start-exits-sync", f"sys.exit('bye')  {HERE}", "tried to end the program (SystemExit: bye)", kind="def")
 startup("start-interrupts", f"raise KeyboardInterrupt  {HERE}", "tried to end the program (KeyboardInterrupt)")
-startup(
-    "start-unspeakable",
-    f"raise type('Odd', (Exception,), {{'__str__': lambda self: 5}})  {HERE}",
-    "Odd: (its text cannot be shown)",
-)
+startup("start-stops-iteration", f"next(iter([]))  {HERE}", "StopIteration", kind="def")
+startup("start-cancels", f"raise asyncio.CancelledError  {HERE}", "waited for something that was cancelled")
+startup("start-timeout", f"raise TimeoutError('mine')  {HERE}", "tavern_startup: TimeoutError: mine")
 startup("start-waits", "await asyncio.sleep(3600)", "tavern_startup of start-waits did not end within")
 
 
@@ -193,16 +187,13 @@ def nodes(name: str, text: str, reason: str, mend: str = "") -> None:
 
 
 nodes("node-import", f"import a_library_that_is_not_there  {HERE}\n", "'a_library_that_is_not_there'")
-nodes("node-syntax", f"def broken(:  {HERE}\n", "SyntaxError: ")
 nodes(
     "node-no-hint", f"@node()  {HERE}\ndef f(text) -> str: ...\n", "parameter 'text' has no type hint", "no type hint"
 )
-nodes("node-no-result", f"@node()  {HERE}\ndef f(text: str): ...\n", "the return type has no hint", "no hint")
 nodes("node-hint", f"@node()  {HERE}\ndef f(text: set) -> str: ...\n", "slot 'text'", "or give Slot(type=…)")
 nodes(
     "node-name", f"@node()  {HERE}\ndef f(text: 'Gone') -> str: ...\n", "a type hint uses 'Gone'", "import it outside"
 )
-nodes("node-default", f"@node()  {HERE}\ndef f(text: str = object()) -> str: ...\n", "slot 'text'", "must be JSON")
 
 
 def bad_node(name: str, body: str, *words: str) -> None:
@@ -224,7 +215,6 @@ def bad_node(name: str, body: str, *words: str) -> None:
 
 bad_node("node-raises", "raise RuntimeError('no luck')", "RuntimeError: no luck")
 bad_node("node-exits", "sys.exit(2)", "SystemExit: 2")
-bad_node("node-interrupts", "raise KeyboardInterrupt", "KeyboardInterrupt")
 bad_node("node-unspeakable", "raise type('Odd', (Exception,), {'__str__': lambda self: 5})", "cannot be shown")
 
 # --- files of its own --------------------------------------------------------------------------------
@@ -248,23 +238,7 @@ def tool(name: str, content: str, reason: str, mend: str) -> None:
 
 
 tool("tool-no-json", "{", "is not JSON", "it.tool.json:1:2")
-tool("tool-list", "[]", "object", "object")
-tool("tool-no-id", json.dumps({"implementation": {"type": "node", "nodeType": "core:Text"}}), '"id" is missing', '"id"')
 tool("tool-kind", json.dumps({"id": "it", "implementation": {"type": "scrpt"}}), "$.implementation.type", "script")
-tool(
-    "tool-schema",
-    json.dumps(
-        {"id": "it", "implementation": {"type": "node", "nodeType": "core:Text"}, "parameters": {"type": "strng"}}
-    ),
-    "$.parameters.type",
-    '"string"',
-)
-
-
-def pipe(inn: Inn) -> None:
-    root = inn.code("tool-is-pipe", tools={"entry": "./tools"})
-    (root / "tools").mkdir()
-    os.mkfifo(root / "tools" / "it.tool.json")
 
 
 def device(inn: Inn) -> None:
@@ -273,9 +247,12 @@ def device(inn: Inn) -> None:
     (root / "tools" / "it.tool.json").symlink_to("/dev/zero")
 
 
-for name, write in (("tool-is-pipe", pipe), ("tool-is-device", device)):
-    says = Says(name, STARTED, "is not a regular file", "a regular file", "tools/it.tool.json", at="use")
-    CORPUS.add(name, write, says, use=tools_are_listed)
+CORPUS.add(
+    "tool-is-device",
+    device,
+    Says("tool-is-device", STARTED, "is not a regular file", "a regular file", "tools/it.tool.json", at="use"),
+    use=tools_are_listed,
+)
 CORPUS.add(
     "workflow-no-json",
     lambda inn: inn.code("workflow-no-json", files={"workflows/it.json": "{"}, workflows={"entry": "./workflows"}),

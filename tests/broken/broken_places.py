@@ -26,14 +26,6 @@ def path(name: str, line: str, found: str) -> None:
 
 
 path("path-up", "nodes: {entry: ../elsewhere}", "nodes.entry")
-path("path-down-and-up", "tools: {entry: a/../../b}", "tools.entry")
-path("path-absolute", "workflows: {entry: /etc}", "workflows.entry")
-path("path-empty", "sample: {entry: ''}", "sample.entry")
-
-
-def linked_folder(inn: Inn) -> None:
-    root = inn.code("link-itself", TELLS, at=inn.elsewhere / "link-itself")
-    (inn.root / "plugins" / "link-itself").symlink_to(root)
 
 
 def linked_code(inn: Inn) -> None:
@@ -42,22 +34,8 @@ def linked_code(inn: Inn) -> None:
     (root / "part.py").symlink_to(inn.elsewhere / "part.py")
 
 
-def linked_tools(inn: Inn) -> None:
-    root = inn.code("link-tools", TELLS, tools={"entry": "tools"})
-    (inn.elsewhere / "tools").mkdir()
-    (root / "tools").symlink_to(inn.elsewhere / "tools")
-
-
-CORPUS.add(
-    "link-itself",
-    linked_folder,
-    Says("link-itself", INVALID, "leads out of", "copy the plugin there instead of linking it", at="link"),
-)
 CORPUS.add(
     "link-code", linked_code, Says("link-code", INVALID, "part.py leads out of", "copy what it needs there", at="link")
-)
-CORPUS.add(
-    "link-tools", linked_tools, Says("link-tools", INVALID, "tools leads out of", "copy what it needs there", at="link")
 )
 
 
@@ -89,24 +67,9 @@ CORPUS.add(
     Says("tools-gone", STARTED, "tools.entry: there is no folder 'tools'", "tools.entry", "plugin.yaml"),
 )
 CORPUS.add(
-    "dev-gone",
-    lambda inn: inn.dev.append(inn.elsewhere / "dev-gone"),
-    Says("dev-gone", INVALID, "there is no plugin.yaml in", "every plugin needs one", at="link"),
-)
-CORPUS.add(
     "package-gone",
     lambda inn: inn.entry_point("package-gone", "a_package_that_is_not_there"),
     Says("package-gone", INVALID, "'a_package_that_is_not_there'", "reinstall package-gone-dist", at="link"),
-)
-CORPUS.add(
-    "package-nonsense",
-    lambda inn: inn.entry_point("package-nonsense", "not a module!"),
-    Says("package-nonsense", INVALID, "'not a module!'", "must name an importable package", at="link"),
-)
-CORPUS.add(
-    "package-without-manifest",
-    lambda inn: (inn.installed("package-without-manifest") / "plugin.yaml").unlink(),
-    Says("package-without-manifest", INVALID, "there is no plugin.yaml in", "every plugin needs one", at="link"),
 )
 
 # --- two of one name ---------------------------------------------------------------------------------
@@ -119,27 +82,11 @@ def two_folders(inn: Inn) -> None:
     inn.code("twins", TELLS, at=inn.root / "plugins" / "twins-b")
 
 
-def folder_and_package(inn: Inn) -> None:
-    inn.installed("installed-twin")
-    inn.code("installed-twin", TELLS)
-
-
 CORPUS.add(
     "twins",
     two_folders,
     Says("twins", STARTED, source="/twins-a"),
     Says("twins", INVALID, f"{TAKEN} folder:", REMOVE, source="/twins-b", at="link"),
-)
-CORPUS.add(
-    "installed-twin",
-    folder_and_package,
-    Says("installed-twin", STARTED, source="entry-point:"),
-    Says("installed-twin", INVALID, f"{TAKEN} entry-point:installed-twin-dist", REMOVE, source="folder:", at="link"),
-)
-CORPUS.add(
-    "twin-of-first-party",
-    lambda inn: inn.code("tavern-engine", TELLS),
-    Says("tavern-engine", INVALID, f"{TAKEN} entry-point:tavern-host", REMOVE, source="folder:", at="link"),
 )
 
 # --- what another plugin must be there for -----------------------------------------------------------
@@ -155,14 +102,6 @@ def requires(name: str, other: str, versions: str, reason: str, mend: str) -> No
 
 
 requires("requires-gone", "not-there", ">=1", "the plugin not-there, which is not installed", "install the plugin")
-requires("requires-near", "tavern-engin", ">=0", "tavern-engin, which is not installed", "did you mean tavern-engine")
-requires("requires-newer", "tavern-engine", ">=99", "it requires tavern-engine >=99; 0", "install a version of")
-requires("requires-itself", "requires-itself", ">=0", "which in turn requires requires-itself", "remove")
-CORPUS.add(
-    "requires-words",
-    lambda inn: inn.code("requires-words", TELLS, requires={"plugins": {"healthy": "newest"}}),
-    Says("requires-words", INVALID, "found 'newest'", "must be a version range", "plugin.yaml", at="link"),
-)
 
 
 def circle(*names: str) -> None:
@@ -191,7 +130,6 @@ def circle(*names: str) -> None:
     )
 
 
-circle("pair-a", "pair-b")
 circle("ring-a", "ring-b", "ring-c")
 
 
@@ -226,19 +164,6 @@ CORPUS.add(
     Says("stands-higher", INCOMPATIBLE, "stands-on-failed, which is incompatible", "`tavern plugins show stands-on"),
 )
 
-CORPUS.add(
-    "uses-what-it-does-not-require",
-    lambda inn: inn.code(
-        "uses-what-it-does-not-require", TELLS, permissions={"services": {"use": ["healthy.index:write"]}}
-    ),
-    Says(
-        "uses-what-it-does-not-require",
-        INVALID,
-        "'healthy.index:write' is of a plugin that is not required",
-        'add healthy: ">=…" to requires.plugins',
-        at="link",
-    ),
-)
 
 # --- what the operator has not reviewed --------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 from broken_plugins import Corpus, Says
 from inn import HEAD, HERE, Inn
 
-from tavern_host import AGENT_RUNTIME, LLM, TOOL_MANAGER, WORKFLOW_MANAGER, Host
+from tavern_host import AGENT_RUNTIME, LLM, TOOL_MANAGER, Host
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import PluginState
 
@@ -17,21 +17,7 @@ CORPUS = Corpus()
 FAILED, STARTED = PluginState.FAILED, PluginState.STARTED
 Use = Callable[[Host], Awaitable[None]]
 
-HANDS_ON = """
-import inspect
-from tavern_host.contracts.services import interface_methods
-
-def handing_on(key):
-    def method(name):
-        async def call(self, *args, **kwargs):
-            return await getattr(self.original, name)(*args, **kwargs)
-        def stream(self, *args, **kwargs):
-            return getattr(self.original, name)(*args, **kwargs)
-        return call if inspect.iscoroutinefunction(getattr(key.interface, name)) else stream
-    return type("HandsOn", (key.interface,), {name: method(name) for name in interface_methods(key.interface)})
-
-"""
-"""A class that hands every call on to what it overrides; the plugins change one method of it."""
+HANDS_ON = "from helpers.handing_on import handing_on\n"
 
 
 def override(
@@ -75,29 +61,8 @@ def llm(**changed: str) -> str:
     return override("LLM", "".join({**LLM_METHODS, **changed}.values()), base=LLM_BASE)
 
 
-refused("override-lacks", llm(models=""), "Mine lacks the method models", "of llm")
-refused("override-sync", llm(models="    def models(self): return []\n"), "Mine.models", "must be an async def")
 refused(
     "override-async", llm(stream="    async def stream(self, request, *, call=None): ...\n"), "Mine.stream", "def that"
-)
-refused(
-    "override-parameters",
-    llm(complete="    async def complete(self, asked, *, call=None): ...\n"),
-    "Mine.complete",
-    "take the parameters request",
-)
-refused(
-    "override-needs-more",
-    llm(complete="    async def complete(self, request, more, *, call=None): ...\n"),
-    "Mine.complete",
-    "do without the parameters more",
-)
-refused(
-    "override-gone",
-    f"{HEAD}@hookimpl\ndef tavern_override_services():\n"
-    "    return [ServiceInfo(service='llm', handler=f'{__name__}:Gone')]\n",
-    "there is no handler 'tavern_plugins.override_gone:Gone'",
-    "has no attribute 'Gone'",
 )
 refused(
     "override-function",
@@ -107,28 +72,11 @@ refused(
     "must be a class",
 )
 refused(
-    "override-undeclared",
-    f"{HEAD}{HANDS_ON}\nclass Mine(handing_on(TOOL_MANAGER)): ...\n@hookimpl\ndef tavern_override_services():\n"
-    "    return [service_info(TOOL_MANAGER, Mine)]\n",
-    "the override of toolManager is not declared",
-    "add it to permissions.services.override in plugin.yaml",
-)
-refused(
     "override-unknown",
     f"{HEAD}class Mine: ...\n@hookimpl\ndef tavern_override_services():\n"
     "    return [ServiceInfo(service='lllm', handler=f'{__name__}:Mine')]\n",
     "lllm",
     "did you mean llm?",
-)
-CORPUS.add(
-    "service-taken",
-    lambda inn: inn.code(
-        "service-taken",
-        f"{HEAD}class Mine: ...\n@hookimpl\ndef tavern_register_services():\n"
-        "    return [ServiceInfo(service='llm', handler=f'{__name__}:Mine')]\n",
-        hooked=["tavern_register_services"],
-    ),
-    Says("service-taken", FAILED, "llm is provided by tavern-llm already", "override it with tavern_override_services"),
 )
 
 # --- providers that cannot be made -------------------------------------------------------------------
@@ -160,27 +108,6 @@ def fails(name: str, use: Callable[[Host], Awaitable[Any]], *words: str) -> Use:
     return attempt
 
 
-overrides(
-    "override-of-itself",
-    "workflowManager",
-    override(
-        "WORKFLOW_MANAGER",
-        "    async def get(self, workflow_id):\n"
-        "        if workflow_id != 'round':\n"
-        "            return await self.original.get(workflow_id)\n"
-        "        return await self.context.services.get(WORKFLOW_MANAGER).get(workflow_id)\n",
-    ),
-    Says(
-        "override-of-itself",
-        STARTED,
-        "workflowManager.get",
-        "through `original`, not through context.services",
-        at="use",
-    ),
-    use=fails(
-        "override-of-itself", lambda host: host.services.get(WORKFLOW_MANAGER).get("round"), "workflowManager.get"
-    ),
-)
 overrides(
     "override-raises",
     "agentRuntime",
@@ -261,40 +188,13 @@ overrides(
 
 # --- what is published -------------------------------------------------------------------------------
 
-INDEX = """from tavern_host import ServiceInterface, acts, reads
-class Index(ServiceInterface, name="NAME.index"):
-    @reads
-    async def find(self, words: str) -> list[str]: ...
-    @acts("NAME.index:write", "Change the index.")
-    async def add(self, text: str, *, call: "CallContext | None" = None) -> None: ...
-from tavern_host import CallContext
-"""
-
-
-def publishes(name: str, reason: str, mend: str, find: str = "", instead: str = "", **manifest: str) -> None:
-    """Add a plugin that publishes a service whose interface differs from what its manifest says, or from the rules."""
-    permission = {"name": f"{name}.index:write", "level": "intercept", "allows": "Change the index."}
-    service = {"name": f"{name}.index", "interface": "contracts:Index", "permissions": [permission], **manifest}
-    contracts = INDEX.replace("NAME", name)
-    assert find in contracts
-    files = {"contracts.py": contracts.replace(find, instead) if find else contracts}
-    CORPUS.add(
-        name,
-        lambda inn: inn.code(name, HEAD, files=files, publishes={"services": [service]}),
-        Says(name, FAILED, reason, mend),
-    )
-
-
-publishes("publish-gone", "contracts:Gone", "there is no handler", interface="contracts:Gone")
-publishes("publish-none", "is not a ServiceInterface", "contracts:reads", interface="contracts:reads")
-publishes("publish-sync", "find: it must be", "`async def`", "async def find", "def find")
-publishes("publish-bare", "find: words has no annotation", "annotation", "words: str", "words")
-publishes("publish-type", "set[str] is not a wire type", "find: words", "words: str", "words: set[str]")
-publishes(
-    "publish-call",
-    "add: a method that acts takes",
-    "call: CallContext | None = None",
-    ', *, call: "CallContext | None" = None',
-    "",
+CORPUS.add(
+    "publish-none",
+    lambda inn: inn.code(
+        "publish-none",
+        HEAD,
+        files={"contracts.py": "from tavern_host import reads\n"},
+        publishes={"services": [{"name": "publish-none.index", "interface": "contracts:reads"}]},
+    ),
+    Says("publish-none", FAILED, "is not a ServiceInterface", "contracts:reads"),
 )
-publishes("publish-other", "the permission publish-other.index:write", "not the same", "Change the index.", "Read it.")

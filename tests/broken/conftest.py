@@ -24,7 +24,7 @@ def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "OPEN_DEADLINE", 0.5)
     monkeypatch.setattr(lifecycle, "SHUTDOWN_DEADLINE", 0.2)
     monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 1.0)
-    monkeypatch.setattr(dispatch, "DEADLINE", 0.5)
+    monkeypatch.setattr(dispatch, "DEADLINE", 1.0)
     monkeypatch.setattr(threads, "GRACE", 0.1)
 
 

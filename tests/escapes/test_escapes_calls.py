@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 from escape_scene import scene
+from helpers.repetition import Failures
 
 from tavern_host import EXECUTION_ENGINE, LLM, WORKFLOW_MANAGER, CallContext, Principal
+from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied, TavernError
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.contracts.workflows import Workflow
@@ -52,14 +54,19 @@ KEPT: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(KEPT))
-async def test_what_was_kept_of_a_view_ends_with_the_grant(tmp_path: Path, name: str) -> None:
+async def test_nothing_kept_of_a_view_outlives_its_grant(tmp_path: Path) -> None:
     async with scene(tmp_path) as on:
-        kept, plain = KEPT[name](on.view), on.plain.get
-        assert (await kept()).id == "tale"
+        every, plain = {name: keep(on.view) for name, keep in KEPT.items()}, on.plain.get
+        for kept in every.values():
+            assert (await kept()).id == "tale"
         await on.host.revoke("acme")
-        with pytest.raises(PermissionDenied, match=r"acme may not call workflowManager\.get: "):
-            await kept()
+        with Failures() as failures:
+            for name, kept in every.items():
+                with (
+                    failures.row(name),
+                    pytest.raises(PermissionDenied, match=r"acme may not call workflowManager\.get"),
+                ):
+                    await kept()
         assert (await plain("tale")).id == "tale"
 
 
@@ -86,22 +93,26 @@ async def test_a_call_that_was_prepared_before_the_grant_was_taken_back_is_refus
 # --- in whose name -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "call",
-    [by("plugin", "vault"), by("plugin", "tavern-engine"), by("user", "operator")],
-    ids=lambda call: str(call.principal),
-)
-async def test_the_name_of_another_gives_a_plugin_no_permission(tmp_path: Path, call: CallContext) -> None:
+async def test_naming_another_principal_gives_no_permission(tmp_path: Path) -> None:
     async with scene(tmp_path) as on:
-        with pytest.raises(PermissionDenied, match=r"acme may not call workflowManager\.save"):
-            await on.view.save("mine", Workflow(name="Mine"), call=call)
+        for call in (by("plugin", "vault"), by("plugin", "tavern-engine"), by("user", "operator"), system_call()):
+            with pytest.raises(PermissionDenied, match=r"acme may not call workflowManager\.save"):
+                await on.view.save("mine", Workflow(name="Mine"), call=call)
+            with pytest.raises(PermissionDenied, match="acme may not call"):
+                arguments = {"workflowId": "mine", "workflow": {"name": "Mine"}}
+                await on.context.services.invoke("workflowManager", "save", arguments, call=call)
         assert on.plain.calls == []
 
 
 async def test_a_plugin_cannot_lend_its_permission(tmp_path: Path) -> None:
-    async with scene(tmp_path, use=SAVE) as on:
-        with pytest.raises(PermissionDenied, match=r"vault may not call workflowManager\.save"):
-            await on.view.save("mine", Workflow(name="Mine"), call=by("plugin", "vault"))
+    async with scene(tmp_path, use=[*SAVE, "llm:complete"]) as on:
+        for call in (by("plugin", "vault"), by("plugin", "nobody-knows")):
+            with pytest.raises(PermissionDenied, match=r"may not call workflowManager\.save") as refused:
+                await on.view.save("mine", Workflow(name="Mine"), call=call)
+            assert refused.value.info.plugin == call.principal.id
+            stream = on.context.services.get(LLM).stream(LlmRequest(messages=[]), call=call)
+            with pytest.raises(PermissionDenied, match=r"may not call llm\.stream"):
+                await anext(aiter(stream))
         assert on.plain.calls == []
 
 
@@ -124,23 +135,22 @@ class SlyPrincipal(Principal):
     __hash__ = Principal.__hash__
 
 
-@pytest.mark.parametrize(
-    ("call", "found"),
-    [
-        (SlyCall(principal=Principal(kind="plugin", id="acme")), "call must be a CallContext, found SlyCall"),
-        (
-            CallContext.model_construct(principal=SlyPrincipal(kind="plugin", id="vault")),
-            "call.principal must be a Principal, found SlyPrincipal",
-        ),
-        ({"principal": {"kind": "user", "id": "operator"}}, "call must be a CallContext, found dict"),
-        ("operator", "call must be a CallContext, found str"),
-    ],
-    ids=["derived context", "derived principal", "dict", "text"],
-)
-async def test_the_context_of_a_call_is_one_and_nothing_derived(tmp_path: Path, call: Any, found: str) -> None:
+SLY_CALLS: list[tuple[Any, str]] = [
+    (SlyCall(principal=Principal(kind="plugin", id="acme")), "call must be a CallContext, found SlyCall"),
+    (
+        CallContext.model_construct(principal=SlyPrincipal(kind="plugin", id="vault")),
+        "call.principal must be a Principal, found SlyPrincipal",
+    ),
+    ({"principal": {"kind": "user", "id": "operator"}}, "call must be a CallContext, found dict"),
+    ("operator", "call must be a CallContext, found str"),
+]
+
+
+async def test_only_a_plain_call_context_is_accepted(tmp_path: Path) -> None:
     async with scene(tmp_path, use=SAVE) as on:
-        with pytest.raises(InvalidInput, match=f"^workflowManager.save: {found}$"):
-            await on.view.save("mine", Workflow(name="Mine"), call=call)
+        for call, found in SLY_CALLS:
+            with pytest.raises(InvalidInput, match=f"^workflowManager.save: {found}$"):
+                await on.view.save("mine", Workflow(name="Mine"), call=call)
         assert on.plain.calls == []
 
 

@@ -70,7 +70,7 @@ class Chunk(Model):
 
 
 class Speaker(ServiceInterface, name="speaker"):
-    """A service with a stream of what can be changed, and one of what cannot."""
+    """A service with a stream of what can be changed."""
 
     @reads
     def chunks(self) -> AsyncIterator[Chunk]:
@@ -78,18 +78,8 @@ class Speaker(ServiceInterface, name="speaker"):
         raise NotImplementedError
 
     @reads
-    def words(self) -> AsyncIterator[str]:
-        """Yield words."""
-        raise NotImplementedError
-
-    @reads
     async def echo(self, value: JsonValue) -> JsonValue:
         """Return the value."""
-        raise NotImplementedError
-
-    @reads
-    async def shout(self, text: str) -> str:
-        """Return the text."""
         raise NotImplementedError
 
 
@@ -107,16 +97,9 @@ class KeepsAll:
         finally:
             self.is_closed = True
 
-    async def words(self) -> AsyncIterator[str]:
-        yield "one"
-
     async def echo(self, value: Any) -> Any:
         self.kept.append(value)
         return value
-
-    async def shout(self, text: str) -> str:
-        self.kept.append(text)
-        return text
 
 
 def speaking() -> tuple[Any, KeepsAll]:
@@ -143,14 +126,6 @@ async def test_leaving_a_copied_stream_closes_it_at_the_provider() -> None:
     assert (await anext(stream)).words == ["one"]
     await stream.aclose()
     assert provider.is_closed
-
-
-async def test_what_cannot_be_changed_is_handed_on_as_it_is() -> None:
-    view, provider = speaking()
-    text = "a long text, made here: " + "x" * 100
-    assert await view.shout(text) is text
-    assert provider.kept[-1] is text
-    assert [word async for word in view.words()] == ["one"]
 
 
 # --- what goes in ------------------------------------------------------------------------------------

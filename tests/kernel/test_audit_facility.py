@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +15,6 @@ from tavern_host.contracts.settings import MASK
 from tavern_host.runtime.in_flight import InFlight
 
 WRITER = Principal(kind="agent", id="writer")
-
-
-@pytest.fixture
-async def log(tmp_path: Path) -> AsyncIterator[AuditLog]:
-    log = AuditLog(tmp_path / "audit" / "audit.sqlite3", anchor=tmp_path / "state" / "audit.json")
-    yield log
-    await log.close()
 
 
 @pytest.fixture
@@ -73,27 +64,11 @@ def test_a_plugin_that_was_taken_out_records_nothing(log: AuditLog) -> None:
 # --- arguments ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "kept"),
-    [
-        ({}, {}),
-        ({"path": "a\n日本「始」\x00", "limit": 3}, {"path": "a\n日本「始」\x00", "limit": 3}),
-        ({"text": "a { b } [ c"}, {"text": "a { b } [ c"}),
-        ({"text": {"password": "x", "a": 1}}, {"text": {"password": MASK, "a": 1}}),
-        ({"text": [{"token": "x"}]}, {"text": [{"token": MASK}]}),
-        ({"apiKey": "x", "limit": 1}, {"apiKey": MASK, "limit": 1}),
-        ({"key": "apiKey", "value": "x"}, {"key": "apiKey", "value": MASK}),
-        ({"other": "y"}, {"other": "y"}),
-        ({"limit": float("inf")}, {"limit": "<inf>"}),
-        ({"text": "x" * 1500}, {"text": "x" * 1000 + "… (1500 characters)"}),
-        ({"text": "\ud800"}, {"text": "?"}),
-    ],
-    ids=repr,
-)
-def test_arguments_are_recorded_without_their_secrets(
-    log: AuditLog, facility: PluginAudit, arguments: dict[str, Any], kept: dict[str, Any]
-) -> None:
+def test_arguments_are_recorded_without_their_secrets(log: AuditLog, facility: PluginAudit) -> None:
+    arguments = {"path": "a\n日本「始」\x00", "limit": 3, "text": [{"token": "x", "a": 1}], "apiKey": "x"}
     facility.record("tool.called", details={"call": "c1", "ms": 1.5, "arguments": arguments})
+    kept = {**arguments, "text": [{"token": MASK, "a": 1}], "apiKey": MASK}
+    arguments["path"] = "later"
     assert newest(log).details == {"call": "c1", "ms": 1.5, "arguments": kept}
 
 
@@ -102,14 +77,6 @@ def test_names_that_hold_secrets_can_be_given(log: AuditLog, facility: PluginAud
     kept = {"path": MASK, "limit": 1, "text": {"path": MASK, "x": 2}}
     facility.record("tool.denied", details={"arguments": arguments}, secrets=["path"])
     assert newest(log).details == {"arguments": kept}
-
-
-def test_later_changes_of_arguments_are_not_recorded(log: AuditLog, facility: PluginAudit) -> None:
-    arguments: dict[str, Any] = {"path": "a", "text": [1]}
-    facility.record("tool.called", details={"arguments": arguments})
-    arguments["path"] = "b"
-    arguments["text"].append(2)
-    assert newest(log).details == {"arguments": {"path": "a", "text": [1]}}
 
 
 def test_names_cannot_forge_another_entry(log: AuditLog, facility: PluginAudit) -> None:

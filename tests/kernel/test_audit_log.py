@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,6 @@ from tavern_host.audit.log import AuditLog
 log = AuditLog(Path(sys.argv[1]))
 log.record("plugin.granted", actor="user:operator", subject="acme")
 """
-
-
-@pytest.fixture
-async def log(tmp_path: Path) -> AsyncIterator[AuditLog]:
-    log = AuditLog(tmp_path / "audit" / "audit.sqlite3", anchor=tmp_path / "state" / "audit.json")
-    yield log
-    await log.close()
 
 
 def written(log: AuditLog) -> list[AuditEntry]:

@@ -460,16 +460,6 @@ def test_only_a_regular_file_is_read(tmp_path: Path, read: Callable[[Path], obje
             read(path)
 
 
-def test_a_log_kept_locked_costs_a_deadline(full: Log) -> None:
-    full.store._database.get().execute("PRAGMA busy_timeout = 50")
-    with contextlib.closing(sqlite3.connect(full.path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        assert full.store.append([entry("d.1")]) == "another process did not let go of it for 2 s; try again"
-        assert full.verify() == AuditCheck(entries=6)
-    full.append("d.1")
-    assert full.verify() == AuditCheck(entries=7)
-
-
 # --- reading ------------------------------------------------------------------------------------------
 
 

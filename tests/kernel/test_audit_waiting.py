@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,6 @@ from tavern_host.audit.log import AuditLog
 from tavern_host.audit.store import tail, verify
 from tavern_host.contracts.audit import AuditCheck
 from tavern_host.contracts.errors import ServiceUnavailable
-
-
-@pytest.fixture
-async def log(tmp_path: Path) -> AsyncIterator[AuditLog]:
-    log = AuditLog(tmp_path / "audit" / "audit.sqlite3", anchor=tmp_path / "state" / "audit.json")
-    yield log
-    await log.close()
 
 
 @pytest.fixture
@@ -54,20 +47,6 @@ async def test_an_entry_that_was_waited_for_is_on_disk_with_all_before_it(log: A
     await log.written(last)
     assert numbers(log) == list(range(10))
     assert verify(log.path, log.anchor) == AuditCheck(entries=10)
-
-
-async def test_what_was_written_already_is_not_waited_for(log: AuditLog, flushes: list[int]) -> None:
-    number = log.record("thing.done", actor="system:host")
-    log.flush()
-    flushes.clear()
-    await log.written(number)
-    await log.written()
-    assert flushes == []
-
-
-async def test_nothing_is_waited_for_where_nothing_was_recorded(log: AuditLog) -> None:
-    await log.written()
-    assert not log.path.exists()
 
 
 async def test_a_hundred_who_wait_at_once_share_the_flushes(log: AuditLog, flushes: list[int]) -> None:
@@ -179,17 +158,3 @@ def test_a_loop_that_is_gone_keeps_nobody_from_writing(log_path: Path) -> None:
 @pytest.fixture
 def log_path(tmp_path: Path) -> Path:
     return tmp_path / "audit.sqlite3"
-
-
-async def test_threads_and_waiting_tasks_get_along(log: AuditLog) -> None:
-    def work(name: int) -> None:
-        for number in range(300):
-            log.record("thing.done", actor=f"plugin:p{name}", details={"n": number})
-
-    async def wait() -> None:
-        for _ in range(20):
-            await log.written(log.record("thing.done", actor="user:operator"))
-
-    await asyncio.gather(*(asyncio.to_thread(work, name) for name in range(3)), *(wait() for _ in range(5)))
-    await log.written()
-    assert verify(log.path, log.anchor) == AuditCheck(entries=1000)

@@ -139,12 +139,6 @@ def test_a_damaged_distribution_costs_nobody_else(tmp_path: Path, site: Path, fi
     assert len([p for p in host.plugins() if p.first_party]) == len({p.name for p in host.plugins() if p.first_party})
 
 
-def test_a_distribution_without_metadata_costs_nobody_else(tmp_path: Path, site: Path) -> None:
-    install(site, "acme_pack", entry="acme")
-    (site / "acme_pack-1.0.0.dist-info" / "METADATA").unlink()
-    assert linked(tmp_path / "p").plugin("tavern-engine").state is PluginState.DISCOVERED
-
-
 # --- two of one name ---------------------------------------------------------------------------------
 
 
@@ -220,12 +214,6 @@ def test_a_file_whose_name_is_no_text_does_not_stop_the_host(tmp_path: Path) -> 
     host = linked(tmp_path / "p")
     assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
     assert host.plugin("tavern-engine").state is PluginState.DISCOVERED
-
-
-def test_a_pipe_in_a_plugin_does_not_stop_the_host(tmp_path: Path) -> None:
-    plugin = make_plugin(tmp_path / "p" / "plugins", "acme", "")
-    os.mkfifo(plugin / "pipe")
-    assert linked(tmp_path / "p").plugin("acme").state is PluginState.NEEDS_REVIEW
 
 
 # --- what a host is given ----------------------------------------------------------------------------

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, problems_of
 
 from tavern_host import Host
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import Forbidden, Vetoed
 from tavern_host.contracts.executions import RunRequest
-from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.hooks import dispatch
 from tavern_host.hooks.dispatch import Dispatcher
 from tavern_host.runtime import threads
 
 BEFORE = "tavern_before_execute"
-NODE = "tavern_before_register_node"
 HEAD = """
 import asyncio, contextvars, sys, threading
 from tavern_host import Veto, hookimpl
@@ -139,69 +137,20 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["def", "async def"])
-@pytest.mark.parametrize(("statement", "complaint"), FAILURES)
-async def test_an_error_in_a_veto_hook_denies(tmp_path: Path, kind: str, statement: str, complaint: str) -> None:
-    async with host_with(
-        tmp_path / "p", implementing(tmp_path, "a", statement, kind=kind), saying(tmp_path, "b")
-    ) as host:
-        with pytest.raises(Vetoed, match=rf"^a failed in {BEFORE}, so this is refused: .*({complaint})") as caught:
-            await run_through(host)
-        assert caught.value.info.plugin == "a"
-        assert len(problems_of(host, "a")) == 1
+async def test_an_error_in_a_veto_hook_denies(tmp_path: Path) -> None:
+    def failing(name: str, statement: str) -> Path:
+        return implementing(tmp_path, name, f"if value.workflow_id == {name!r}:\n    {statement}")
 
-
-@pytest.mark.parametrize("kind", ["def", "async def"])
-@pytest.mark.parametrize(("statement", "complaint"), FAILURES[:4])
-async def test_an_error_in_a_filter_is_skipped_and_recorded(
-    tmp_path: Path, kind: str, statement: str, complaint: str
-) -> None:
-    changed = "return value.model_copy(update={'category': 'changed'})"
-    folders = [
-        implementing(tmp_path, "a", changed, hook=NODE),
-        implementing(tmp_path, "b", statement, hook=NODE, kind=kind),
-    ]
-    async with host_with(tmp_path / "p", *folders) as host:
-        node = NodeDefinition(type="X", namespace="acme", category="", display_name="X", description="")
-        assert (await dispatcher(host).filter(NODE, node, {})).category == "changed"
-        assert len(problems_of(host, "b")) == 1
-
-
-async def test_what_an_implementation_does_to_what_it_was_given_reaches_nobody(tmp_path: Path) -> None:
-    folders = [
-        implementing(tmp_path, "a", "SEEN.append(dict(value.inputs))"),
-        implementing(tmp_path, "b", "value.inputs['list'].append('b')\nvalue.inputs['new'] = 1"),
-    ]
-    async with host_with(tmp_path / "p", *folders) as host:
-        request = RunRequest(inputs={"list": [1]})
-        assert (await run_through(host, request)).inputs == {"list": [1]}
-        assert request.inputs == {"list": [1]}
-        assert module_of("a").SEEN == [{"list": [1]}]
-
-
-async def test_what_an_implementation_keeps_of_its_answer_is_not_what_others_get(tmp_path: Path) -> None:
-    body = "SEEN.append(value.model_copy(update={'inputs': {'list': [1]}}))\nreturn SEEN[-1]"
-    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body)) as host:
-        result = await run_through(host)
-        module_of("a").SEEN[-1].inputs["list"].append("later")
-        assert result.inputs == {"list": [1]}
-
-
-async def test_other_arguments_are_copies_too(tmp_path: Path) -> None:
-    code = (
-        HEAD
-        + f"""
-@hookimpl
-def {BEFORE}(request, call, context):
-    SEEN.append((call, context.plugin))
-"""
-    )
-    async with host_with(tmp_path / "p", make_plugin(tmp_path, "a", code, hooked=[BEFORE])) as host:
-        call = system_call()
-        await run_through(host, call=call)
-        ((seen, plugin),) = module_of("a").SEEN
-        assert seen == call
-        assert plugin == "a"
+    rows = {f"a{number}": row for number, row in enumerate(FAILURES)}
+    async with host_with(tmp_path / "p", *(failing(name, statement) for name, (statement, _) in rows.items())) as host:
+        with Failures() as failures:
+            for name, (statement, complaint) in rows.items():
+                told = rf"^{name} failed in {BEFORE}, so this is refused: .*({complaint})"
+                with failures.row(statement):
+                    with pytest.raises(Vetoed, match=told) as caught:
+                        await run_through(host, RunRequest(workflow_id=name))
+                    assert caught.value.info.plugin == name
+                    assert len(problems_of(host, name)) == 1
 
 
 # --- whose task it is, and for how long --------------------------------------------------------------
@@ -265,28 +214,29 @@ async def test_something_cancelled_that_an_implementation_waits_for_is_its_own_f
             await run_through(host)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "await asyncio.sleep(60)",
-        "await asyncio.get_running_loop().create_future()",
-        "while True:\n    await asyncio.sleep(0)",
-        "try:\n    await asyncio.sleep(60)\nfinally:\n    await asyncio.sleep(0.01)",
-        "while True:\n    try:\n        await asyncio.sleep(60)\n    except asyncio.CancelledError:\n        pass",
-        "while True:\n    try:\n        await asyncio.sleep(0.001)\n    except asyncio.CancelledError:\n        pass",
-    ],
-)
-async def test_one_that_does_not_end_is_given_up_at_its_deadline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
-) -> None:
+ENDLESS = [
+    "await asyncio.sleep(60)",
+    "await asyncio.get_running_loop().create_future()",
+    "while True:\n    await asyncio.sleep(0)",
+    "try:\n    await asyncio.sleep(60)\nfinally:\n    await asyncio.sleep(0.01)",
+    "while True:\n    try:\n        await asyncio.sleep(60)\n    except asyncio.CancelledError:\n        pass",
+    "while True:\n    try:\n        await asyncio.sleep(0.001)\n    except asyncio.CancelledError:\n        pass",
+]
+
+
+async def test_endless_implementations_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "DEADLINE", 0.05)
     monkeypatch.setattr(threads, "GRACE", 0.1)
-    async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
-        began = time.monotonic()
-        with pytest.raises(Vetoed, match=rf"{BEFORE} of a did not end within 0\.05 s"):
-            await run_through(host)
-        assert time.monotonic() - began < 2
-        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+    rows = {f"a{number}": body.replace("\n", "\n    ") for number, body in enumerate(ENDLESS)}
+    folders = [
+        implementing(tmp_path, name, f"if value.workflow_id == {name!r}:\n    {body}", kind="async def")
+        for name, body in rows.items()
+    ]
+    async with host_with(tmp_path / "p", *folders) as host:
+        for name in rows:
+            with pytest.raises(Vetoed, match=rf"{BEFORE} of {name} did not end within 0\.05 s"):
+                await run_through(host, RunRequest(workflow_id=name))
+            assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
         await asyncio.sleep(0.15)  # nothing is left that would cancel this task later
 
 
@@ -393,13 +343,13 @@ async def test_a_declaration_runs_on_a_thread_and_a_filter_does_not(tmp_path: Pa
         assert filtered == threading.get_ident()
 
 
-@pytest.mark.parametrize("hook", [BEFORE, "tavern_register_nodes", "tavern_startup", "tavern_nonsense"])
-async def test_a_plugin_cannot_call_a_hook_of_a_service_that_it_does_not_provide(tmp_path: Path, hook: str) -> None:
+async def test_only_the_provider_of_a_service_calls_its_hooks(tmp_path: Path) -> None:
     async with host_with(tmp_path / "p", contextual(tmp_path)):
         hooks = context_of().hooks
-        for calling in (hooks.collect(hook), hooks.first(hook), hooks.filter(hook, RunRequest())):
-            with pytest.raises(Forbidden, match=f"acme may not call {hook}: only .* may"):
-                await calling
+        for hook in (BEFORE, "tavern_register_nodes", "tavern_startup", "tavern_nonsense"):
+            for calling in (hooks.collect(hook), hooks.first(hook), hooks.filter(hook, RunRequest())):
+                with pytest.raises(Forbidden, match=f"acme may not call {hook}: only .* may"):
+                    await calling
 
 
 async def test_every_plugin_may_ask_whether_a_hook_is_implemented(tmp_path: Path) -> None:

@@ -43,14 +43,6 @@ async def test_events_are_numbered_from_one_and_carry_who_and_what(bus: EventBus
     assert Event.model_validate(first.model_dump()) == first
 
 
-async def test_a_subscriber_gets_what_comes_after_it_in_order(bus: EventBus) -> None:
-    bus.publish("A", {})
-    subscription = bus.subscribe()
-    for _ in range(3):
-        bus.publish("A", {})
-    assert await ready(subscription) == [2, 3, 4]
-
-
 async def test_a_subscriber_gets_the_types_that_it_names(bus: EventBus) -> None:
     some, every = bus.subscribe("A", "B"), bus.subscribe()
     for kind in "ABCA":
@@ -85,13 +77,6 @@ async def test_one_that_comes_or_goes_between_two_events_of_a_type_is_counted_in
     bus.publish("A", {})
     assert await ready(early) == [1, 2]
     assert await ready(late) == [2, 3]
-
-
-async def test_types_without_number_are_told_apart(bus: EventBus) -> None:
-    some = bus.subscribe("job.7*")
-    for number in range(3000):
-        bus.publish(f"job.{number}", {})
-    assert len(await ready(some)) == 1 + 10 + 100
 
 
 @pytest.mark.parametrize("wanted", ["", "A*B", "**", "*A", "x" * 201], ids=str)
@@ -279,27 +264,6 @@ async def test_an_event_is_made_as_if_it_had_been_checked(bus: EventBus) -> None
         seen.seq = 7  # type: ignore[misc]
 
 
-async def test_what_the_publisher_does_to_a_batch_later_reaches_nobody(bus: EventBus) -> None:
-    payload: dict[str, Any] = {"list": [1], "deep": {"a": {}}}
-    batch = [("A", payload), ("A", payload)]
-    subscription = bus.subscribe(copy=True)
-    bus.publish_all(batch)
-    payload["list"].append(2)
-    payload["deep"]["a"]["b"] = 2
-    batch.clear()
-    first, second = await anext(subscription), await anext(subscription)
-    first.payload["list"].append(3)  # type: ignore[union-attr]
-    assert second.payload == {"list": [1], "deep": {"a": {}}}  # type: ignore[union-attr]
-
-
-async def test_no_events_are_no_events(bus: EventBus) -> None:
-    subscription = bus.subscribe()
-    bus.publish_all([])
-    bus.publish_all(iter(()))
-    assert bus.last_seq == 0
-    assert await ready(subscription) == []
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -357,15 +321,6 @@ async def test_a_batch_larger_than_what_is_kept_reaches_who_listens_whole(
     assert await ready(quick) == list(range(1, 11))
     assert await ready(slow) == [(1, 8), 9, 10]
     assert await ready(bus.subscribe(since=0)) == [(1, 7), 8, 9, 10]
-
-
-async def test_large_events_published_together_are_bounded_too(bus: EventBus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "KEPT_BYTES", 250_000)
-    monkeypatch.setattr(events, "WAITING_BYTES", 350_000)
-    slow = bus.subscribe()
-    bus.publish_all([("A", {"text": "x" * 100_000})] * 10)
-    assert await ready(slow) == [(1, 7), 8, 9, 10]
-    assert await ready(bus.subscribe(since=0)) == [(1, 8), 9, 10]
 
 
 async def test_batches_from_threads_are_not_mixed_with_others(bus: EventBus) -> None:
@@ -475,36 +430,20 @@ def endless() -> Any:
     return value
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        *({"x": x} for x in (object(), {1}, float("nan"), [float("inf")], b"b", [Path("a")], {1: 1})),
-        {"x": nested(250)},
-        endless(),
-        {"x": 1 << 99_999},
-        {"x": Trap(a=1)},
-        Trap(a=1),
-        ["x"],
-        None,
-    ],
-    ids=[
-        "object",
-        "set",
-        "nan",
-        "inf",
-        "bytes",
-        "path",
-        "int-key",
-        "deep",
-        "endless",
-        "huge",
-        "trap",
-        "trapped",
-        "list",
-        "none",
-    ],
-)
-async def test_what_is_no_json_is_refused_where_it_is_published(bus: EventBus, payload: dict[str, Any]) -> None:
+NO_JSON: dict[str, Any] = {
+    **{repr(x): {"x": x} for x in (object(), {1}, float("nan"), [float("inf")], b"b", [Path("a")], {1: 1})},
+    "deep": {"x": nested(250)},
+    "endless": endless(),
+    "huge": {"x": 1 << 99_999},
+    "trap": {"x": Trap(a=1)},
+    "trapped": Trap(a=1),
+    "list": ["x"],
+    "none": None,
+}
+
+
+@pytest.mark.parametrize("payload", NO_JSON.values(), ids=NO_JSON)
+async def test_a_payload_that_is_no_json_is_refused(bus: EventBus, payload: dict[str, Any]) -> None:
     subscription = bus.subscribe()
     with pytest.raises(InvalidInput, match="the payload of A is not JSON"):
         bus.publish("A", payload)
@@ -523,24 +462,6 @@ def in_threads(count: int, work: Any) -> None:
         thread.join()
 
 
-async def test_events_from_threads_arrive_in_the_order_of_their_numbers(bus: EventBus) -> None:
-    subscription = bus.subscribe(limit=10_000)
-
-    def publish(_: int) -> None:
-        for _ in range(200):
-            bus.publish("A", {})
-
-    work = asyncio.create_task(asyncio.to_thread(in_threads, 4, publish))
-    while not work.done():
-        if bus.last_seq < 2000:  # no more than the subscription holds
-            bus.publish("B", {})
-        await asyncio.sleep(0)
-    await work
-    await asyncio.sleep(0)
-    got = await ready(subscription)
-    assert got == list(range(1, bus.last_seq + 1))
-
-
 async def test_a_blocked_loop_does_not_let_the_memory_grow_and_all_are_told_what_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -552,17 +473,6 @@ async def test_a_blocked_loop_does_not_let_the_memory_grow_and_all_are_told_what
     bus.publish("B", {})
     assert await ready(every) == [1, (2, 16), 17, 18, 19, 20, 21, 22]
     assert await ready(one) == [(2, 16), 22]
-
-
-async def test_one_that_comes_while_events_are_on_their_way_gets_none_of_them_twice(bus: EventBus) -> None:
-    bus.publish("A", {})
-    in_threads(1, lambda _: bus.publish("A", {}))
-    replayed, fresh = bus.subscribe(since=1), bus.subscribe()
-    bus.publish("A", {})
-    in_threads(1, lambda _: bus.publish("A", {}))
-    await asyncio.sleep(0)
-    assert await ready(replayed) == [2, 3, 4]
-    assert await ready(fresh) == [3, 4]
 
 
 async def test_many_threads_that_subscribe_while_others_publish_miss_nothing_after_it(bus: EventBus) -> None:
@@ -585,21 +495,6 @@ async def test_many_threads_that_subscribe_while_others_publish_miss_nothing_aft
     await asyncio.sleep(0)
     for _, subscription in made:
         assert await ready(subscription) == list(range(1, bus.last_seq + 1))
-
-
-async def test_an_event_of_this_thread_does_not_overtake_one_of_another(bus: EventBus) -> None:
-    subscription = bus.subscribe()
-    in_threads(1, lambda _: bus.publish("A", {}))
-    bus.publish("B", {})
-    await asyncio.sleep(0)
-    assert await ready(subscription) == [1, 2]
-
-
-async def test_what_a_thread_published_before_the_end_is_still_read(bus: EventBus) -> None:
-    subscription = bus.subscribe()
-    in_threads(1, lambda _: bus.publish("A", {}))
-    await bus.close()
-    assert [e.seq async for e in subscription] == [1]  # type: ignore[union-attr]
 
 
 async def test_an_event_of_another_thread_is_not_replayed_and_delivered_as_well(bus: EventBus) -> None:
@@ -626,42 +521,15 @@ async def test_a_thread_that_outlives_the_loop_may_still_publish() -> None:
 # --- what a permission covers ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("granted", "wanted"),
-    [
-        (["A"], "A"),
-        (["X", "NODE_*"], "NODE_ERROR"),
-        (["NODE_*"], "NODE_*"),
-        (["NODE_*"], "NODE_E*"),
-        (["NODE_*"], "NODE_"),
-        (["*"], "*"),
-        (["*"], "NODE_*"),
-        (["*"], "anything"),
-        (["acme.*"], "acme.a.b"),
-    ],
-)
-def test_a_granted_pattern_covers_what_it_matches(granted: list[str], wanted: str) -> None:
-    assert covers(granted, wanted)
+COVERED = [("A", "A"), ("X NODE_*", "NODE_ERROR"), ("NODE_*", "NODE_*"), ("NODE_*", "NODE_E*"), ("NODE_*", "NODE_")]
+COVERED += [("*", "*"), ("*", "NODE_*"), ("*", "anything"), ("acme.*", "acme.a.b")]
+WIDER = [("", "A"), ("", "*"), ("A", "A*"), ("A AB", "A*"), ("NODE_*", "NODE*"), ("NODE_*", "*"), ("NODE_*", "NODE")]
+WIDER += [("NODE_*", "node_error"), ("A", "AB"), ("AB", "A"), ("A* B*", "*")]
 
 
-@pytest.mark.parametrize(
-    ("granted", "wanted"),
-    [
-        ([], "A"),
-        ([], "*"),
-        (["A"], "A*"),
-        (["A", "AB"], "A*"),
-        (["NODE_*"], "NODE*"),
-        (["NODE_*"], "*"),
-        (["NODE_*"], "NODE"),
-        (["NODE_*"], "node_error"),
-        (["A"], "AB"),
-        (["AB"], "A"),
-        (["A*", "B*"], "*"),
-    ],
-)
-def test_a_granted_pattern_covers_nothing_wider(granted: list[str], wanted: str) -> None:
-    assert not covers(granted, wanted)
+def test_a_granted_pattern_covers_nothing_wider() -> None:
+    assert [row for row in COVERED if not covers(row[0].split(), row[1])] == []
+    assert [row for row in WIDER if covers(row[0].split(), row[1])] == []
 
 
 @given(

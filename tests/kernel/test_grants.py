@@ -21,15 +21,6 @@ MARK = "import os\nopen(os.environ['MARK'], 'a').write('ran ')\n"
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """Return the folder of a project with nothing in it."""
-    root = tmp_path / "project"
-    (root / "plugins").mkdir(parents=True)
-    (root / "tavern.yaml").write_text("name: here\n")
-    return root
-
-
-@pytest.fixture
 def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the file to which code that runs `MARK` adds a word."""
     file = tmp_path / "mark"
@@ -57,35 +48,6 @@ async def grant(project: Path, name: str = "acme") -> None:
 
 
 # --- what is asked for -------------------------------------------------------------------------------
-
-
-def test_every_permission_is_shown_with_its_level_and_what_it_lets_a_plugin_do(project: Path) -> None:
-    make_plugin(
-        project / "plugins",
-        hooked=["tavern_startup", "tavern_before_execute"],
-        permissions={
-            "hooks": ["hook:client:node:render:after"],
-            "ui": {"inject": ["sidebar:panel:header[nodes]"], "wrap": ["ui:BaseNode"], "override": ["ui:MainMenu"]},
-            "services": {"override": ["llm"], "use": ["executionEngine:execute", "*"]},
-        },
-        nodes={"entry": "./nodes"},
-    )
-    host = Host(project)
-    host.link()
-    shown = {p.name: (p.level, p.granted) for p in host.plugin("acme").permissions}
-    assert shown == {
-        "hook:server:nodes:register": ("add", True),
-        "hook:client:node:render:after": ("intercept", False),
-        "hook:server:host:startup": ("add", True),
-        "hook:server:workflow:before-execute": ("intercept", False),
-        "ui.inject:sidebar:panel:header[nodes]": ("add", True),
-        "ui.wrap:ui:BaseNode": ("intercept", False),
-        "ui.override:ui:MainMenu": ("override", False),
-        "services.override:llm": ("override", False),
-        "services.use:executionEngine:execute": ("intercept", False),
-        "services.use:*": ("override", False),
-    }
-    assert all(p.description.endswith(".") for p in host.plugin("acme").permissions)
 
 
 def test_a_permission_that_does_not_exist_is_told_with_a_suggestion(project: Path) -> None:
@@ -131,11 +93,6 @@ def test_a_permission_that_does_not_exist_is_told_with_a_suggestion(project: Pat
 # --- granting ----------------------------------------------------------------------------------------
 
 
-def test_a_plugin_without_code_that_only_adds_needs_nobody(project: Path) -> None:
-    make_plugin(project / "plugins", workflows={"entry": "./workflows"})
-    assert state(project) is PluginState.DISCOVERED
-
-
 def test_a_folder_with_code_needs_the_operator_even_if_it_only_adds(project: Path) -> None:
     make_plugin(project / "plugins", "acme", "")
     host = Host(project)
@@ -173,14 +130,6 @@ async def test_a_grant_is_for_this_source_alone(project: Path, tmp_path: Path) -
     assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
 
 
-async def test_a_changed_file_asks_again(project: Path) -> None:
-    folder = interceptor(project)
-    await grant(project)
-    with (folder / "__init__.py").open("a") as file:
-        file.write("# one more line\n")
-    assert state(project) is PluginState.NEEDS_REVIEW
-
-
 @pytest.mark.parametrize("change", ["new file", "renamed file", "data", "manifest"])
 async def test_any_change_of_a_folder_with_code_asks_again(project: Path, change: str) -> None:
     folder = interceptor(project)
@@ -208,15 +157,6 @@ async def test_an_upgrade_that_asks_for_more_asks_again_and_one_that_asks_for_le
     host.link()
     assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
     assert problems_of(host)[0].startswith("it asks for hook:server:tool:before-call now, which the grant of ")
-
-
-async def test_a_revoked_grant_is_gone(project: Path) -> None:
-    interceptor(project)
-    await grant(project)
-    host = Host(project)
-    host.link()
-    await host.revoke("acme")
-    assert state(project) is PluginState.NEEDS_REVIEW
 
 
 async def test_what_changed_after_it_was_shown_is_not_granted(project: Path) -> None:
@@ -322,37 +262,6 @@ async def test_a_plugin_comes_and_goes_with_its_grant(project: Path) -> None:
         ]
 
 
-async def test_decisions_made_at_once_are_carried_out_one_after_the_other(project: Path) -> None:
-    interceptor(project)
-    async with Host(project) as host:
-        for _ in range(3):
-            await asyncio.gather(host.grant("acme"), host.grant("acme"), host.revoke("acme"), host.grant("acme"))
-            assert host.plugin("acme").state is PluginState.STARTED
-            await asyncio.gather(host.revoke("acme"), host.grant("acme"), host.revoke("acme"))
-            assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
-
-
-async def test_a_running_host_follows_what_another_process_decides(project: Path) -> None:
-    interceptor(project)
-
-    async def until(wanted: PluginState) -> None:
-        async with asyncio.timeout(10):
-            while host.plugin("acme").state is not wanted:
-                await asyncio.sleep(0.01)
-
-    async with Host(project) as host:
-        watch = asyncio.create_task(host.watch_decisions(every=0.01))
-        await asyncio.sleep(0.02)
-        await grant(project)
-        await until(PluginState.STARTED)
-        other = Host(project)
-        other.link()
-        await other.revoke("acme")
-        await until(PluginState.NEEDS_REVIEW)
-        watch.cancel()
-        await asyncio.wait([watch])
-
-
 async def test_a_damaged_grants_file_does_not_end_the_following(project: Path, operator_folders: Path) -> None:
     interceptor(project)
     await grant(project)
@@ -382,19 +291,6 @@ async def test_compiled_code_is_code(project: Path, mark: Path) -> None:
     (folder / "nodes.py").unlink()
     async with Host(project) as host:
         assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
-    assert not mark.exists()
-
-
-async def test_the_cache_of_compiled_code_is_not_what_runs(project: Path, mark: Path, tmp_path: Path) -> None:
-    folder = interceptor(project)
-    await grant(project)
-    cache = folder / "__pycache__" / f"__init__.{sys.implementation.cache_tag}.pyc"
-    write(tmp_path / "evil.py", MARK + INTERCEPTS)
-    py_compile.compile(
-        str(tmp_path / "evil.py"), cfile=str(cache), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
-    )
-    async with Host(project) as host:
-        assert host.plugin("acme").state is PluginState.STARTED
     assert not mark.exists()
 
 

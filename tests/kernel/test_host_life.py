@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 import threading
 from pathlib import Path
@@ -13,9 +12,8 @@ import pytest
 from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, write
 
 from tavern_host import PLUGINS, Host
-from tavern_host.contracts.errors import NotFound, TavernError
+from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import AdmissionError, PluginState
-from tavern_host.plugins import lifecycle
 from tavern_host.runtime.ledger import Ledger
 
 
@@ -68,27 +66,6 @@ async def test_whatever_plugins_left_open_is_closed(tmp_path: Path) -> None:
     assert session.closed
     assert [e async for e in subscription] == []
     assert others() == set()
-
-
-async def test_a_task_that_will_not_end_is_told_and_does_not_keep_the_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lifecycle, "SHUTDOWN_DEADLINE", 0.05)
-    let_go = asyncio.Event()
-
-    async def cling() -> None:
-        while not let_go.is_set():
-            try:
-                await let_go.wait()
-            except asyncio.CancelledError:
-                continue
-
-    async with host_with(tmp_path / "p", contextual(tmp_path)) as host:
-        task = context_of().tasks.spawn(cling(), name="cling")
-        await asyncio.sleep(0)
-    let_go.set()
-    await task
-    assert [p.message for p in host.plugin("acme").problems] == ["closing its task cling: it did not end within 0.05 s"]
 
 
 async def test_the_body_of_a_host_that_fails_stops_it(tmp_path: Path) -> None:
@@ -150,11 +127,6 @@ async def test_a_strict_host_that_does_not_start_cleans_up(tmp_path: Path) -> No
     assert host.plugin("acme").state is PluginState.STOPPED
 
 
-async def test_a_strict_host_that_is_in_order_starts(tmp_path: Path) -> None:
-    async with host_with(tmp_path / "p", contextual(tmp_path), strict=True) as host:
-        assert host.plugin("acme").state is PluginState.STARTED
-
-
 async def test_a_host_runs_once(tmp_path: Path) -> None:
     host = Host(tmp_path / "p")
     async with host:
@@ -162,17 +134,6 @@ async def test_a_host_runs_once(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="a host runs once; make another one"):
         async with host:
             raise AssertionError("it started")
-
-
-async def test_hosts_follow_each_other_without_leaving_anything_behind(tmp_path: Path) -> None:
-    folder = contextual(tmp_path)
-    for _ in range(3):
-        async with host_with(tmp_path / "p", folder) as host:
-            assert host.plugin("acme").state is PluginState.STARTED
-            context_of().tasks.spawn(asyncio.sleep(3600), name="long")
-        gc.collect()
-        assert others() == set()
-    assert not [t for t in threading.enumerate() if t is not threading.main_thread() and "acme" in t.name]
 
 
 def test_a_host_that_does_not_run_has_no_events(tmp_path: Path) -> None:
@@ -232,27 +193,6 @@ async def test_a_plugin_knows_its_name_its_project_and_its_log(tmp_path: Path) -
             context.plugin = "other"  # type: ignore[misc]
 
 
-async def test_an_unknown_plugin_is_not_found(tmp_path: Path) -> None:
-    async with Host(tmp_path / "p") as host:
-        with pytest.raises(NotFound, match="there is no plugin 'tavern-enginee'; did you mean tavern-engine"):
-            host.plugin("tavern-enginee")
-
-
-async def test_the_front_end_of_a_loaded_plugin_is_found(tmp_path: Path) -> None:
-    folder = make_plugin(tmp_path, "acme", frontend={"vanilla": {"entry": "web/main.js", "styles": ["web/a.css"]}})
-    write(folder / "web" / "main.js", "")
-    write(folder / "web" / "a.css", "")
-    async with host_with(tmp_path / "p", folder) as host:
-        assert host.frontend_folder("acme") == folder / "web"
-        frontend = host.plugin("acme").frontend
-        assert frontend is not None
-        assert frontend.entry_url == "/plugins/acme/main.js"
-        assert frontend.style_urls == ["/plugins/acme/a.css"]
-        assert host.frontend_folder("tavern-engine") is None
-        assert host.frontend_folder("nope") is None
-    assert host.frontend_folder("acme") is None
-
-
 async def test_assets_are_the_folders_that_loaded_plugins_declare(tmp_path: Path) -> None:
     folder = make_plugin(tmp_path, "acme", workflows={"entry": "./flows"}, tools={"entry": "tools"})
     waiting = make_plugin(tmp_path, "waiting", workflows={"entry": "./flows"}, hooked=["tavern_before_execute"])
@@ -284,39 +224,6 @@ async def test_the_ledger_takes_back_newest_first_and_goes_on_after_a_failure() 
     assert done == ["b", "a"]
     assert ledger.owned() == {}
     assert await ledger.remove(deadline=1) == []
-
-
-async def test_what_ended_by_itself_is_forgotten() -> None:
-    ledger, done = Ledger(), []
-    forget = ledger.add("thing", "a", lambda: done.append("a"))
-    forget()
-    forget()
-    await ledger.remove(deadline=1)
-    assert done == []
-    assert ledger.owned() == {}
-
-
-async def test_what_is_added_while_things_are_taken_back_is_taken_back_too() -> None:
-    ledger, done = Ledger(), []
-
-    def undo() -> None:
-        ledger.add("thing", "late", lambda: done.append("late"))
-
-    ledger.add("thing", "a", undo)
-    await ledger.remove(deadline=1)
-    assert done == ["late"]
-
-
-async def test_taking_back_has_a_deadline_for_each_thing() -> None:
-    ledger, done = Ledger(), []
-
-    async def hang() -> None:
-        await asyncio.sleep(3600)
-
-    ledger.add("thing", "a", lambda: done.append("a"))
-    ledger.add("thing", "b", hang)
-    ((entry, error),) = await ledger.remove(deadline=0.01)
-    assert (entry.name, str(error), done) == ("b", "it did not end within 0.01 s", ["a"])
 
 
 # --- projects ----------------------------------------------------------------------------------------

@@ -90,43 +90,12 @@ def test_a_requirement_that_is_not_met_is_told(tmp_path: Path, others: list[str]
     assert problems_of(host) == [problem]
 
 
-def test_a_version_range_that_is_met_is_silent(tmp_path: Path) -> None:
-    host = host_with(tmp_path / "p", requiring(tmp_path, "acme", "omega=>=1,<2"), requiring(tmp_path, "omega"))
-    host.link()
-    assert host.plugin("acme").state is PluginState.DISCOVERED
-
-
-def test_refusals_spread_to_all_that_depend_on_them(tmp_path: Path) -> None:
-    folders = [requiring(tmp_path, "a", "gone"), requiring(tmp_path, "b", "a"), requiring(tmp_path, "c", "b")]
-    host = host_with(tmp_path / "p", *folders, requiring(tmp_path, "free"))
-    host.link()
-    assert [host.plugin(n).state.value for n in ("a", "b", "c")] == ["incompatible"] * 3
-    assert problems_of(host, "c")[0].startswith("it requires b, which is incompatible")
-    assert host.plugin("free").state is PluginState.DISCOVERED
-
-
-def test_plugins_that_require_each_other_are_not_loaded_and_the_rest_is(tmp_path: Path) -> None:
-    folders = [requiring(tmp_path, "a", "b"), requiring(tmp_path, "b", "c"), requiring(tmp_path, "c", "a")]
-    host = host_with(tmp_path / "p", *folders, requiring(tmp_path, "free"))
-    host.link()
-    assert [host.plugin(n).state.value for n in ("a", "b", "c")] == ["incompatible"] * 3
-    assert any("requires" in p and "in turn" in p for n in "abc" for p in problems_of(host, n))
-    assert host.plugin("free").state is PluginState.DISCOVERED
-
-
 def test_a_preview_of_a_version_counts_as_within_its_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tavern_host.plugins.review.__version__", "0.1.1.dev3")
     folders = [requiring(tmp_path, "acme", "omega=>=1,<3"), requiring(tmp_path, "omega", version="2.0.0rc1")]
     host = host_with(tmp_path / "p", *folders)
     host.link()
     assert {p.state for p in host.plugins()} == {PluginState.DISCOVERED}
-
-
-def test_a_plugin_for_another_version_of_the_host_is_incompatible(tmp_path: Path) -> None:
-    host = host_with(tmp_path / "p", make_plugin(tmp_path, "acme", apiVersion=">=7"))
-    host.link()
-    assert host.plugin("acme").state is PluginState.INCOMPATIBLE
-    assert problems_of(host)[0].startswith("it is made for tavern-host >=7; this is ")
 
 
 @pytest.mark.parametrize("runtime", [{"placement": "process"}, {"wire": 2}])
@@ -169,15 +138,6 @@ async def test_plugins_start_in_load_order_and_stop_in_reverse(tmp_path: Path) -
     async with host_with(tmp_path / "p", *folders) as host:
         assert life(host) == "+b +c +a"
     assert life(host) == "+b +c +a -a -c -b"
-
-
-@pytest.mark.parametrize("broken", ["raise RuntimeError('no')", "import not_there"])
-async def test_what_requires_a_plugin_that_cannot_be_loaded_is_not_loaded(tmp_path: Path, broken: str) -> None:
-    folders = [recording(tmp_path, "a", code=broken), recording(tmp_path, "b", "a"), recording(tmp_path, "c")]
-    async with host_with(tmp_path / "p", *folders) as host:
-        assert life(host) == "+c"
-        assert problems_of(host, "b") == ["it requires a, which is failed (see `tavern plugins show a`)"]
-        assert host.plugin("b").contributions == {}
 
 
 async def test_what_requires_a_plugin_that_cannot_start_is_taken_out(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ from tavern_host.contracts.settings import SettingItem
 from tavern_host.contracts.wire import Model
 from tavern_host.contracts.workflows import InterfaceSlot, Workflow
 from tavern_host.runtime.codec import WireError, decode, encode
-from tavern_host.storage.values import MAX_VALUES, decode_loose, encode_loose
+from tavern_host.storage import values
+from tavern_host.storage.values import decode_loose, encode_loose
 
 Answer = RunRequest | Veto | None
 NOW = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -167,9 +168,8 @@ def test_nothing_is_shared_with_what_was_sent() -> None:
     assert request.inputs == {"a": [1]}
 
 
-@pytest.mark.parametrize("interface", INTERFACES, ids=lambda i: i.service_name)
-def test_every_method_of_every_service_can_be_sent(interface: type) -> None:
-    for name in interface_methods(interface):
+def test_every_method_of_every_service_can_be_sent() -> None:
+    for interface, name in ((i, name) for i in INTERFACES for name in interface_methods(i)):
         for hint in typing.get_type_hints(getattr(interface, name), include_extras=True).values():
             item = typing.get_args(hint)[0] if typing.get_origin(hint) is AsyncIterator else hint
             with pytest.raises(WireError, match="^expected "):
@@ -232,14 +232,21 @@ def test_a_mistake_deep_in_one_of_several_kinds_is_told_of_that_kind() -> None:
         encode(wrong, Run | Veto | None)
 
 
-def test_what_has_no_end_is_refused_and_not_fatal() -> None:
+@pytest.fixture
+def few_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a value hold fewer values, so that the limit is reached soon."""
+    monkeypatch.setattr(values, "MAX_VALUES", 200_000)
+
+
+@pytest.mark.usefixtures("few_values")
+def test_endless_values_are_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)
     wide: Any = []
     for _ in range(40):
         wide = [wide, wide]
     for value in (endless, wide):
-        with pytest.raises(WireError, match=f"more than {MAX_VALUES} values, or contains itself"):
+        with pytest.raises(WireError, match="values, or contains itself"):
             encode(value, JsonValue)
     deep: Any = []
     for _ in range(100_000):
@@ -291,6 +298,7 @@ def test_what_has_no_codec_stays_in_memory_and_what_holds_it_is_copied() -> None
     assert string.ascii_letters not in data.decode()
 
 
+@pytest.mark.usefixtures("few_values")
 @pytest.mark.parametrize("kind", ["itself", "deep", "wide"])
 def test_a_value_without_an_end_stays_in_memory_whole(kind: str) -> None:
     value: Any = []

@@ -88,16 +88,6 @@ def write_plugin(tmp_path: Path) -> Any:
     return write
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """Return a project with one workflow, named `Tale`."""
-    root = tmp_path / "project"
-    (root / "workflows").mkdir(parents=True)
-    (root / "tavern.yaml").write_text("name: stories\n")
-    (root / "workflows" / "tale.json").write_text('{"name": "Tale", "nodes": [], "edges": []}')
-    return root
-
-
 def host_with(project: Path, *folders: Path, trusted: bool = True) -> Host:
     """Return a host with these plugins; `trusted` ones need no grant."""
     return Host(project, plugins=folders, trust=[folder.name for folder in folders] if trusted else [])
@@ -150,12 +140,6 @@ async def test_an_override_acts_on_the_original_without_a_permission_of_its_own(
     async with host_with(project, write_plugin("upper")) as host:
         await host.services.get(WORKFLOW_MANAGER).save("second", Workflow(name="Second"), call=host.call())
         assert (project / "workflows" / "second.json").is_file()
-
-
-async def test_a_plugins_own_view_still_needs_the_permission_to_act(project: Path, write_plugin: Any) -> None:
-    async with host_with(project, write_plugin("upper")):
-        with pytest.raises(PermissionDenied, match=r"upper may not call workflowManager\.save: .*workflowManager:save"):
-            await kept("upper")["own view"].save("second", Workflow(name="Second"))
 
 
 async def test_a_view_that_was_handed_out_before_serves_the_override_that_comes(
@@ -271,33 +255,7 @@ async def test_a_revoked_override_reaches_nothing_through_what_it_kept(project: 
                 await get("tale")
 
 
-async def test_an_override_comes_back_when_it_is_granted_again(project: Path, write_plugin: Any) -> None:
-    async with host_with(project, write_plugin("upper"), trusted=False) as host:
-        for _ in range(2):
-            await host.grant("upper")
-            assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale +upper"]
-            await host.revoke("upper")
-
-
-async def test_a_host_that_stops_closes_its_overrides(project: Path, write_plugin: Any) -> None:
-    code = WHOLE.replace(
-        "    async def parse",
-        "    async def close(self):\n        CLOSED.append(self.plugin)\n\n    async def parse",
-        1,
-    ).replace("KEPT = {}", "KEPT = {}\nCLOSED = []")
-    async with host_with(project, write_plugin("upper", code)):
-        closed: list[str] = sys.modules["tavern_plugins.upper"].CLOSED
-        assert closed == []
-    assert closed == ["upper"]
-
-
 # --- several -----------------------------------------------------------------------------------------
-
-
-async def test_of_two_unordered_overrides_neither_is_used(project: Path, write_plugin: Any) -> None:
-    async with host_with(project, write_plugin("upper"), write_plugin("lower")) as host:
-        assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale"]
-        assert await stack(host) == [BASE]
 
 
 async def test_both_of_two_unordered_overrides_say_so_and_how_to_mend_it(project: Path, write_plugin: Any) -> None:
@@ -432,34 +390,3 @@ async def test_an_override_may_take_more_than_the_interface_asks_for(project: Pa
     async with host_with(project, write_plugin("upper", code)) as host:
         assert said_of(host, "upper") == []
         assert (await host.services.get(WORKFLOW_MANAGER).get("tale")).id == "tale"
-
-
-async def test_an_override_of_another_service_than_the_declared_one_is_refused(
-    project: Path, write_plugin: Any
-) -> None:
-    manifest = MANIFEST.replace("workflowManager", "nodeManager")
-    async with host_with(project, write_plugin("sly", manifest=manifest)) as host:
-        assert host.plugin("sly").state is PluginState.FAILED
-        assert said_of(host, "sly") == [
-            "the override of workflowManager is not declared (add it to permissions.services.override in plugin.yaml)"
-        ]
-        assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale"]
-
-
-async def test_an_override_whose_constructor_fails_costs_nobody_else_anything(project: Path, write_plugin: Any) -> None:
-    code = WHOLE.replace("self.plugin = context.plugin", "raise RuntimeError('no luck today')")
-    folder = write_plugin("unlucky", code)
-    async with host_with(project, folder) as host:
-        assert host.plugin("unlucky").state is PluginState.FAILED
-        (problem,) = host.plugin("unlucky").problems
-        assert "no luck today" in problem.message
-        assert problem.file == str(folder / "__init__.py")
-        assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale"]
-
-
-async def test_an_override_that_nobody_granted_is_not_imported(project: Path, write_plugin: Any) -> None:
-    async with host_with(project, write_plugin("upper"), trusted=False) as host:
-        assert "tavern_plugins.upper" not in sys.modules
-        assert host.plugin("upper").state is PluginState.NEEDS_REVIEW
-        asked = {p.name: (p.level, p.granted) for p in host.plugin("upper").permissions}
-        assert asked["services.override:workflowManager"] == ("override", False)

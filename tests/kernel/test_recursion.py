@@ -13,18 +13,13 @@ from tavern_host.contracts.errors import PluginFailure
 from tavern_host.contracts.llm import LlmRequest
 
 WORKFLOWS = """
+from helpers.handing_on import handing_on
 from tavern_host import WORKFLOW_MANAGER, hookimpl, service_info
-from tavern_host.contracts.workflows import WorkflowManager
 
-class Endless(WorkflowManager):
+class Endless(handing_on(WORKFLOW_MANAGER)):
     def __init__(self, context, original):
         self.context, self.original = context, original
     async def list_workflows(self): return await self.context.services.get(WORKFLOW_MANAGER).list_workflows()
-    async def get(self, workflow_id): return await self.original.get(workflow_id)
-    async def parse(self, document): return await self.original.parse(document)
-    async def check(self, document): return await self.original.check(document)
-    async def save(self, workflow_id, workflow, *, expected_revision=None, call=None): ...
-    async def delete(self, workflow_id, *, expected_revision=None, call=None): ...
 
 @hookimpl
 def tavern_override_services():

@@ -11,7 +11,6 @@ from plugin_maker import context_of, contextual, host_with, problems_of
 
 from tavern_host import Host
 from tavern_host.contracts.errors import InvalidInput, TavernError
-from tavern_host.contracts.plugins import PluginState
 
 OPTIONS = [
     {"key": "extensions.acme.colour", "type": "string", "label": "Colour", "defaultValue": "red"},
@@ -72,46 +71,12 @@ async def test_settings_of_the_embedding_program_stand_above_all(
         assert context_of().settings.get("size") == 7
 
 
-async def test_a_value_is_a_copy(tmp_path: Path, operator_folders: Path) -> None:
-    write_layers(tmp_path / "p", operator_folders, {"table": {"rows": [1]}})
-    async with host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS)):
-        settings = context_of().settings
-        settings.get("table")["rows"].append(2)
-        settings.layers("table")["default"]["a"].clear()
-        assert settings.layers("table") == {"default": {"a": [1]}, "project": {"rows": [1]}}
-
-
 async def test_a_plugin_sees_its_own_settings_only(tmp_path: Path, operator_folders: Path) -> None:
     write_layers(tmp_path / "p", operator_folders, {"colour": "secret"})
     async with host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS), contextual(tmp_path, "other")):
         settings = context_of("other").settings
         for key in ("colour", "extensions.acme.colour", "../acme.colour", ""):
             assert settings.get(key) is None
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "complaint"),
-    [
-        ("colour", 5, "must be a text, found 5"),
-        ("size", "big", "must be a number, found 'big'"),
-        ("size", True, "must be a number, found True"),
-        ("size", 0, "must be at least 1, found 0"),
-        ("size", 10, "must be at most 9, found 10"),
-        ("loud", "yes", "must be true or false, found 'yes'"),
-        ("loud", 1, "must be true or false, found 1"),
-    ],
-)
-async def test_a_wrong_value_is_told_and_left_out(
-    tmp_path: Path, operator_folders: Path, key: str, value: Any, complaint: str
-) -> None:
-    right = {"colour": "blue", "size": 2, "loud": True}[key]
-    write_layers(tmp_path / "p", operator_folders, {key: right}, {key: value})
-    async with host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS)) as host:
-        assert host.plugin("acme").state is PluginState.STARTED
-        (problem,) = problems_of(host)
-        assert problem.startswith(f"the operator's setting 'extensions.acme.{key}' {complaint}")
-        assert context_of().settings.get(key) == right
-        assert context_of().settings.origin(key) == "project"
 
 
 async def test_a_setting_that_the_plugin_does_not_declare_is_told(tmp_path: Path, operator_folders: Path) -> None:

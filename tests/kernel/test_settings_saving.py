@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, problems_of
 
 from tavern_host import Host
@@ -16,6 +17,7 @@ from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied, TavernError, Vetoed
 from tavern_host.contracts.events import Event
+from tavern_host.contracts.hooks import Veto
 from tavern_host.contracts.settings import MASK, SETTINGS, SettingsChange, SettingValue
 
 OPTIONS = [
@@ -57,17 +59,23 @@ async def refusal(host: Host, **values: Any) -> InvalidInput:
     return refused.value
 
 
-def asking(parent: Path, body: str, name: str = "asker") -> Path:
+def asking(parent: Path) -> Path:
     """Write a plugin that is asked before settings are saved; it keeps what it was shown in `SEEN`."""
-    code = "from tavern_host import Veto, hookimpl\nSEEN = []\nCALLS = []\n\n@hookimpl\n"
-    code += "async def tavern_before_save_settings(change, call):\n"
-    code += "    SEEN.append(change.values)\n    CALLS.append(str(call.principal))\n"
-    code += f"    {body}\n"
-    return make_plugin(parent, name, code, hooked=["tavern_before_save_settings"])
+    code = """
+    from tavern_host import hookimpl
 
+    SEEN, CALLS = [], []
 
-def with_hook(tmp_path: Path, body: str) -> Host:
-    return host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS), asking(tmp_path, body))
+    def ANSWER(change):
+        return None
+
+    @hookimpl
+    async def tavern_before_save_settings(change, call):
+        SEEN.append(dict(change.values))
+        CALLS.append(str(call.principal))
+        return ANSWER(change)
+    """
+    return make_plugin(parent, "asker", code, hooked=["tavern_before_save_settings"])
 
 
 def everything_written(folder: Path) -> bytes:
@@ -112,13 +120,6 @@ async def test_none_takes_the_saved_value_back(host: Host) -> None:
     assert context_of().settings.get("token") is None
 
 
-async def test_what_is_not_named_stays_as_it_is(host: Host) -> None:
-    await save(host, colour="blue", token=SECRET)
-    await save(host, size=3)
-    settings = context_of().settings
-    assert (settings.get("colour"), settings.get("size"), settings.get("token")) == ("blue", 3, SECRET)
-
-
 async def test_a_change_of_nothing_is_saved_without_a_file(host: Host, operator_folders: Path) -> None:
     assert set(await save(host)) == {"colour", "size", "table", "token", "pin", "models"}
     assert not list(operator_folders.rglob("settings.json"))
@@ -133,22 +134,6 @@ async def test_a_value_that_the_environment_overrides_is_saved_and_told_as_the_e
         assert context_of().settings.get("size") == 3
 
 
-async def test_a_saved_value_stands_above_the_operators_file(tmp_path: Path, operator_folders: Path) -> None:
-    (operator_folders / "config").mkdir(parents=True)
-    (operator_folders / "config" / "host.yaml").write_text("settings: {extensions.acme.size: 2}")
-    async with host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS)) as host:
-        assert (await values_of(host))["size"].value == 2
-        assert (await save(host, size=3))["size"].value == 3
-        assert (await save(host, size=None))["size"].value == 2
-
-
-async def test_options_are_copies(host: Host) -> None:
-    for item in await host.settings.options("acme"):
-        if isinstance(item.default_value, dict):
-            item.default_value["a"] = "changed"
-    assert context_of().settings.get("table") == {"a": [1]}
-
-
 async def test_settings_of_a_plugin_that_is_not_loaded_can_be_saved(tmp_path: Path) -> None:
     folder = contextual(tmp_path, configOptions=OPTIONS)
     async with Host(tmp_path / "p", plugins=[folder]) as host:
@@ -159,38 +144,41 @@ async def test_settings_of_a_plugin_that_is_not_loaded_can_be_saved(tmp_path: Pa
 # --- what is refused ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"color": "blue"}, "acme has no setting 'color' (did you mean colour?)"),
-        (
-            {"extensions.acme.color": 1},
-            "acme has no setting 'extensions.acme.color' (did you mean extensions.acme.colour",
-        ),
-        ({"extensions.other.colour": 1}, "acme has no setting 'extensions.other.colour'"),
-        ({"": 1}, "acme has no setting ''"),
-        ({"color": None}, "acme has no setting 'color' (did you mean colour?)"),
-        ({"colour": 5}, "'extensions.acme.colour' must be a text, found 5"),
-        ({"size": 10}, "'extensions.acme.size' must be at most 9, found 10"),
-        ({"size": True}, "'extensions.acme.size' must be a number, found True"),
-        ({"tidy": "x"}, "'extensions.acme.tidy' is a button and holds no value"),
-        ({"token": MASK}, "'extensions.acme.token' is a secret that is not set yet: give the secret itself"),
-        ({"pin": 7}, "'extensions.acme.pin' must be at least 1000"),
-        (
-            {"models": {"m": {"api_key": MASK}}},
-            f"'extensions.acme.models' has {MASK} at m.api_key, where no secret is set: give the secret itself",
-        ),
-        ({"table": {"x": "y" * (1 << 20)}}, "'extensions.acme.table' is longer than 1024 KiB"),
-        (
-            {"colour": "a", "extensions.acme.colour": "b"},
-            "'extensions.acme.colour' stands there twice, with its prefix and without",
-        ),
-    ],
-)
-async def test_a_wrong_change_is_refused(host: Host, values: dict[str, Any], message: str) -> None:
-    refused = await refusal(host, **values)
-    assert refused.message.startswith(message)
-    assert refused.info.code == "invalid_input"
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"color": "blue"}, "acme has no setting 'color' (did you mean colour?)"),
+    (
+        {"extensions.acme.color": 1},
+        "acme has no setting 'extensions.acme.color' (did you mean extensions.acme.colour",
+    ),
+    ({"extensions.other.colour": 1}, "acme has no setting 'extensions.other.colour'"),
+    ({"": 1}, "acme has no setting ''"),
+    ({"color": None}, "acme has no setting 'color' (did you mean colour?)"),
+    ({"colour": 5}, "'extensions.acme.colour' must be a text, found 5"),
+    ({"size": 10}, "'extensions.acme.size' must be at most 9, found 10"),
+    ({"size": True}, "'extensions.acme.size' must be a number, found True"),
+    ({"tidy": "x"}, "'extensions.acme.tidy' is a button and holds no value"),
+    ({"token": MASK}, "'extensions.acme.token' is a secret that is not set yet: give the secret itself"),
+    ({"pin": 7}, "'extensions.acme.pin' must be at least 1000"),
+    (
+        {"models": {"m": {"api_key": MASK}}},
+        f"'extensions.acme.models' has {MASK} at m.api_key, where no secret is set: give the secret itself",
+    ),
+    ({"table": {"x": "y" * (1 << 20)}}, "'extensions.acme.table' is longer than 1024 KiB"),
+    (
+        {"colour": "a", "extensions.acme.colour": "b"},
+        "'extensions.acme.colour' stands there twice, with its prefix and without",
+    ),
+    ({"tidy": None}, "'extensions.acme.tidy' is a button and holds no value"),
+]
+
+
+async def test_wrong_changes_are_refused(host: Host) -> None:
+    with Failures() as failures:
+        for values, message in WRONG:
+            with failures.row(message):
+                refused = await refusal(host, **values)
+                assert refused.message.startswith(message)
+                assert refused.info.code == "invalid_input"
     assert (await values_of(host))["colour"].origin == "default"
 
 
@@ -206,10 +194,6 @@ async def test_all_that_is_wrong_is_told_at_once_and_nothing_is_saved(host: Host
         {"key": "extensions.acme.token", "message": "'extensions.acme.token' must be a text"},
     ]
     assert (await values_of(host))["colour"].value == "red"
-
-
-async def test_a_button_cannot_even_be_reset(host: Host) -> None:
-    assert (await refusal(host, tidy=None)).message == "'extensions.acme.tidy' is a button and holds no value"
 
 
 async def test_a_plugin_that_there_is_not_is_told_with_what_was_meant(host: Host) -> None:
@@ -293,126 +277,90 @@ async def test_an_empty_secret_is_not_set(host: Host) -> None:
 
 
 async def test_a_secret_is_nowhere_but_with_the_plugin(
-    tmp_path: Path, operator_folders: Path, caplog: pytest.LogCaptureFixture
+    asked: Host, tmp_path: Path, operator_folders: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    async with with_hook(tmp_path, "return None") as host:
-        events = host.events.subscribe()
-        told = [await save(host, token=SECRET, models={"a": [{"api_key": SECRET}]}), await values_of(host)]
-        refused = await refusal(host, token=SECRET, models=SECRET + "\ud800", pin=SECRET)
-        await events.close()
-        told_too = [event async for event in events]
-        seen = module_of("asker").SEEN
-        assert context_of().settings.get("token") == SECRET
-        shown = f"{told} {told_too} {seen} {refused.info} {host.plugins()} {host.settings.problems()}"
-    assert SECRET not in shown
+    events = asked.events.subscribe()
+    told = [await save(asked, token=SECRET, models={"a": [{"api_key": SECRET}]}), await values_of(asked)]
+    refused = await refusal(asked, token=SECRET, models=SECRET + "\ud800", pin=SECRET)
+    await events.close()
+    told_too = [event async for event in events]
+    seen = module_of("asker").SEEN
+    assert context_of().settings.get("token") == SECRET
+    assert SECRET not in f"{told} {told_too} {seen} {refused.info} {asked.plugins()} {asked.settings.problems()}"
     assert SECRET not in caplog.text
     assert SECRET.encode() not in everything_written(operator_folders) + everything_written(tmp_path / "p")
 
 
-async def test_a_lost_key_costs_the_secret_and_nothing_else(tmp_path: Path, operator_folders: Path) -> None:
-    folder = contextual(tmp_path, configOptions=OPTIONS)
-    async with host_with(tmp_path / "p", folder) as host:
-        await save(host, token=SECRET, size=3)
-    next(operator_folders.rglob("secret.key")).unlink()
-    async with host_with(tmp_path / "p", folder) as host:
-        assert host.plugin("acme").state.value == "started"
-        (problem,) = problems_of(host)
-        assert problem.startswith("the saved secret 'extensions.acme.token' cannot be used: the key ")
-        assert (context_of().settings.get("token"), context_of().settings.get("size")) == (None, 3)
-        assert (await refusal(host, token=MASK)).message.endswith("give the secret itself")
-        await save(host, token="new")
-        assert context_of().settings.get("token") == "new"
-
-
 # --- who is asked -----------------------------------------------------------------------------------------
 
-
-async def test_a_hook_can_change_what_is_saved(tmp_path: Path) -> None:
-    body = "return change.model_copy(update={'values': {**change.values, 'extensions.acme.size': 5}})"
-    async with with_hook(tmp_path, body) as host:
-        answer = await save(host, colour="blue", size=2)
-        assert (answer["colour"].value, answer["size"].value) == ("blue", 5)
-        assert module_of("asker").SEEN == [{"extensions.acme.colour": "blue", "extensions.acme.size": 2}]
+Answer = Callable[[SettingsChange], object]
 
 
-async def test_a_hook_knows_who_saves(tmp_path: Path) -> None:
-    async with with_hook(tmp_path, "return None") as host:
-        await save(host, CallContext(principal=Principal(kind="agent", id="keeper")), size=2)
-        await host.settings.save(SettingsChange(plugin="acme", values={"size": 3}))
-        assert module_of("asker").CALLS == ["agent:keeper", "system:host"]
+@pytest.fixture
+async def asked(tmp_path: Path) -> AsyncIterator[Host]:
+    """Run a host with a plugin that is asked before settings are saved; a test gives its `ANSWER`."""
+    async with host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS), asking(tmp_path)) as running:
+        yield running
 
 
-async def test_what_a_hook_leaves_out_is_not_saved(tmp_path: Path) -> None:
-    async with with_hook(tmp_path, "return change.model_copy(update={'values': {}})") as host:
-        answer = await save(host, colour="blue")
-        assert answer["colour"].value == "red"
+def with_values(values: dict[str, Any], *, beside: bool = False) -> Answer:
+    """Return a hook's answer that changes other values, or others beside those that are saved."""
+    full = {f"extensions.acme.{key}": value for key, value in values.items()}
+    return lambda change: change.model_copy(update={"values": {**(change.values if beside else {}), **full}})
 
 
-@pytest.mark.parametrize("body", ["return Veto(reason='not on Sundays')", "raise ValueError('broken')", "return 5"])
-async def test_a_hook_that_refuses_or_fails_lets_nothing_be_saved(tmp_path: Path, body: str) -> None:
-    async with with_hook(tmp_path, body) as host:
-        with pytest.raises(Vetoed, match="asker"):
-            await save(host, colour="blue", token=SECRET)
-        values = await values_of(host)
-        assert (values["colour"].value, values["token"].is_set) == ("red", False)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ("{'extensions.acme.size': 50}", "'extensions.acme.size' must be at most 9, found 50, as "),
-        ("{'extensions.acme.nope': 5}", "acme has no setting 'extensions.acme.nope'"),
-        ("{'extensions.acme.token': '" + MASK + "'}", "'extensions.acme.token' is a secret that is not set yet"),
-    ],
-)
-async def test_what_a_hook_makes_wrong_is_refused(tmp_path: Path, values: str, message: str) -> None:
-    async with with_hook(tmp_path, f"return change.model_copy(update={{'values': {values}}})") as host:
-        refused = await refusal(host, size=3)
-        assert message in refused.message
-        assert refused.message.endswith(", as tavern_before_save_settings left it")
-        assert not (await values_of(host))["size"].is_set
-
-
-async def test_a_hook_cannot_turn_a_change_to_another_plugin(tmp_path: Path) -> None:
-    async with with_hook(tmp_path, "return change.model_copy(update={'plugin': 'asker'})") as host:
-        refused = await refusal(host, size=3)
-        assert refused.message == "tavern_before_save_settings turned a change of acme into one of 'asker'"
-
-
-async def test_a_secret_that_a_hook_hands_on_keeps_its_new_value(tmp_path: Path) -> None:
-    body = "return change.model_copy(update={'values': {**change.values, 'extensions.acme.size': 5}})"
+async def test_a_hook_may_change_what_is_saved(asked: Host) -> None:
+    asker, settings = module_of("asker"), context_of().settings
+    await save(asked, CallContext(principal=Principal(kind="agent", id="keeper")), token="old")
+    await save(asked, token=MASK)
+    await save(asked)
+    await asked.settings.save(SettingsChange(plugin="acme", values={"size": 3}))
+    assert asker.CALLS == ["agent:keeper", "system:host"], "a hook is not asked about nothing"
     models = {"m": {"api_key": SECRET, "url": "u"}}
-    async with with_hook(tmp_path, body) as host:
-        await save(host, token="old")
-        await save(host, token=SECRET, models=models)
-        settings = context_of().settings
-        assert (settings.get("token"), settings.get("models"), settings.get("size")) == (SECRET, models, 5)
-        assert module_of("asker").SEEN[1] == {
-            "extensions.acme.token": MASK,
-            "extensions.acme.models": {"m": {"api_key": MASK, "url": "u"}},
-        }
+    asker.ANSWER = with_values({"size": 5}, beside=True)
+    await save(asked, colour="blue", size=2, token=SECRET, models=models)
+    assert [settings.get(key) for key in ("colour", "size", "token", "models")] == ["blue", 5, SECRET, models]
+    shown = {"colour": "blue", "size": 2, "token": MASK, "models": {"m": {"api_key": MASK, "url": "u"}}}
+    assert asker.SEEN[-1] == {f"extensions.acme.{key}": value for key, value in shown.items()}
+    asker.ANSWER = with_values({"token": "x", "pin": None})
+    await save(asked, token="y", pin=1234, colour="green")
+    assert [settings.get(key) for key in ("token", "pin", "colour")] == ["x", None, "blue"]
+    asker.ANSWER = lambda change: change.values.update({"extensions.acme.size": 9})
+    assert (await save(asked, size=4))["size"].value == 4
 
 
-async def test_a_hook_may_give_another_secret_or_take_it_back(tmp_path: Path) -> None:
-    body = "return change.model_copy(update={'values': {'extensions.acme.token': 'x', 'extensions.acme.pin': None}})"
-    async with with_hook(tmp_path, body) as host:
-        await save(host, token=SECRET, pin=1234)
-        assert (context_of().settings.get("token"), context_of().settings.get("pin")) == ("x", None)
+def fail(_: SettingsChange) -> None:
+    raise ValueError("broken")
 
 
-async def test_a_hook_is_not_asked_about_nothing(tmp_path: Path) -> None:
-    async with with_hook(tmp_path, "return None") as host:
-        await save(host, token=SECRET)
-        await save(host, token=MASK)
-        await save(host)
-        assert len(module_of("asker").SEEN) == 1
+REFUSALS: list[tuple[Answer, str]] = [
+    (lambda _: Veto(reason="not on Sundays"), "asker refused: not on Sundays"),
+    (fail, "asker failed in tavern_before_save_settings"),
+    (lambda _: 5, "asker failed in tavern_before_save_settings"),
+    (
+        with_values({"size": 50}),
+        "'extensions.acme.size' must be at most 9, found 50, as tavern_before_save",
+    ),
+    (with_values({"nope": 5}), "acme has no setting 'extensions.acme.nope', as tavern_before_save_settings left it"),
+    (with_values({"token": MASK}), "'extensions.acme.token' is a secret that is not set yet"),
+    (
+        lambda change: change.model_copy(update={"plugin": "asker"}),
+        "tavern_before_save_settings turned a change of acme into one of 'asker'",
+    ),
+]
 
 
-async def test_a_hook_that_changes_what_it_was_shown_changes_nothing(tmp_path: Path) -> None:
-    async with with_hook(tmp_path, "change.values['extensions.acme.size'] = 9; return None") as host:
-        answer = await save(host, size=3)
-        assert answer["size"].value == 3
+async def test_a_refusing_hook_lets_nothing_be_saved(asked: Host) -> None:
+    with Failures() as failures:
+        for answer, message in REFUSALS:
+            with failures.row(message):
+                module_of("asker").ANSWER = answer
+                with pytest.raises(TavernError) as refused:
+                    await save(asked, colour="blue", size=3)
+                assert message in refused.value.message
+                values = await values_of(asked)
+                assert (values["colour"].value, values["size"].is_set) == ("red", False)
 
 
 async def test_a_hook_that_saves_itself_ends_in_a_refusal(tmp_path: Path) -> None:
@@ -537,14 +485,3 @@ async def test_a_plugin_that_may_read_all_settings_sees_no_secrets(tmp_path: Pat
         seen = await context_of("user").services.get(SETTINGS).values("acme")
         assert SECRET not in str(seen)
         assert (await host.settings.values("acme")) == seen
-
-
-async def test_a_damaged_file_is_told_and_saving_refused(host: Host) -> None:
-    file = await _saved_by(host)
-    file.write_text("{")
-    with pytest.raises(TavernError, match="it cannot be read"):
-        await save(host, size=3)
-    assert context_of().settings.get("colour") == "blue"
-    host.settings.follow()
-    (problem,) = host.settings.problems()
-    assert problem.file == str(file)

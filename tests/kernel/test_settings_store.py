@@ -168,22 +168,6 @@ async def test_changes_that_nobody_read_are_told_together_each_key_once(tmp_path
     assert await next_of(changes) == ["colour"]
 
 
-async def test_each_reader_of_changes_gets_all_of_them(tmp_path: Path) -> None:
-    store = store_with(tmp_path)
-    found = store.of(ACME)
-    readers = [found.changes(), found.changes()]
-    await store.save({SIZE: 3})
-    assert [await next_of(reader) for reader in readers] == [["size"], ["size"]]
-
-
-async def test_a_reader_that_waits_is_woken(tmp_path: Path) -> None:
-    store = store_with(tmp_path)
-    waiting = asyncio.create_task(next_of(store.of(ACME).changes()))
-    await asyncio.sleep(0)
-    await store.save({SIZE: 3})
-    assert await waiting == ["size"]
-
-
 async def test_changes_end_when_the_settings_are_closed_after_what_waits(tmp_path: Path) -> None:
     store = store_with(tmp_path)
     found = store.of(ACME)
@@ -268,19 +252,6 @@ async def test_only_the_operator_can_read_the_file(tmp_path: Path) -> None:
         os.umask(before)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
-
-
-async def test_a_setting_can_be_any_text(tmp_path: Path) -> None:
-    text = "'\"\\ \u2028 酒 \x00 \U0001f37a"
-    await store_with(tmp_path).save({COLOUR: text})
-    assert store_with(tmp_path).of(ACME).get("colour") == text
-
-
-async def test_saving_at_once_in_one_process_loses_nothing(tmp_path: Path) -> None:
-    stores = [store_with(tmp_path) for _ in range(3)]
-    saves = [store.save({f"extensions.acme.k{n}{i}": n}) for n, store in enumerate(stores) for i in range(10)]
-    await asyncio.gather(*saves)
-    assert len(json.loads(saved_in(tmp_path).read_text())["values"]) == 30
 
 
 def test_saving_at_once_in_several_processes_loses_nothing(tmp_path: Path) -> None:

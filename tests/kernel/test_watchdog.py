@@ -139,28 +139,10 @@ async def test_the_plugin_that_blocks_the_loop_is_named(
     assert blocked.seconds >= LIMIT and round(blocked.seconds, 1) >= float(told[4]) > 0
 
 
-async def test_the_innermost_code_of_a_plugin_is_what_is_named(plugin: ModuleType, seen: Callable[[], bool]) -> None:
-    def not_a_plugin() -> None:
-        while not seen():
-            time.sleep(0.01)
-
-    async with Watched() as watched:
-        plugin.calls(plugin.calls, not_a_plugin)
-    assert [(b.plugin, b.function) for b in watched.reports] == [("acme", "calls")]
-
-
 async def test_a_method_is_named_with_its_class(plugin: ModuleType, seen: Callable[[], bool]) -> None:
     async with Watched() as watched:
         await plugin.Node().run(seen)
     assert [b.function for b in watched.reports] == ["Node.run"]
-
-
-async def test_one_that_waits_for_a_process_blocks_the_loop_as_well(
-    plugin: ModuleType, seen: Callable[[], bool]
-) -> None:
-    async with Watched() as watched:
-        plugin.waits_for_a_process(seen)
-    assert [(b.plugin, b.function) for b in watched.reports] == [("acme", "waits_for_a_process")]
 
 
 async def test_code_that_is_no_plugins_is_told_with_its_place(
@@ -220,13 +202,6 @@ async def test_a_loop_that_comes_to_its_turn_is_left_alone(seen: Callable[[], bo
             await asyncio.sleep(0)
     assert watched.reports == []
     assert not seen()
-
-
-async def test_a_thread_that_works_is_left_alone(plugin: ModuleType, seen: Callable[[], bool]) -> None:
-    end = time.monotonic() + 5 * LIMIT
-    async with Watched() as watched:
-        await asyncio.to_thread(plugin.spins, lambda: time.monotonic() > end)
-    assert watched.reports == []
 
 
 def test_a_process_that_was_stopped_for_a_while_is_no_false_alarm() -> None:

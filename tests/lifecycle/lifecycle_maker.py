@@ -19,6 +19,13 @@ from tavern_host.contracts.workflows import Workflow
 from tavern_host.hookspecs import hooks
 from tavern_host.server.plugin_routes import call_route
 
+HEAD = """import asyncio
+from helpers.handing_on import handing_on
+from lifecycle_stage import STAGE
+from tavern_host import *
+"""
+"""How the code of plugins begins."""
+
 
 def plugin(
     parent: Path, name: str = "acme", files: str | Mapping[str, str] = "", *hooked: str, **manifest: Any
@@ -66,8 +73,7 @@ def write(file: Path, text: str) -> None:
 
 def nodes(code: str) -> dict[str, str]:
     """Return the files of a plugin whose nodes are in `nodes.py`; it declares `nodes={"entry": "nodes"}`."""
-    head = "import asyncio\nfrom lifecycle_stage import STAGE\nfrom tavern_host import *\n"
-    return {"__init__.py": "", "nodes.py": head + textwrap.dedent(code)}
+    return {"__init__.py": "", "nodes.py": HEAD + textwrap.dedent(code)}
 
 
 def chain(*types: str, name: str = "Chain") -> Workflow:

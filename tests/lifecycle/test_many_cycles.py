@@ -57,8 +57,8 @@ def acme_counting(context: PluginContext, number: int) -> list[str] | None:
     "__init__.py": """
 import asyncio
 
+from helpers.handing_on import handing_on
 from tavern_host import CommandInfo, MessageInfo, RouteInfo, ServiceInfo, WORKFLOW_MANAGER, hookimpl
-from tavern_host.contracts.services import interface_methods
 
 VERSION = "VERSION"
 
@@ -75,21 +75,8 @@ class Counting:
         return VERSION
 
 
-class Workflows:
-    def __init__(self, original):
-        self.original = original
-
-
-def through(name):
-    async def method(self, *args, **kwargs):
-        await asyncio.sleep(0)
-        return await getattr(self.original, name)(*args, **kwargs)
-
-    return method
-
-
-for name in interface_methods(WORKFLOW_MANAGER.interface):
-    setattr(Workflows, name, through(name))
+class Workflows(handing_on(WORKFLOW_MANAGER)):
+    pass
 
 
 @hookimpl

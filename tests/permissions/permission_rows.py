@@ -1,4 +1,5 @@
 """The rows of the permission table: for every permission, a plugin that uses it and a way to see that it does.
+Permissions of one kind and level share a plugin and a host; of these it has all or none.
 
 The rows are made from the host's own lists of permissions. A hook or service that is added later is in the table by
 itself where the ways that are here can try it, and else fails the test that asks for every permission.
@@ -9,13 +10,13 @@ from __future__ import annotations
 import inspect
 import typing
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from typing import Any
 
-from permission_stage import PUBLISHED, Stage
+from permission_stage import PUBLISHED, Stage, merged
 from pydantic import BaseModel
 
 from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, LLM, NODE_MANAGER, SETTINGS, TOOL_MANAGER
@@ -44,16 +45,17 @@ Tries = Callable[[Stage], Awaitable[bool]]
 
 @dataclass(frozen=True)
 class Row:
-    """One permission. `asks` is how a manifest asks for it, `code` a plugin that does what it allows; `refused` is a
-    part of what is told of a plugin that does so without asking (None: it is admitted, and denied when it acts).
-    `besides` is what else it must ask for, `manifest` what else must be said of it."""
+    """Permissions of one level that a plugin uses together. `asks` is how a manifest asks for them, `code` a plugin
+    that does what they allow, all of it or nothing; `refused` are parts of what is told of a plugin that does so
+    without asking (none: it is admitted, and denied when it acts). `besides` is what else it must ask for, `manifest`
+    what else must be said of it."""
 
-    name: str
+    names: tuple[str, ...]
     level: Level
     code: str
     tries: Tries
     asks: dict[str, Any] = field(default_factory=dict)
-    refused: str | None = None
+    refused: tuple[str, ...] = ()
     besides: dict[str, Any] = field(default_factory=dict)
     manifest: dict[str, Any] = field(default_factory=dict)
     is_folder: bool = False
@@ -72,49 +74,72 @@ STARTUP = {"hooks": ["hook:server:host:startup"]}
 
 def rows() -> list[Row]:
     """Return all rows."""
-    found = [_row(permission) for permission in all_permissions()]
-    return [*(row for row in found if row is not None), *_beside()]
+    listed = all_permissions()
+    kinds = {kind: [p for p in listed if p.name.partition(":")[0] == kind] for kind in ("hook", "services.use")}
+    client = tuple(p.name for p in kinds["hook"] if p.name.startswith("hook:client:"))
+    replaced = {f"services.override:{service}": interface for service, interface in interfaces().items()}
+    single = [_hook(p) for p in kinds["hook"] if p.name not in client]
+    use = [_use(p.name, p.level, list(interfaces().values()), p.name.partition(":")[2]) for p in kinds["services.use"]]
+    return [
+        *_together(row for row in single if row is not None),
+        *_together(use),
+        Row(client, "intercept", "", _granted(client), {"hooks": list(client)}, without=ALL_OTHERS),
+        *(_ui(kind, [p.name for p in listed if p.name.startswith(f"ui.{kind}:")]) for kind in _UI),
+        _override(replaced),
+        *_beside(),
+    ]
 
 
-def _row(permission: PermissionInfo) -> Row | None:
-    kind, _, rest = permission.name.partition(":")
-    if kind == "hook":
-        return _client(permission) if rest.startswith("client:") else _hook(permission)
-    if kind.startswith("ui."):
-        return _ui(permission.name, permission.level, kind.removeprefix("ui."), rest)
-    if kind == "services.override":
-        return _override(permission.name, interfaces()[rest])
-    if kind == "services.use":
-        return _use(permission.name, permission.level, list(interfaces().values()), rest)
-    return None
+def _together(single: Iterable[Row]) -> list[Row]:
+    """Return rows for several permissions each, made of rows for one."""
+    groups: dict[Any, list[Row]] = {}
+    for row in single:
+        everything = row.names == ("services.use:*",)
+        groups.setdefault((row.level, row.without, everything), []).append(row)
+    return [_joined(group) for group in groups.values()]
+
+
+def _joined(group: list[Row]) -> Row:
+    async def tries(stage: Stage) -> bool:
+        done = {row.names: await row.tries(stage) for row in group}
+        assert len(set(done.values())) == 1, done
+        return all(done.values())
+
+    first = group[0]
+    asks: dict[str, Any] = {}
+    for row in group:
+        asks = merged(asks, row.asks)
+    names, refused = tuple(n for row in group for n in row.names), tuple(r for row in group for r in row.refused)
+    code = "".join(dict.fromkeys(row.code for row in group))
+    return Row(names, first.level, code, tries, asks, refused, first.besides, first.manifest, without=first.without)
 
 
 def _beside() -> Iterator[Row]:
     """Yield the rows of permissions that are in no list: patterns, code, and what plugins publish."""
-    yield _ui("ui.inject:sidebar:panel:header[nodes]", "add", "inject", "sidebar:panel:header[nodes]")
+    patterns = []
     for pattern in ("NODE_*", "PLUGINS_CHANGED"):
         for verb, tries in (("subscribe", _subscribes), ("publish", _publishes)):
-            name = f"events.{verb}:{pattern}"
-            asks = {"events": {verb: [pattern]}}
             trying = _on(tries, pattern.replace("*", "ERROR"))
-            yield Row(name, "intercept", KEEPS_CONTEXT, trying, asks, besides=STARTUP)
+            asks = {"events": {verb: [pattern]}}
+            patterns.append(Row((f"events.{verb}:{pattern}",), "intercept", KEEPS_CONTEXT, trying, asks, (), STARTUP))
+    yield from _together(patterns)
     code = "@hookimpl\ndef tavern_startup():\n    CALLS.append('tavern_startup')\n"
-    yield Row("code:sha256", "intercept", code, _called("tavern_startup"), besides=STARTUP, is_folder=True)
+    yield Row(("code:sha256",), "intercept", code, _called("tavern_startup"), besides=STARTUP, is_folder=True)
     requires: dict[str, Any] = {"requires": {"plugins": {"pub": ">=1"}}}
-    box = [_published_box()]
+    box = _published_box()
     yield Row(
-        "hook:plugin:pub:opened",
+        ("hook:plugin:pub:opened",),
         "intercept",
         "@hookimpl\ndef pub_opened(key):\n    CALLS.append('pub_opened')\n",
         _called("pub_opened", _open_box),
         {"hooks": ["hook:plugin:pub:opened"]},
-        refused="the hook pub_opened is not declared",
+        ("the hook pub_opened is not declared",),
         manifest=requires,
     )
     for verb, level in (("open", "intercept"), ("knock", "add")):
-        row = _use(f"services.use:pub.box:{verb}", typing.cast(Level, level), box, f"pub.box:{verb}")
-        yield Row(**{**vars(row), "manifest": requires})
-    yield Row(**{**vars(_override("services.override:pub.box", box[0])), "manifest": requires})
+        row = _use(f"services.use:pub.box:{verb}", typing.cast(Level, level), [box], f"pub.box:{verb}")
+        yield replace(row, manifest=requires)
+    yield replace(_override({"services.override:pub.box": box}), manifest=requires)
 
 
 # --- hooks -------------------------------------------------------------------------------------------
@@ -151,9 +176,9 @@ def {info.name}():
     CALLS.append({info.name!r})
     return {body}
 """
-    refused = f"the hook {info.name} is not declared"
+    refused = (f"the hook {info.name} is not declared",)
     asks = {"hooks": [permission.name]}
-    return Row(permission.name, permission.level, code, tries, asks, refused, without=without)
+    return Row((permission.name,), permission.level, code, tries, asks, refused, without=without)
 
 
 def _called(name: str, trigger: Callable[[Stage], Awaitable[object]] | None = None) -> Tries:
@@ -296,62 +321,80 @@ _HOOKS: dict[str, tuple[str, Tries, tuple[str, ...]]] = {
 # --- what only pages do ------------------------------------------------------------------------------
 
 
-def _client(permission: PermissionInfo) -> Row:
+_UI: dict[str, Level] = {"inject": "add", "wrap": "intercept", "override": "override"}
+
+
+def _granted(names: Iterable[str]) -> Tries:
+    """Return whether pages are told that the plugin runs with these permissions."""
+
     async def tries(stage: Stage) -> bool:
         told = await stage.told()
-        granted = [one["name"] for one in told["permissions"] if one["granted"]]
-        return told["state"] == "started" and permission.name in granted
+        granted = {one["name"] for one in told["permissions"] if one["granted"]}
+        return told["state"] == "started" and granted >= set(names)
 
-    return Row(permission.name, permission.level, "", tries, {"hooks": [permission.name]}, without=ALL_OTHERS)
+    return tries
 
 
-def _ui(name: str, level: Level, kind: str, target: str) -> Row:
+def _ui(kind: str, names: list[str]) -> Row:
+    if kind == "inject":
+        names = [*names, "ui.inject:sidebar:panel:header[nodes]"]
+    targets = [name.partition(":")[2] for name in names]
     declared = {"inject": "outlet"}.get(kind, kind)
     code = f"""
 from tavern_host import UiDeclaration
 
 @hookimpl
 def tavern_declare_ui():
-    return [UiDeclaration(kind={declared!r}, target={target!r}, export="Mine")]
+    return [UiDeclaration(kind={declared!r}, target=target, export="Mine") for target in {targets!r}]
 """
 
     async def tries(stage: Stage) -> bool:
         told = await stage.told()
-        granted = [one["name"] for one in told["permissions"] if one["granted"]]
-        contributed = target in told.get("contributions", {}).get(f"ui {declared}", [])
-        assert not contributed or name in granted
-        return contributed and told["state"] == "started"
+        contributed = set(told.get("contributions", {}).get(f"ui {declared}", []))
+        assert contributed in (set(), set(targets))
+        assert not contributed or await _granted(names)(stage)
+        return bool(contributed)
 
-    refused = f"{declared} on {target!r} is not declared"
+    refused = tuple(f"{declared} on {target!r} is not declared" for target in targets)
     besides = {"hooks": ["hook:server:ui:declare"]}
-    return Row(name, level, code, tries, {"ui": {kind: [target]}}, refused, besides, without=ALL_OTHERS)
+    return Row(tuple(names), _UI[kind], code, tries, {"ui": {kind: targets}}, refused, besides, without=ALL_OTHERS)
 
 
 # --- services ----------------------------------------------------------------------------------------
 
 
-def _override(name: str, interface: type[ServiceInterface]) -> Row:
-    """Return a row with an override that notes each call and hands it on."""
-    service = interface.service_name
-    code = f"""
-from tavern_host import ServiceInfo
-
-class Mine:
+def _override(replaced: dict[str, type[ServiceInterface]]) -> Row:
+    """Return a row with overrides that note each call and hand it on; the keys are the permissions."""
+    services = [interface.service_name for interface in replaced.values()]
+    code = "from tavern_host import ServiceInfo\n" + "".join(
+        f"""
+class Mine{number}:
     def __init__(self, original):
         self.original = original
 {"".join(_method(interface, method) for method in interface_methods(interface))}
+"""
+        for number, interface in enumerate(replaced.values())
+    )
+    code += f"""
 @hookimpl
 def tavern_override_services():
-    return [ServiceInfo(service={service!r}, handler=f"{{__name__}}:Mine")]
+    return [
+        ServiceInfo(service=service, handler=f"{{__name__}}:Mine{{number}}")
+        for number, service in enumerate({services!r})
+    ]
 """
 
     async def tries(stage: Stage) -> bool:
-        stage.calls.clear()
-        await _call_all(stage, stage.host.services.get(ServiceKey(interface)), interface, only=None)
-        return bool(stage.calls)
+        called = {}
+        for interface in replaced.values():
+            stage.calls.clear()
+            await _call_all(stage, stage.host.services.get(ServiceKey(interface)), interface, only=None)
+            called[interface.service_name] = bool(stage.calls)
+        assert len(set(called.values())) == 1, called
+        return all(called.values())
 
-    refused = "the hook tavern_override_services is not declared"
-    return Row(name, "override", code, tries, {"services": {"override": [service]}}, refused)
+    refused = ("the hook tavern_override_services is not declared",)
+    return Row(tuple(replaced), "override", code, tries, {"services": {"override": services}}, refused)
 
 
 def _method(interface: type[ServiceInterface], name: str) -> str:
@@ -389,7 +432,7 @@ def _use(name: str, level: Level, among: list[type[ServiceInterface]], permissio
         return done[0]
 
     asks = {"services": {"use": [permission]}}
-    return Row(name, level, KEEPS_CONTEXT, _unless_denied(tries), asks, besides=STARTUP)
+    return Row((name,), level, KEEPS_CONTEXT, _unless_denied(tries), asks, besides=STARTUP)
 
 
 def _unless_denied(tries: Tries) -> Tries:

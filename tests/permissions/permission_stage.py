@@ -135,7 +135,7 @@ class Stage:
         self.forget()
         permissions: dict[str, Any] = {}
         for one in asked:
-            permissions = _merged(permissions, one)
+            permissions = merged(permissions, one)
         _write(self.path, NAME, {"permissions": permissions, **manifest}, None if code is None else HEADER + code)
         if not self._is_folder:
             info = self.path.parent / "acme-1.0.0.dist-info"
@@ -234,10 +234,10 @@ def _write(folder: Path, name: str, manifest: dict[str, Any], code: str | None) 
     return folder
 
 
-def _merged(one: Any, other: Any) -> Any:
+def merged(one: Any, other: Any) -> Any:
     """Return two sets of permissions, as they stand in a manifest, as one."""
     if isinstance(one, dict):
-        return {key: _merged(one.get(key, type(value)()), value) for key, value in {**one, **other}.items()} | {
+        return {key: merged(one.get(key, type(value)()), value) for key, value in {**one, **other}.items()} | {
             key: value for key, value in one.items() if key not in other
         }
     return [*one, *other]

@@ -1,4 +1,4 @@
-"""What is under way in a plugin that is taken out or reloaded goes on, up to a deadline, with what it began with."""
+"""Calls in flight in a plugin that is unloaded or reloaded end, up to a deadline, with the code they began with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lifecycle_maker import begin, get, nodes, plugin, problems, run, states, write
+from helpers.repetition import Failures
+from lifecycle_maker import HEAD, begin, get, nodes, plugin, problems, run, states, write
 from lifecycle_stage import STAGE
 
 from tavern_host import EXECUTION_ENGINE, WORKFLOW_MANAGER, Host
@@ -23,8 +24,6 @@ from tavern_host.contracts.errors import (
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
 from tavern_host.plugins import lifecycle
-
-HEAD = "import asyncio\nfrom lifecycle_stage import STAGE\nfrom tavern_host import *\n"
 
 WAITS_IN_ALL = {
     "contracts.py": """
@@ -105,15 +104,6 @@ def tavern_shutdown():
 async def wait(text: str) -> str:
     await STAGE.wait("node")
     return text
-
-
-@node(blocking=True)
-def block(text: str) -> str:
-    import time
-    STAGE.log.append("blocking")
-    while "go on" not in STAGE.log:
-        time.sleep(0.005)
-    return text
 """,
 }
 
@@ -193,56 +183,63 @@ GIVES = {
 }
 
 
-@pytest.mark.parametrize("what", BEGIN)
-async def test_disabling_waits_for_what_is_under_way_and_then_takes_all_of_it_out(project: Path, what: str) -> None:
+async def test_disabling_waits_for_calls_in_flight(project: Path) -> None:
     waits_in_all(project)
     async with Host(project, trust=["acme"]) as host:
-        under_way = asyncio.ensure_future(BEGIN[what](host))
-        await STAGE.seen(what).wait()
-        going = asyncio.create_task(host.disable("acme"))
-        for _ in range(20):
-            await asyncio.sleep(0.001)
-        assert not going.done()
-        assert "shut down" not in STAGE.log
-        assert states(host, "acme") == ["disabled"]
-        assert await get(host, "/api/x/acme/go") is None
-        with pytest.raises(ServiceUnavailable):
-            await slow(host).read()
-        with pytest.raises(InvalidInput, match="acme:Wait"):
-            await begin(host, "acme:Wait")
-        STAGE.cue(what).set()
-        assert await under_way == GIVES[what]
-        await going
-        assert host.owned("acme") == {}
-        assert STAGE.log[-2:] == ["shut down", "provider closed"]
-        assert problems(host) == ["the operator has disabled it (`tavern plugins enable acme`)"]
+        with Failures() as failures:
+            for what, begin_call in BEGIN.items():
+                STAGE.reset()
+                await host.enable("acme")
+                with failures.row(what):
+                    under_way = asyncio.ensure_future(begin_call(host))
+                    await STAGE.seen(what).wait()
+                    going = asyncio.create_task(host.disable("acme"))
+                    for _ in range(20):
+                        await asyncio.sleep(0.001)
+                    assert not going.done()
+                    assert "shut down" not in STAGE.log
+                    assert states(host, "acme") == ["disabled"]
+                    assert await get(host, "/api/x/acme/go") is None
+                    with pytest.raises(ServiceUnavailable):
+                        await slow(host).read()
+                    with pytest.raises(InvalidInput, match="acme:Wait"):
+                        await begin(host, "acme:Wait")
+                    STAGE.cue(what).set()
+                    assert await under_way == GIVES[what]
+                    await going
+                    assert host.owned("acme") == {}
+                    assert STAGE.log[-2:] == ["shut down", "provider closed"]
+                    assert problems(host) == ["the operator has disabled it (`tavern plugins enable acme`)"]
 
 
-@pytest.mark.parametrize("what", BEGIN)
-async def test_at_the_deadline_what_is_under_way_is_given_up(
-    project: Path, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_disabling_gives_up_calls_at_the_deadline(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 0.02)
     waits_in_all(project)
     async with Host(project, trust=["acme"]) as host:
-        under_way = asyncio.ensure_future(BEGIN[what](host) if what != "node" else await begin(host, "acme:Wait"))
-        await STAGE.seen(what).wait()
-        await host.disable("acme")
-        assert host.owned("acme") == {}
-        if what == "node":
-            ended = await under_way
-            assert ended.status is RunStatus.INTERRUPTED
-            assert ended.error.message == "the run was interrupted: acme was unloaded before it ended"
-        elif what == "hook":
-            with pytest.raises(Vetoed, match="acme failed in tavern_before_execute, so this is refused: .*did not end"):
-                await under_way
-        else:
-            with pytest.raises(DeadlineExceeded, match="acme was unloaded before .* ended"):
-                await under_way
-        assert host.plugin("acme").state == "disabled"
+        with Failures() as failures:
+            for what, begin_call in BEGIN.items():
+                STAGE.reset()
+                await host.enable("acme")
+                with failures.row(what):
+                    under_way = asyncio.ensure_future(
+                        begin_call(host) if what != "node" else await begin(host, "acme:Wait")
+                    )
+                    await STAGE.seen(what).wait()
+                    await host.disable("acme")
+                    assert host.owned("acme") == {}
+                    if what == "node":
+                        ended = await under_way
+                        assert ended.status is RunStatus.INTERRUPTED
+                        assert ended.error.message == "the run was interrupted: acme was unloaded before it ended"
+                    elif what == "hook":
+                        with pytest.raises(Vetoed, match="acme failed in tavern_before_execute, so .*did not end"):
+                            await under_way
+                    else:
+                        with pytest.raises(DeadlineExceeded, match="acme was unloaded before .* ended"):
+                            await under_way
 
 
-async def test_a_task_that_is_to_be_finished_is_finished(project: Path) -> None:
+async def test_tasks_marked_finish_end_before_unload(project: Path) -> None:
     code = f"""{HEAD}
 @hookimpl
 async def tavern_startup(context):
@@ -273,20 +270,6 @@ async def tavern_startup(context):
         assert host.owned("acme") == {}
 
 
-async def test_a_thread_of_a_plugin_is_waited_for_too(project: Path) -> None:
-    waits_in_all(project)
-    async with Host(project, trust=["acme"]) as host:
-        under_way = await begin(host, "acme:Block")
-        while "blocking" not in STAGE.log:
-            await asyncio.sleep(0.001)
-        going = asyncio.create_task(host.disable("acme"))
-        await asyncio.sleep(0.02)
-        assert not going.done()
-        STAGE.log.append("go on")
-        assert (await under_way).status is RunStatus.COMPLETE
-        await going
-
-
 async def test_revoking_waits_for_nothing(project: Path) -> None:
     waits_in_all(project)
     async with Host(project) as host:
@@ -305,9 +288,7 @@ async def test_revoking_waits_for_nothing(project: Path) -> None:
         assert await asked == "answered"
 
 
-async def test_a_stream_that_nobody_reads_on_does_not_go_on_after_its_plugin(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unread_stream_ends_with_its_plugin(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "DRAIN_DEADLINE", 0.02)
     monkeypatch.setattr(lifecycle, "CANCEL_GRACE", 0.02)
     waits_in_all(project)
@@ -319,7 +300,7 @@ async def test_a_stream_that_nobody_reads_on_does_not_go_on_after_its_plugin(
             await anext(items)
 
 
-# --- what it goes on with ------------------------------------------------------------------------------
+# --- what they end with ---------------------------------------------------------------------------------
 
 COUNTED = {
     "contracts.py": """
@@ -384,24 +365,7 @@ def user(project: Path, **manifest: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["disable", "reload"])
-async def test_a_run_that_is_under_way_reaches_its_own_services_to_its_end(project: Path, how: str) -> None:
-    counted(project, "one")
-    async with Host(project, trust=["acme"]) as host:
-        under_way = await begin(host, "acme:Mine", "acme:Mine")
-        await STAGE.seen("mine").wait()
-        counted(project, "two")
-        decision = asyncio.create_task(getattr(host, how)("acme"))
-        await asyncio.sleep(0.1)
-        STAGE.cue("mine").set()
-        assert (await under_way).outputs == {"text": "made, one, one"}
-        await decision
-        if how == "disable":
-            await host.enable("acme")
-        assert (await run(host, "acme:Mine")).outputs == {"text": "made, two"}
-
-
-@pytest.mark.parametrize("how", ["disable", "reload"])
-async def test_what_requires_a_plugin_reaches_it_while_both_go(project: Path, how: str) -> None:
+async def test_dependents_reach_a_plugin_while_both_unload(project: Path, how: str) -> None:
     counted(project, "one")
     user(project)
     async with Host(project, trust=["acme", "user"]) as host:
@@ -422,25 +386,12 @@ async def test_what_requires_a_plugin_reaches_it_while_both_go(project: Path, ho
 
 SLOW_STORE = f"""{HEAD}
 from tavern_host.contracts.runs import RUN_STORE
-from tavern_host.contracts.services import interface_methods
 
 
-class Store:
-    def __init__(self, original):
-        self.original = original
-
-
-def through(name):
-    async def method(self, *args, **kwargs):
-        if name == "accept":
-            await STAGE.wait("accept")
-        return await getattr(self.original, name)(*args, **kwargs)
-
-    return method
-
-
-for name in interface_methods(RUN_STORE.interface):
-    setattr(Store, name, through(name))
+class Store(handing_on(RUN_STORE)):
+    async def accept(self, *args, **kwargs):
+        await STAGE.wait("accept")
+        return await self.original.accept(*args, **kwargs)
 
 
 @hookimpl
@@ -451,7 +402,7 @@ def tavern_override_services():
 
 
 @pytest.mark.parametrize("how", ["disable", "reload"])
-async def test_a_run_that_is_being_accepted_keeps_the_code_that_it_was_planned_with(project: Path, how: str) -> None:
+async def test_an_accepted_run_keeps_the_code_it_planned(project: Path, how: str) -> None:
     STAGE.cue("mine").set()
     counted(project, "one")
     plugin(project / "plugins", "slow", SLOW_STORE, permissions={"services": {"override": ["runStore"]}})
@@ -469,7 +420,7 @@ async def test_a_run_that_is_being_accepted_keeps_the_code_that_it_was_planned_w
         assert (await run(host, "acme:Mine")).outputs == {"text": "made, two"}
 
 
-async def test_a_view_that_was_had_before_a_reload_reaches_the_new_provider(project: Path) -> None:
+async def test_a_view_reaches_the_provider_after_reload(project: Path) -> None:
     counted(project, "one")
     keeps = f"""{HEAD}
 @hookimpl
@@ -504,52 +455,13 @@ async def tavern_startup(context):
         assert await mine.count() == "two"
 
 
-async def test_what_a_plugin_kept_is_dead_when_it_has_been_taken_out(project: Path) -> None:
+async def test_new_calls_skip_an_override_being_unloaded(project: Path) -> None:
     code = f"""{HEAD}
-@hookimpl
-async def tavern_startup(context):
-    STAGE.log.append((context, context.services.get(WORKFLOW_MANAGER)))
-"""
-    plugin(project / "plugins", "acme", code, "tavern_startup")
-    async with Host(project, trust=["acme"]) as host:
-        await host.reload("acme")
-        await host._manager.lifecycle.drained()
-        (old, view), (new, other_view) = STAGE.log  # type: ignore[misc]
-        with pytest.raises(PermissionDenied, match="acme is not loaded any more"):
-            old.services.get(WORKFLOW_MANAGER)
-        with pytest.raises(PermissionDenied, match="acme may not call workflowManager.list_workflows"):
-            await view.list_workflows()
-        with pytest.raises(PermissionDenied, match="acme is not loaded any more"):
-            old.events.publish("acme.done", {})
-        assert await other_view.list_workflows() == []
-        assert new.services.get(WORKFLOW_MANAGER) is other_view
-
-
-async def test_new_calls_pass_by_an_override_that_goes_and_those_under_way_end_in_it(project: Path) -> None:
-    code = f"""{HEAD}
-from tavern_host.contracts.services import interface_methods
-
-
-class Workflows:
-    def __init__(self, original):
-        self.original = original
-
+class Workflows(handing_on(WORKFLOW_MANAGER)):
     async def list_workflows(self):
         STAGE.log.append("asked the override")
         await STAGE.wait("override")
         return await self.original.list_workflows()
-
-
-def through(name):
-    async def method(self, *args, **kwargs):
-        return await getattr(self.original, name)(*args, **kwargs)
-
-    return method
-
-
-for name in interface_methods(WORKFLOW_MANAGER.interface):
-    if not hasattr(Workflows, name):
-        setattr(Workflows, name, through(name))
 
 
 @hookimpl
@@ -580,7 +492,7 @@ async def tavern_before_execute(request, context):
 """
 
 
-async def test_a_hook_that_is_being_called_passes_by_a_plugin_that_went_meanwhile(project: Path) -> None:
+async def test_a_hook_call_skips_plugins_unloaded_meanwhile(project: Path) -> None:
     for name in ("a", "b", "c"):
         plugin(project / "plugins", name, HOOKED.replace("NAME", name), "tavern_before_execute")
     async with Host(project, trust=["a", "b", "c"]) as host:
@@ -595,7 +507,7 @@ async def test_a_hook_that_is_being_called_passes_by_a_plugin_that_went_meanwhil
         assert STAGE.log == ["c", "a again"]
 
 
-async def test_a_veto_is_not_passed_by_since_its_plugin_is_being_reloaded(project: Path) -> None:
+async def test_a_veto_holds_while_its_plugin_reloads(project: Path) -> None:
     refuses = f"{HEAD}\n@hookimpl\ndef tavern_before_execute(request):\n    return Veto(reason='closed')\n"
     plugin(project / "plugins", "guard", refuses, "tavern_before_execute")
     plugin(project / "plugins", "slow", HOOKED.replace("NAME", "slow"), "tavern_before_execute")
@@ -630,7 +542,7 @@ async def go(request, context):
 }
 
 
-async def test_code_that_changed_since_it_was_reviewed_is_not_imported_by_what_is_under_way(project: Path) -> None:
+async def test_calls_in_flight_import_only_reviewed_code(project: Path) -> None:
     folder = plugin(project / "plugins", "acme", LAZY, "tavern_register_routes")
     async with Host(project) as host:
         await host.grant("acme")
@@ -645,7 +557,7 @@ async def test_code_that_changed_since_it_was_reviewed_is_not_imported_by_what_i
             await under_way
 
 
-async def test_the_engine_goes_when_its_runs_have_ended(project: Path) -> None:
+async def test_the_engine_unloads_after_its_runs(project: Path) -> None:
     after = f"""{HEAD}
 @hookimpl
 async def tavern_after_execute(run, context):
@@ -670,7 +582,7 @@ async def tavern_after_execute(run, context):
         assert (await run(host, "core:UpperCase")).outputs == {"text": "seen"}
 
 
-async def test_a_host_that_stops_interrupts_what_is_under_way_in_its_plugins(project: Path) -> None:
+async def test_stopping_a_host_interrupts_calls_in_flight(project: Path) -> None:
     waits_in_all(project)
     async with asyncio.timeout(lifecycle.DRAIN_DEADLINE / 2):
         async with Host(project, trust=["acme"]) as host:
@@ -683,7 +595,7 @@ async def test_a_host_that_stops_interrupts_what_is_under_way_in_its_plugins(pro
             await asked
 
 
-async def test_a_host_that_stops_while_a_plugin_is_waited_for_gives_it_up(project: Path) -> None:
+async def test_stopping_a_host_ends_a_drain(project: Path) -> None:
     waits_in_all(project)
     async with asyncio.timeout(lifecycle.DRAIN_DEADLINE / 2):
         async with Host(project, trust=["acme"]) as host:

@@ -1,4 +1,4 @@
-"""Plugins are read anew while the host runs: what is new is taken over whole, and what is broken costs itself alone."""
+"""Plugins are reloaded while the host runs: what is new is loaded whole, and what is broken costs itself alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from lifecycle_maker import begin, get, installed, nodes, plugin, problems, run, states, write
+from helpers.repetition import Failures
+from lifecycle_maker import HEAD, begin, get, installed, nodes, plugin, problems, run, states, write
 from lifecycle_stage import STAGE
 
 from tavern_host import WORKFLOW_MANAGER, Host
@@ -19,8 +20,6 @@ from tavern_host.contracts.errors import Conflict, NotFound
 from tavern_host.contracts.executions import RunStatus
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
 from tavern_host.plugins import lifecycle
-
-HEAD = "import asyncio\nfrom lifecycle_stage import STAGE\nfrom tavern_host import *\n"
 
 ROUTED = f"""{HEAD}
 @hookimpl
@@ -62,78 +61,62 @@ async def wait(text: str) -> str:
 """)
 STARTS = f"{HEAD}\n@hookimpl\nasync def tavern_startup(context):\n    raise RuntimeError('no luck')\n"
 PROVIDES = f"""{HEAD}
-from tavern_host.contracts.services import interface_methods
-
-
-class Provider:
+class Provider(handing_on(WORKFLOW_MANAGER)):
     def __init__(self):
         raise RuntimeError("no luck")
-
-
-async def method(self, *args, **kwargs):
-    return None
-
-
-for name in interface_methods(WORKFLOW_MANAGER.interface):
-    setattr(Provider, name, method)
 
 
 @hookimpl
 def tavern_override_services():
     return [ServiceInfo(service="workflowManager", handler=f"{{__name__}}:Provider")]
 """
+OVERRIDES = {"permissions": {"services": {"override": ["workflowManager"]}}}
+BROKEN: list[tuple[dict[str, str], tuple[str, ...], dict[str, object], str, str]] = [
+    ({"plugin.yaml": "name: [\n"}, (), {}, "invalid", "plugin.yaml:2:1: not valid YAML"),
+    ({"plugin.yaml": ""}, (), {}, "invalid", "plugin.yaml"),
+    ({"__init__.py": "raise RuntimeError('no luck')"}, (), {}, "failed", "loading: RuntimeError: no luck"),
+    ({"nodes.py": "def broken(:"}, (), {}, "failed", "loading: SyntaxError"),
+    ({"nodes.py": "import sys; sys.exit(2)"}, (), {}, "failed", "tried to end the program (SystemExit: 2)"),
+    ({}, (), {"apiVersion": ">=99"}, "incompatible", "it is made for tavern-host >=99"),
+    ({}, (), {"requires": {"plugins": {"other": ">=1"}}}, "incompatible", "it requires the plugin other"),
+    ({}, (), {"permissions": {"hooks": ["hook:nope"]}}, "invalid", "hook:nope"),
+    ({"__init__.py": STARTS}, ("tavern_startup",), {}, "failed", "tavern_startup: RuntimeError: no luck"),
+    ({"__init__.py": PROVIDES}, (), OVERRIDES, "failed", "loading: RuntimeError: no luck"),
+    ({"__init__.py": STARTS}, (), {}, "failed", "the hook tavern_startup is not declared"),
+]
 
 
-@pytest.mark.parametrize(
-    ("files", "hooked", "manifest", "state", "told"),
-    [
-        ({"plugin.yaml": "name: [\n"}, (), {}, "invalid", "plugin.yaml:2:1: not valid YAML"),
-        ({"plugin.yaml": ""}, (), {}, "invalid", "plugin.yaml"),
-        ({"__init__.py": "raise RuntimeError('no luck')"}, (), {}, "failed", "loading: RuntimeError: no luck"),
-        ({"nodes.py": "def broken(:"}, (), {}, "failed", "loading: SyntaxError"),
-        ({"nodes.py": "import sys; sys.exit(2)"}, (), {}, "failed", "tried to end the program (SystemExit: 2)"),
-        ({}, (), {"apiVersion": ">=99"}, "incompatible", "it is made for tavern-host >=99"),
-        ({}, (), {"requires": {"plugins": {"other": ">=1"}}}, "incompatible", "it requires the plugin other"),
-        ({}, (), {"permissions": {"hooks": ["hook:nope"]}}, "invalid", "hook:nope"),
-        ({"__init__.py": STARTS}, ("tavern_startup",), {}, "failed", "tavern_startup: RuntimeError: no luck"),
-        (
-            {"__init__.py": PROVIDES},
-            (),
-            {"permissions": {"services": {"override": ["workflowManager"]}}},
-            "failed",
-            "loading: RuntimeError: no luck",
-        ),
-        ({"__init__.py": STARTS}, (), {}, "failed", "the hook tavern_startup is not declared"),
-    ],
-)
-async def test_what_is_broken_now_costs_the_plugin_and_no_run(
-    project: Path, files: dict[str, str], hooked: tuple[str, ...], manifest: dict[str, object], state: str, told: str
-) -> None:
+async def test_a_broken_reload_costs_no_run(project: Path) -> None:
     def whole() -> None:
         plugin(project / "plugins", "acme", WAITS, nodes={"entry": "nodes"})
 
     whole()
     answering(project, "still there", "other-one")
     async with Host(project, trust=["acme", "other-one"]) as host:
-        under_way = await begin(host, "acme:Wait")
-        await STAGE.seen("node").wait()
-        others = {name: load for name, load in loads(host).items() if name != "acme"}
-        plugin(project / "plugins", "acme", {**WAITS, **files}, *hooked, **{"nodes": {"entry": "nodes"}, **manifest})
-        assert [p.name for p in await host.reload("acme")] == ["acme"]
-        assert states(host, "acme") == [state]
-        assert told in problems(host)[0]
-        assert host.plugin("acme").contributions == {}
-        assert {name: load for name, load in loads(host).items() if name != "acme"} == others
-        STAGE.cue("node").set()
-        assert (await under_way).outputs == {"text": "made, VERSION"}
-        whole()
-        await host.reload("acme")
-        assert (states(host, "acme"), problems(host)) == (["started"], [])
-        await host._manager.lifecycle.drained()
+        with Failures() as failures:
+            for files, hooked, manifest, state, told in BROKEN:
+                with failures.row(told):
+                    STAGE.reset()
+                    under_way = await begin(host, "acme:Wait")
+                    await STAGE.seen("node").wait()
+                    others = {name: load for name, load in loads(host).items() if name != "acme"}
+                    parts = {"nodes": {"entry": "nodes"}, **manifest}
+                    plugin(project / "plugins", "acme", {**WAITS, **files}, *hooked, **parts)
+                    assert [p.name for p in await host.reload("acme")] == ["acme"]
+                    assert states(host, "acme") == [state]
+                    assert told in problems(host)[0]
+                    assert host.plugin("acme").contributions == {}
+                    assert {name: load for name, load in loads(host).items() if name != "acme"} == others
+                    STAGE.cue("node").set()
+                    assert (await under_way).outputs == {"text": "made, VERSION"}
+                    whole()
+                    await host.reload("acme")
+                    assert (states(host, "acme"), problems(host)) == (["started"], [])
+                    await host._manager.lifecycle.drained()
         assert (await run(host, "acme:Wait")).status is RunStatus.COMPLETE
 
 
-async def test_a_failure_takes_those_along_that_require_it_and_lets_their_runs_end(project: Path) -> None:
+async def test_dependents_unload_with_a_failed_reload(project: Path) -> None:
     answering(project, "one")
     plugin(project / "plugins", "user", WAITS, nodes={"entry": "nodes"}, requires={"plugins": {"acme": ">=1"}})
     async with Host(project, trust=["acme", "user"]) as host:
@@ -152,9 +135,7 @@ async def test_a_failure_takes_those_along_that_require_it_and_lets_their_runs_e
         assert (states(host, "acme", "user"), problems(host, "user")) == (["started", "started"], [])
 
 
-async def test_a_shutdown_of_the_old_one_that_hangs_does_not_touch_the_new_one(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hanging_shutdown_spares_the_reloaded_plugin(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "SHUTDOWN_DEADLINE", 0.02)
     hangs = "\n@hookimpl\nasync def tavern_shutdown():\n    await asyncio.sleep(3600)\n"
     answering(project, "one", "acme", hangs, "tavern_shutdown")
@@ -168,7 +149,7 @@ async def test_a_shutdown_of_the_old_one_that_hangs_does_not_touch_the_new_one(
         assert "tavern_shutdown of acme did not end within 0.02 s" in problems(host)[0]
 
 
-async def test_the_old_one_answers_until_the_new_one_has_started(project: Path) -> None:
+async def test_the_old_version_answers_until_the_new_starts(project: Path) -> None:
     answering(project, "one")
     async with Host(project, trust=["acme"]) as host:
         waits = "\n@hookimpl\nasync def tavern_startup():\n    await STAGE.wait('startup')\n"
@@ -181,12 +162,10 @@ async def test_the_old_one_answers_until_the_new_one_has_started(project: Path) 
         assert await ask(host) == "two"
 
 
-# --- which are read anew --------------------------------------------------------------------------------
+# --- which are reloaded ----------------------------------------------------------------------------------
 
 
-async def test_without_a_name_what_is_new_changed_or_gone_is_taken_over_and_nothing_else(
-    project: Path, site: Path
-) -> None:
+async def test_reloading_all_takes_what_is_new_or_changed(project: Path, site: Path) -> None:
     for name in ("same", "changed", "gone"):
         answering(project, "one", name)
     installed(site, "wheel", routed("one", "wheel"), "tavern_register_routes")
@@ -201,7 +180,14 @@ async def test_without_a_name_what_is_new_changed_or_gone_is_taken_over_and_noth
         installed(site, "wheel", routed("two", "wheel"), "tavern_register_routes")
         installed(site, "new-wheel", routed("two", "new-wheel"), "tavern_register_routes")
         shutil.rmtree(site / "old_wheel-1.0.0.dist-info")
+        events = host.events.subscribe("PLUGINS_CHANGED")
         assert {p.name for p in await host.reload()} == {"changed", "new", "wheel", "new-wheel"}
+        await events.close()
+        told = {(e.payload["name"], e.payload["state"]) async for e in events}  # type: ignore[union-attr]
+        assert told == {
+            *((name, "gone") for name in ("gone", "old-wheel")),
+            *((name, "started") for name in ("changed", "new", "wheel", "new-wheel")),
+        }
         kept = {name for name, load in loads(host).items() if before.get(name) == load}
         assert kept == set(before) - {"changed", "gone", "wheel", "old-wheel"}
         for name, answer in (("same", "one"), ("changed", "two"), ("new", "two"), ("wheel", "two"), ("gone", None)):
@@ -213,7 +199,7 @@ async def test_without_a_name_what_is_new_changed_or_gone_is_taken_over_and_noth
         assert await host.reload() == []
 
 
-async def test_only_a_plugin_that_failed_is_tried_again_although_nothing_changed(project: Path) -> None:
+async def test_reloading_all_retries_failed_plugins(project: Path) -> None:
     opens = f"{HEAD}\nif 'open' not in STAGE.log:\n    raise RuntimeError('closed')\n"
     plugin(project / "plugins", "acme", opens)
     guards = f"{HEAD}\n@hookimpl\ndef tavern_before_execute():\n    return None\n"
@@ -227,7 +213,7 @@ async def test_only_a_plugin_that_failed_is_tried_again_although_nothing_changed
         assert (states(host, "acme"), problems(host)) == (["started"], [])
 
 
-async def test_of_two_with_one_name_the_second_comes_when_the_first_has_gone(project: Path) -> None:
+async def test_a_namesake_loads_when_the_first_is_gone(project: Path) -> None:
     first = answering(project, "one")
     second = plugin(project / "plugins", "other", routed("two"), "tavern_register_routes")
     text = (second / "plugin.yaml").read_text()
@@ -241,7 +227,7 @@ async def test_of_two_with_one_name_the_second_comes_when_the_first_has_gone(pro
         assert [(p.state, p.source) for p in host.plugins() if p.name == "acme"] == [("started", f"folder:{second}")]
 
 
-async def test_a_plugin_whose_name_changed_is_another(project: Path) -> None:
+async def test_a_renamed_plugin_is_another(project: Path) -> None:
     folder = answering(project, "one")
     async with Host(project, trust=["acme", "acme-two"]) as host:
         text = (folder / "plugin.yaml").read_text()
@@ -252,7 +238,7 @@ async def test_a_plugin_whose_name_changed_is_another(project: Path) -> None:
         assert await ask(host, "acme-two") == "two"
 
 
-async def test_a_plugin_that_was_handed_over_or_came_with_the_host_is_not_read_anew(project: Path) -> None:
+async def test_embedded_and_first_party_plugins_are_not_reloaded(project: Path) -> None:
     handed = ModuleType("handed_over")
     handed.__file__ = str(answering(project.parent, "one", "handed-over") / "__init__.py")
     exec(compile(routed("one", "handed-over"), handed.__file__, "exec"), vars(handed))
@@ -276,7 +262,7 @@ async def test_a_plugin_that_was_handed_over_or_came_with_the_host_is_not_read_a
 # --- what was reviewed ----------------------------------------------------------------------------------
 
 
-async def test_changed_code_of_a_folder_waits_for_another_review(project: Path) -> None:
+async def test_changed_folder_code_waits_for_review(project: Path) -> None:
     answering(project, "one")
     async with Host(project) as host:
         await host.grant("acme")
@@ -288,21 +274,8 @@ async def test_changed_code_of_a_folder_waits_for_another_review(project: Path) 
         assert (states(host, "acme"), problems(host), await ask(host)) == (["started"], [], "two")
 
 
-async def test_a_grant_is_for_what_was_shown_and_not_for_what_came_since(project: Path) -> None:
-    answering(project, "one")
-    async with Host(project) as host:
-        asked = [p.name for p in host.plugin("acme").permissions]
-        answering(project, "two", "acme", "", "tavern_before_execute")
-        await host.grant("acme")
-        assert states(host, "acme") == ["needs-review"]
-        assert "its code has changed since it was reviewed" in problems(host)[0]
-        assert {p.name for p in host.plugin("acme").permissions} > set(asked[:-1])
-        await host.grant("acme")
-        assert (states(host, "acme"), await ask(host)) == (["started"], "two")
-
-
 @pytest.mark.parametrize("how", ["enable", "grant"])
-async def test_what_changed_while_it_was_out_comes_back_as_it_is_now(project: Path, site: Path, how: str) -> None:
+async def test_a_plugin_comes_back_as_it_is_now(project: Path, site: Path, how: str) -> None:
     answering(project, "one")
     installed(site, "wheel", routed("one", "wheel"), "tavern_register_routes", "tavern_before_execute")
     async with Host(project, trust=["acme", *(["wheel"] if how == "enable" else [])]) as host:
@@ -335,7 +308,7 @@ def package(answer: str) -> dict[str, str]:
     }
 
 
-async def test_of_an_installed_package_every_module_is_read_anew(project: Path, site: Path) -> None:
+async def test_every_module_of_a_package_is_reloaded(project: Path, site: Path) -> None:
     installed(site, "acme", package("one"), "tavern_register_routes")
     async with Host(project, trust=["acme"]) as host:
         assert await ask(host) == "one one"
@@ -348,9 +321,7 @@ async def test_of_an_installed_package_every_module_is_read_anew(project: Path, 
         assert await ask(host) == "three three"
 
 
-async def test_an_installed_package_that_cannot_be_imported_any_more_is_mended_by_the_next(
-    project: Path, site: Path
-) -> None:
+async def test_a_package_is_mended_by_the_next_reload(project: Path, site: Path) -> None:
     installed(site, "acme", package("one"), "tavern_register_routes")
     async with Host(project, trust=["acme"]) as host:
         assert await ask(host) == "one one"
@@ -365,9 +336,7 @@ async def test_an_installed_package_that_cannot_be_imported_any_more_is_mended_b
         assert await ask(host) == "three three"
 
 
-async def test_an_installed_package_that_could_not_be_imported_at_the_start_is_read_whole_later(
-    project: Path, site: Path
-) -> None:
+async def test_a_package_broken_at_start_loads_later(project: Path, site: Path) -> None:
     broken = {**package("one"), "__init__.py": "from acme.words import WORD\nraise RuntimeError('no luck')"}
     installed(site, "acme", broken, "tavern_register_routes")
     async with Host(project, trust=["acme"]) as host:
@@ -377,7 +346,7 @@ async def test_an_installed_package_that_could_not_be_imported_at_the_start_is_r
         assert await ask(host) == "two two"
 
 
-async def test_handlers_of_the_old_version_stay_its_own_while_it_ends(project: Path, site: Path) -> None:
+async def test_handlers_of_the_old_version_stay_its_own(project: Path, site: Path) -> None:
     """What the host reaches by name for what is under way is of the old code, if it was imported by then."""
     code = {
         "__init__.py": "",
@@ -412,7 +381,7 @@ async def say(text: str) -> str:
         assert (await run(host, "acme:Say")).outputs == {"text": "made, two"}
 
 
-async def test_with_a_plugin_those_are_read_anew_that_require_it(project: Path, site: Path) -> None:
+async def test_dependents_are_reloaded_with_a_plugin(project: Path, site: Path) -> None:
     installed(site, "acme", {"__init__.py": "", "words.py": "class Word: pass\n"})
     uses = "from acme.words import Word\nimport acme.words\nIS_ONE = Word is acme.words.Word\n"
     answers = routed("x", "user").replace('data="x"', "data=IS_ONE and Word is __import__('acme').words.Word")
@@ -425,7 +394,7 @@ async def test_with_a_plugin_those_are_read_anew_that_require_it(project: Path, 
         assert await ask(host, "user") is True
 
 
-# --- what cannot be read anew yet -----------------------------------------------------------------------
+# --- what cannot be reloaded yet -------------------------------------------------------------------------
 
 
 def upgrade(site: Path, name: str) -> None:
@@ -445,7 +414,7 @@ def needing(site: Path, name: str, needed: str, answer: str, **manifest: object)
     metadata.write_text(f"{metadata.read_text()}Requires-Dist: {needed}\n")
 
 
-async def test_where_what_it_stands_on_was_upgraded_the_old_version_goes_on(project: Path, site: Path) -> None:
+async def test_an_upgraded_requirement_waits_for_a_restart(project: Path, site: Path) -> None:
     upgrade(site, "library")
     installed(site, "base", routed("one", "base"), "tavern_register_routes")
     needing(site, "acme", "library", "one", requires={"plugins": {"base": ">=1"}})
@@ -478,28 +447,10 @@ async def test_where_what_it_stands_on_was_upgraded_the_old_version_goes_on(proj
 # --- overrides ------------------------------------------------------------------------------------------
 
 LOUD = f"""{HEAD}
-from tavern_host.contracts.services import interface_methods
-
-
-class Workflows:
-    def __init__(self, original):
-        self.original = original
-
+class Workflows(handing_on(WORKFLOW_MANAGER)):
     async def list_workflows(self):
         STAGE.log.append("NAME")
         return await self.original.list_workflows()
-
-
-def through(name):
-    async def method(self, *args, **kwargs):
-        return await getattr(self.original, name)(*args, **kwargs)
-
-    return method
-
-
-for name in interface_methods(WORKFLOW_MANAGER.interface):
-    if not hasattr(Workflows, name):
-        setattr(Workflows, name, through(name))
 
 
 @hookimpl
@@ -538,18 +489,6 @@ async def test_overrides_keep_their_order_over_a_reload(project: Path, operator_
             "low",
             "high",
         ]
-
-
-async def test_a_conflict_of_two_overrides_is_settled_by_disabling_one(project: Path) -> None:
-    loud(project, "a")
-    loud(project, "b")
-    async with Host(project, trust=["a", "b"]) as host:
-        assert await heard(host) == []
-        assert "a and b both override workflowManager; neither is used" in problems(host, "a")[0]
-        await host.disable("a")
-        assert (await heard(host), problems(host, "b")) == (["b"], [])
-        await host.enable("a")
-        assert (await heard(host), len(problems(host, "b"))) == ([], 1)
 
 
 WORD = """
@@ -594,7 +533,7 @@ def tavern_override_services():
 """
 
 
-async def test_an_override_stands_on_what_was_read_anew_beneath_it(project: Path) -> None:
+async def test_an_override_uses_the_reloaded_service(project: Path) -> None:
     def publish(word: str, contracts: str = WORD) -> None:
         files = {"contracts.py": contracts, "__init__.py": SAYS.replace("WORD", word)}
         services = [{"name": "acme.word", "interface": "contracts:Word"}]
@@ -621,7 +560,7 @@ async def test_an_override_stands_on_what_was_read_anew_beneath_it(project: Path
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-async def test_code_that_cannot_be_read_costs_the_plugin(project: Path) -> None:
+async def test_unreadable_code_costs_the_plugin(project: Path) -> None:
     folder = answering(project, "one")
     async with Host(project) as host:
         await host.grant("acme")
@@ -630,7 +569,7 @@ async def test_code_that_cannot_be_read_costs_the_plugin(project: Path) -> None:
         assert states(host, "acme") == ["invalid"]
 
 
-async def test_a_folder_that_is_being_replaced_comes_back_whole(project: Path) -> None:
+async def test_a_folder_being_replaced_comes_back_whole(project: Path) -> None:
     folder = answering(project, "one")
     async with Host(project, trust=["acme"]) as host:
         (folder / "plugin.yaml").rename(folder / "away")

@@ -1,0 +1,27 @@
+"""A provider that hands every call on to what it overrides; plugins of tests change a method of it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from tavern_host.contracts.services import ServiceKey, interface_methods
+
+
+def handing_on(key: ServiceKey[Any]) -> Any:
+    """Return a class of providers of a service, made with what each overrides (`original`)."""
+
+    def method(name: str) -> Any:
+        async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return await getattr(self.original, name)(*args, **kwargs)
+
+        def stream(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return getattr(self.original, name)(*args, **kwargs)
+
+        return call if inspect.iscoroutinefunction(getattr(key.interface, name)) else stream
+
+    def init(self: Any, original: Any) -> None:
+        self.original = original
+
+    methods = {name: method(name) for name in interface_methods(key.interface)}
+    return type("HandsOn", (key.interface,), {"__init__": init, **methods})
