@@ -431,7 +431,8 @@ def endless() -> Any:
 
 
 NO_JSON: dict[str, Any] = {
-    **{repr(x): {"x": x} for x in (object(), {1}, float("nan"), [float("inf")], b"b", [Path("a")], {1: 1})},
+    "object": {"x": object()},
+    **{repr(x): {"x": x} for x in ({1}, float("nan"), [float("inf")], b"b", [Path("a")], {1: 1})},
     "deep": {"x": nested(250)},
     "endless": endless(),
     "huge": {"x": 1 << 99_999},
