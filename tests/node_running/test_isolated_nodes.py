@@ -72,39 +72,40 @@ async def test_what_the_function_prints_does_not_get_into_its_result(capfd: pyte
     assert (printed.out, printed.err.count("hello")) == ("", 3)
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ("crash", "node EndBadly: its process was killed by SIGSEGV before it answered"),
-        ("exit", "node EndBadly: its process exited with status 3 before it answered"),
-        ("sys.exit", "node EndBadly tried to end the program (SystemExit: 3)"),
-        (
-            "kill the group",
-            "node EndBadly: its process was killed by SIGKILL (perhaps for want of memory) before it answered",
-        ),
-        ("raise", "ValueError: boom"),
-        ("odd error", "InvalidInput: odd"),
-        (
-            "set",
-            "node EndBadly: its result holds a value of the type set, which has no codec and cannot go from one "
-            "process to another",
-        ),
-        (
-            "nan",
-            "node EndBadly: its result holds the float nan, which has no codec and cannot go from one process to "
-            "another",
-        ),
-        (
-            "deep",
-            "node EndBadly: its result is too large, nested too deeply, or has keys that are not str, and no codec "
-            "knows it",
-        ),
-    ],
-)
-async def test_a_node_fails_with_a_line_that_says_how_its_process_ended(how: str, message: str) -> None:
-    with pytest.raises(PluginFailure) as failed:
-        await run(isolated_nodes.end_badly, {"how": how})
-    assert failed.value.message == message
+ENDS = [
+    ("crash", "node EndBadly: its process was killed by SIGSEGV before it answered"),
+    ("exit", "node EndBadly: its process exited with status 3 before it answered"),
+    ("sys.exit", "node EndBadly tried to end the program (SystemExit: 3)"),
+    (
+        "kill the group",
+        "node EndBadly: its process was killed by SIGKILL (perhaps for want of memory) before it answered",
+    ),
+    ("raise", "ValueError: boom"),
+    ("odd error", "InvalidInput: odd"),
+    (
+        "set",
+        "node EndBadly: its result holds a value of the type set, which has no codec and cannot go from one "
+        "process to another",
+    ),
+    (
+        "nan",
+        "node EndBadly: its result holds the float nan, which has no codec and cannot go from one process to another",
+    ),
+    (
+        "deep",
+        "node EndBadly: its result is too large, nested too deeply, or has keys that are not str, and no codec "
+        "knows it",
+    ),
+]
+
+
+async def test_a_node_fails_saying_how_its_process_ended() -> None:
+    results = await asyncio.gather(
+        *(run(isolated_nodes.end_badly, {"how": how}) for how, _ in ENDS), return_exceptions=True
+    )
+    for (_, message), error in zip(ENDS, results, strict=True):
+        assert isinstance(error, PluginFailure)
+        assert error.message == message
 
 
 async def test_an_error_with_a_code_keeps_it_and_brings_its_traceback() -> None:
@@ -124,10 +125,10 @@ async def test_an_input_without_a_codec_is_named() -> None:
     )
 
 
-@pytest.mark.parametrize("what", ["thread", "fork", "program"])
-async def test_nothing_that_the_function_started_outlives_it(what: str) -> None:
-    pids = (await run(isolated_nodes.leave_behind, {"what": what}))["result"]
-    await gone(pids)
+async def test_nothing_that_the_function_started_outlives_it() -> None:
+    kinds = ("thread", "fork", "program")
+    for found in await asyncio.gather(*(run(isolated_nodes.leave_behind, {"what": what}) for what in kinds)):
+        await gone(found["result"])
 
 
 @pytest.mark.parametrize("how", ["hold", "stop", "leave", "close"])
@@ -167,11 +168,6 @@ def children() -> list[str]:
         ["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True, check=False
     )
     return [line for line in listed.stdout.splitlines() if "worker_main" in line]
-
-
-async def test_many_at_once_do_not_mix() -> None:
-    results = await asyncio.gather(*(run(isolated_nodes.echo, {"value": number}) for number in range(12)))
-    assert [result["result"] for result in results] == [[number] for number in range(12)]
 
 
 HOST = f"""

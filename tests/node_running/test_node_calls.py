@@ -6,7 +6,6 @@ import asyncio
 import functools
 import sys
 import threading
-from collections import UserDict
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, TypedDict
 
@@ -150,14 +149,6 @@ async def test_several_outputs_that_are_no_dict_are_the_nodes_failure(result: An
     assert failed.value.message == expected
 
 
-async def test_any_mapping_will_do() -> None:
-    @node()
-    def user_dict() -> Ends:
-        return UserDict(first=1, last=2)  # type: ignore[return-value]
-
-    assert await direct(user_dict).open({}).run({}, None) == {"first": 1, "last": 2}
-
-
 def leave(a: int = 0) -> int:
     sys.exit(3)
 
@@ -179,12 +170,6 @@ async def test_a_node_that_would_end_the_program_only_fails(runner_of: RunnerOf)
         made = node(**options)(target)  # type: ignore[arg-type,type-var]
         with pytest.raises(PluginFailure, match=r"node Leav\w+ tried to end the program \((SystemExit|Keyboard)"):
             await runner_of(made).open({}).run({}, None)
-
-
-async def test_one_instance_of_a_function_may_run_several_times_at_once(runner_of: RunnerOf) -> None:
-    instance = runner_of(later).open({})
-    results = await asyncio.gather(*(instance.run({"a": number}, None) for number in range(50)))
-    assert [result["result"] for result in results] == [number + 10 for number in range(50)]
 
 
 @node()

@@ -113,30 +113,6 @@ async def test_a_reader_that_leaves_ends_the_nodes_code(runner_of: RunnerOf) -> 
     assert ENDED == ["count"]
 
 
-async def test_cancelling_the_reader_ends_the_nodes_code(runner_of: RunnerOf) -> None:
-    @node()
-    async def wait() -> AsyncIterator[int]:
-        try:
-            yield 1
-            await asyncio.sleep(60)
-        finally:
-            ENDED.append("wait")
-
-    async def reading() -> None:
-        async with aclosing(runner_of(wait).open({}).stream({}, None)) as parts:  # type: ignore[type-var]
-            async for _ in parts:
-                began.set()
-
-    began = asyncio.Event()
-    task = asyncio.create_task(reading())
-    await began.wait()
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert ENDED == ["wait"]
-
-
 async def test_items_are_values_and_not_objects_behind_the_boundary() -> None:
     from node_runners import carried
 
@@ -165,15 +141,6 @@ async def test_an_error_in_the_middle_comes_after_what_was_yielded(runner_of: Ru
         async for part in runner_of(break_off).open({}).stream({}, None):
             parts.append(part)
     assert parts == [{"result": 1}]
-
-
-async def test_an_error_of_the_source_passes_through_the_node(runner_of: RunnerOf) -> None:
-    async def source() -> AsyncIterator[str]:
-        yield "a"
-        raise InvalidInput("the source is broken")
-
-    with pytest.raises(InvalidInput, match="the source is broken"):
-        await read(runner_of(shout).open({}), words=source())
 
 
 async def leave_between(to: int = 0) -> AsyncIterator[int]:
@@ -230,9 +197,3 @@ async def test_a_raw_node_that_streams_yields_by_slot_and_may_have_a_context(run
     parts = [part async for part in instance.stream({"items": items(1, None)}, call)]
     assert parts == [{"item": 1}, {"item": None}, {"place": "n1 red"}]
     assert await instance.run({"items": items(1, 2)}, call) == {"item": [1, 2], "place": "n1 red"}
-
-
-async def test_several_streams_of_one_instance_do_not_mix(runner_of: RunnerOf) -> None:
-    instance = runner_of(shout).open({})
-    read_at_once = await asyncio.gather(*(read(instance, words=items(*map(str, range(n)))) for n in range(10)))
-    assert read_at_once == [[{"result": f"{i}!"} for i in range(n)] for n in range(10)]

@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Iterable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import pytest
+from helpers.repetition import Failures
+
 import tavern_nodes.nodes
-from tavern_host import Host, nodes_of
+from tavern_host import Host, TavernError, nodes_of
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.nodes import NodeCall, NodeInstance, NodeRunner
 from tavern_host.sdk.carried import carried_runner
@@ -75,6 +79,33 @@ class HostedNodes(Nodes):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
+
+
+Row = tuple[str, dict[str, Any], dict[str, Any], Any]
+"""A node's type, inputs and configuration, and the outputs that it gives or the message with which it refuses."""
+
+
+async def check_outputs(nodes: Nodes, rows: Iterable[Row]) -> None:
+    """Run each node and compare what it gives; 1, 1.0 and True differ."""
+    with Failures() as failures:
+        for type, inputs, config, expected in rows:
+            with failures.row((type, f"{inputs!r:.200}", config)):
+                outputs = await nodes.run(type, inputs, config)
+                if outputs != expected or repr(outputs) != repr(expected):
+                    raise AssertionError(f"it gives {outputs!r}, not {expected!r}")
+
+
+async def check_refusals(nodes: Nodes, rows: Iterable[Row]) -> None:
+    """Run each node and compare the message of its error, which begins with its type; `…` stands for any end."""
+    with Failures() as failures:
+        for type, inputs, config, message in rows:
+            with failures.row((type, f"{inputs!r:.200}", config)), pytest.raises(TavernError) as refused:
+                await nodes.run(type, inputs, config)
+            expected, told = f"{type}: {message}", refused.value.message
+            with failures.row(expected):
+                same = told.startswith(expected[:-1]) if expected.endswith("…") else told == expected
+                if not same:
+                    raise AssertionError(f"it says {told!r:.300}")
 
 
 def node_call() -> NodeCall:

@@ -83,10 +83,6 @@ async def test_all_parts_come_in_the_usual_order_with_their_macros_filled_in(nod
     assert messages[9] == HISTORY[0]
 
 
-async def test_nothing_at_all_gives_the_main_prompt(nodes: Nodes) -> None:
-    assert await texts(nodes) == ["Write Assistant's next reply in a conversation between Assistant and User."]
-
-
 async def test_an_empty_conversation_begins_with_the_first_message_of_the_card(nodes: Nodes) -> None:
     assert (await build(nodes, characterData=CARD))[-1] == {"role": "assistant", "content": "Welcome, User!"}
     assert "Welcome, User!" not in await texts(nodes, characterData=CARD, historyMessages=HISTORY)
@@ -321,9 +317,3 @@ async def test_keys_without_end_fail_in_one_line(nodes: Nodes) -> None:
 async def test_prompts_that_multiply_stay_in_bounds(nodes: Nodes, inputs: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="ContextBuilder: the result would have .* characters; at most "):
         await build(nodes, characterData={**CARD, "description": "z" * 10_000}, **inputs)
-
-
-async def test_numbers_that_are_none_are_refused(nodes: Nodes) -> None:
-    book = {"entries": [entry("a", "b", depth=float("inf"))]}
-    with pytest.raises(InvalidInput, match=r"entries\[0\]\.depth: expected a number, not inf"):
-        await build(nodes, worldBookData=book)

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 
 from tavern_host import InvalidInput, NotFound, TavernError
 
@@ -16,28 +17,29 @@ async def test_text_is_written_and_read(hosted: Any) -> None:
     assert await hosted.run("ReadFile", {"path": "notes/日记.md"}) == {"content": "héllo", "size": 6, "found": True}
 
 
-@pytest.mark.parametrize(
-    ("content", "stored"),
-    [
+async def test_what_is_no_text_is_written_as_json(hosted: Any) -> None:
+    rows: list[Any] = [
         ("text", b"text"),
         (b"\x00\xff", b"\x00\xff"),
         ({"a": [1, "ü"]}, '{\n  "a": [\n    1,\n    "ü"\n  ]\n}'.encode()),
         (12, b"12"),
         (None, b"null"),
-    ],
-)
-async def test_what_is_no_text_is_written_as_json(hosted: Any, content: Any, stored: bytes) -> None:
-    await hosted.run("WriteFile", {"path": "x", "content": content})
-    assert (hosted.files / "x").read_bytes() == stored
+    ]
+    with Failures() as failures:
+        for content, stored in rows:
+            with failures.row((content, stored)):
+                await hosted.run("WriteFile", {"path": "x", "content": content})
+                assert (hosted.files / "x").read_bytes() == stored
 
 
-@pytest.mark.parametrize(
-    ("format", "content"), [("text", '{"a": 1}'), ("JSON", {"a": 1}), ("binary", b'\xef\xbb\xbf{"a": 1}')]
-)
-async def test_a_file_is_read_as_its_format_says(hosted: Any, format: str, content: Any) -> None:
-    hosted.write("x.json", b'\xef\xbb\xbf{"a": 1}')
-    outputs = await hosted.run("ReadFile", {"path": "x.json"}, {"format": format})
-    assert outputs == {"content": content, "size": 11, "found": True}
+async def test_a_file_is_read_as_its_format_says(hosted: Any) -> None:
+    rows: list[Any] = [("text", '{"a": 1}'), ("JSON", {"a": 1}), ("binary", b'\xef\xbb\xbf{"a": 1}')]
+    with Failures() as failures:
+        for format, content in rows:
+            with failures.row((format, content)):
+                hosted.write("x.json", b'\xef\xbb\xbf{"a": 1}')
+                outputs = await hosted.run("ReadFile", {"path": "x.json"}, {"format": format})
+                assert outputs == {"content": content, "size": 11, "found": True}
 
 
 async def test_a_log_grows_line_by_line(hosted: Any) -> None:
@@ -55,9 +57,8 @@ async def test_a_file_that_is_there_is_not_created_again(hosted: Any) -> None:
     assert (hosted.files / "x").read_text() == "1"
 
 
-@pytest.mark.parametrize(
-    ("type", "inputs", "config", "message"),
-    [
+async def test_what_cannot_be_is_told(hosted: Any) -> None:
+    rows: list[Any] = [
         ("ReadFile", {"path": "no.txt"}, {}, "ReadFile: 'no.txt' is not in the project's files/ folder"),
         ("ReadFile", {"path": " "}, {}, "ReadFile: the path must not be empty"),
         (
@@ -98,16 +99,15 @@ async def test_a_file_that_is_there_is_not_created_again(hosted: Any) -> None:
             {},
             "ListFiles: the pattern has 300 characters; at most 200 are possible",
         ),
-    ],
-)
-async def test_what_cannot_be_is_told(
-    hosted: Any, type: str, inputs: dict[str, Any], config: dict[str, Any], message: str
-) -> None:
-    hosted.write("latin", b"\xe9")
-    hosted.write("bad.json", "{")
-    with pytest.raises((InvalidInput, NotFound)) as refused:
-        await hosted.run(type, inputs, config)
-    assert refused.value.message == message
+    ]
+    with Failures() as failures:
+        for type, inputs, config, message in rows:
+            with failures.row((type, inputs)):
+                hosted.write("latin", b"\xe9")
+                hosted.write("bad.json", "{")
+                with pytest.raises((InvalidInput, NotFound)) as refused:
+                    await hosted.run(type, inputs, config)
+                assert refused.value.message == message
 
 
 async def test_a_file_that_is_missing_may_have_a_default(hosted: Any) -> None:
@@ -124,24 +124,28 @@ async def test_files_are_listed_by_name(hosted: Any) -> None:
     assert outputs["details"][1] == {"path": "b.txt", "name": "b.txt", "size": 2, "modified": "1970-01-01T00:00:00Z"}
 
 
-@pytest.mark.parametrize(
-    ("type", "inputs"), [("ReadFile", {"path": "x"}), ("ListFiles", {"folder": "", "recursive": False})]
-)
-async def test_a_change_of_files_is_noticed_and_nothing_else(hosted: Any, type: str, inputs: dict[str, Any]) -> None:
-    runner = hosted.runner(type)
-    stamps = [await runner.change(inputs, {})]
-    hosted.write("x", "1")
-    stamps += [await runner.change(inputs, {}), await runner.change(inputs, {})]
-    hosted.write("x", "22")
-    stamps.append(await runner.change(inputs, {}))
-    assert stamps[1] == stamps[2]
-    assert len({str(stamp) for stamp in stamps}) == 3
+async def test_a_change_of_files_is_noticed_and_nothing_else(hosted: Any) -> None:
+    rows: list[Any] = [("ReadFile", {"path": "x"}), ("ListFiles", {"folder": "", "recursive": False})]
+    with Failures() as failures:
+        for type, inputs in rows:
+            with failures.row((type, inputs)):
+                runner = hosted.runner(type)
+                stamps = [await runner.change(inputs, {})]
+                hosted.write("x", "1")
+                stamps += [await runner.change(inputs, {}), await runner.change(inputs, {})]
+                hosted.write("x", "22")
+                stamps.append(await runner.change(inputs, {}))
+                assert stamps[1] == stamps[2]
+                assert len({str(stamp) for stamp in stamps}) == 3
 
 
-@pytest.mark.parametrize("type", ["ReadFile", "ListFiles"])
-async def test_nothing_is_used_again_where_the_path_comes_in_the_run(hosted: Any, type: str) -> None:
-    runner = hosted.runner(type)
-    assert await runner.change({}, {}) != await runner.change({}, {})
+async def test_nothing_is_used_again_where_the_path_comes_in_the_run(hosted: Any) -> None:
+    rows: list[Any] = ["ReadFile", "ListFiles"]
+    with Failures() as failures:
+        for type in rows:
+            with failures.row(type):
+                runner = hosted.runner(type)
+                assert await runner.change({}, {}) != await runner.change({}, {})
 
 
 async def test_writing_is_done_again_in_each_run() -> None:
@@ -151,8 +155,11 @@ async def test_writing_is_done_again_in_each_run() -> None:
     assert {DEFINITIONS[type].traits.placement for type in ("ReadFile", "WriteFile", "ListFiles")} == {"thread"}
 
 
-@pytest.mark.parametrize("path", [1, None, ["x"]])
-async def test_a_path_must_be_text(hosted: Any, path: Any) -> None:
-    for type in ("ReadFile", "WriteFile"):
-        with pytest.raises(TavernError, match="the path must be text"):
-            await hosted.run(type, {"path": path, "content": ""})
+async def test_a_path_must_be_text(hosted: Any) -> None:
+    rows: list[Any] = [1, None, ["x"]]
+    with Failures() as failures:
+        for path in rows:
+            with failures.row(path):
+                for type in ("ReadFile", "WriteFile"):
+                    with pytest.raises(TavernError, match="the path must be text"):
+                        await hosted.run(type, {"path": path, "content": ""})

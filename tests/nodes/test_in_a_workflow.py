@@ -70,23 +70,6 @@ async def test_texts_go_in_are_merged_in_order_and_come_out(engine: ExecutionEng
     assert (result.status, result.outputs) == (RunStatus.COMPLETE, {"text": "HI\thi"})
 
 
-async def test_the_mode_of_a_math_operation_selects_its_inputs(engine: ExecutionEngine) -> None:
-    document = workflow(
-        {
-            "text": {"type": "core:Text", "inputValues": {"text": "three"}},
-            "length": {"type": "core:TextLength"},
-            "power": {
-                "type": "core:MathOperation",
-                "configValues": {"operationMode": "power"},
-                "inputValues": {"exponent": 3},
-            },
-        },
-        ["text.text > length.text", "length.length > power.base"],
-    )
-    result = await run(engine, document)
-    assert result.nodes["power"].output == {"result": 125.0}
-
-
 async def test_json_is_taken_apart_and_put_into_a_text(engine: ExecutionEngine) -> None:
     document = workflow(
         {
@@ -114,26 +97,81 @@ async def test_json_is_taken_apart_and_put_into_a_text(engine: ExecutionEngine) 
     assert result.nodes["format"].output == {"text": "Ann has a, b"}
 
 
-async def test_a_failure_shows_the_creators_message(engine: ExecutionEngine) -> None:
-    document = workflow({"stop": {"type": "core:Fail", "inputValues": {"message": "the house is full"}}}, [])
+def node(type: str, config: dict[str, Any] | None = None, /, **inputs: Any) -> dict[str, Any]:
+    return {"type": f"core:{type}", "inputValues": inputs, "configValues": config or {}}
+
+
+async def test_branches_and_streams_meet_again(engine: ExecutionEngine) -> None:
+    document = workflow(
+        {
+            "switch": node("Switch", condition=True, value="Hey"),
+            "upper": node("UpperCase"),
+            "pad": node("PadText", length=5),
+            "merge": node("Merge"),
+            "gate": node("Gate", is_open=False, value=1),
+            "never": node("Fail", message="never"),
+            "case": node("SwitchCase", {"cases": ["a", 2]}, key=3),
+            "first": node("ToJson"),
+            "rest": node("ToJson"),
+            "text": node("TextToStream", text="one two 三四"),
+            "whole": node("StreamToString", separator="|"),
+            "few": node("StreamToList", limit=2),
+            "bypassed": {**node("Switch", condition=True, value="v"), "bypassed": True},
+            "no": node("ToJson"),
+        },
+        [
+            *("switch.when_true > upper.text", "switch.when_false > pad.text"),
+            *("upper.text > merge.values", "pad.text > merge.values", "gate.value > never.value"),
+            *("case.case_1 > first.value", "case.default > rest.value"),
+            *("text.stream > whole.stream", "text.stream > few.stream", "bypassed.when_false > no.value"),
+        ],
+    )
     result = await run(engine, document)
-    assert result.status is RunStatus.ERROR
-    error = result.nodes["stop"].error
-    assert error is not None
-    assert "the house is full" in error.message
+    assert result.error is None
+    given = {key: result.nodes[key].output for key in ("merge", "rest", "whole", "few", "no")}
+    assert given == {
+        "merge": {"value": "HEY"},
+        "rest": {"text": "3"},
+        "whole": {"text": "one |two |三|四"},
+        "few": {"items": ["one ", "two "]},
+        "no": {"text": '"v"'},
+    }
+    assert {id for id, state in result.nodes.items() if state.status == "skipped"} == {"pad", "never", "first"}
+
+
+async def test_a_changed_file_is_read_again(host: Host, engine: ExecutionEngine) -> None:
+    files = host.project.folder("files")
+    files.mkdir(exist_ok=True)
+    nodes = {"path": node("Text", text="a.txt"), "read": node("ReadFile", path="a.txt"), "upper": node("UpperCase")}
+    for edges in (["read.content > upper.text"], ["read.content > upper.text", "path.text > read.path"]):
+        found = []
+        for text in ("one", None, "two"):
+            if text is not None:
+                (files / "a.txt").write_text(text)
+            found.append((await run(engine, workflow(nodes, edges))).nodes["upper"].output)
+        assert found == [{"text": "ONE"}, {"text": "ONE"}, {"text": "TWO"}]
+
+
+async def test_nodes_with_effects_run_each_time(host: Host, engine: ExecutionEngine) -> None:
+    document = workflow(
+        {
+            "log": node("WriteFile", {"mode": "append", "new_line": True}, path="log", content="x"),
+            "count": node("Counter", {"start": 5}),
+            "random": node("RandomNumber", mode="随机", value=1),
+        },
+        [],
+    )
+    results = [await run(engine, document) for _ in range(3)]
+    assert (host.project.folder("files") / "log").read_text() == "x\n" * 3
+    assert [result.nodes["count"].output for result in results] == [{"count": 5}] * 3
+    assert len({str(result.nodes["random"].output) for result in results}) > 1
 
 
 async def test_interrupting_a_run_ends_a_wait(host: Host, engine: ExecutionEngine) -> None:
-    document = workflow({"wait": {"type": "core:Wait", "inputValues": {"seconds": 3000}}}, [])
+    document = workflow({"wait": node("Wait", seconds=3000)}, [])
     started = aiter(host.events.subscribe("NODE_EXECUTING"))
     run_id = await engine.submit(RunRequest(workflow=document))
     async with asyncio.timeout(30):
         await anext(started)
         assert await engine.interrupt(run_id)
         assert (await engine.wait(run_id)).status is RunStatus.INTERRUPTED
-
-
-async def test_a_counter_begins_anew_in_each_run(engine: ExecutionEngine) -> None:
-    document = workflow({"count": {"type": "core:Counter", "configValues": {"start": 5}}}, [])
-    results = [await run(engine, document) for _ in range(2)]
-    assert [result.nodes["count"].output for result in results] == [{"count": 5}, {"count": 5}]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from helpers.openai_server import OpenAiServer, answer, openai_server
+from helpers.repetition import Failures
 from node_bench import DEFINITIONS, HostedNodes, node_call
 
 from tavern_host import Host, TavernError
@@ -82,18 +83,19 @@ async def test_an_address_in_a_workflow_is_refused(hosted: HostedNodes) -> None:
     assert message.startswith("APISettings: base_url is not used; the operator sets up models")
 
 
-@pytest.mark.parametrize("settings", [{"api_key": "sk-secret"}, {"baseUrl": "https://a.b"}, {"Authorization": "x"}])
-async def test_settings_from_elsewhere_can_bring_no_key_or_address_either(
-    hosted: HostedNodes, settings: dict[str, Any]
-) -> None:
-    for type, inputs in (
-        ("OpenAI", {"api_settings": settings}),
-        ("OpenAIChat", {"api_settings": settings}),
-        ("GenericLlmRequest", {"messages": '[{"role": "user", "content": "a"}]', "parameters": settings}),
-    ):
-        message = await failure(hosted, type, **inputs)
-        assert "addresses and keys are not taken from a workflow" in message
-        assert "sk-secret" not in message
+async def test_settings_from_elsewhere_can_bring_no_key_or_address_either(hosted: HostedNodes) -> None:
+    rows: list[Any] = [{"api_key": "sk-secret"}, {"baseUrl": "https://a.b"}, {"Authorization": "x"}]
+    with Failures() as failures:
+        for settings in rows:
+            with failures.row(settings):
+                for type, inputs in (
+                    ("OpenAI", {"api_settings": settings}),
+                    ("OpenAIChat", {"api_settings": settings}),
+                    ("GenericLlmRequest", {"messages": '[{"role": "user", "content": "a"}]', "parameters": settings}),
+                ):
+                    message = await failure(hosted, type, **inputs)
+                    assert "addresses and keys are not taken from a workflow" in message
+                    assert "sk-secret" not in message
 
 
 # --- OpenAI -------------------------------------------------------------------------------------------------
@@ -126,9 +128,8 @@ async def test_no_name_of_a_model_takes_the_default(hosted: HostedNodes) -> None
     assert (await hosted.run("OpenAI", openai_inputs("Be brief", model="")))["response"] == "Yes."
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
+async def test_what_is_wrong_is_told_in_one_line(hosted: HostedNodes) -> None:
+    rows: list[Any] = [
         ({"model": "gpt-4o"}, "there is no language model 'gpt-4o' (there is bar)"),
         ({"image": "https://a.b/c.png"}, "OpenAI: image: models are sent text only; leave it empty"),
         ({"temperature": "hot"}, "OpenAI: temperature: expected a number, not 'hot'"),
@@ -136,10 +137,11 @@ async def test_no_name_of_a_model_takes_the_default(hosted: HostedNodes) -> None
         ({"history": "{}"}, "OpenAI: history[0].role: expected one of system, user, assistant, tool, not None"),
         ({"api_settings": "x"}, "OpenAI: api_settings: expected an object, as APISettings gives it, not text"),
         ({"prompt": 3}, "OpenAI: prompt must be text, not a number"),
-    ],
-)
-async def test_what_is_wrong_is_told_in_one_line(hosted: HostedNodes, more: dict[str, Any], message: str) -> None:
-    assert await failure(hosted, "OpenAI", **{**openai_inputs("Be brief"), **more}) == message
+    ]
+    with Failures() as failures:
+        for more, message in rows:
+            with failures.row((more, message)):
+                assert await failure(hosted, "OpenAI", **{**openai_inputs("Be brief"), **more}) == message
 
 
 # --- OpenAIChat ---------------------------------------------------------------------------------------------
@@ -178,19 +180,19 @@ async def test_messages_may_be_a_list_as_context_builder_gives_it(hosted: Hosted
     assert (await hosted.run("GenericLlmRequest", inputs))["responseText"] == "Yes."
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
+async def test_a_wrong_request_is_told(hosted: HostedNodes) -> None:
+    rows: list[Any] = [
         ({"messages": "[]"}, "GenericLlmRequest: expected at least one message"),
         ({"messages": "hi"}, "GenericLlmRequest: messages is not JSON: Expecting value at line 1, column 1"),
         ({"parameters": "[]"}, "GenericLlmRequest: parameters: expected an object, not a list"),
         ({"seed": "x"}, "GenericLlmRequest: seed: expected a whole number, not 'x'"),
         ({"activated_model_id": 3}, "GenericLlmRequest: the model's name must be text, not a number"),
-    ],
-)
-async def test_a_wrong_request_is_told(hosted: HostedNodes, inputs: dict[str, Any], message: str) -> None:
-    given = {"messages": '[{"role": "user", "content": "a"}]', **inputs}
-    assert await failure(hosted, "GenericLlmRequest", **given) == message
+    ]
+    with Failures() as failures:
+        for inputs, message in rows:
+            with failures.row((inputs, message)):
+                given = {"messages": '[{"role": "user", "content": "a"}]', **inputs}
+                assert await failure(hosted, "GenericLlmRequest", **given) == message
 
 
 # --- what is asked of a real server ---------------------------------------------------------------------------
@@ -250,6 +252,9 @@ async def test_without_the_service_the_nodes_say_what_is_missing(tmp_path: Path)
             )
 
 
-@pytest.mark.parametrize("type", ["OpenAI", "OpenAIChat", "GenericLlmRequest"])
-def test_answers_are_never_taken_from_a_cache(type: str) -> None:
-    assert not DEFINITIONS[type].traits.cached
+def test_answers_are_never_taken_from_a_cache() -> None:
+    rows: list[Any] = ["OpenAI", "OpenAIChat", "GenericLlmRequest"]
+    with Failures() as failures:
+        for type in rows:
+            with failures.row(type):
+                assert not DEFINITIONS[type].traits.cached

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 from node_bench import HostedNodes
 
 from tavern_host import InvalidInput, NotFound
@@ -93,9 +94,8 @@ async def test_rules_are_given_in_one_form(hosted: HostedNodes) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "name", "spec"),
-    [
+async def test_a_card_of_any_version_has_one_form(hosted: HostedNodes) -> None:
+    rows: list[Any] = [
         (json.dumps(CARD).encode(), "Ann", "chara_card_v1"),
         (json.dumps(CARD_V2).encode(), "Ann", "chara_card_v2"),
         (json.dumps(CARD_V3).encode(), "Ann the Third", "chara_card_v3"),
@@ -109,14 +109,14 @@ async def test_rules_are_given_in_one_form(hosted: HostedNodes) -> None:
             "Ann the Third",
             "chara_card_v3",
         ),
-    ],
-    ids=["json-1", "json-2", "json-3", "tEXt", "tEXt-1", "zTXt", "iTXt", "iTXt-compressed", "ccv3-first"],
-)
-async def test_a_card_of_any_version_has_one_form(hosted: HostedNodes, content: bytes, name: str, spec: str) -> None:
-    hosted.write("card", content)
-    card = await load(hosted, "CharacterCardLoader", "card")
-    assert (card["name"], card["spec"], card["description"]) == (name, spec, "An innkeeper.")
-    assert (card["personality"], card["alternate_greetings"]) == ("", [])
+    ]
+    with Failures() as failures:
+        for content, name, spec in rows:
+            with failures.row((content, name)):
+                hosted.write("card", content)
+                card = await load(hosted, "CharacterCardLoader", "card")
+                assert (card["name"], card["spec"], card["description"]) == (name, spec, "An innkeeper.")
+                assert (card["personality"], card["alternate_greetings"]) == ("", [])
 
 
 async def test_what_a_card_holds_beside_the_usual_stays(hosted: HostedNodes) -> None:
@@ -127,10 +127,8 @@ async def test_what_a_card_holds_beside_the_usual_stays(hosted: HostedNodes) -> 
 # --- what they do not read ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("type", LOADERS)
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
+async def test_nothing_but_a_file_of_the_project_is_read(hosted: HostedNodes, tmp_path: Path) -> None:
+    rows: list[Any] = [
         ("", "no file is chosen; name one by its path in the project's files/ folder"),
         (None, "no file is chosen; name one by its path in the project's files/ folder"),
         (3, "the path must be text, not a number"),
@@ -144,18 +142,18 @@ async def test_what_a_card_holds_beside_the_usual_stays(hosted: HostedNodes) -> 
         ("away/passwd", "'away/passwd' cannot be used: the way to it leads over a link or a file, and links are not "
             "followed"),
         ("pipe", "'pipe' cannot be used: it is not a file; links and devices are not used"),
-    ],
-)  # fmt: skip
-async def test_nothing_but_a_file_of_the_project_is_read(
-    hosted: HostedNodes, type: str, path: Any, message: str, tmp_path: Path
-) -> None:
+    ]  # fmt: skip
     outside = tmp_path / "secret.json"
     outside.write_text("{}", encoding="utf-8")
     (hosted.files / "folder").mkdir(parents=True)
     (hosted.files / "link.json").symlink_to(outside)
     (hosted.files / "away").symlink_to("/etc")
     os.mkfifo(hosted.files / "pipe")
-    assert await failure(hosted, type, path) == f"{type}: {message}"
+    with Failures() as failures:
+        for path, message in rows:
+            for type in LOADERS:
+                with failures.row((path, message)):
+                    assert await failure(hosted, type, path) == f"{type}: {message}"
 
 
 async def test_a_file_that_is_too_large_is_not_read(hosted: HostedNodes) -> None:
@@ -166,9 +164,8 @@ async def test_a_file_that_is_too_large_is_not_read(hosted: HostedNodes) -> None
     )
 
 
-@pytest.mark.parametrize(
-    ("type", "content", "message"),
-    [
+async def test_what_is_wrong_with_a_file_is_told_in_one_line(hosted: HostedNodes) -> None:
+    rows: list[Any] = [
         ("PresetLoader", b"[1]", "'f' must hold an object, not a list"),
         ("PresetLoader", b"\xff", "'f' is not UTF-8 text (byte 0)"),
         ("PresetLoader", b'{"prompts": 3}', "'f'.prompts: expected a list of objects"),
@@ -197,13 +194,12 @@ async def test_a_file_that_is_too_large_is_not_read(hosted: HostedNodes) -> None
         ("CharacterCardLoader", png((b"zTXt", b"chara\0\0abc")), "'f': a compressed text in the picture is damaged"),
         ("CharacterCardLoader", png((b"zTXt", b"chara\0\0" + zlib.compress(b"a" * 50_000_000))),
             "'f': a compressed text in the picture is too large"),
-    ],
-)  # fmt: skip
-async def test_what_is_wrong_with_a_file_is_told_in_one_line(
-    hosted: HostedNodes, type: str, content: bytes, message: str
-) -> None:
-    hosted.write("f", content)
-    assert await failure(hosted, type, "f") == f"{type}: {message}"
+    ]  # fmt: skip
+    with Failures() as failures:
+        for type, content, message in rows:
+            with failures.row((type, content)):
+                hosted.write("f", content)
+                assert await failure(hosted, type, "f") == f"{type}: {message}"
 
 
 async def test_what_is_no_yaml_is_told_with_its_line(hosted: HostedNodes) -> None:
@@ -212,11 +208,13 @@ async def test_what_is_no_yaml_is_told_with_its_line(hosted: HostedNodes) -> Non
     assert re.fullmatch(r"WorldBookLoader: 'f' is not YAML: .* at line [23], column \d", message)
 
 
-@pytest.mark.parametrize("cut", range(0, 120, 3))
-def test_a_picture_that_is_cut_off_anywhere_is_refused(cut: int) -> None:
-    whole = png((b"tEXt", b"chara\0" + coded(CARD_V2)))
-    with pytest.raises(InvalidInput):
-        read_card_file(whole[:cut], "card")
+def test_a_picture_that_is_cut_off_anywhere_is_refused() -> None:
+    with Failures() as failures:
+        for cut in range(0, 120, 3):
+            with failures.row(cut):
+                whole = png((b"tEXt", b"chara\0" + coded(CARD_V2)))
+                with pytest.raises(InvalidInput):
+                    read_card_file(whole[:cut], "card")
 
 
 # --- when they are run again --------------------------------------------------------------------------------

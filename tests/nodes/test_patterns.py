@@ -105,10 +105,6 @@ def test_a_replacement_brings_in_groups(by: str, result: str) -> None:
     assert replaced(r"(?<first>\w+) (\w+)", "ann bob says", by, flags="") == result
 
 
-def test_a_group_that_took_no_part_brings_in_nothing() -> None:
-    assert replaced("(a)|b", "ab", "<$1>") == "<a><>"
-
-
 @pytest.mark.parametrize(
     ("pattern", "problem"),
     [
@@ -189,13 +185,6 @@ async def test_a_pattern_without_end_is_ended_while_the_host_goes_on(pattern: st
     assert beats >= 5
 
 
-def test_the_limit_holds_where_nothing_else_can_run_meanwhile() -> None:
-    """The library looks at the clock by itself: no second thread, no event loop, no signal is needed."""
-    pattern, text, _ = CATASTROPHIC[0]
-    with pytest.raises(OutOfTime):
-        compile_pattern(pattern, "i").occurs_in(text, Allowance(0.2))
-
-
 async def test_the_limit_holds_while_other_threads_keep_the_interpreter_busy() -> None:
     done = threading.Event()
 
@@ -237,14 +226,6 @@ async def test_whoever_is_cancelled_does_not_wait_for_the_search() -> None:
         await waiting
     assert not released.is_set()
     released.set()
-
-
-async def test_what_the_work_raises_comes_out() -> None:
-    def work(left: Allowance) -> None:
-        raise InvalidInput("no")
-
-    with pytest.raises(InvalidInput, match="^no$"):
-        await within(work, "Node")
 
 
 def test_many_small_matches_use_up_the_allowance_too() -> None:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from node_bench import Nodes, Row, check_outputs, check_refusals
 
-from tavern_host import InvalidInput
 from tavern_nodes.values import MAX_TEXT
 
-CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+VALUES = {"name": "Ann", "user": {"age": 36}, "list": ["a", "b"], "nothing": None}
+TEMPLATES = [
+    ("Hello {name}!", "Hello Ann!"),
+    ("{user.age} and {list.1}", "36 and b"),
+    ("{user}", '{"age": 36}'),
+    ("{nothing}|", "|"),
+    ("{{name}} stays, {name} does not", "{name} stays, Ann does not"),
+    ('{"a": {"b": 1}}', '{"a": {"b": 1}}'),
+    ("{{{system:available_tools}}}", "{{{system:available_tools}}}"),
+    ("{} { name } {na", "{} { name } {na"),
+    ("{name}{name}", "AnnAnn"),
+]
+LONG = "x" * 100_000
+PROMPT = {"template": "{a} {user.age} {x} {x}", "a": "a", "x": None, "user": {}}
+DEAR = {"template": "Dear {name} ({user.age}), {{name}}: {list}", "values": {"name": "Bo", "list": [1]}}
+CASES: list[Row] = [
     ("Text", {"text": "hello"}, {}, {"text": "hello"}),
     ("Text", {}, {}, {"text": ""}),
     ("UpperCase", {"text": "Straße"}, {}, {"text": "STRASSE"}),
@@ -54,173 +67,62 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("TextMerge", {"text_inputs": "alone", "separator": ","}, {}, {"merged_text": "alone"}),
     ("TextMerge", {"text_inputs": [], "separator": ","}, {}, {"merged_text": ""}),
     ("TextMerge", {"text_inputs": [1, False, None], "separator": ","}, {}, {"merged_text": "1,false,"}),
-]
+    *(("FormatText", {"template": template, "values": VALUES}, {}, {"text": text}) for template, text in TEMPLATES),
+    ("FormatText", {"template": "{a}", "values": {"a": "{b}", "b": "no"}}, {}, {"text": "{b}"}),
+    ("FormatPrompt", {**DEAR, "name": "Ann", "user": {"age": 36}}, {},
+        {"text": "Dear Ann (36), {name}: [1]", "missing": []}),
+    ("FormatPrompt", {"template": "你好，{姓名}", "姓名": "安"}, {}, {"text": "你好，安", "missing": []}),
+    ("FormatPrompt", PROMPT, {"missing": "keep"}, {"text": "a {user.age} {x} {x}", "missing": ["user.age", "x"]}),
+    ("FormatPrompt", PROMPT, {"missing": "empty"}, {"text": "a   ", "missing": ["user.age", "x"]}),
+]  # fmt: skip
+MANY = "the result would have 10,000,000 characters; at most 4,000,000 are possible"
+REFUSED: list[Row] = [
+    ("ReplaceText", {"text": "a", "search": ""}, {}, "search must not be empty"),
+    ("SplitText", {"text": "a", "separator": ""}, {}, "separator must not be empty"),
+    ("Trim", {"text": "a"}, {"side": "left"}, "side must be one of both, start, end, not 'left'"),
+    ("TextMerge", {"text_inputs": ["a"], "separator": 1}, {}, "separator must be text, not a number"),
+    ("TextMerge", {"text_inputs": ["a", b"b"]}, {},
+        "text_inputs[1] cannot be written as JSON: Object of type bytes is not JSON serializable"),
+    ("FormatText", {"template": "{nmae}", "values": {"name": 1}}, {},
+        "path 'nmae': the data has no 'nmae'; it has 'name'"),
+    ("ReplaceText", {"text": LONG, "search": "x", "replacement": "y" * 100}, {}, MANY),
+    ("JoinText", {"parts": [""] * 101, "separator": LONG}, {}, MANY),
+    ("FormatText", {"template": "{x}" * 1000, "values": {"x": LONG}}, {}, "the result would have 4,100,000 char…"),
+    ("SplitText", {"text": "," * 2_000_000, "separator": ","}, {},
+        "the result would have 2,000,001 parts; at most 1,000,000 are possible"),
+    ("FormatPrompt", {"template": "{b}", "a": 1}, {}, "there is no value for {b}: the data has no 'b'; it has 'a'"),
+    ("FormatPrompt", {"template": "{a.b}", "a": 1}, {},
+        "there is no value for {a.b}: a is a number, which has no key 'b'"),
+    ("FormatPrompt", {"template": 1}, {}, "template must be text, not a number"),
+    ("FormatPrompt", {"template": "", "values": []}, {}, "values must be an object, not a list"),
+    ("FormatPrompt", {"template": ""}, {"missing": "x"}, "missing must be one of error, keep, empty, not 'x'"),
+    ("PadText", {"text": "", "length": MAX_TEXT + 1}, {}, "the result would have…"),
+    ("RepeatText", {"text": "ab", "times": MAX_TEXT}, {}, "the result would have…"),
+    ("RepeatText", {"text": "", "times": 2**62, "separator": ","}, {}, "the result would have…"),
+    ("FormatPrompt", {"template": "{a}" * 100, "a": LONG}, {}, "the result would have…"),
+    ("TextContains", {"text": "a", "search": ""}, {}, "search must not be empty"),
+    ("TextContains", {"text": "a", "search": "a"}, {"where": "x"}, "where must be one of anywhere, start, end, …"),
+    ("PadText", {"text": "a", "length": 3, "filler": ""}, {}, "filler must not be empty"),
+    ("PadText", {"text": "a", "length": 3}, {"side": "x"}, "side must be one of start, end, both, not 'x'"),
+    ("RepeatText", {"text": "a", "times": -1}, {}, "times must not be negative, it is -1"),
+    ("TruncateText", {"text": "a", "length": -1}, {}, "length must not be negative, it is -1"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("type", "inputs", "config", "expected"), CASES)
-async def test_result(
-    nodes: Any, type: str, inputs: dict[str, Any], config: dict[str, Any], expected: dict[str, Any]
-) -> None:
-    assert await nodes.run(type, inputs, config) == expected
+async def test_text_nodes_give_their_texts(nodes: Nodes) -> None:
+    await check_outputs(nodes, CASES)
 
 
-TEMPLATES = [
-    ("Hello {name}!", "Hello Ann!"),
-    ("{user.age} and {list.1}", "36 and b"),
-    ("{user}", '{"age": 36}'),
-    ("{nothing}|", "|"),
-    ("{{name}} stays, {name} does not", "{name} stays, Ann does not"),
-    ('{"a": {"b": 1}}', '{"a": {"b": 1}}'),
-    ("{{{system:available_tools}}}", "{{{system:available_tools}}}"),
-    ("{} { name } {na", "{} { name } {na"),
-    ("{name}{name}", "AnnAnn"),
-]
+async def test_refusals_of_text_nodes_say_why(nodes: Nodes) -> None:
+    await check_refusals(nodes, REFUSED)
 
 
-@pytest.mark.parametrize(("template", "expected"), TEMPLATES)
-async def test_format_text_fills_placeholders_and_leaves_other_braces(nodes: Any, template: str, expected: str) -> None:
-    values = {"name": "Ann", "user": {"age": 36}, "list": ["a", "b"], "nothing": None}
-    assert await nodes.run("FormatText", {"template": template, "values": values}) == {"text": expected}
-
-
-async def test_format_text_does_not_fill_what_it_filled_in(nodes: Any) -> None:
-    result = await nodes.run("FormatText", {"template": "{a}", "values": {"a": "{b}", "b": "no"}})
-    assert result == {"text": "{b}"}
-
-
-LONG = "x" * 100_000
-
-REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-    ("ReplaceText", {"text": "a", "search": ""}, {}, "ReplaceText: search must not be empty"),
-    ("SplitText", {"text": "a", "separator": ""}, {}, "SplitText: separator must not be empty"),
-    ("Trim", {"text": "a"}, {"side": "left"}, "Trim: side must be one of both, start, end, not 'left'"),
-    ("TextMerge", {"text_inputs": ["a"], "separator": 1}, {}, "TextMerge: separator must be text, not a number"),
-    (
-        "TextMerge",
-        {"text_inputs": ["a", b"b"]},
-        {},
-        "TextMerge: text_inputs[1] cannot be written as JSON: Object of type bytes is not JSON serializable",
-    ),
-    (
-        "FormatText",
-        {"template": "{nmae}", "values": {"name": 1}},
-        {},
-        "FormatText: path 'nmae': the data has no 'nmae'; it has 'name'",
-    ),
-    (
-        "ReplaceText",
-        {"text": LONG, "search": "x", "replacement": "y" * 100},
-        {},
-        "ReplaceText: the result would have 10,000,000 characters; at most 4,000,000 are possible",
-    ),
-    (
-        "JoinText",
-        {"parts": [""] * 101, "separator": LONG},
-        {},
-        "JoinText: the result would have 10,000,000 characters; at most 4,000,000 are possible",
-    ),
-    (
-        "FormatText",
-        {"template": "{x}" * 1000, "values": {"x": LONG}},
-        {},
-        "FormatText: the result would have 4,100,000 characters; at most 4,000,000 are possible",
-    ),
-    (
-        "SplitText",
-        {"text": "," * 2_000_000, "separator": ","},
-        {},
-        "SplitText: the result would have 2,000,001 parts; at most 1,000,000 are possible",
-    ),
-]
-
-
-@pytest.mark.parametrize(("type", "inputs", "config", "message"), REFUSED, ids=lambda v: None)
-async def test_refusal_says_what_is_wrong(
-    nodes: Any, type: str, inputs: dict[str, Any], config: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        await nodes.run(type, inputs, config)
-    assert refused.value.message == message
-
-
-async def test_replacing_in_a_text_over_the_limit_is_possible_if_it_does_not_grow(nodes: Any) -> None:
+async def test_a_long_text_may_be_replaced_in(nodes: Nodes) -> None:
     result = await nodes.run("ReplaceText", {"text": "a" * (MAX_TEXT + 1), "search": "a", "replacement": "b"})
     assert result == {"text": "b" * (MAX_TEXT + 1)}
 
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("template", ["{" * 300_000, "{a" * 300_000, "{{" + "a." * 300_000, "{" + "a" * 600_000])
-async def test_format_text_is_quick_on_templates_that_never_close(nodes: Any, template: str) -> None:
+async def test_templates_that_never_close_are_quick(nodes: Nodes, template: str) -> None:
     assert await nodes.run("FormatText", {"template": template, "values": {}}) == {"text": template}
-
-
-async def test_a_prompt_is_filled_in_from_its_inputs_before_the_object(nodes: Any) -> None:
-    template = "Dear {name} ({user.age}), {{name}}: {list}"
-    inputs = {"template": template, "values": {"name": "Bo", "list": [1]}, "name": "Ann", "user": {"age": 36}}
-    assert await nodes.run("FormatPrompt", inputs) == {"text": "Dear Ann (36), {name}: [1]", "missing": []}
-
-
-async def test_a_prompt_takes_any_name_of_any_script(nodes: Any) -> None:
-    assert (await nodes.run("FormatPrompt", {"template": "你好，{姓名}", "姓名": "安"}))["text"] == "你好，安"
-
-
-@pytest.mark.parametrize(
-    ("handling", "text"), [("keep", "a {user.age} {x} {x}"), ("empty", "a   ")], ids=["kept", "left out"]
-)
-async def test_placeholders_without_a_value_are_handled_as_the_node_says(nodes: Any, handling: str, text: str) -> None:
-    inputs = {"template": "{a} {user.age} {x} {x}", "a": "a", "x": None, "user": {}}
-    assert await nodes.run("FormatPrompt", inputs, {"missing": handling}) == {
-        "text": text,
-        "missing": ["user.age", "x"],
-    }
-
-
-@pytest.mark.parametrize(
-    ("inputs", "config", "message"),
-    [
-        ({"template": "{b}", "a": 1}, {}, "there is no value for {b}: the data has no 'b'; it has 'a'"),
-        ({"template": "{a.b}", "a": 1}, {}, "there is no value for {a.b}: a is a number, which has no key 'b'"),
-        ({"template": 1}, {}, "template must be text, not a number"),
-        ({"template": "", "values": []}, {}, "values must be an object, not a list"),
-        ({"template": ""}, {"missing": "x"}, "missing must be one of error, keep, empty, not 'x'"),
-    ],
-)
-async def test_a_prompt_that_cannot_be_made_is_told(
-    nodes: Any, inputs: dict[str, Any], config: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        await nodes.run("FormatPrompt", inputs, config)
-    assert refused.value.message == f"FormatPrompt: {message}"
-
-
-@pytest.mark.parametrize(
-    ("type", "inputs"),
-    [
-        ("PadText", {"text": "", "length": MAX_TEXT + 1}),
-        ("RepeatText", {"text": "ab", "times": MAX_TEXT}),
-        ("RepeatText", {"text": "", "times": 2**62, "separator": ","}),
-        ("FormatPrompt", {"template": "{a}" * 100, "a": "x" * 100_000}),
-    ],
-)
-async def test_what_would_become_too_long_is_refused(nodes: Any, type: str, inputs: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match=rf"^{type}: the result would have [0-9,]+ characters; at most 4,000,000"):
-        await nodes.run(type, inputs)
-
-
-@pytest.mark.parametrize(
-    ("type", "inputs", "config", "message"),
-    [
-        ("TextContains", {"text": "a", "search": ""}, {}, "search must not be empty"),
-        ("TextContains", {"text": "a", "search": "a"}, {"where": "x"}, "where must be one of anywhere, start, end, "),
-        ("PadText", {"text": "a", "length": 3, "filler": ""}, {}, "filler must not be empty"),
-        ("PadText", {"text": "a", "length": 3}, {"side": "x"}, "side must be one of start, end, both, not 'x'"),
-        ("RepeatText", {"text": "a", "times": -1}, {}, "times must not be negative, it is -1"),
-        ("TruncateText", {"text": "a", "length": -1}, {}, "length must not be negative, it is -1"),
-    ],
-)
-async def test_what_cannot_be_is_told(
-    nodes: Any, type: str, inputs: dict[str, Any], config: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        await nodes.run(type, inputs, config)
-    assert refused.value.message.startswith(f"{type}: {message}")

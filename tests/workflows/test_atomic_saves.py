@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+from helpers.repetition import repetitions
+
 SAVER = """
 import asyncio, sys
 from pathlib import Path
@@ -34,13 +36,13 @@ asyncio.run(main())
 """
 
 
-def test_a_process_that_is_killed_while_it_saves_leaves_a_whole_workflow(tmp_path: Path) -> None:
+def test_a_killed_save_leaves_a_whole_workflow(tmp_path: Path) -> None:
     script = tmp_path / "saver.py"
     script.write_text(SAVER)
     project = tmp_path / "project"
     found = set()
 
-    for _ in range(6):
+    for _ in range(repetitions(2, 12)):
         process = subprocess.Popen([sys.executable, str(script), str(project)], stdout=subprocess.PIPE, env=os.environ)
         assert process.stdout is not None
         assert process.stdout.readline() == b"saving\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from helpers.repetition import Failures
 from workflows_bench import Bench, edge, group
 
 from tavern_host.contracts.workflows import Workflow
@@ -56,9 +56,8 @@ async def test_what_a_group_is_given_must_go_into_its_interface(bench: Bench) ->
     }
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
+async def test_a_group_refers_to_a_workflow_that_can_be_read(bench: Bench) -> None:
+    rows: list[Any] = [
         ({}, "expected the id of a workflow, got nothing"),
         ({"referencedWorkflowId": ""}, "expected the id of a workflow, got empty text"),
         ({"referencedWorkflowId": ["upper"]}, "expected the id of a workflow, got an array"),
@@ -67,14 +66,15 @@ async def test_what_a_group_is_given_must_go_into_its_interface(bench: Bench) ->
             {"referencedWorkflowId": "spoilt"},
             "the workflow 'spoilt' cannot be read: $.nodes[0].type: is missing; and 1 more",
         ),
-    ],
-)
-async def test_a_group_refers_to_a_workflow_that_can_be_read(bench: Bench, config: Any, message: str) -> None:
-    bench.write("upper.json", UPPER)
-    bench.write("spoilt.json", nodes=[{"id": "n"}, {"id": "m"}])
-    node = {"id": "g", "type": "core:NodeGroup", "configValues": config}
+    ]
+    with Failures() as failures:
+        for config, message in rows:
+            with failures.row((config, message)):
+                bench.write("upper.json", UPPER)
+                bench.write("spoilt.json", nodes=[{"id": "n"}, {"id": "m"}])
+                node = {"id": "g", "type": "core:NodeGroup", "configValues": config}
 
-    assert await bench.problems({"nodes": [node]}) == {REFERENCE: message}
+                assert await bench.problems({"nodes": [node]}) == {REFERENCE: message}
 
 
 async def test_edges_at_a_group_that_is_not_there_are_not_complained_about(bench: Bench) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import sys
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 from workflows_bench import Bench, edge, group
 
 from tavern_host import InvalidInput
@@ -23,19 +24,19 @@ def nested(depth: int) -> Any:
     return value
 
 
-async def test_ten_thousand_wrong_nodes_are_reported_within_bounds(bench: Bench) -> None:
-    nodes = [{"id": f"n{i}", "type": f"core:Textmerg{i}"} for i in range(10_000)]
-    edges = [edge(f"e{i}", f"m{i}.x", f"n{i}y.z") for i in range(10_000)]
+async def test_many_wrong_nodes_are_reported_within_bounds(bench: Bench) -> None:
+    nodes = [{"id": f"n{i}", "type": f"core:Textmerg{i}"} for i in range(1_000)]
+    edges = [edge(f"e{i}", f"m{i}.x", f"n{i}y.z") for i in range(1_000)]
 
     problems = await bench.manager.check({"nodes": nodes, "edges": edges})
 
     assert len(problems) == MOST + 1
     assert problems[0].message == "there is no node type 'core:Textmerg0' (did you mean core:TextMerge?)"
-    assert (problems[-1].path, problems[-1].message) == ("$", "29,000 more problems are not shown")
+    assert (problems[-1].path, problems[-1].message) == ("$", "2,000 more problems are not shown")
 
 
-async def test_ten_thousand_nodes_without_form_are_reported_within_bounds(bench: Bench) -> None:
-    document = {"nodes": [{"id": i, "type": None} for i in range(10_000)], "edges": "none"}
+async def test_many_nodes_without_form_are_reported_within_bounds(bench: Bench) -> None:
+    document = {"nodes": [{"id": i, "type": None} for i in range(1_000)], "edges": "none"}
 
     problems = await bench.manager.check(document)
 
@@ -43,7 +44,7 @@ async def test_ten_thousand_nodes_without_form_are_reported_within_bounds(bench:
         "$.nodes[0].id: input should be a valid string, got an integer",
         "$.nodes[0].type: input should be a valid string, got null",
     ]
-    assert str(problems[-1]) == "$: 19,001 more problems are not shown"
+    assert str(problems[-1]) == "$: 1,001 more problems are not shown"
     with pytest.raises(InvalidInput) as refused:
         await bench.manager.parse(document)
     assert len(refused.value.info.details["problems"]) == MOST + 1
@@ -59,41 +60,33 @@ async def test_errors_are_not_crowded_out_by_warnings(bench: Bench) -> None:
     assert (problems[-1].message, problems[-1].severity) == ("1,001 more problems are not shown", "warning")
 
 
-async def test_more_nodes_than_anybody_runs_are_refused_at_once(bench: Bench) -> None:
-    problems = await bench.problems({"nodes": [1] * 100_001, "edges": []})
+MANY: list[tuple[dict[str, Any], str]] = [
+    ({"referencedWorkflows": [1] * 10_001}, "$.referencedWorkflows"),
+    ({"interfaceInputs": {f"k{i}": 1 for i in range(10_001)}}, "$.interfaceInputs"),
+    ({"interface_outputs": {f"k{i}": 1 for i in range(10_001)}}, "$.interface_outputs"),
+    ({"interfaceInputs": {"a": {"matchCategories": [1] * 10_001}}}, "$.interfaceInputs.a.matchCategories"),
+    ({"nodes": [{**TEXT, "inputConnectionOrders": {"a": [1] * 10_001}}]}, "$.nodes[0].inputConnectionOrders"),
+    ({"nodes": [{**TEXT, "position": {f"k{i}": "x" for i in range(10_001)}}]}, "$.nodes[0].position"),
+]
 
-    assert problems == {"$.nodes": "has 100,001 items, at most 100,000 are allowed"}
 
-
-@pytest.mark.parametrize(
-    ("document", "path"),
-    [
-        ({"referencedWorkflows": [1] * 10_001}, "$.referencedWorkflows"),
-        ({"interfaceInputs": {f"k{i}": 1 for i in range(10_001)}}, "$.interfaceInputs"),
-        ({"interface_outputs": {f"k{i}": 1 for i in range(10_001)}}, "$.interface_outputs"),
-        ({"interfaceInputs": {"a": {"matchCategories": [1] * 10_001}}}, "$.interfaceInputs.a.matchCategories"),
-        ({"nodes": [{**TEXT, "inputConnectionOrders": {"a": [1] * 10_001}}]}, "$.nodes[0].inputConnectionOrders"),
-        ({"nodes": [{**TEXT, "position": {f"k{i}": "x" for i in range(10_001)}}]}, "$.nodes[0].position"),
-    ],
-)
-async def test_parts_with_more_pieces_than_anybody_needs_are_refused_at_once(
-    bench: Bench, document: dict[str, Any], path: str
-) -> None:
-    problems = await bench.problems(document)
-
-    assert list(problems) == [path]
-    assert problems[path].endswith("items, at most 10,000 are allowed")
+async def test_too_many_parts_are_refused_at_once(bench: Bench) -> None:
+    limits = [(*row, "10,000") for row in MANY]
+    for document, path, most in [*limits, ({"nodes": [1] * 100_001, "edges": []}, "$.nodes", "100,000")]:
+        problems = await bench.problems(document)
+        assert list(problems) == [path]
+        assert problems[path].endswith(f"items, at most {most} are allowed")
 
 
 async def test_values_may_be_as_large_as_a_document(bench: Bench) -> None:
-    merge = {"id": "m", "type": "core:TextMerge", "inputValues": {"text_inputs": ["x"] * 200_000}}
-    text = {**TEXT, "inputValues": {"text": "x" * 5_000_000}, "notes": ["kept"] * 20_000}
+    merge = {"id": "m", "type": "core:TextMerge", "inputValues": {"text_inputs": ["x"] * 20_000}}
+    text = {**TEXT, "inputValues": {"text": "x" * 500_000}, "notes": ["kept"] * 20_000}
 
     assert await bench.problems({"nodes": [merge, text]}) == {}
 
 
 async def test_names_beyond_reason_are_shown_in_part(bench: Bench) -> None:
-    name = "n" * 1_000_000
+    name = "n" * 50_000
     node = {"id": name, "type": name, "inputValues": {name: 1}, "policy": {name: 1, "defaults": {name: 1}}}
     edges = [edge(f"e{i}", f"{name}.{name}", f"{name}x.y") for i in range(50)]
 
@@ -103,7 +96,7 @@ async def test_names_beyond_reason_are_shown_in_part(bench: Bench) -> None:
     assert max(len(problem.model_dump_json()) for problem in problems) < 3000
 
 
-async def test_characters_that_a_terminal_would_obey_are_spelled_out(bench: Bench) -> None:
+async def test_control_characters_are_spelled_out(bench: Bench) -> None:
     nodes = [{**TEXT, "id": "a\x1b[2J"}, {**TEXT, "id": "b\u202e"}]
     edges = [edge("e0", "a\x1b[2J.text", "b\u202e.x"), edge("e1", "a\x1b[2J.text", "b\u202e.text")]
 
@@ -114,38 +107,38 @@ async def test_characters_that_a_terminal_would_obey_are_spelled_out(bench: Benc
 
 
 @pytest.mark.in_process_only("what is nested so deeply cannot be sent")
-@pytest.mark.parametrize("depth", [100, 101, 250, 900, 100_000])
-@pytest.mark.parametrize("where", ["inputValues", "configValues", "unknown", "top", "slot"])
-async def test_what_is_nested_deeper_than_a_hundred_levels_is_refused(bench: Bench, depth: int, where: str) -> None:
-    document: dict[str, Any] = {"nodes": [TEXT]}
-    if where == "top":
-        document["unknown"] = nested(depth - 2)
-    elif where == "slot":
-        document["interfaceInputs"] = {"a": {"dataFlowType": "WILDCARD", "unknown": nested(depth - 4)}}
-    else:
-        document["nodes"].append({"id": "n", "type": "core:Text", where: {"x": nested(depth - 5)}})
-
-    too_deep = [p.message for p in await bench.manager.check(document) if "nested" in p.message]
-
-    assert too_deep == (["is nested deeper than 100 levels"] if depth > 100 else [])
-    if too_deep:
-        with pytest.raises(InvalidInput, match="nested deeper"):
-            await bench.manager.parse(document)
-    else:
-        workflow = await bench.manager.parse(document)
-        await bench.manager.save("deep", workflow)
-        assert (await bench.manager.get("deep")).workflow == workflow
+async def test_what_is_nested_too_deeply_is_refused(bench: Bench) -> None:
+    with Failures() as failures:
+        for where, depth in itertools.product(["inputValues", "configValues", "unknown"], [100, 101, 5_000]):
+            inner = {"id": "n", "type": "core:Text", where: {"x": nested(depth - 5)}}
+            documents: list[dict[str, Any]] = [
+                {"nodes": [TEXT, inner]},
+                {"nodes": [TEXT], "unknown": nested(depth - 2)},
+                {"nodes": [], "interfaceInputs": {"a": {"dataFlowType": "WILDCARD", "unknown": nested(depth - 4)}}},
+            ]
+            for document in documents[: 3 if where == "unknown" else 1]:
+                with failures.row((where, depth, list(document))):
+                    found = [p.message for p in await bench.manager.check(document) if "nested" in p.message]
+                    assert found == (["is nested deeper than 100 levels"] if depth > 100 else [])
+                    if found:
+                        with pytest.raises(InvalidInput, match="nested deeper"):
+                            await bench.manager.parse(document)
+                    else:
+                        workflow = await bench.manager.parse(document)
+                        await bench.manager.save("deep", workflow)
+                        assert (await bench.manager.get("deep")).workflow == workflow
 
 
 @pytest.mark.in_process_only("the wire has JSON alone, so the caller is told before it is sent")
-async def test_a_document_that_is_none_of_json_or_holds_itself_is_refused(bench: Bench) -> None:
+async def test_what_is_no_json_is_refused(bench: Bench) -> None:
     loop: list[Any] = []
-    loop += [loop, loop]
+    loop.append(loop)
 
     more = {1: 2, "set": {3}, "tuple": (1,), "number": 10**5000}
 
     problems = await bench.problems({"nodes": [{**TEXT, "inputValues": {"text": loop}}], "more": more})
 
+    assert list(await bench.problems([])) == ["$"]
     assert problems["$.more"] == "a key is an integer, keys are text in JSON"
     assert problems["$.more.set"] == "set is not a JSON value"
     assert problems["$.more.number"] == "the number has more digits than can be written"
@@ -155,16 +148,13 @@ async def test_a_document_that_is_none_of_json_or_holds_itself_is_refused(bench:
 
 
 @pytest.mark.in_process_only("the wire has finite numbers and whole ones of 64 bits, so the caller is told before")
-@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "1" * 400])
-async def test_numbers_that_json_or_a_slot_does_not_have_are_named(bench: Bench, number: str) -> None:
+async def test_numbers_that_json_lacks_are_named(bench: Bench) -> None:
     node = {"id": "n", "type": "core:MathOperation", "inputValues": {"a": "NUMBER", "b": 1}}
-    path = bench.write("w.json", json.dumps({"nodes": [node]}).replace('"NUMBER"', number))
-    before = path.read_bytes()
-
-    problems = await bench.problems(json.loads(before))
-
-    assert list(problems) == ["$.nodes[0].inputValues.a"]
-    assert path.read_bytes() == before
+    for number in ("NaN", "-Infinity", "1e999", "1" * 400):
+        path = bench.write("w.json", json.dumps({"nodes": [node]}).replace('"NUMBER"', number))
+        before = path.read_bytes()
+        assert list(await bench.problems(json.loads(before))) == ["$.nodes[0].inputValues.a"]
+        assert path.read_bytes() == before
 
 
 async def test_a_file_that_is_no_workflow_stays_as_it_is(bench: Bench) -> None:
@@ -220,29 +210,3 @@ async def test_every_kind_of_problem_is_in_one_report(bench: Bench) -> None:
         "$.nodes[8].parentNode",
         "$.nodes[9].policy.retry",
     ]
-
-
-async def test_the_slots_of_an_interface_that_cannot_be_read_are_not_missed(bench: Bench) -> None:
-    document = {
-        "nodes": [{"id": "in", "type": "core:GroupInput"}, {"id": "m", "type": "core:TextMerge"}],
-        "edges": [edge("e", "in.words", "m.text_inputs")],
-        "interfaceInputs": {"words": {"dataFlowType": "TEXT"}},
-    }
-
-    assert list(await bench.problems(document)) == ["$.interfaceInputs.words.dataFlowType"]
-
-
-async def test_a_chain_of_ten_thousand_nodes_is_checked(bench: Bench) -> None:
-    nodes = [{"id": f"n{i}", "type": "core:TextMerge"} for i in range(10_000)]
-    nodes[0]["inputValues"] = {"text_inputs": "x"}  # type: ignore[assignment]
-    chain = [edge(f"e{i}", f"n{i}.merged_text", f"n{i + 1}.text_inputs") for i in range(9_999)]
-    assert len(nodes) > sys.getrecursionlimit()
-
-    assert await bench.problems({"nodes": nodes, "edges": chain}) == {}
-    closed = await bench.problems({"nodes": nodes, "edges": [*chain, edge("b", "n9999.merged_text", "n0.text_inputs")]})
-
-    assert closed == {
-        "$.edges[9999]": (
-            "these nodes wait for one another: n0 → n1 → n2 → n3 → n4 → n5 → n6 → n7 → n8 → n9 → 9,990 more → n0"
-        )
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from helpers.repetition import Failures
 from workflows_bench import Bench, edge, group
 
 CARRIED = [{"key": "n", "dataFlowType": "STRING", "initial": "a"}]
@@ -101,9 +101,12 @@ async def test_the_carried_state_begins_with_a_value_of_its_type(bench: Bench) -
     }
 
 
-@pytest.mark.parametrize("config", [{"count": 2}, {"maxIterations": 5}])
-async def test_a_loop_ends_by_what_its_configuration_says(bench: Bench, config: dict[str, Any]) -> None:
-    assert await bench.problems({"nodes": [loop(**{"count": None} | config), text("t", "loop")]}) == {}
+async def test_a_loop_ends_by_what_its_configuration_says(bench: Bench) -> None:
+    rows: list[Any] = [{"count": 2}, {"maxIterations": 5}]
+    with Failures() as failures:
+        for config in rows:
+            with failures.row(config):
+                assert await bench.problems({"nodes": [loop(**{"count": None} | config), text("t", "loop")]}) == {}
 
 
 async def test_a_loop_ends_by_a_count_that_comes_from_outside_or_a_condition_from_inside(bench: Bench) -> None:
@@ -138,9 +141,8 @@ async def test_a_count_beyond_the_maximum_and_an_empty_loop_are_warnings(bench: 
 # --- borders ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("ends", "message"),
-    [
+async def test_what_cannot_cross_the_border_of_a_loop_is_refused(bench: Bench) -> None:
+    rows: list[Any] = [
         (
             ("inside.text", "outside.text_inputs"),
             "the edge leads out of the loop 'loop'; what is inside gives values to the loop's own inputs",
@@ -169,20 +171,19 @@ async def test_a_count_beyond_the_maximum_and_an_empty_loop_are_warnings(bench: 
         ),
         (("before.text", "loop.next__n"), "'next__n' takes edges from inside of the loop"),
         (("inside.text", "deep.next__n"), "'next__n' takes edges from inside of the loop"),
-    ],
-)
-async def test_what_cannot_cross_the_border_of_a_loop_is_refused(
-    bench: Bench, ends: tuple[str, str], message: str
-) -> None:
-    document = {
-        "nodes": [
-            *(text("before"), merge("outside"), loop(), text("inside", "loop"), merge("inner", "loop")),
-            *(loop("deep", inside="loop"), merge("low", "deep"), loop("other"), text("y", "other")),
-        ],
-        "edges": [edge("e", *ends)],
-    }
+    ]
+    with Failures() as failures:
+        for ends, message in rows:
+            with failures.row((ends, message)):
+                document = {
+                    "nodes": [
+                        *(text("before"), merge("outside"), loop(), text("inside", "loop"), merge("inner", "loop")),
+                        *(loop("deep", inside="loop"), merge("low", "deep"), loop("other"), text("y", "other")),
+                    ],
+                    "edges": [edge("e", *ends)],
+                }
 
-    assert await bench.problems(document) == {"$.edges[0]": f"{ends[0]} to {ends[1]}: {message}"}
+                assert await bench.problems(document) == {"$.edges[0]": f"{ends[0]} to {ends[1]}: {message}"}
 
 
 async def test_a_stream_does_not_go_into_a_loop_but_flows_inside_of_it(bench: Bench) -> None:
@@ -257,15 +258,18 @@ async def test_nodes_that_are_inside_of_one_another_are_refused(bench: Bench) ->
     assert len([path for path in problems if path.endswith("parentNode")]) == 2
 
 
-@pytest.mark.parametrize("depth", [51, 3000])
-async def test_loops_nest_fifty_deep_and_no_deeper(bench: Bench, depth: int) -> None:
-    nodes = [loop(f"l{i}", inside=f"l{i - 1}" if i else None) for i in range(depth)]
-    edges = [edge("e", "t.text", f"l{depth - 1}.next__n")]
+async def test_loops_nest_fifty_deep_and_no_deeper(bench: Bench) -> None:
+    rows: list[Any] = [51, 3000]
+    with Failures() as failures:
+        for depth in rows:
+            with failures.row(depth):
+                nodes = [loop(f"l{i}", inside=f"l{i - 1}" if i else None) for i in range(depth)]
+                edges = [edge("e", "t.text", f"l{depth - 1}.next__n")]
 
-    problems = await bench.problems({"nodes": [*nodes, text("t", f"l{depth - 1}")], "edges": edges})
+                problems = await bench.problems({"nodes": [*nodes, text("t", f"l{depth - 1}")], "edges": edges})
 
-    assert problems == {"$.nodes[50].parentNode": "loops are nested deeper than 50"}
-    assert await bench.problems({"nodes": [*nodes[:50], text("t", "l49")]}) == {}
+                assert problems == {"$.nodes[50].parentNode": "loops are nested deeper than 50"}
+                assert await bench.problems({"nodes": [*nodes[:50], text("t", "l49")]}) == {}
 
 
 # --- cycles -------------------------------------------------------------------------------------------

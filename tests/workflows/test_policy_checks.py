@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from helpers.repetition import Failures
 from workflows_bench import Bench, edge, group
 
 TEXT = {"id": "text", "type": "core:Text", "inputValues": {"text": "x"}}
@@ -92,18 +92,19 @@ async def test_a_bypassed_node_is_of_a_type_that_there_is(bench: Bench) -> None:
     }
 
 
-@pytest.mark.parametrize("bypassed", [False, True])
-async def test_a_stream_is_collected_for_an_input_that_is_none_and_not_the_other_way_round(
-    bench: Bench, bypassed: bool
-) -> None:
-    words = {"id": "words", "type": "acme-samples:Words"}
-    speak = {"id": "speak", "type": "acme-samples:Speak", "bypassed": bypassed}
-    merge = {"id": "merge", "type": "core:TextMerge"}
-    document = {
-        "nodes": [TEXT, words, speak, merge],
-        "edges": [edge("e0", "words.result", "merge.text_inputs"), edge("e1", "text.text", "speak.words")],
-    }
+async def test_a_stream_is_collected_for_an_input_that_is_none_and_not_the_other_way_round(bench: Bench) -> None:
+    rows: list[Any] = [False, True]
+    with Failures() as failures:
+        for bypassed in rows:
+            with failures.row(bypassed):
+                words = {"id": "words", "type": "acme-samples:Words"}
+                speak = {"id": "speak", "type": "acme-samples:Speak", "bypassed": bypassed}
+                merge = {"id": "merge", "type": "core:TextMerge"}
+                document = {
+                    "nodes": [TEXT, words, speak, merge],
+                    "edges": [edge("e0", "words.result", "merge.text_inputs"), edge("e1", "text.text", "speak.words")],
+                }
 
-    assert await bench.problems(document) == {
-        "$.edges[1]": "text.text to speak.words: a batch output cannot feed a stream input"
-    }
+                assert await bench.problems(document) == {
+                    "$.edges[1]": "text.text to speak.words: a batch output cannot feed a stream input"
+                }

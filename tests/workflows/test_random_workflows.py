@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from workflows_bench import SAMPLES, Bench, edge, group
 
 from tavern_host import Host, TavernError
-from tavern_host.contracts.dataflow import coerce, collected, find_slot, slots_of
+from tavern_host.contracts.dataflow import coerce
 from tavern_host.contracts.loops import Zone, enclosing_zones, zone_of
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
-from tavern_host.contracts.workflows import Workflow, WorkflowNode
+from tavern_host.contracts.workflows import WorkflowNode
 
 GOOD: dict[str, Any] = {
     "id": "good",
@@ -252,23 +252,3 @@ def test_a_value_from_outside_is_of_the_slots_type_or_refused(kind: DataFlowType
     with contextlib.suppress(ValueError):
         once = coerce(slot, value)
         assert coerce(slot, once) == once or once != once
-
-
-@given(st.lists(json_values, max_size=4), st.sampled_from([None, *DataFlowType]))
-def test_the_items_of_a_stream_become_one_value(items: list[Any], kind: DataFlowType | None) -> None:
-    value = collected(items, SlotDefinition(data_flow_type=kind) if kind is not None else None)
-
-    assert value == items or value == "".join(str(item) for item in items)
-
-
-@given(damaged(json_values), st.text(max_size=10) | names)
-def test_slots_and_configuration_of_any_node_that_can_be_read_are_known(document: Any, handle: str) -> None:
-    try:
-        workflow = Workflow.model_validate(document)
-    except ValueError:
-        return
-    for node in workflow.nodes:
-        inputs, outputs, _ = slots_of(node, None, workflow, {"good": workflow})
-        for slots in (inputs, outputs):
-            found = find_slot(slots, handle, dynamic=True)
-            assert (found is not None) == bool(handle)
