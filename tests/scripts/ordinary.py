@@ -1,19 +1,17 @@
-"""Runs the tests of sandboxes once more as an ordinary user, where they are run by root: the interpreter, its
-environment and the checkout may be in folders that are root's alone, so they are put where that user finds them, in a
-mount namespace of its own."""
+"""Runs programs as an ordinary user where the tests are run by root: the interpreter, its environment and the checkout
+may be in folders that are root's alone, so the program gets a mount namespace in which others may enter these."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-
-from tests.scripts.readable import closed_at
 
 NOBODY = 65534
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +45,8 @@ for number, place in enumerate(places):
     for part in kept.iterdir():
         bind(part, path / part.name)
 os.chdir(sys.argv[3])  # anew: the folder may be another now
-os.execvp("setpriv", ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", *sys.argv[4:]])
+user = sys.argv[4]
+os.execvp("setpriv", ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--", *sys.argv[5:]])
 """
 
 
@@ -59,10 +58,16 @@ def why_not() -> str | None:
     return f"not installed: {', '.join(missing)}" if missing else None
 
 
+def as_ordinary_user(command: Sequence[str], *, user: int, spare: Path, cwd: Path) -> list[str]:
+    """Return what runs a command in a folder as another user; `spare` is an empty folder, for mounts."""
+    needed = dict.fromkeys(Path(each).resolve() for each in (sys.base_prefix, sys.prefix, ROOT))
+    closed = [{"path": str(path), "closed": str(at)} for path in needed if (at := _closed_at(path)) is not None]
+    opening = [sys.executable, "-I", "-c", _OPENED, json.dumps(closed), str(spare), str(cwd), str(user)]
+    return ["unshare", "--mount", *opening, *command]
+
+
 def run_as_ordinary_user(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a command as the user nobody, with a home and a folder for temporary files of that user's own."""
-    needed = dict.fromkeys(Path(each).resolve() for each in (sys.base_prefix, sys.prefix, ROOT))
-    closed = [{"path": str(path), "closed": str(at)} for path in needed if (at := closed_at(path)) is not None]
     with tempfile.TemporaryDirectory(prefix="tavern-ordinary-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         spare, home = Path(folder, "spare"), Path(folder, "home")
@@ -70,21 +75,11 @@ def run_as_ordinary_user(command: Sequence[str]) -> subprocess.CompletedProcess[
         home.mkdir()
         os.chown(home, NOBODY, NOBODY)
         environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
-        return subprocess.run(
-            [
-                "unshare",
-                "--mount",
-                sys.executable,
-                "-I",
-                "-c",
-                _OPENED,
-                json.dumps(closed),
-                *map(str, (spare, ROOT)),
-                *command,
-            ],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        argv = as_ordinary_user(command, user=NOBODY, spare=spare, cwd=ROOT)
+        return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+def _closed_at(path: Path) -> Path | None:
+    """Return the outermost folder on the way to a path, or the path itself, that others may not enter."""
+    way = [*reversed(path.parents), path]
+    return next((each for each in way if each.is_dir() and not each.stat().st_mode & stat.S_IXOTH), None)

@@ -1,4 +1,4 @@
-"""Package indexes for tests: wheels, sdists and npm packages made on the spot, served from 127.0.0.1; and a sandbox."""
+"""Package indexes for tests: wheels, sdists and npm packages made on the spot, served from 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import hashlib
 import io
 import json
-import os
 import tarfile
 import zipfile
 from collections.abc import AsyncIterator, Mapping
@@ -15,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
 from aiohttp import web
 
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput
@@ -23,10 +21,7 @@ from tavern_scripts.environments.environments import BuildLimits, Environment, E
 from tavern_scripts.environments.manifests import Manifest, Manifests
 from tavern_scripts.network.proxy_limits import Connection
 from tavern_scripts.policy.languages import Interpreter, Interpreters
-from tavern_scripts.sandbox.bubblewrap import Bubblewrap
-from tavern_scripts.sandbox.finding import find_bubblewrap, find_setpriv
-
-MB = 1 << 20
+from tests.scripts.sandboxes import MB, bubblewrap, given
 
 
 @dataclass
@@ -96,11 +91,8 @@ async def index() -> AsyncIterator[Index]:
                 f'<a href="{base}/files/{name}#sha256={hashlib.sha256(house.files[name]).hexdigest()}">{name}</a>\n'
                 for name in names
             )
-            return (
-                web.Response(text=f"<html>{links}</html>", content_type="text/html")
-                if names
-                else web.Response(status=404)
-            )
+            if names:
+                return web.Response(text=f"<html>{links}</html>", content_type="text/html")
         if parts[0] == "npm" and parts[-1] in house.packages:
             about = json.loads(json.dumps(house.packages[parts[-1]]))
             for version in about["versions"].values():
@@ -136,7 +128,7 @@ def wheel(name: str, version: str, *, code: str = "", requires: str = "") -> byt
     }
     record = "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"])
     data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in {**files, f"{info}/RECORD": record}.items():
             archive.writestr(path, text)
     return data.getvalue()
@@ -173,7 +165,7 @@ class Workshop:
     def run(self, launch: SandboxLaunch) -> AsyncIterator[SandboxOutput]:
         """Run a program in the sandbox."""
         self.launches.append(launch)
-        return sandbox().run(launch, no_input())
+        return bubblewrap().run(launch, given())
 
     def write(self, name: str, text: str) -> None:
         """Write a file beside the script."""
@@ -190,6 +182,16 @@ class Workshop:
         manifest, interpreter = await self.find(language, code)
         python = await self._interpreters.find("python")
         return await self.environments.ready(manifest, interpreter, self.reports.append, python=python)
+
+    async def python(self, requirements: str = "alpha") -> Environment:
+        """Return the environment for a script with these requirements."""
+        self.write("requirements.txt", f"{requirements}\n")
+        return await self.ready()
+
+    async def node(self, **dependencies: str) -> Environment:
+        """Return the environment for a script of Node.js with these dependencies."""
+        self.write("package.json", json.dumps({"type": "module", "dependencies": dependencies}))
+        return await self.ready("nodejs")
 
     async def say(self, environment: Environment, *words: str, language: Any = "python") -> tuple[int | None, str, str]:
         """Run a program in the sandbox with an environment; return its status, what it printed and its errors."""
@@ -212,17 +214,3 @@ class Workshop:
     def left(self) -> list[str]:
         """Return what lies in the folder of environments besides environments and their locks."""
         return [entry.name for entry in self.kept.iterdir() if entry.name.startswith(".")] if self.kept.exists() else []
-
-
-def sandbox() -> Bubblewrap:
-    """Return the sandbox of this machine; the test is skipped where there is none."""
-    found = find_bubblewrap()
-    if not found:
-        pytest.skip("needs bubblewrap")
-    return Bubblewrap(found[-1], setpriv=find_setpriv() if os.geteuid() == 0 else None)
-
-
-async def no_input() -> AsyncIterator[bytes]:
-    """Give nothing to read."""
-    for nothing in ():
-        yield nothing

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend, ScriptLimits
 from tavern_scripts.sandbox.bubblewrap import Bubblewrap
 from tavern_scripts.sandbox.finding import find_bubblewrap, find_setpriv
 from tavern_scripts.sandbox.supervised import Supervised
+from tavern_scripts.sandbox.watch import tree
 
 MB = 1 << 20
 IS_ROOT = os.geteuid() == 0
@@ -47,8 +52,53 @@ class Came:
 
 
 def bubblewrap() -> Bubblewrap:
-    """Return the sandbox by bubblewrap for whoever runs the tests."""
-    return Bubblewrap(find_bubblewrap()[0], setpriv=find_setpriv() if IS_ROOT else None)
+    """Return the sandbox by bubblewrap for whoever runs the tests; the test is skipped where there is none."""
+    found = find_bubblewrap()
+    if not found:
+        pytest.skip("needs bubblewrap")
+    return Bubblewrap(found[0], setpriv=find_setpriv() if IS_ROOT else None)
+
+
+class Launches:
+    """Makes launches of a file of Python with a place to write to, each with folders of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._count = 0
+
+    def make(self) -> Path:
+        """Make a folder."""
+        self._count += 1
+        made = self.folder / str(self._count)
+        made.mkdir(mode=0o755)
+        return made
+
+    def launch(self, code: str, *words: str, **others: Any) -> SandboxLaunch:
+        """Return a launch; `mounts` and `environment` come to those that it has anyway."""
+        folder = self.make()
+        for name in ("script", "output"):
+            (folder / name).mkdir()
+        (folder / "script" / "main.py").write_text(code, encoding="utf-8")
+        mounts = [read("/script", folder / "script"), staged("/output", folder / "output"), *others.pop("mounts", [])]
+        environment = {"PATH": "/usr/bin:/bin", **others.pop("environment", {})}
+        argv = [PYTHON, "-s", "-S", "-B", "/script/main.py", *words]
+        return launch("", argv=argv, mounts=mounts, folder="/output", environment=environment, **others)
+
+
+def left_by(what: SandboxLaunch) -> dict[str, str]:
+    """Return the files that a launch of `Launches` left."""
+    folder = Path(what.mounts[1].source)
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def processes_with(word: str) -> list[int]:
+    """Return the processes that come from this one and have a word in their command line."""
+    found = []
+    for pid in tree(os.getpid())[1:]:
+        with contextlib.suppress(OSError):
+            if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 def landlock() -> Supervised:

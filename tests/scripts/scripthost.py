@@ -11,7 +11,7 @@ import pytest
 
 from tavern_host import Host
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest, ScriptResult
-from tavern_host.projects import make_project
+from tavern_host.projects import Folders, make_project
 
 _holding: list[bool] = []
 """Whether a sandbox holds on this machine, once it is known."""
@@ -56,13 +56,15 @@ class Scripts:
 
 
 @asynccontextmanager
-async def scripts_of(tmp_path: Path, trust: Sequence[str] = (), **settings: Any) -> AsyncIterator[Scripts]:
-    """Give the scripts of a host whose operator has these settings of `tavern-scripts`."""
+async def scripts_of(
+    tmp_path: Path, trust: Sequence[str] = (), folders_of: Folders | None = None, **settings: Any
+) -> AsyncIterator[Scripts]:
+    """Give the scripts of a host whose operator has these settings of `tavern-scripts`, and these folders."""
     root = tmp_path / "project"
     if not root.exists():
         make_project(root)
     named = {f"{PREFIX}{key}": value for key, value in settings.items()}
-    async with Host(root, trust=trust, settings=named) as host:
+    async with Host(root, trust=trust, settings=named, folders=folders_of) as host:
         scripts = Scripts(host)
         if not _holding:
             _holding.append(any(report.chosen for report in await scripts.service.backends()))

@@ -53,106 +53,41 @@ def test_a_pattern_allows_what_it_names_and_nothing_else() -> None:
                 assert allows([pattern], target, scheme) is expected
 
 
+TWO_WAYS = """
+    127.1:80 2130706433:80 0x7f000001:80 0177.0.0.1:80 127.0.0.01:80 1.2.3.4.5:80 a.0x7f:80 [::1%25lo]:80 [::1%lo]:80
+    [::1:80 ::1:80 a/b:80 a@b:80 a:0 a:65536 a: :80 a:８０ a..b:80 -a.example:80 a%2eb:80 [127.0.0.1]:80 [::1]x:80
+"""
+
+
 def test_a_target_that_could_be_read_in_two_ways_is_refused() -> None:
-    rows: list[Any] = [
-        "127.1:80",
-        "2130706433:80",
-        "0x7f000001:80",
-        "0177.0.0.1:80",
-        "127.0.0.01:80",
-        "1.2.3.4.5:80",
-        "a.0x7f:80",
-        "[::1%25lo]:80",
-        "[::1%lo]:80",
-        "[::1:80",
-        "::1:80",
-        "a b:80",
-        "a/b:80",
-        "a@b:80",
-        "a:0",
-        "a:65536",
-        "a:",
-        ":80",
-        "a:８０",
-        "a..b:80",
-        "-a.example:80",
-        "a" * 64 + ".example:80",
-        "a%2eb:80",
-        "[127.0.0.1]:80",
-        "a\n:80",
-        "[::1]x:80",
-    ]
     with Failures() as failures:
-        for text in rows:
+        for text in [*TWO_WAYS.split(), "a b:80", "a\n:80", "a" * 64 + ".example:80"]:
             with failures.row(text):
                 assert isinstance(parse_target(text, 80), str)
 
 
+NO_PATTERNS = "*. *.* a.* *.127.0.0.1 http://example.com example.com/ user@example.com a:* *:0 [::1 **"
+
+
 def test_what_is_no_pattern_is_said_to_be_none() -> None:
-    rows: list[Any] = [
-        "",
-        "*.",
-        "*.*",
-        "a.*",
-        "*.127.0.0.1",
-        "http://example.com",
-        "example.com/",
-        "user@example.com",
-        "a:*",
-        "a b",
-        "*:0",
-        "[::1",
-        "**",
-        "a" * 400,
-        "\x00",
-    ]
+    said = "is no host that can be allowed: .*write `host`, `host:port`"
     with Failures() as failures:
-        for pattern in rows:
-            said = "is no host that can be allowed: .*write `host`, `host:port`"
+        for pattern in [*NO_PATTERNS.split(), "", "a b", "a" * 400, "\x00"]:
             with failures.row(pattern), pytest.raises(InvalidInput, match=said):
                 AllowList([pattern])
 
 
+SPECIAL = """
+    0.0.0.0 10.1.2.3 100.64.0.1 127.0.0.1 127.255.255.254 169.254.169.254 172.31.0.1 192.0.0.8 192.0.2.1
+    192.88.99.1 192.168.1.1 198.19.0.1 198.51.100.7 203.0.113.5 224.0.0.1 240.0.0.1 255.255.255.255 :: ::1
+    ::ffff:8.8.8.8 ::ffff:127.0.0.1 ::127.0.0.1 64:ff9b::7f00:1 100::1 64:ff9b:1::1 2001::1 2001:db8::1
+    2002:7f00:1:: 3fff::1 fc00::1 fd12::1 fe80::1 fec0::1 ff02::1 5f00::1
+"""
+
+
 def test_an_address_that_is_not_of_the_public_internet_is_special() -> None:
-    rows: list[Any] = [
-        "0.0.0.0",
-        "10.1.2.3",
-        "100.64.0.1",
-        "127.0.0.1",
-        "127.255.255.254",
-        "169.254.169.254",
-        "172.31.0.1",
-        "192.0.0.8",
-        "192.0.2.1",
-        "192.88.99.1",
-        "192.168.1.1",
-        "198.19.0.1",
-        "198.51.100.7",
-        "203.0.113.5",
-        "224.0.0.1",
-        "240.0.0.1",
-        "255.255.255.255",
-        "::",
-        "::1",
-        "::ffff:8.8.8.8",
-        "::ffff:127.0.0.1",
-        "::127.0.0.1",
-        "64:ff9b::7f00:1",
-        "100::1",
-        "64:ff9b:1::1",
-        "2001::1",
-        "2001:db8::1",
-        "2002:7f00:1::",
-        "3fff::1",
-        "fc00::1",
-        "fd12::1",
-        "fe80::1",
-        "fec0::1",
-        "ff02::1",
-        "5f00::1",
-    ]
     with Failures() as failures:
-        for address in rows:
+        for address in SPECIAL.split():
             with failures.row(address):
                 assert is_special(ip_address(address))
 
@@ -196,7 +131,7 @@ def test_one_pattern_covers_another_where_all_of_that_is_allowed() -> None:
                 assert covers(wide, narrow) is expected
 
 
-LABEL = st.from_regex(r"\A[a-z]([a-z0-9-]{0,6}[a-z0-9])?\Z")
+LABEL = st.sampled_from(["a", "b", "a-b", "x1", "example", "com"])
 PATTERN = st.builds(
     lambda star, labels, port: ("*." if star else "") + ".".join(labels) + (f":{port}" if port else ""),
     st.booleans(),

@@ -68,6 +68,8 @@ def test_a_poisoned_requirement_is_refused_with_its_line() -> None:
         ("six===1.0/../../x", "===|no requirement|path"),
         ("${HOME}/six", "path or an address"),
         ("six\x00", "no requirement"),
+        ("six ; $(touch x)", "no requirement"),
+        ("six`touch x`", "no requirement"),
         ("x" * 2000, "too long"),
     ]
     with Failures() as failures:
@@ -141,46 +143,22 @@ def package(**fields: Any) -> str:
     return json.dumps({"name": "x", **fields}, indent=1)
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        "git+https://evil.example/x.git",
-        "git://evil.example/x",
-        "git@evil.example:x",
-        "https://evil.example/x.tgz",
-        "user/repo",
-        "http://evil.example/x.tgz",
-        "file:../x",
-        "./x",
-        "../x",
-        "/x",
-        "~/x",
-        "link:../x",
-        "workspace:*",
-        "portal:../x",
-        "github:user/repo",
-        "gist:1234",
-        "user/repo#semver:1",
-        "npm:../x@1",
-        "npm:@x/../y@1",
-        "npm:x@file:../y",
-        "catalog:",
-        "patch:x@1#y",
-        "$x",
-        "1\n2",
-        "exec:./x",
-        "x" * 300,
-    ],
-)
-@pytest.mark.parametrize("group", ["dependencies", "optionalDependencies", "overrides", "resolutions"])
-def test_a_package_from_anywhere_but_the_registry_is_refused_with_its_line(wanted: str, group: str) -> None:
-    if wanted.startswith("$") and group in ("overrides", "resolutions"):
-        return  # there it means what stands under dependencies
+ELSEWHERE = """
+    git+https://evil.example/x.git git://evil.example/x git@evil.example:x https://evil.example/x.tgz user/repo
+    http://evil.example/x.tgz file:../x ./x ../x /x ~/x link:../x workspace:* portal:../x github:user/repo gist:1234
+    user/repo#semver:1 npm:../x@1 npm:@x/../y@1 npm:x@file:../y catalog: patch:x@1#y $x exec:./x
+"""
 
-    with pytest.raises(Refused) as refused:
-        read_package(package(**{group: {"x": wanted}}), "package.json")
 
-    assert refused.value.error.message.startswith("package.json, line 4 (")
+def test_a_package_from_elsewhere_than_the_registry_is_refused() -> None:
+    with Failures() as failures:
+        for group in ("dependencies", "optionalDependencies", "overrides", "resolutions"):
+            for wanted in [*ELSEWHERE.split(), "1\n2", "x" * 300]:
+                if wanted == "$x" and group in ("overrides", "resolutions"):
+                    continue  # there it means what stands under dependencies
+                refused = pytest.raises(Refused, match=r"^package.json, line 4 \(")
+                with failures.row((group, wanted)), refused:
+                    read_package(package(**{group: {"x": wanted}}), "package.json")
 
 
 def test_a_poisoned_package_json_is_refused() -> None:
@@ -275,9 +253,8 @@ def uv_lock(source: str) -> str:
     return f'version = 1\n[[package]]\nname = "six"\nversion = "1"\nsource = {source}\n'
 
 
-@pytest.mark.parametrize(
-    ("source", "problem"),
-    [
+def test_a_poisoned_lock_of_uv_is_refused(tmp_path: Path) -> None:
+    rows: list[Any] = [
         ('{ git = "https://evil.example/x" }', "line 3: six comes from git"),
         ('{ url = "https://evil.example/x.whl" }', "six comes from url"),
         ('{ path = "../x.whl" }', "six comes from path"),
@@ -285,14 +262,13 @@ def uv_lock(source: str) -> str:
         ('{ editable = "../x" }', "six comes from editable"),
         ('{ registry = "https://x", url = "y" }', "six comes from registry"),
         ("1", "six comes from nowhere"),
-    ],
-)
-def test_a_poisoned_lock_of_uv_is_refused(tmp_path: Path, source: str, problem: str) -> None:
+    ]
     (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["six"]\n')
-    (tmp_path / "uv.lock").write_text(uv_lock(source))
-
-    with pytest.raises(Refused, match=f"uv.lock.*{problem}"):
-        Manifests().find("python", tmp_path, None)
+    with Failures() as failures:
+        for source, problem in rows:
+            (tmp_path / "uv.lock").write_text(uv_lock(source))
+            with failures.row(source), pytest.raises(Refused, match=f"uv.lock.*{problem}"):
+                Manifests().find("python", tmp_path, None)
 
 
 def test_a_lock_of_uv_that_lacks_what_is_wanted_is_refused(tmp_path: Path) -> None:
@@ -329,13 +305,15 @@ def test_a_package_json_without_dependencies_needs_no_environment(tmp_path: Path
     assert manifests.find(language, None, "1") is None
 
 
-@pytest.mark.parametrize("name", ["bun.lock", "bun.lockb", "yarn.lock", "pnpm-lock.yaml"])
-def test_a_lock_that_cannot_be_read_is_not_passed_over(tmp_path: Path, name: str) -> None:
+def test_a_lock_that_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"dependencies": {"a": "1"}}')
-    (tmp_path / name).write_text("")
-    with pytest.raises(Refused, match=f"{name}: it is not read; write package-lock.json by"):
-        Manifests().find("nodejs", tmp_path, "1")
+    for name in ("bun.lock", "bun.lockb", "yarn.lock", "pnpm-lock.yaml"):
+        (tmp_path / name).write_text("")
+        with pytest.raises(Refused, match=f"{name}: it is not read; write package-lock.json by"):
+            Manifests().find("nodejs", tmp_path, "1")
+        (tmp_path / name).unlink()
 
+    (tmp_path / "yarn.lock").write_text("")
     (tmp_path / "package-lock.json").write_text("{}")
     assert isinstance(Manifests().find("nodejs", tmp_path, "1"), NodeManifest)
 

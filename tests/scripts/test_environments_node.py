@@ -11,7 +11,7 @@ import pytest
 
 from tavern_scripts.environments.environments import Environment
 from tavern_scripts.results.refusal import Refused
-from tests.scripts.packagehouse import Index, Workshop, index
+from tests.scripts.packagehouse import Index, Workshop
 
 pytestmark = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 
@@ -29,121 +29,101 @@ def dependencies(**wanted: str) -> str:
     return json.dumps({"type": "module", "dependencies": wanted})
 
 
-async def test_what_a_package_json_asks_for_is_found_by_import_and_by_require(tmp_path: Path) -> None:
-    async with index() as house:
-        house.add_npm("beta", code="module.exports = 'beta'")
-        house.add_npm("alpha", code="module.exports = 'alpha ' + require('beta')", dependencies={"beta": "^1"})
-        shop = Workshop(tmp_path, house)
-        shop.write("package.json", dependencies(alpha="^1.0.0"))
-        first, again = await shop.ready("nodejs"), await shop.ready("nodejs")
+async def test_packages_are_found_by_import_and_require(house: Index, shop: Workshop) -> None:
+    house.add_npm("beta", code="module.exports = 'beta'")
+    house.add_npm("alpha", code="module.exports = 'alpha ' + require('beta')", dependencies={"beta": "^1"})
+    shop.write("package.json", dependencies(alpha="^1.0.0"))
+    first, again = await shop.ready("nodejs"), await shop.ready("nodejs")
 
-        assert await printed(shop, first, "import alpha from 'alpha'; console.log(alpha)") == "alpha beta"
-        required = "import {createRequire as c} from 'module'; console.log(c(import.meta.url)('alpha'))"
-        assert await printed(shop, first, required) == "alpha beta"
+    assert await printed(shop, first, "import alpha from 'alpha'; console.log(alpha)") == "alpha beta"
+    required = "import {createRequire as c} from 'module'; console.log(c(import.meta.url)('alpha'))"
+    assert await printed(shop, first, required) == "alpha beta"
     assert first.built and not again.built
     assert not [path for path in first.path.rglob("*") if path.is_symlink() or path.name in (".npmrc", "npmrc")]
     assert {(each.host, each.allowed) for each in shop.connections} == {("127.0.0.1", True)}
     assert not shop.left()
 
 
-async def test_a_lock_decides_the_versions_and_what_is_in_them(tmp_path: Path) -> None:
-    async with index() as house:
-        old = house.add_npm("alpha", "1.0.0", code="module.exports = 'old'")
-        house.add_npm("alpha", "1.1.0", code="module.exports = 'new'")
-        shop = Workshop(tmp_path, house)
-        shop.write("package.json", dependencies(alpha="^1.0.0"))
-        unlocked = await shop.ready("nodejs")
-        shop.write("package-lock.json", lock_of(house, old))
-        locked = await shop.ready("nodejs")
-        shop.write("package-lock.json", lock_of(house, "sha512-" + "A" * 86 + "=="))
-        with pytest.raises(Refused, match="EINTEGRITY|integrity"):
-            await shop.ready("nodejs")
+async def test_a_lock_decides_the_versions_and_what_is_in_them(house: Index, shop: Workshop) -> None:
+    old = house.add_npm("alpha", "1.0.0", code="module.exports = 'old'")
+    house.add_npm("alpha", "1.1.0", code="module.exports = 'new'")
+    unlocked = await shop.node(alpha="^1.0.0")
+    shop.write("package-lock.json", lock_of(house, old))
+    locked = await shop.ready("nodejs")
+    shop.write("package-lock.json", lock_of(house, "sha512-" + "A" * 86 + "=="))
+    with pytest.raises(Refused, match="EINTEGRITY|integrity"):
+        await shop.ready("nodejs")
 
-        assert await printed(shop, unlocked, "import alpha from 'alpha'; console.log(alpha)") == "new"
-        assert await printed(shop, locked, "import alpha from 'alpha'; console.log(alpha)") == "old"
+    assert await printed(shop, unlocked, "import alpha from 'alpha'; console.log(alpha)") == "new"
+    assert await printed(shop, locked, "import alpha from 'alpha'; console.log(alpha)") == "old"
 
 
-async def test_a_lock_that_names_another_host_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
-    async with index() as house, index() as elsewhere:
-        digest = elsewhere.add_npm("alpha", code="module.exports = 'evil'")
-        shop = Workshop(tmp_path, house)
-        shop.write("package.json", dependencies(alpha="1.0.0"))
-        shop.write("package-lock.json", lock_of(elsewhere, digest))
-        with pytest.raises(Refused, match=r"package-lock.json, line \d+ .*configured registry only"):
-            await shop.ready("nodejs")
+async def test_a_lock_with_another_host_fetches_nothing(house: Index, shop: Workshop, elsewhere: Index) -> None:
+    digest = elsewhere.add_npm("alpha", code="module.exports = 'evil'")
+    shop.write("package.json", dependencies(alpha="1.0.0"))
+    shop.write("package-lock.json", lock_of(elsewhere, digest))
+    with pytest.raises(Refused, match=r"package-lock.json, line \d+ .*configured registry only"):
+        await shop.ready("nodejs")
     assert house.asked == elsewhere.asked == [] and shop.launches == []
 
 
-async def test_a_registry_cannot_send_the_installer_elsewhere(tmp_path: Path) -> None:
-    async with index() as house, index() as elsewhere:
-        house.add_npm("alpha")
-        elsewhere.files = house.files
-        house.moved_to = f"http://127.0.0.1:{elsewhere.port}"
-        shop = Workshop(tmp_path, house)
-        shop.write("package.json", dependencies(alpha="1"))
-        with pytest.raises(Refused, match=r"package.json asks for could not be installed"):
-            await shop.ready("nodejs")
+async def test_a_registry_cannot_send_the_installer_elsewhere(house: Index, shop: Workshop, elsewhere: Index) -> None:
+    house.add_npm("alpha")
+    elsewhere.files = house.files
+    house.moved_to = f"http://127.0.0.1:{elsewhere.port}"
+    with pytest.raises(Refused, match=r"package.json asks for could not be installed"):
+        await shop.node(alpha="1")
     assert elsewhere.asked == []
     assert any(each.port == elsewhere.port and not each.allowed for each in shop.connections)
 
 
-async def test_a_package_that_depends_on_a_place_gets_nothing_from_there(tmp_path: Path) -> None:
-    async with index() as house, index() as elsewhere:
-        elsewhere.add_npm("beta")
-        house.add_npm("alpha", dependencies={"beta": f"http://127.0.0.1:{elsewhere.port}/files/beta-1.0.0.tgz"})
-        house.add_npm("gamma", dependencies={"beta": "file:/etc"})
-        shop = Workshop(tmp_path, house)
-        for name in ("alpha", "gamma"):
-            shop.write("package.json", dependencies(**{name: "1"}))
-            try:
-                ready = await shop.ready("nodejs")
-            except Refused:
-                continue
-            assert not (ready.path / "node_modules" / "beta" / "passwd").exists()
-        assert elsewhere.asked == []
+async def test_a_dependency_by_place_gets_nothing(house: Index, shop: Workshop, elsewhere: Index) -> None:
+    elsewhere.add_npm("beta")
+    house.add_npm("alpha", dependencies={"beta": f"http://127.0.0.1:{elsewhere.port}/files/beta-1.0.0.tgz"})
+    house.add_npm("gamma", dependencies={"beta": "file:/etc"})
+    for name in ("alpha", "gamma"):
+        shop.write("package.json", dependencies(**{name: "1"}))
+        try:
+            ready = await shop.ready("nodejs")
+        except Refused:
+            continue
+        assert not (ready.path / "node_modules" / "beta" / "passwd").exists()
+    assert elsewhere.asked == []
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-async def test_a_package_runs_nothing_while_it_is_installed_unless_the_operator_allows_it(
-    tmp_path: Path, allowed: bool
-) -> None:
-    async with index() as house:
-        house.add_npm("alpha", code="module.exports = 1", scripts=HOOK, hasInstallScript=True)
-        shop = Workshop(tmp_path, house, build_scripts=allowed)
-        shop.write("package.json", dependencies(alpha="1"))
-        ready = await shop.ready("nodejs")
-        ran = ready.path / "node_modules" / "alpha" / "ran.txt"
+async def test_a_package_runs_its_scripts_only_with_leave(tmp_path: Path, house: Index, allowed: bool) -> None:
+    house.add_npm("alpha", code="module.exports = 1", scripts=HOOK, hasInstallScript=True)
+    shop = Workshop(tmp_path, house, build_scripts=allowed)
+    ready = await shop.node(alpha="1")
+    ran = ready.path / "node_modules" / "alpha" / "ran.txt"
 
-        assert ran.exists() is allowed
-        if allowed:
-            assert ran.read_text() == "/tmp/environment/node_modules/alpha"
+    assert ran.exists() is allowed
+    if allowed:
+        assert ran.read_text() == "/tmp/environment/node_modules/alpha"
 
 
-async def test_optional_packages_that_are_not_for_this_machine_leave_an_empty_environment(tmp_path: Path) -> None:
-    async with index() as house:
-        house.add_npm("alpha", os=["win32"])
-        shop = Workshop(tmp_path, house)
-        shop.write("package.json", json.dumps({"optionalDependencies": {"alpha": "1"}}))
-        ready = await shop.ready("nodejs")
+async def test_optional_packages_for_other_machines_are_left_out(house: Index, shop: Workshop) -> None:
+    house.add_npm("alpha", os=["win32"])
+    shop.write("package.json", json.dumps({"optionalDependencies": {"alpha": "1"}}))
+    ready = await shop.ready("nodejs")
 
-        assert await printed(shop, ready, "console.log('runs')") == "runs"
+    assert await printed(shop, ready, "console.log('runs')") == "runs"
 
 
 @pytest.mark.skipif(shutil.which("bun") is None, reason="needs bun")
-async def test_bun_finds_what_was_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with index() as house:
-        house.add_npm("alpha", code="module.exports = 'alpha'", scripts=HOOK)
-        shop = Workshop(tmp_path, house)
-        shop.write("package.json", dependencies(alpha="1"))
-        shop.write("script.ts", "import alpha from 'alpha'; const text: string = alpha; console.log(text)")
-        assert await shop.say(await shop.ready("bun"), "/script/script.ts", language="bun") == (0, "alpha\n", "")
-        bun = shutil.which("bun") or ""
-        node = shutil.which("node") or ""
-        monkeypatch.setenv("PATH", str(Path(bun).parent))  # bun installs where there is no npm
-        shop.write("package.json", dependencies(alpha="^1"))
-        ready = await shop.ready("bun")
+async def test_bun_finds_what_was_installed(house: Index, shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.add_npm("alpha", code="module.exports = 'alpha'", scripts=HOOK)
+    shop.write("package.json", dependencies(alpha="1"))
+    shop.write("script.ts", "import alpha from 'alpha'; const text: string = alpha; console.log(text)")
+    assert await shop.say(await shop.ready("bun"), "/script/script.ts", language="bun") == (0, "alpha\n", "")
+    bun = shutil.which("bun") or ""
+    node = shutil.which("node") or ""
+    monkeypatch.setenv("PATH", str(Path(bun).parent))  # bun installs where there is no npm
+    shop.write("package.json", dependencies(alpha="^1"))
+    ready = await shop.ready("bun")
 
-        assert await shop.say(ready, "/script/script.ts", language="bun") == (0, "alpha\n", "")
+    assert await shop.say(ready, "/script/script.ts", language="bun") == (0, "alpha\n", "")
     assert Path(node).parent == Path(bun).parent or any("bun install" in line for line in shop.reports)
     assert [path.name for path in ready.path.iterdir()] == ["node_modules"]
     assert not list(ready.path.rglob("ran.txt"))

@@ -13,7 +13,7 @@ import pytest
 from tavern_host.contracts.scripts import ScriptErrorType
 from tavern_scripts.environments.environments import BuildLimits
 from tavern_scripts.results.refusal import Refused
-from tests.scripts.packagehouse import Workshop, index, wheel
+from tests.scripts.packagehouse import Index, Workshop, index, wheel
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="needs uv")
 
@@ -44,121 +44,92 @@ def build_wheel(folder, *_):
 PROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 
 
-async def test_what_requirements_ask_for_is_installed_once_and_found_by_the_script(tmp_path: Path) -> None:
-    async with index() as house:
-        house.add_wheel("alpha", code="import beta\nvalue = 'alpha ' + beta.value", requires="beta>=1")
-        house.add_wheel("beta", code="value = 'beta'")
-        shop = Workshop(tmp_path, house)
-        shop.write("requirements.txt", "alpha\n")
-        first = await shop.ready()
-        asked, launches = len(house.asked), len(shop.launches)
-        again = await shop.ready()
+async def test_what_requirements_ask_for_is_installed_once(house: Index, shop: Workshop) -> None:
+    house.add_wheel("alpha", code="import beta\nvalue = 'alpha ' + beta.value", requires="beta>=1")
+    house.add_wheel("beta", code="value = 'beta'")
+    first = await shop.python()
+    asked, launches = len(house.asked), len(shop.launches)
+    again = await shop.ready()
 
-        assert await shop.say(first, "-c", "import alpha; print(alpha.value)") == (0, "alpha beta\n", "")
-        assert first.built and not again.built and again.path == first.path
-        assert len(house.asked) == asked and len(shop.launches) == launches + 1
+    assert await shop.say(first, "-c", "import alpha; print(alpha.value)") == (0, "alpha beta\n", "")
+    assert first.built and not again.built and again.path == first.path
+    assert len(house.asked) == asked and len(shop.launches) == launches + 1
     assert shop.reports[0] == "installing what requirements.txt asks for" and " + alpha==1.0" in shop.reports
     assert {(each.host, each.port, each.allowed) for each in shop.connections} == {("127.0.0.1", house.port, True)}
     assert not shop.left()
 
 
-async def test_an_environment_cannot_be_changed_and_is_no_link_to_anything(tmp_path: Path) -> None:
-    async with index() as house:
-        house.add_wheel("alpha", code="value = 1")
-        shop = Workshop(tmp_path, house)
-        shop.write("requirements.txt", "alpha\n")
-        ready = await shop.ready()
-        code = (
-            "import os, pathlib\n"
-            "a = '/packages/alpha.py'\n"
-            "for act in (lambda: open(a, 'a'), lambda: open('/packages/new.py', 'w'), lambda: os.remove(a),\n"
-            "            lambda: os.chmod(a, 0o777), lambda: os.link(a, '/tmp/x'), lambda: os.rename(a, '/tmp/y')):\n"
-            "    try:\n        act()\n        print('done')\n    except OSError as error:\n        print('refused')\n"
-        )
-        status, out, errors = await shop.say(ready, "-c", code)
+async def test_files_of_an_environment_are_read_only_copies(house: Index, shop: Workshop) -> None:
+    house.add_wheel("alpha", code="value = 1")
+    ready = await shop.python()
 
-    assert (status, out) == (0, "refused\n" * 6), errors
     files = [path for path in ready.path.rglob("*") if not path.is_dir()]
     assert files and all(path.stat().st_nlink == 1 and not path.is_symlink() for path in files)
     assert all(path.stat().st_mode & 0o222 == 0 for path in [*files, ready.path])
     assert any(path.suffix == ".pyc" for path in files)
 
 
-async def test_an_environment_that_was_changed_from_outside_is_noticed_and_built_anew(tmp_path: Path) -> None:
-    async with index() as house:
-        house.add_wheel("alpha", code="value = 'good'")
-        shop = Workshop(tmp_path, house)
-        shop.write("requirements.txt", "alpha\n")
-        ready = await shop.ready()
-        file = ready.path / "site" / "alpha.py"
-        before = file.stat()
-        file.chmod(0o644)
-        file.write_text("value = 'evil'")
-        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-        file.chmod(0o444)
-        later = Workshop(tmp_path, house)  # another process: what this one has looked at is not looked at again
-        again = await later.ready()
+async def test_an_environment_that_was_changed_is_built_anew(tmp_path: Path, house: Index, shop: Workshop) -> None:
+    house.add_wheel("alpha", code="value = 'good'")
+    ready = await shop.python()
+    file = ready.path / "site" / "alpha.py"
+    before = file.stat()
+    file.chmod(0o644)
+    file.write_text("value = 'evil'")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    file.chmod(0o444)
+    later = Workshop(tmp_path, house)  # another process: what this one has looked at is not looked at again
+    again = await later.ready()
 
-        assert again.built
-        assert (await later.say(again, "-c", "import alpha; print(alpha.value)"))[1] == "good\n"
+    assert again.built
+    assert (await later.say(again, "-c", "import alpha; print(alpha.value)"))[1] == "good\n"
 
 
-async def test_requirements_with_hashes_get_what_has_them_and_nothing_else(tmp_path: Path) -> None:
-    async with index() as house:
-        digest = house.add_wheel("alpha", code="value = 1")
-        shop = Workshop(tmp_path, house)
-        shop.write("requirements.txt", f"alpha==1.0 --hash=sha256:{digest}\n")
-        await shop.ready()
-        shop.write("requirements.txt", f"alpha==1.0 --hash=sha256:{'0' * 64}\n")
-        with pytest.raises(Refused, match="requirements.txt asks for could not be installed") as refused:
-            await shop.ready()
+async def test_requirements_with_hashes_get_only_what_has_them(house: Index, shop: Workshop) -> None:
+    digest = house.add_wheel("alpha", code="value = 1")
+    await shop.python(f"alpha==1.0 --hash=sha256:{digest}")
+    with pytest.raises(Refused, match="requirements.txt asks for could not be installed") as refused:
+        await shop.python(f"alpha==1.0 --hash=sha256:{'0' * 64}")
     assert "ash" in (refused.value.error.details or "")
 
 
-async def test_a_pyproject_and_the_block_of_a_script_are_installed_too(tmp_path: Path) -> None:
-    async with index() as house:
-        house.add_wheel("alpha", code="value = 'a'")
-        house.add_wheel("beta", code="value = 'b'")
-        shop = Workshop(tmp_path, house)
-        shop.write("pyproject.toml", '[project]\nname = "x"\nrequires-python = ">=3.9"\ndependencies = ["alpha"]\n')
-        of_project = await shop.ready()
-        block = '# /// script\n# dependencies = ["beta"]\n# ///\n'
-        of_block = await shop.ready(code=block)
-        shop.write("pyproject.toml", '[project]\nrequires-python = ">=4"\ndependencies = ["alpha"]\n')
-        with pytest.raises(Refused, match=r"pyproject.toml: it requires Python >=4; scripts run by Python 3\."):
-            await shop.ready()
+async def test_a_pyproject_and_a_scripts_block_are_installed(house: Index, shop: Workshop) -> None:
+    house.add_wheel("alpha", code="value = 'a'")
+    house.add_wheel("beta", code="value = 'b'")
+    shop.write("pyproject.toml", '[project]\nname = "x"\nrequires-python = ">=3.9"\ndependencies = ["alpha"]\n')
+    of_project = await shop.ready()
+    block = '# /// script\n# dependencies = ["beta"]\n# ///\n'
+    of_block = await shop.ready(code=block)
+    shop.write("pyproject.toml", '[project]\nrequires-python = ">=4"\ndependencies = ["alpha"]\n')
+    with pytest.raises(Refused, match=r"pyproject.toml: it requires Python >=4; scripts run by Python 3\."):
+        await shop.ready()
 
-        assert (await shop.say(of_project, "-c", "import alpha; print(alpha.value)"))[1] == "a\n"
-        assert (await shop.say(of_block, "-c", "import beta; print(beta.value)"))[1] == "b\n"
+    assert (await shop.say(of_project, "-c", "import alpha; print(alpha.value)"))[1] == "a\n"
+    assert (await shop.say(of_block, "-c", "import beta; print(beta.value)"))[1] == "b\n"
 
 
-async def test_a_lock_decides_the_versions(tmp_path: Path) -> None:
-    async with index() as house:
-        old = house.add_wheel("alpha", "1.0", code="value = 'old'")
-        house.add_wheel("alpha", "2.0", code="value = 'new'")
-        shop = Workshop(tmp_path, house)
-        shop.write("pyproject.toml", '[project]\nname = "mine"\nrequires-python = ">=3.9"\ndependencies = ["alpha"]\n')
-        own = '[[package]]\nname = "mine"\nsource = { virtual = "." }\ndependencies = [{ name = "alpha" }]\n'
-        url = f"{house.simple.removesuffix('simple')}files/alpha-1.0-py3-none-any.whl"
-        shop.write(
-            "uv.lock",
-            f'version = 1\nrequires-python = ">=3.9"\n[[package]]\nname = "alpha"\nversion = "1.0"\n'
-            f'source = {{ registry = "{house.simple}" }}\nwheels = [{{ url = "{url}", hash = "sha256:{old}" }}]\n{own}',
-        )
-        ready = await shop.ready()
-        assert (await shop.say(ready, "-c", "import alpha; print(alpha.value)"))[1] == "old\n"
+async def test_a_lock_decides_the_versions(house: Index, shop: Workshop) -> None:
+    old = house.add_wheel("alpha", "1.0", code="value = 'old'")
+    house.add_wheel("alpha", "2.0", code="value = 'new'")
+    shop.write("pyproject.toml", '[project]\nname = "mine"\nrequires-python = ">=3.9"\ndependencies = ["alpha"]\n')
+    own = '[[package]]\nname = "mine"\nsource = { virtual = "." }\ndependencies = [{ name = "alpha" }]\n'
+    url = f"{house.simple.removesuffix('simple')}files/alpha-1.0-py3-none-any.whl"
+    shop.write(
+        "uv.lock",
+        f'version = 1\nrequires-python = ">=3.9"\n[[package]]\nname = "alpha"\nversion = "1.0"\n'
+        f'source = {{ registry = "{house.simple}" }}\nwheels = [{{ url = "{url}", hash = "sha256:{old}" }}]\n{own}',
+    )
+    ready = await shop.ready()
+    assert (await shop.say(ready, "-c", "import alpha; print(alpha.value)"))[1] == "old\n"
 
 
-async def test_nothing_of_a_package_runs_while_it_is_installed_unless_the_operator_allows_it(tmp_path: Path) -> None:
-    async with index() as house:
-        house.add_sdist("built", {"pyproject.toml": PROJECT, "backend.py": BACKEND})
-        shop = Workshop(tmp_path, house)
-        shop.write("requirements.txt", "built\n")
-        with pytest.raises(Refused, match="need the operator's extensions.tavern-scripts.buildScripts") as refused:
-            await shop.ready()
-        allowed = Workshop(tmp_path, house, build_scripts=True)
-        ready = await allowed.ready()
-        status, out, errors = await allowed.say(ready, "-c", "import built; print(built.seen, '|', built.net)")
+async def test_a_package_is_built_only_with_leave(tmp_path: Path, house: Index, shop: Workshop) -> None:
+    house.add_sdist("built", {"pyproject.toml": PROJECT, "backend.py": BACKEND})
+    with pytest.raises(Refused, match="need the operator's extensions.tavern-scripts.buildScripts") as refused:
+        await shop.python("built")
+    allowed = Workshop(tmp_path, house, build_scripts=True)
+    ready = await allowed.ready()
+    status, out, errors = await allowed.say(ready, "-c", "import built; print(built.seen, '|', built.net)")
 
     assert refused.value.error.type is ScriptErrorType.DEPENDENCY
     assert status == 0, errors
@@ -167,35 +138,31 @@ async def test_nothing_of_a_package_runs_while_it_is_installed_unless_the_operat
     assert not shop.left()
 
 
-async def test_an_index_cannot_send_the_installer_elsewhere(tmp_path: Path) -> None:
-    async with index() as house, index() as elsewhere:
-        house.add_wheel("alpha")
-        elsewhere.files = house.files
-        house.moved_to = f"http://127.0.0.1:{elsewhere.port}"
-        shop = Workshop(tmp_path, house)
-        shop.write("requirements.txt", "alpha\n")
-        with pytest.raises(Refused):
-            await shop.ready()
-        assert elsewhere.asked == []
-        told = Workshop(tmp_path, house, more_hosts=[f"127.0.0.1:{elsewhere.port}"])
-        assert (await told.ready()).built
+async def test_an_index_cannot_send_the_installer_elsewhere(
+    tmp_path: Path, house: Index, shop: Workshop, elsewhere: Index
+) -> None:
+    house.add_wheel("alpha")
+    elsewhere.files = house.files
+    house.moved_to = f"http://127.0.0.1:{elsewhere.port}"
+    with pytest.raises(Refused):
+        await shop.python()
+    assert elsewhere.asked == []
+    told = Workshop(tmp_path, house, more_hosts=[f"127.0.0.1:{elsewhere.port}"])
+    assert (await told.ready()).built
 
     assert any(each.port == elsewhere.port and not each.allowed for each in shop.connections)
 
 
-async def test_a_dependency_of_a_package_that_names_an_address_is_not_followed(tmp_path: Path) -> None:
-    async with index() as house, index() as elsewhere:
-        elsewhere.add_wheel("beta")
-        address = f"http://127.0.0.1:{elsewhere.port}/files/beta-1.0-py3-none-any.whl"
-        house.add_wheel("alpha", requires=f"beta @ {address}")
-        shop = Workshop(tmp_path, house)
-        shop.write("requirements.txt", "alpha\n")
-        with pytest.raises(Refused):
-            await shop.ready()
-        assert elsewhere.asked == []
+async def test_a_dependency_by_address_is_not_followed(house: Index, shop: Workshop, elsewhere: Index) -> None:
+    elsewhere.add_wheel("beta")
+    address = f"http://127.0.0.1:{elsewhere.port}/files/beta-1.0-py3-none-any.whl"
+    house.add_wheel("alpha", requires=f"beta @ {address}")
+    with pytest.raises(Refused):
+        await shop.python()
+    assert elsewhere.asked == []
 
 
-async def test_packages_may_lie_in_folders_of_this_machine_and_then_there_is_no_network(tmp_path: Path) -> None:
+async def test_packages_in_local_folders_need_no_network(tmp_path: Path, house: Index) -> None:
     links, root = tmp_path / "links", tmp_path / "pypi"
     for folder in (links, root / "files", root / "simple" / "beta"):
         folder.mkdir(parents=True)
@@ -204,25 +171,22 @@ async def test_packages_may_lie_in_folders_of_this_machine_and_then_there_is_no_
     page = '<a href="../../files/beta-1.0-py3-none-any.whl">beta-1.0-py3-none-any.whl</a>'
     (root / "simple" / "beta" / "index.html").write_text(page)
     (tmp_path / "secret").write_text("x")
-    async with index() as house:
-        machine = {"HOME": str(tmp_path), "PIP_INDEX_URL": (root / "simple").as_uri(), "PIP_FIND_LINKS": str(links)}
-        shop = Workshop(tmp_path, house, machine=machine)
-        shop.write("requirements.txt", "alpha\n")
-        ready = await shop.ready()
+    machine = {"HOME": str(tmp_path), "PIP_INDEX_URL": (root / "simple").as_uri(), "PIP_FIND_LINKS": str(links)}
+    shop = Workshop(tmp_path, house, machine=machine)
+    ready = await shop.python()
 
-        assert (await shop.say(ready, "-c", "import alpha, beta; print(alpha.value, beta.value)"))[1] == "a b\n"
-        assert house.asked == [] and shop.connections == []
+    assert (await shop.say(ready, "-c", "import alpha, beta; print(alpha.value, beta.value)"))[1] == "a b\n"
+    assert house.asked == [] and shop.connections == []
     assert shop.launches[0].proxy is None
     sources = [mount.source for mount in shop.launches[0].mounts]
     assert str(root / "files") in sources and str(tmp_path) not in sources
 
 
-async def test_many_who_want_the_same_build_it_once(tmp_path: Path) -> None:
-    async with index() as house:
-        house.add_wheel("alpha")
-        shops = [Workshop(tmp_path, house) for _ in range(3)]
-        shops[0].write("requirements.txt", "alpha\n")
-        ready = await asyncio.gather(*(shop.ready() for shop in shops for _ in range(4)))
+async def test_many_who_want_the_same_build_it_once(tmp_path: Path, house: Index) -> None:
+    house.add_wheel("alpha")
+    shops = [Workshop(tmp_path, house) for _ in range(3)]
+    shops[0].write("requirements.txt", "alpha\n")
+    ready = await asyncio.gather(*(shop.ready() for shop in shops for _ in range(4)))
 
     assert [each.built for each in ready].count(True) == 1
     assert len({each.path for each in ready}) == 1
@@ -230,50 +194,43 @@ async def test_many_who_want_the_same_build_it_once(tmp_path: Path) -> None:
     assert any("waiting for another build of it" in shop.reports for shop in shops)
 
 
-async def test_a_build_that_is_cancelled_leaves_nothing_and_the_next_one_succeeds(tmp_path: Path) -> None:
-    async with index() as house:
-        house.add_wheel("alpha")
-        shop = Workshop(tmp_path, house)
-        shop.write("requirements.txt", "alpha\n")
-        task = asyncio.create_task(shop.ready())
-        async with asyncio.timeout(60):
-            while not any("Using CPython" in line for line in shop.reports):
-                await asyncio.sleep(0.005)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert shop.left() == []
-        assert (await shop.ready()).built
+async def test_a_cancelled_build_leaves_nothing(house: Index, shop: Workshop) -> None:
+    house.add_wheel("alpha")
+    shop.write("requirements.txt", "alpha\n")
+    task = asyncio.create_task(shop.ready())
+    async with asyncio.timeout(60):
+        while not any("Using CPython" in line for line in shop.reports):
+            await asyncio.sleep(0.005)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert shop.left() == []
+    assert (await shop.ready()).built
 
 
-async def test_what_differs_in_manifest_index_or_rights_is_another_environment(tmp_path: Path) -> None:
-    async with index() as house:
-        house.add_wheel("alpha")
-        shop = Workshop(tmp_path, house)
-        shop.write("requirements.txt", "alpha\n")
-        paths = {(await shop.ready()).path}
-        shop.write("requirements.txt", "# only a comment more\nalpha\n")
-        paths.add((await shop.ready()).path)
-        assert len(paths) == 1
-        shop.write("requirements.txt", "alpha>=1\n")
-        paths.add((await shop.ready()).path)
-        paths.add((await Workshop(tmp_path, house, build_scripts=True).ready()).path)
-        machine = {"HOME": str(tmp_path), "UV_DEFAULT_INDEX": house.simple + "/"}
-        paths.add((await Workshop(tmp_path, house, machine=machine).ready()).path)
+async def test_another_manifest_or_index_is_another_environment(tmp_path: Path, house: Index, shop: Workshop) -> None:
+    house.add_wheel("alpha")
+    shop.write("requirements.txt", "alpha\n")
+    paths = {(await shop.ready()).path}
+    shop.write("requirements.txt", "# only a comment more\nalpha\n")
+    paths.add((await shop.ready()).path)
+    assert len(paths) == 1
+    shop.write("requirements.txt", "alpha>=1\n")
+    paths.add((await shop.ready()).path)
+    paths.add((await Workshop(tmp_path, house, build_scripts=True).ready()).path)
+    machine = {"HOME": str(tmp_path), "UV_DEFAULT_INDEX": house.simple + "/"}
+    paths.add((await Workshop(tmp_path, house, machine=machine).ready()).path)
     assert len(paths) == 4
 
 
-async def test_credentials_of_an_index_are_used_and_shown_to_nobody(tmp_path: Path) -> None:
-    async with index() as house:
-        house.add_wheel("alpha")
-        house.credentials = "Basic bWU6aHVudGVyMg=="
-        address = f"http://me:hunter2@127.0.0.1:{house.port}/simple"
-        shop = Workshop(tmp_path, house, machine={"HOME": str(tmp_path), "UV_DEFAULT_INDEX": address})
-        shop.write("requirements.txt", "alpha\n")
-        ready = await shop.ready()
-        shop.write("requirements.txt", "unknown-package\n")
-        with pytest.raises(Refused) as refused:
-            await shop.ready()
+async def test_credentials_of_an_index_are_not_shown(tmp_path: Path, house: Index) -> None:
+    house.add_wheel("alpha")
+    house.credentials = "Basic bWU6aHVudGVyMg=="
+    address = f"http://me:hunter2@127.0.0.1:{house.port}/simple"
+    shop = Workshop(tmp_path, house, machine={"HOME": str(tmp_path), "UV_DEFAULT_INDEX": address})
+    ready = await shop.python()
+    with pytest.raises(Refused) as refused:
+        await shop.python("unknown-package")
 
     assert ready.built
     shown = json.dumps([shop.reports, refused.value.error.model_dump(mode="json"), str(shop.connections)])
@@ -281,24 +238,21 @@ async def test_credentials_of_an_index_are_used_and_shown_to_nobody(tmp_path: Pa
     assert "hunter2" not in (ready.path.parent / "record.json").read_text()
 
 
-async def test_what_cannot_be_found_or_takes_too_much_is_a_dependency_error_that_says_so(tmp_path: Path) -> None:
-    async with index() as house:
-        house.add_wheel("alpha", code="#" * (2 << 20))
-        shop = Workshop(tmp_path, house)
-        shop.write("requirements.txt", "no-such-package\n")
-        with pytest.raises(Refused, match="no-such-package") as missing:
-            await shop.ready()
-        shop.write("requirements.txt", "alpha\n")
-        with pytest.raises(Refused, match="requirements.txt asks for") as large:
-            await Workshop(tmp_path, house, limits=BuildLimits(size=1 << 20)).ready()
-        with pytest.raises(Refused, match=r"was not installed within 0.01 s"):
-            await Workshop(tmp_path, house, limits=BuildLimits(wall=0.01)).ready()
+async def test_what_cannot_be_installed_is_a_dependency_error(tmp_path: Path, house: Index, shop: Workshop) -> None:
+    house.add_wheel("alpha", code="#" * (2 << 20))
+    with pytest.raises(Refused, match="no-such-package") as missing:
+        await shop.python("no-such-package")
+    shop.write("requirements.txt", "alpha\n")
+    with pytest.raises(Refused, match="requirements.txt asks for") as large:
+        await Workshop(tmp_path, house, limits=BuildLimits(size=1 << 20)).ready()
+    with pytest.raises(Refused, match=r"was not installed within 0.01 s"):
+        await Workshop(tmp_path, house, limits=BuildLimits(wall=0.01)).ready()
 
     assert {missing.value.error.type, large.value.error.type} == {ScriptErrorType.DEPENDENCY}
     assert not shop.left()
 
 
-async def test_a_version_that_only_a_later_index_has_is_found_where_the_operator_says_so(tmp_path: Path) -> None:
+async def test_a_later_index_counts_where_the_operator_says(tmp_path: Path) -> None:
     async with index() as first, index() as later:
         first.add_wheel("alpha", "1.0")
         later.add_wheel("alpha", "2.0", code="value = 2")

@@ -114,13 +114,6 @@ async def test_what_a_killed_process_left_is_cleared_and_its_lock_is_free(tmp_pa
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [KEY, f"{KEY}.lock"]
 
 
-async def test_many_at_once_build_it_once(tmp_path: Path) -> None:
-    stores = [Store(tmp_path) for _ in range(4)]
-    built = await asyncio.gather(*(build(store, {"a": "1"}) for store in stores for _ in range(5)))
-
-    assert built.count(True) == 1
-
-
 async def test_who_waits_can_be_cancelled(tmp_path: Path) -> None:
     store = Store(tmp_path)
     async with store.building(KEY, lambda: None):

@@ -21,18 +21,19 @@ from tavern_host.contracts.scripts import SandboxLaunch, SandboxOutput, ScriptBa
 from tavern_scripts.sandbox import landlock as kernel
 from tavern_scripts.sandbox.canary import prove
 from tavern_scripts.sandbox.canary_program import CHECKS
-from tavern_scripts.sandbox.watch import tree
 from tavern_scripts.workers.pool import WarmPool
 from tavern_scripts.workers.warm_interpreter import shape_of
 from tests.scripts.sandboxes import (
     IS_ROOT,
     PYTHON,
     Came,
+    Launches,
     bubblewrap,
     given,
     landlock,
-    launch,
+    left_by,
     limits,
+    processes_with,
     read,
     run,
     staged,
@@ -53,40 +54,15 @@ print(json.dumps({
 """
 
 
-class Rooms:
-    """A pool beside a sandbox, and folders for its scripts."""
+class Rooms(Launches):
+    """A pool beside a sandbox."""
 
     def __init__(self, folder: Path, backend: ScriptBackend, *, size: int = 1, idle: float = 60.0) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.backend = backend
         self.size = size
         self.idle = idle
-        self._count = 0
         self.pool = WarmPool(self.make, logging.getLogger("pool"), size=lambda: self.size, idle=lambda: self.idle)
-
-    def make(self) -> Path:
-        self._count += 1
-        made = self.folder / str(self._count)
-        made.mkdir(mode=0o755)
-        return made
-
-    def launch(self, code: str, *words: str, **others: Any) -> SandboxLaunch:
-        """Return a launch of a file, with a place to write to."""
-        folder = self.make()
-        (folder / "script").mkdir()
-        (folder / "output").mkdir()
-        (folder / "script" / "main.py").write_text(code, encoding="utf-8")
-        mounts = [read("/script", folder / "script"), staged("/output", folder / "output")]
-        return launch(
-            "",
-            **{
-                "argv": [PYTHON, "-s", "-S", "-B", "/script/main.py", *words],
-                "mounts": mounts,
-                "folder": "/output",
-                "environment": {"PATH": "/usr/bin:/bin", "ONE": "1"},
-                **others,
-            },
-        )
 
     async def run(self, what: SandboxLaunch | str, stdin: bytes = b"null") -> Came:
         """Run through the pool."""
@@ -138,27 +114,26 @@ async def rooms_of(folder: Path, **others: Any) -> AsyncIterator[Rooms]:
         await rooms.pool.close()
 
 
-def output(what: SandboxLaunch) -> dict[str, str]:
-    """Return the files that a script left."""
-    folder = Path(what.mounts[1].source)
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+@pytest.fixture
+async def rooms(tmp_path: Path) -> AsyncIterator[Rooms]:
+    async with rooms_of(tmp_path) as made:
+        yield made
 
 
-async def test_a_script_cannot_tell_that_its_interpreter_waited(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path) as rooms:
-        first, second = rooms.launch(SHOWS_ITSELF, "a b", "ü"), rooms.launch(SHOWS_ITSELF, "a b", "ü")
+async def test_a_script_cannot_tell_that_its_interpreter_waited(rooms: Rooms) -> None:
+    first, second = (rooms.launch(SHOWS_ITSELF, "a b", "ü", environment={"ONE": "1"}) for _ in range(2))
 
-        cold = await run(rooms.backend, first, b'{"x": 1}')
-        warm = await rooms.warm(second, b'{"x": 1}')
+    cold = await run(rooms.backend, first, b'{"x": 1}')
+    warm = await rooms.warm(second, b'{"x": 1}')
 
-        assert json.loads(warm.stdout) == json.loads(cold.stdout)
-        assert json.loads(warm.stdout)["stdin"] == {"x": 1}
-        assert warm.stderr == cold.stderr == b"to stderr\n"
-        assert (warm.ended.exit_code, warm.ended.reason) == (0, None)
-        assert output(second) == output(first) == {"left.txt": "not closed"}
+    assert json.loads(warm.stdout) == json.loads(cold.stdout)
+    assert json.loads(warm.stdout)["stdin"] == {"x": 1}
+    assert warm.stderr == cold.stderr == b"to stderr\n"
+    assert (warm.ended.exit_code, warm.ended.reason) == (0, None)
+    assert left_by(second) == left_by(first) == {"left.txt": "not closed"}
 
 
-async def test_it_ends_as_python_would(tmp_path: Path) -> None:
+async def test_it_ends_as_python_would(rooms: Rooms) -> None:
     rows: list[Any] = [
         "import sys; sys.exit(7)",
         "import sys; sys.exit('a reason')",
@@ -176,155 +151,125 @@ async def test_it_ends_as_python_would(tmp_path: Path) -> None:
         "print('\\ud800')",
         "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('then') from e",
     ]
-    async with rooms_of(tmp_path) as rooms:
-        with Failures() as failures:
-            for code in rows:
-                with failures.row(code):
-                    cold = await run(rooms.backend, rooms.launch(code))
-                    warm = await rooms.warm(code)
+    with Failures() as failures:
+        for code in rows:
+            with failures.row(code):
+                cold = await run(rooms.backend, rooms.launch(code))
+                warm = await rooms.warm(code)
 
-                    said = [(came.stdout, came.stderr, came.ended.exit_code) for came in (warm, cold)]
-                    assert said[0] == said[1]
-
-
-async def test_the_results_own_channel_is_the_scripts(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path) as rooms:
-        came = await rooms.warm(rooms.launch("import os; os.write(3, b'42'); print('log')", channel=True))
-        without = await rooms.warm("import os; os.write(3, b'42')")
-
-        assert (came.channel, came.stdout) == (b"42", b"log\n")
-        assert without.ended.exit_code == 1
-        assert b"Bad file descriptor" in without.stderr
+                said = [(came.stdout, came.stderr, came.ended.exit_code) for came in (warm, cold)]
+                assert said[0] == said[1]
 
 
-async def test_what_a_script_writes_at_once_is_not_taken_for_the_interpreters_word(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path) as rooms:
-        for _ in range(3):
-            await rooms.warmed()
-            asyncio.get_running_loop().call_later(0.001, time.sleep, 0.2)  # both come before anything is read
+async def test_the_results_own_channel_is_the_scripts(rooms: Rooms) -> None:
+    came = await rooms.warm(rooms.launch("import os; os.write(3, b'42'); print('log')", channel=True))
+    without = await rooms.warm("import os; os.write(3, b'42')")
 
-            came = await rooms.warm(rooms.launch("import os; os.write(3, b'[1]\\n[2]')", channel=True))
-
-            assert came.channel == b"[1]\n[2]"
+    assert (came.channel, came.stdout) == (b"42", b"log\n")
+    assert without.ended.exit_code == 1
+    assert b"Bad file descriptor" in without.stderr
 
 
-async def test_what_was_used_is_told_for_the_script_alone(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path) as rooms:
+async def test_what_a_script_writes_at_once_is_not_taken_for_the_interpreters_word(rooms: Rooms) -> None:
+    for _ in range(3):
         await rooms.warmed()
-        await asyncio.sleep(0.5)
+        asyncio.get_running_loop().call_later(0.001, time.sleep, 0.2)  # both come before anything is read
 
-        came = await rooms.warm("import sys; print(sys.stdin.read(), file=sys.stderr); print(12345)", b"[1, 2]")
+        came = await rooms.warm(rooms.launch("import os; os.write(3, b'[1]\\n[2]')", channel=True))
 
-        usage = came.ended.usage
-        assert usage is not None
-        assert (usage.input, usage.output, usage.log) == (6, 6, 7)
-        assert usage.wall_ms < 500
+        assert came.channel == b"[1]\n[2]"
 
 
-async def test_each_interpreter_runs_one_script(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path, size=2) as rooms:
-        leave = (
-            "import builtins, json, os, sys; sys.modules['json'].left = builtins.left = 1; open('/tmp/left', 'w'); "
-            "open('/dev/shm/left', 'w'); open('/output/left', 'w'); os.environ['LEFT'] = '1'; print('done')"
+async def test_what_was_used_is_told_for_the_script_alone(rooms: Rooms) -> None:
+    await rooms.warmed()
+    await asyncio.sleep(0.5)
+
+    came = await rooms.warm("import sys; print(sys.stdin.read(), file=sys.stderr); print(12345)", b"[1, 2]")
+
+    usage = came.ended.usage
+    assert usage is not None
+    assert (usage.input, usage.output, usage.log) == (6, 6, 7)
+    assert usage.wall_ms < 500
+
+
+async def test_every_property_of_isolation_holds_in_an_interpreter_that_waited(rooms: Rooms) -> None:
+
+    class Warmed(_Pooled):
+        """Runs the attacking program in an interpreter that waited for one of its shape."""
+
+        async def run(self, launch: SandboxLaunch, stdin: AsyncIterator[bytes]) -> Any:
+            if shape_of(launch) is not None:
+                first = rooms.make() / "empty"
+                first.mkdir()
+                (first / "program.py").write_text("pass")
+                mounts = [read("/canary/read", first), staged("/canary/staged", rooms.make())]
+                like = launch.model_copy(update={"mounts": mounts})
+                await rooms.warmed(like)
+            async with aclosing(rooms.pool.run(rooms.backend, launch, stdin)) as outputs:
+                async for each in outputs:
+                    yield each
+
+    checks = await prove(Warmed(rooms))
+
+    assert rooms.pool.used == 1
+    assert {check.name for check in checks} > set(CHECKS)
+    assert [f"{check.name}: {check.observed}" for check in checks if not check.holds] == []
+
+
+async def test_the_limits_hold_from_the_beginning_of_the_script(rooms: Rooms) -> None:
+    small = limits(cpu=1, memory=96 << 20)
+
+    endless = await rooms.warm(rooms.launch("while True: pass", limits=small))
+    many = await rooms.warm(
+        rooms.launch(
+            "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n"
+            "        kept = bytearray(b'x') * (60 << 20)\n        time.sleep(60)\ntime.sleep(60)",
+            limits=small,
         )
-        find = (
-            "import builtins, json, os; "
-            "print(hasattr(json, 'left'), hasattr(builtins, 'left'), os.environ.get('LEFT'), "
-            "os.listdir('/tmp'), os.listdir('/dev/shm'), os.listdir('/output'))"
-        )
+    )
+    raised = await rooms.warm(rooms.launch("import resource as r; r.setrlimit(r.RLIMIT_CPU, (100, 100))", limits=small))
 
-        first = await rooms.warm(leave)
-        found = [await rooms.warm(find) for _ in range(3)]
-
-        assert first.stdout == b"done\n"
-        assert {each.stdout for each in found} == {b"False False None [] [] []\n"}
+    assert endless.ended.reason == "cpu"
+    assert many.ended.reason == "memory"
+    assert b"ValueError" in raised.stderr or b"PermissionError" in raised.stderr
 
 
-async def test_every_property_of_isolation_holds_in_an_interpreter_that_waited(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path) as rooms:
+async def test_closing_ends_the_script_and_all_that_it_began(rooms: Rooms) -> None:
+    await rooms.warmed()
+    token = f"token-{os.getpid()}-{id(rooms)}"
+    code = f"import os, time\nif os.fork() == 0: os.execv('/bin/sh', ['{token}', '-c', 'sleep 600; true'])\n"
+    what = rooms.launch(f"{code}time.sleep(0.3); print('began', flush=True); time.sleep(600)")
 
-        class Warmed(_Pooled):
-            """Runs the attacking program in an interpreter that waited for one of its shape."""
+    async with aclosing(rooms.pool.run(rooms.backend, what, given())) as outputs:
+        assert (await anext(outputs)).data == b"began\n"
+        assert processes_with(token)
 
-            async def run(self, launch: SandboxLaunch, stdin: AsyncIterator[bytes]) -> Any:
-                if shape_of(launch) is not None:
-                    first = rooms.make() / "empty"
-                    first.mkdir()
-                    (first / "program.py").write_text("pass")
-                    mounts = [read("/canary/read", first), staged("/canary/staged", rooms.make())]
-                    like = launch.model_copy(update={"mounts": mounts})
-                    await rooms.warmed(like)
-                async with aclosing(rooms.pool.run(rooms.backend, launch, stdin)) as outputs:
-                    async for each in outputs:
-                        yield each
-
-        checks = await prove(Warmed(rooms))
-
-        assert rooms.pool.used == 1
-        assert {check.name for check in checks} > set(CHECKS)
-        assert [f"{check.name}: {check.observed}" for check in checks if not check.holds] == []
+    assert not processes_with(token)
 
 
-async def test_the_limits_hold_from_the_beginning_of_the_script(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path) as rooms:
-        small = limits(cpu=1, memory=96 << 20)
+async def test_a_dead_interpreter_is_replaced_and_the_script_runs_nevertheless(rooms: Rooms) -> None:
+    await rooms.warmed()
+    for pid in processes_with("/tavern/zygote.py"):
+        with contextlib.suppress(ProcessLookupError):  # those within go with the one around them
+            os.kill(pid, 9)
 
-        endless = await rooms.warm(rooms.launch("while True: pass", limits=small))
-        many = await rooms.warm(
-            rooms.launch(
-                "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n"
-                "        kept = bytearray(b'x') * (60 << 20)\n        time.sleep(60)\ntime.sleep(60)",
-                limits=small,
-            )
-        )
-        raised = await rooms.warm(
-            rooms.launch("import resource as r; r.setrlimit(r.RLIMIT_CPU, (100, 100))", limits=small)
-        )
+    came = await rooms.run("print('ran')")
+    await rooms.warmed()
 
-        assert endless.ended.reason == "cpu"
-        assert many.ended.reason == "memory"
-        assert b"ValueError" in raised.stderr or b"PermissionError" in raised.stderr
+    assert came.stdout == b"ran\n"
 
 
-async def test_closing_ends_the_script_and_all_that_it_began(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path) as rooms:
-        await rooms.warmed()
-        token = f"token-{os.getpid()}-{id(rooms)}"
-        code = f"import os, time\nif os.fork() == 0: os.execv('/bin/sh', ['{token}', '-c', 'sleep 600; true'])\n"
-        what = rooms.launch(f"{code}time.sleep(0.3); print('began', flush=True); time.sleep(600)")
+async def test_one_that_waited_too_long_is_thrown_away(rooms: Rooms) -> None:
+    await rooms.warmed()
+    rooms.idle = 0.2
+    await rooms.run(rooms.launch("pass", limits=limits(cpu=2.0)))  # of another shape: the one that waits stays
 
-        async with aclosing(rooms.pool.run(rooms.backend, what, given())) as outputs:
-            assert (await anext(outputs)).data == b"began\n"
-            assert processes_with(token)
+    async with asyncio.timeout(30):
+        while rooms.pool.waiting or processes_with("/tavern/zygote.py"):
+            await asyncio.sleep(0.02)
+    came = await rooms.run("print('still')")
 
-        assert not processes_with(token)
-
-
-async def test_a_dead_interpreter_is_replaced_and_the_script_runs_nevertheless(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path) as rooms:
-        await rooms.warmed()
-        for pid in processes_with("/tavern/zygote.py"):
-            with contextlib.suppress(ProcessLookupError):  # those within go with the one around them
-                os.kill(pid, 9)
-
-        came = await rooms.run("print('ran')")
-        await rooms.warmed()
-
-        assert came.stdout == b"ran\n"
-
-
-async def test_one_that_waited_too_long_is_thrown_away(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path) as rooms:
-        await rooms.warmed()
-        rooms.idle = 0.2
-        await rooms.run(rooms.launch("pass", limits=limits(cpu=2.0)))  # of another shape: the one that waits stays
-
-        async with asyncio.timeout(30):
-            while rooms.pool.waiting or processes_with("/tavern/zygote.py"):
-                await asyncio.sleep(0.02)
-        came = await rooms.run("print('still')")
-
-        assert came.stdout == b"still\n"
+    assert came.stdout == b"still\n"
 
 
 async def test_nothing_waits_where_none_is_wanted(tmp_path: Path) -> None:
@@ -337,48 +282,37 @@ async def test_nothing_waits_where_none_is_wanted(tmp_path: Path) -> None:
         assert not processes_with("/tavern/zygote.py")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"proxy": "/run/some.sock"},
-        {"address_space": False},
-        {"argv": [PYTHON, "-c", "pass"]},
-        {"argv": [PYTHON, "-m", "json.tool"]},
-        {"argv": ["/usr/bin/node", "/script/main.py"]},
-        {"argv": [PYTHON]},
-        {"mounts": [read("/script", "/usr/lib")]},
-        {"mounts": [read("/script/main.py", __file__)]},
-        {"mounts": [read("/script", "/there/is/none")]},
-        {"mounts": [staged("/script/.cache", "/tmp/x", filled=True)]},
-        {"mounts": [read("/tavern/own.py", __file__)]},
-    ],
-    ids=str,
-)
-def test_what_an_interpreter_cannot_run_that_started_already_has_no_shape(
-    tmp_path: Path, change: dict[str, Any]
-) -> None:
+UNFIT: list[dict[str, Any]] = [
+    {"proxy": "/run/some.sock"},
+    {"address_space": False},
+    {"argv": [PYTHON, "-c", "pass"]},
+    {"argv": [PYTHON, "-m", "json.tool"]},
+    {"argv": ["/usr/bin/node", "/script/main.py"]},
+    {"argv": [PYTHON]},
+    {"mounts": [read("/script", "/usr/lib")]},
+    {"mounts": [read("/script/main.py", __file__)]},
+    {"mounts": [read("/script", "/there/is/none")]},
+    {"mounts": [staged("/script/.cache", "/tmp/x", filled=True)]},
+    {"mounts": [read("/tavern/own.py", __file__)]},
+]
+"""What an interpreter that started already cannot run."""
+
+
+def test_limits_and_variables_that_act_at_the_start_are_part_of_the_shape(tmp_path: Path) -> None:
     what = Rooms(tmp_path, bubblewrap()).launch("pass")
+    shape = shape_of(what)
 
-    assert shape_of(what) is not None
-    assert shape_of(what.model_copy(update=change)) is None
+    def with_variable(name: str) -> SandboxLaunch:
+        return what.model_copy(update={"environment": {**what.environment, name: "x"}})
 
-
-@pytest.mark.parametrize("change", [{"memory": 1}, {"processes": 3}, {"scratch": 5}, {"cpu": 2.0}, {"files": 9}])
-def test_scripts_with_other_limits_have_another_shape(tmp_path: Path, change: dict[str, Any]) -> None:
-    what = Rooms(tmp_path, bubblewrap()).launch("pass")
-    other = what.model_copy(update={"limits": limits(**change)})
-
-    assert shape_of(other) not in (None, shape_of(what))
-    assert shape_of(what.model_copy(update={"limits": limits(wall=1)})) == shape_of(what)
-
-
-@pytest.mark.parametrize("name", ["PYTHONPATH", "LD_PRELOAD", "LANG", "LC_ALL", "PYTHONHASHSEED"])
-def test_variables_that_act_when_python_starts_are_part_of_the_shape(tmp_path: Path, name: str) -> None:
-    what = Rooms(tmp_path, bubblewrap()).launch("pass")
-    with_it = what.model_copy(update={"environment": {**what.environment, name: "x"}})
-    other = what.model_copy(update={"environment": {**what.environment, "TAVERN_CONFIG_X": "x"}})
-
-    assert shape_of(with_it) != shape_of(what) == shape_of(other)
+    assert shape is not None
+    assert [change for change in UNFIT if shape_of(what.model_copy(update=change)) is not None] == []
+    for change in ({"memory": 1}, {"processes": 3}, {"scratch": 5}, {"cpu": 2.0}, {"files": 9}):
+        assert shape_of(what.model_copy(update={"limits": limits(**change)})) not in (None, shape), change
+    assert shape_of(what.model_copy(update={"limits": limits(wall=1)})) == shape
+    for name in ("PYTHONPATH", "LD_PRELOAD", "LANG", "LC_ALL", "PYTHONHASHSEED"):
+        assert shape_of(with_variable(name)) != shape, name
+    assert shape_of(with_variable("TAVERN_CONFIG_X")) == shape
 
 
 async def test_a_folder_with_links_or_folders_in_it_is_not_copied(tmp_path: Path) -> None:
@@ -391,17 +325,16 @@ async def test_a_folder_with_links_or_folders_in_it_is_not_copied(tmp_path: Path
     assert [shape_of(what) for what in (linked, nested, large)] == [None, None, None]
 
 
-async def test_the_pool_turns_to_what_is_run_now(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path) as rooms:
-        await rooms.warmed()
-        other = limits(processes=12)
+async def test_the_pool_turns_to_what_is_run_now(rooms: Rooms) -> None:
+    await rooms.warmed()
+    other = limits(processes=12)
 
-        for _ in range(3):
-            await rooms.run(rooms.launch("pass", limits=other))
-        async with asyncio.timeout(30):
-            while rooms.pool.used == 0:
-                assert (await rooms.run(rooms.launch("print(1)", limits=other))).stdout == b"1\n"
-                await asyncio.sleep(0.05)
+    for _ in range(3):
+        await rooms.run(rooms.launch("pass", limits=other))
+    async with asyncio.timeout(30):
+        while rooms.pool.used == 0:
+            assert (await rooms.run(rooms.launch("print(1)", limits=other))).stdout == b"1\n"
+            await asyncio.sleep(0.05)
 
 
 async def test_many_scripts_at_once_each_get_their_own_answer(tmp_path: Path) -> None:
@@ -460,7 +393,7 @@ async def test_interpreters_wait_in_the_weaker_sandbox_too(tmp_path: Path, monke
 
             first, second = came.stdout.decode().splitlines()
             assert first.startswith(f"True {temporary}/tavern-script-") and second == "kept out"
-            assert output(what) == {"left.txt": str(number)}
+            assert left_by(what) == {"left.txt": str(number)}
         assert rooms.pool.used == 3
     finally:
         await rooms.pool.close()
@@ -491,13 +424,3 @@ async def test_a_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
             await asyncio.sleep(delay)
 
         assert not processes_with("/tavern/zygote.py")
-
-
-def processes_with(token: str) -> list[int]:
-    """Return the processes that come from this one and have a word in their command line."""
-    found = []
-    for pid in tree(os.getpid())[1:]:
-        with contextlib.suppress(OSError):
-            if token.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-    return found

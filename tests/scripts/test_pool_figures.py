@@ -9,7 +9,9 @@ from benchmarks.scriptsubject import subject
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("part", sorted(set(scripts.FIGURES) - {"dependencies"}))
+@pytest.mark.parametrize(
+    "part", ["warm", *(pytest.param(part, marks=pytest.mark.extended) for part in ("cold", "throughput", "sessions"))]
+)
 def test_each_part_gives_its_figures(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness, "ROUNDS", 1)
     monkeypatch.setattr(scripts, "CALLERS", 4)

@@ -20,8 +20,8 @@ from tavern_scripts.environments.environments import BuildLimits
 from tavern_scripts.network import relay
 from tavern_scripts.network.proxy_access import proxy_access
 from tavern_scripts.policy.languages import Interpreters
-from tests.scripts.packagehouse import MB, no_input, sandbox
 from tests.scripts.proxied import Proxied, proxied, raw_server, secure_server, telling_server
+from tests.scripts.sandboxes import MB, bubblewrap, given
 
 RELAY = Path(relay.__file__)
 
@@ -144,13 +144,6 @@ async def test_idle_connections_cost_no_time() -> None:
     assert out.split() and all(int(ticks) < 30 for ticks in out.split())  # of 100 a second
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-async def test_curl_finds_it_by_the_environment() -> None:
-    async with telling_server() as server, proxied([f"127.0.0.1:{server.port}"]) as proxy:
-        status, out, _ = await run(proxy, "curl", "-sS", f"http://127.0.0.1:{server.port}/x")
-    assert (status, out) == (0, "hello from /x")
-
-
 NODE = """
 const http = require('http'), https = require('https');
 const get = (of, url) => new Promise((done) => {
@@ -211,7 +204,7 @@ FETCH = "fetch(process.argv[1] + '/y').then(async (r) => console.log(await r.tex
 
 
 async def test_in_the_sandbox_there_is_no_other_way_out() -> None:
-    box = sandbox()
+    box = bubblewrap()
     async with telling_server() as server, proxied([f"127.0.0.1:{server.port}"]) as proxy:
         address, output = f"http://127.0.0.1:{server.port}", list[str]()
         python = (await Interpreters().find("python")).program
@@ -226,7 +219,7 @@ async def test_in_the_sandbox_there_is_no_other_way_out() -> None:
                 proxy=way.proxy,
                 address_space=False,
             )
-            async for each in box.run(launch, no_input()):
+            async for each in box.run(launch, given()):
                 output += each.data.decode().split("\n") if each.kind in ("stdout", "stderr") else []
 
     assert [line for line in output if line] == [

@@ -149,9 +149,3 @@ async def test_without_any_sandbox_it_shouts_each_time(
     assert came.stdout.decode().strip() == str(os.getuid())
     assert "NOTHING IS ENFORCED" in chosen.weaker[0]
     assert "WITHOUT A SANDBOX" in caplog.text
-
-
-async def test_a_sandbox_that_holds_goes_before_none() -> None:
-    chosen, _ = await choose(of_the_host(allow_unsandboxed=True, allow_degraded=True))
-
-    assert chosen is not None and chosen.name.startswith("bubblewrap")

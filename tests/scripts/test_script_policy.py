@@ -15,7 +15,9 @@ from tavern_host import Host
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest
 from tavern_host.projects import make_project
-from tests.scripts.scripthost import PREFIX, scripts_of
+from tests.scripts.scripthost import PREFIX, Scripts, scripts_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ECHO = "import json, sys\nprint(json.dumps({'argv': sys.argv, 'in': json.load(sys.stdin)}))\n"
 
@@ -32,44 +34,34 @@ async def test_scripts_lie_in_the_folders_of_the_operator(tmp_path: Path) -> Non
         assert await scripts.output(script_path="b.py") == "other"
 
 
-async def test_no_path_and_no_link_leads_out_of_them(tmp_path: Path) -> None:
-    rows: list[Any] = [
-        "../secret.py",
-        "a/../../secret.py",
-        "/etc/passwd",
-        "~/x.py",
-        "link.py",
-        "folder/secret.py",
-        "a\\b.py",
-        "a\nb.py",
-    ]
-    async with scripts_of(tmp_path) as scripts:
-        secret = scripts.put("secret.py", "print('out')", folder=".")
-        scripts.put("a/x.py", "print(1)")
-        (scripts.host.project.root / "scripts" / "link.py").symlink_to(secret)
-        (scripts.host.project.root / "scripts" / "folder").symlink_to(secret.parent)
-        with Failures() as failures:
-            for path in rows:
-                with failures.row(path):
-                    message = await scripts.error(ScriptErrorType.SECURITY, script_path=path, language="python")
-                    assert "may not be run" in message
-                    assert str(tmp_path) not in message or path == "link.py" or path.startswith("folder")
+async def test_no_path_and_no_link_leads_out_of_them(scripts: Scripts) -> None:
+    rows = ["../secret.py", "a/../../secret.py", "/etc/passwd", "~/x.py"]
+    rows += ["link.py", "folder/secret.py", "a\\b.py", "a\nb.py"]
+    place = str(scripts.host.project.root.parent)
+    secret = scripts.put("secret.py", "print('out')", folder=".")
+    scripts.put("a/x.py", "print(1)")
+    (scripts.host.project.root / "scripts" / "link.py").symlink_to(secret)
+    (scripts.host.project.root / "scripts" / "folder").symlink_to(secret.parent)
+    with Failures() as failures:
+        for path in rows:
+            with failures.row(path):
+                message = await scripts.error(ScriptErrorType.SECURITY, script_path=path, language="python")
+                assert "may not be run" in message
+                assert place not in message or path == "link.py" or path.startswith("folder")
 
 
-async def test_a_link_within_a_folder_is_followed(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path) as scripts:
-        scripts.put("real/a.py", "import b\nprint(b.n)")
-        scripts.put("real/b.py", "n = 7")
-        (scripts.host.project.root / "scripts" / "a.py").symlink_to("real/a.py")
-        assert await scripts.output(script_path="a.py") == 7
+async def test_a_link_within_a_folder_is_followed(scripts: Scripts) -> None:
+    scripts.put("real/a.py", "import b\nprint(b.n)")
+    scripts.put("real/b.py", "n = 7")
+    (scripts.host.project.root / "scripts" / "a.py").symlink_to("real/a.py")
+    assert await scripts.output(script_path="a.py") == 7
 
 
-async def test_a_script_that_is_not_there_has_near_names(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path) as scripts:
-        scripts.put("reports/weekly.py", "print(1)")
-        message = await scripts.error(ScriptErrorType.SCRIPT, script_path="reports/weakly.py")
-        assert message.startswith("there is no script 'reports/weakly.py' in ")
-        assert message.endswith("(did you mean reports/weekly.py?)")
+async def test_a_script_that_is_not_there_has_near_names(scripts: Scripts) -> None:
+    scripts.put("reports/weekly.py", "print(1)")
+    message = await scripts.error(ScriptErrorType.SCRIPT, script_path="reports/weakly.py")
+    assert message.startswith("there is no script 'reports/weakly.py' in ")
+    assert message.endswith("(did you mean reports/weekly.py?)")
 
 
 async def test_a_plugin_runs_its_own_scripts_and_no_others(tmp_path: Path) -> None:
@@ -91,14 +83,13 @@ async def test_a_plugin_runs_its_own_scripts_and_no_others(tmp_path: Path) -> No
 # --- commands -------------------------------------------------------------------------------------
 
 
-async def test_a_command_is_taken_apart_without_a_shell(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path) as scripts:
-        scripts.put("my file.py", ECHO)
-        result = await scripts.output(command="python 'my file.py' --name 'a b' * ~ {x} \"it's\"", input_data=1)
-        assert result == {"argv": ["/script/my file.py", "--name", "a b", "*", "~", "{x}", "it's"], "in": 1}
+async def test_a_command_is_taken_apart_without_a_shell(scripts: Scripts) -> None:
+    scripts.put("my file.py", ECHO)
+    result = await scripts.output(command="python 'my file.py' --name 'a b' * ~ {x} \"it's\"", input_data=1)
+    assert result == {"argv": ["/script/my file.py", "--name", "a b", "*", "~", "{x}", "it's"], "in": 1}
 
 
-async def test_a_command_that_is_more_than_a_script_is_refused(tmp_path: Path) -> None:
+async def test_a_command_that_is_more_than_a_script_is_refused(scripts: Scripts) -> None:
     rows: list[Any] = [
         ("python a.py \ud800", "no argument of a program can hold"),
         ("python a.py \0", "no argument of a program can hold"),
@@ -120,25 +111,23 @@ async def test_a_command_that_is_more_than_a_script_is_refused(tmp_path: Path) -
         ("python", "names no script"),
         ("", "must begin with one of"),
     ]
-    async with scripts_of(tmp_path) as scripts:
-        with Failures() as failures:
-            for command, said in rows:
-                with failures.row(command):
-                    scripts.put("a.py", "print(1)")
-                    with pytest.raises(InvalidInput) as raised:
-                        await scripts.run(command=command)
-                    assert said in raised.value.message
+    with Failures() as failures:
+        for command, said in rows:
+            with failures.row(command):
+                scripts.put("a.py", "print(1)")
+                with pytest.raises(InvalidInput) as raised:
+                    await scripts.run(command=command)
+                assert said in raised.value.message
 
 
 # --- languages ------------------------------------------------------------------------------------
 
 
-async def test_the_language_comes_from_the_suffix_or_is_asked_for(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path) as scripts:
-        scripts.put("a.txt", "print(1)")
-        with pytest.raises(InvalidInput, match=r"the language of 'a.txt' is not clear"):
-            await scripts.run(script_path="a.txt")
-        assert await scripts.output(script_path="a.txt", language="python") == 1
+async def test_the_language_comes_from_the_suffix_or_is_asked_for(scripts: Scripts) -> None:
+    scripts.put("a.txt", "print(1)")
+    with pytest.raises(InvalidInput, match=r"the language of 'a.txt' is not clear"):
+        await scripts.run(script_path="a.txt")
+    assert await scripts.output(script_path="a.txt", language="python") == 1
 
 
 async def test_a_language_that_is_not_allowed_is_refused(tmp_path: Path) -> None:
@@ -179,33 +168,24 @@ async def test_a_project_cannot_widen_its_own_rights(tmp_path: Path) -> None:
         assert enforced.limits.memory == 512 * 2**20
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "said"),
-    [
+async def test_a_policy_that_cannot_be_read_lets_nothing_run(tmp_path: Path) -> None:
+    rows: list[Any] = [
         ("folders", "scripts", "must be a list of texts, found 'scripts'"),
         ("languages", ["cobol"], "must be one of python, nodejs, bun, found 'cobol'"),
         ("interpreters", {"python": "python3"}, "must be an object with absolute paths of programs by language"),
         ("approvedScripts", {}, "must be a list of texts"),
-        ("allowedHosts", ["https://api.example.com"], "allowedHosts: 'https://api.example.com' is no host that can be"),
-        (
-            "writablePaths",
-            ["/etc"],
-            "must be a list of paths in a script's own folder, such as .cache/**, found '/etc'",
-        ),
-        (
-            "memoryMegabytes",
-            "much",
-            "the environment's setting extensions.tavern-scripts.memoryMegabytes cannot be used",
-        ),
-    ],
-)
-async def test_a_policy_that_cannot_be_read_lets_nothing_run(tmp_path: Path, key: str, value: Any, said: str) -> None:
-    root = tmp_path / "project"
-    make_project(root)
-    async with Host(root, settings={f"{PREFIX}{key}": value}) as host:
-        result = await host.services.get(SCRIPT_EXECUTION).execute(code="print(1)", language="python")
-        assert result.error is not None and result.error.type is ScriptErrorType.SECURITY
-        assert said in result.error.message
+        ("allowedHosts", ["https://api.example.com"], "'https://api.example.com' is no host that can be"),
+        ("writablePaths", ["/etc"], "must be a list of paths in a script's own folder, such as .cache/**, found"),
+        ("memoryMegabytes", "much", "setting extensions.tavern-scripts.memoryMegabytes cannot be used"),
+    ]
+    make_project(tmp_path / "project")
+    with Failures() as failures:
+        for key, value, said in rows:
+            with failures.row(key):
+                async with Host(tmp_path / "project", settings={f"{PREFIX}{key}": value}) as host:
+                    result = await host.services.get(SCRIPT_EXECUTION).execute(code="print(1)", language="python")
+                assert result.error is not None and result.error.type is ScriptErrorType.SECURITY
+                assert said in result.error.message
 
 
 async def test_a_time_limit_is_capped(tmp_path: Path) -> None:
@@ -255,7 +235,7 @@ print(json.dumps(seen))
 """
 
 
-async def test_a_script_sees_of_its_folder_what_it_asks_for(tmp_path: Path) -> None:
+async def test_a_script_sees_of_its_folder_what_it_asks_for(scripts: Scripts) -> None:
     rows: list[Any] = [
         (None, ["data/a.csv", "data/b.txt", "look.py", "other.py"]),
         (["self"], ["look.py"]),
@@ -265,18 +245,17 @@ async def test_a_script_sees_of_its_folder_what_it_asks_for(tmp_path: Path) -> N
         (["data/*.csv", "other.py"], ["data/a.csv", "look.py", "other.py"]),
         (["../secret.txt", "/etc/passwd", "~", "link.txt"], ["look.py"]),
     ]
-    async with scripts_of(tmp_path) as scripts:
-        with Failures() as failures:
-            for patterns, seen in rows:
-                with failures.row(patterns):
-                    for path in ("x/data/a.csv", "x/data/b.txt", "x/other.py"):
-                        scripts.put(path, "")
-                    scripts.put("x/look.py", LOOK)
-                    secret = scripts.put("secret.txt", "secret", folder=".")
-                    if patterns and "link.txt" in patterns:
-                        (scripts.host.project.root / "scripts" / "x" / "link.txt").symlink_to(secret)
-                    context = {} if patterns is None else asking(allowRead=patterns)
-                    assert await scripts.output(script_path="x/look.py", security_context=context) == seen
+    with Failures() as failures:
+        for patterns, seen in rows:
+            with failures.row(patterns):
+                for path in ("x/data/a.csv", "x/data/b.txt", "x/other.py"):
+                    scripts.put(path, "")
+                scripts.put("x/look.py", LOOK)
+                secret = scripts.put("secret.txt", "secret", folder=".")
+                if patterns and "link.txt" in patterns:
+                    (scripts.host.project.root / "scripts" / "x" / "link.txt").symlink_to(secret)
+                context = {} if patterns is None else asking(allowRead=patterns)
+                assert await scripts.output(script_path="x/look.py", security_context=context) == seen
 
 
 async def test_what_is_not_granted_is_told(tmp_path: Path) -> None:
@@ -302,59 +281,44 @@ async def test_what_is_not_granted_is_told(tmp_path: Path) -> None:
         ]
 
 
-async def test_what_was_denied_stands_with_the_error_of_a_script(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path) as scripts:
-        result = await scripts.python("import sys; sys.exit('no way out')", security_context=asking(hosts=["acme.org"]))
-        assert result.error is not None and result.error.details is not None
-        assert "The script asked for more than it was granted:\nhost 'acme.org'" in result.error.details
+async def test_what_was_denied_stands_with_the_error_of_a_script(scripts: Scripts) -> None:
+    result = await scripts.python("import sys; sys.exit('no way out')", security_context=asking(hosts=["acme.org"]))
+    assert result.error is not None and result.error.details is not None
+    assert "The script asked for more than it was granted:\nhost 'acme.org'" in result.error.details
 
 
-async def test_a_capability_that_is_not_there_keeps_a_script_from_running(tmp_path: Path) -> None:
+async def test_a_capability_that_is_not_there_keeps_a_script_from_running(scripts: Scripts) -> None:
     rows: list[Any] = [
         (asking(requiredCapabilities=["gpu"]), "requires the capability 'gpu', which this host does not know"),
         (asking(requiredCapabilities=["network"]), "requires more than the operator's policy grants it"),
         (asking(requiredCapabilities=["network"], hosts=["acme.org"]), "requires more than"),
         (asking(requiredCapabilities=["write"], allowWrite=["x/**"]), "requires more than"),
     ]
-    async with scripts_of(tmp_path) as scripts:
-        with Failures() as failures:
-            for context, said in rows:
-                with failures.row(context):
-                    scripts.put("a.py", "print(1)")
-                    assert said in await scripts.error(
-                        ScriptErrorType.SECURITY, script_path="a.py", security_context=context
-                    )
+    with Failures() as failures:
+        for context, said in rows:
+            with failures.row(context):
+                scripts.put("a.py", "print(1)")
+                assert said in await scripts.error(
+                    ScriptErrorType.SECURITY, script_path="a.py", security_context=context
+                )
 
 
 async def test_a_host_may_be_that_of_a_setting(tmp_path: Path) -> None:
+    rows: dict[str, tuple[list[str], int]] = {
+        "http://127.0.0.1:8080/x": (["127.0.0.1:8080"], 0),
+        "https://acme.org": (["acme.org"], 0),
+        "https://evil.org": ([], 1),
+        "ftp://acme.org": ([], 1),
+        "": ([], 0),
+        "acme.org": ([], 1),
+    }
     async with scripts_of(tmp_path, allowedHosts=["127.0.0.1:8080", "acme.org"]) as scripts:
-        found = {}
-        for base in (
-            "http://127.0.0.1:8080/x",
-            "https://acme.org",
-            "https://evil.org",
-            "ftp://acme.org",
-            "",
-            "acme.org",
-        ):
-            request = ScriptRequest.model_validate(
-                {
-                    "code": "1",
-                    "language": "python",
-                    "config": {"base": base},
-                    "security_context": asking(hosts=["{base}"]),
-                }
+        for base, expected in rows.items():
+            asked = {"config": {"base": base}, "security_context": asking(hosts=["{base}"])}
+            enforced = await scripts.service.review(
+                ScriptRequest.model_validate({"code": "1", "language": "python", **asked})
             )
-            enforced = await scripts.service.review(request)
-            found[base] = (enforced.grants.hosts, len(enforced.denied))
-        assert found == {
-            "http://127.0.0.1:8080/x": (["127.0.0.1:8080"], 0),
-            "https://acme.org": (["acme.org"], 0),
-            "https://evil.org": ([], 1),
-            "ftp://acme.org": ([], 1),
-            "": ([], 0),
-            "acme.org": ([], 1),
-        }
+            assert (enforced.grants.hosts, len(enforced.denied)) == expected, base
 
 
 # --- what a script may keep -----------------------------------------------------------------------
@@ -368,17 +332,16 @@ print(json.dumps([n, pathlib.Path(__file__).with_name("near.txt").read_text()]))
 """
 
 
-async def test_a_script_finds_again_what_it_may_keep_and_its_folder_stays_as_it_is(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path) as scripts:
-        file = scripts.put("count.py", COUNT)
-        scripts.put("near.txt", "near")
-        context = asking(allowWrite=[".cache/**"])
-        for n in (1, 2, 3):
-            assert await scripts.output(script_path="count.py", security_context=context) == [n, "near"]
-        assert sorted(path.name for path in file.parent.iterdir()) == ["count.py", "near.txt"]
+async def test_a_script_finds_again_what_it_may_keep_and_its_folder_stays_as_it_is(scripts: Scripts) -> None:
+    file = scripts.put("again/count.py", COUNT)
+    scripts.put("again/near.txt", "near")
+    context = asking(allowWrite=[".cache/**"])
+    for n in (1, 2, 3):
+        assert await scripts.output(script_path="again/count.py", security_context=context) == [n, "near"]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["count.py", "near.txt"]
 
 
-async def test_what_a_script_removes_is_gone_the_next_time(tmp_path: Path) -> None:
+async def test_what_a_script_removes_is_gone_the_next_time(scripts: Scripts) -> None:
     code = """
 import json, os, sys
 os.chdir("/script/.cache")
@@ -389,48 +352,43 @@ for name in ("a", "deep/b"):
 open("c", "w").close()
 print(json.dumps(sorted(os.path.join(f, n) for f, _, names in os.walk(".") for n in names)))
 """
-    async with scripts_of(tmp_path) as scripts:
-        scripts.put("x.py", code)
-        context = asking(allowWrite=[".cache/**"])
-        for removed, left in (([], ["./a", "./c", "./deep/b"]), (["deep/b"], ["./a", "./c"]), ([], ["./a", "./c"])):
-            request = {"script_path": "x.py", "input_data": removed, "security_context": context}
-            assert await scripts.output(**request) == left
+    scripts.put("removes/x.py", code)
+    context = asking(allowWrite=[".cache/**"])
+    for removed, left in (([], ["./a", "./c", "./deep/b"]), (["deep/b"], ["./a", "./c"]), ([], ["./a", "./c"])):
+        request = {"script_path": "removes/x.py", "input_data": removed, "security_context": context}
+        assert await scripts.output(**request) == left
 
 
-async def test_nothing_is_kept_of_a_script_that_failed(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path) as scripts:
-        scripts.put("near.txt", "near")
-        scripts.put("count.py", COUNT)
-        scripts.put("fail.py", COUNT + "\nraise SystemExit(1)")
-        context = asking(allowWrite=[".cache/**"])
-        await scripts.error(ScriptErrorType.SCRIPT, script_path="fail.py", security_context=context)
-        assert await scripts.output(script_path="count.py", security_context=context) == [1, "near"]
+async def test_nothing_is_kept_of_a_script_that_failed(scripts: Scripts) -> None:
+    scripts.put("failed/near.txt", "near")
+    scripts.put("failed/count.py", COUNT)
+    scripts.put("failed/fail.py", COUNT + "\nraise SystemExit(1)")
+    context = asking(allowWrite=[".cache/**"])
+    await scripts.error(ScriptErrorType.SCRIPT, script_path="failed/fail.py", security_context=context)
+    assert await scripts.output(script_path="failed/count.py", security_context=context) == [1, "near"]
 
 
-async def test_without_asking_nothing_can_be_written_beside_a_script(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path) as scripts:
-        scripts.put("near.txt", "near")
-        scripts.put("count.py", COUNT)
-        message = await scripts.error(ScriptErrorType.SCRIPT, script_path="count.py")
-        assert "FileNotFoundError" in message
-        file = scripts.put("write.py", "open(__file__, 'a')")
-        file.chmod(0o666)
-        assert "Read-only file system" in await scripts.error(ScriptErrorType.SCRIPT, script_path="write.py")
+async def test_without_asking_nothing_can_be_written_beside_a_script(scripts: Scripts) -> None:
+    scripts.put("near.txt", "near")
+    scripts.put("count.py", COUNT)
+    message = await scripts.error(ScriptErrorType.SCRIPT, script_path="count.py")
+    assert "FileNotFoundError" in message
+    file = scripts.put("write.py", "open(__file__, 'a')")
+    file.chmod(0o666)
+    assert "Read-only file system" in await scripts.error(ScriptErrorType.SCRIPT, script_path="write.py")
 
 
 # --- dependencies ---------------------------------------------------------------------------------
 
 
-async def test_a_manifest_that_asks_for_another_index_keeps_a_script_from_running(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path) as scripts:
-        scripts.put("x/a.py", "print(1)")
-        scripts.put("x/requirements.txt", "--index-url https://evil.example/simple\nsix\n")
-        message = await scripts.error(ScriptErrorType.DEPENDENCY, script_path="x/a.py")
-        assert message.startswith("requirements.txt, line 1")
+async def test_a_manifest_that_asks_for_another_index_keeps_a_script_from_running(scripts: Scripts) -> None:
+    scripts.put("x/a.py", "print(1)")
+    scripts.put("x/requirements.txt", "--index-url https://evil.example/simple\nsix\n")
+    message = await scripts.error(ScriptErrorType.DEPENDENCY, script_path="x/a.py")
+    assert message.startswith("requirements.txt, line 1")
 
 
-async def test_an_empty_manifest_costs_nothing(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path) as scripts:
-        scripts.put("x/a.py", "print(1)")
-        scripts.put("x/requirements.txt", "# nothing\n")
-        assert await scripts.output(script_path="x/a.py") == 1
+async def test_an_empty_manifest_costs_nothing(scripts: Scripts) -> None:
+    scripts.put("x/a.py", "print(1)")
+    scripts.put("x/requirements.txt", "# nothing\n")
+    assert await scripts.output(script_path="x/a.py") == 1

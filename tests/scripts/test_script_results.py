@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,41 +14,39 @@ from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import ScriptErrorType, ScriptRequest
 from tests.scripts.scripthost import Scripts, scripts_of
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")
-
-
-@pytest.fixture
-async def scripts(tmp_path: Path) -> AsyncIterator[Scripts]:
-    async with scripts_of(tmp_path) as scripts:
-        yield scripts
-
 
 # --- input and result -----------------------------------------------------------------------------
 
+TEXT = "任务 😀 \u2028 \"'\\ \t é"
+ECHO = "import json, sys\nprint(json.dumps(json.load(sys.stdin), ensure_ascii=False))"
+DOUBLES = "import json, sys\nprint(json.dumps([2 * n for n in json.load(sys.stdin)['n']]))\n"
 
-async def test_json_goes_in_on_stdin_and_comes_out_on_stdout(scripts: Scripts) -> None:
-    scripts.put("double.py", "import json, sys\nprint(json.dumps([2 * n for n in json.load(sys.stdin)['n']]))\n")
-    assert await scripts.output(script_path="double.py", input_data={"n": [1, 2.5, -3]}) == [2, 5.0, -6]
+
+async def test_what_code_prints_is_its_result(scripts: Scripts) -> None:
+    rows: list[Any] = [
+        (DOUBLES, {"n": [1, 2.5, -3]}, [2, 5.0, -6]),
+        (ECHO, {TEXT: TEXT}, {TEXT: TEXT}),
+        (ECHO, None, None),
+        ("print('Hello,')\nprint('world')", None, "Hello,\nworld"),
+        ("print({'a': 1})", None, "{'a': 1}"),
+        ("x = 1", None, None),
+    ]
+    with Failures() as failures:
+        for code, given, result in rows:
+            with failures.row(code):
+                assert await scripts.output(code=code, language="python", input_data=given) == result
 
 
 @needs_node
-async def test_so_it_does_with_node(scripts: Scripts) -> None:
+async def test_so_it_is_with_node(scripts: Scripts) -> None:
     code = "const d = JSON.parse(require('fs').readFileSync(0)); console.log(JSON.stringify({sum: d.a + d.b}))"
     scripts.put("sum.cjs", code)
     assert await scripts.output(script_path="sum.cjs", input_data={"a": 1, "b": 2}) == {"sum": 3}
 
 
-async def test_text_of_any_writing_goes_through_unharmed(scripts: Scripts) -> None:
-    text = "任务 😀 \u2028 \"'\\ \t é"
-    echo = "import json, sys\nprint(json.dumps(json.load(sys.stdin), ensure_ascii=False))"
-    assert await scripts.output(code=echo, language="python", input_data={text: text}) == {text: text}
-
-
-async def test_without_input_a_script_reads_null(scripts: Scripts) -> None:
-    assert await scripts.output(code="import sys\nprint(sys.stdin.read())", language="python") is None
-
-
-async def test_the_last_document_is_the_result_and_what_was_printed_before_is_log(scripts: Scripts) -> None:
+async def test_the_last_document_is_the_result(scripts: Scripts) -> None:
     code = """
 import json
 print("first")
@@ -62,29 +59,13 @@ print(json.dumps({"result": [1, {"a": 2}]}, indent=2))
     assert result.logs == ["first", '{"result": "an imitation"}', "second"]
 
 
-async def test_a_script_whose_last_words_are_no_json_has_no_result(scripts: Scripts) -> None:
-    rows: list[Any] = ['print(\'{"a": 1}\')\nprint("done")', 'print("x {}")', "print(\"{'a': 1}\")", "print('[1, 2')"]
-    with Failures() as failures:
-        for printed in rows:
-            with failures.row(printed):
-                scripts.put("x.py", printed)
-                assert "JSON" in await scripts.error(ScriptErrorType.OUTPUT, script_path="x.py")
-
-
-async def test_a_script_that_prints_nothing_is_told_to_print_null(scripts: Scripts) -> None:
-    scripts.put("x.py", "pass")
-    message = await scripts.error(ScriptErrorType.OUTPUT, script_path="x.py")
-    assert message == "the script printed no result; it must print JSON as the last thing on stdout (null for none)"
-
-
-async def test_what_code_prints_need_not_be_json(scripts: Scripts) -> None:
-    assert await scripts.output(code="print('Hello,')\nprint('world')", language="python") == "Hello,\nworld"
-    assert await scripts.output(code="print({'a': 1})", language="python") == "{'a': 1}"
-    assert await scripts.output(code="x = 1", language="python") is None
-
-
-async def test_a_result_that_nobody_could_read_is_refused(scripts: Scripts) -> None:
+async def test_a_script_that_prints_no_usable_json_has_no_result(scripts: Scripts) -> None:
     rows: list[Any] = [
+        ("print('{\"a\": 1}')\nprint('done')", "JSON"),
+        ("print('x {}')", "JSON"),
+        ("print(\"{'a': 1}\")", "JSON"),
+        ("print('[1, 2')", "JSON"),
+        ("pass", "printed no result; it must print JSON as the last thing on stdout (null for none)"),
         ("print('NaN')", "NaN is no JSON"),
         ("print('[-Infinity]')", "Infinity is no JSON"),
         ("print('{\"n\": 123456789012345678901234567890}')", "has more than 64 bits"),
@@ -105,13 +86,18 @@ async def test_half_characters_in_a_result_are_mended(scripts: Scripts) -> None:
     assert await scripts.output(script_path="x.py") == {"\ufffd": "a\ufffdb"}
 
 
-async def test_input_and_result_are_limited(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, inputKilobytes=1, outputKilobytes=1) as scripts:
+async def test_input_result_and_log_are_limited(tmp_path: Path) -> None:
+    async with scripts_of(tmp_path, inputKilobytes=1, outputKilobytes=1, logKilobytes=1) as scripts:
         told = await scripts.error(ScriptErrorType.RESOURCE, code="print(1)", language="python", input_data="x" * 1023)
         assert told == "the input has 1,025 bytes; a script is given at most 1,024"
         assert await scripts.output(code="print(1)", language="python", input_data="x" * 1022) == 1
         told = await scripts.error(ScriptErrorType.OUTPUT, code="print('\"' + 'x' * 1024 + '\"')", language="python")
         assert told == "the script gave more than the 1,024 bytes that a result may have"
+        result = await scripts.python("import sys\nfor n in range(10_000): print('line', n, file=sys.stderr)\nprint(1)")
+    assert (result.logs[0], result.logs[-1]) == ("line 0", "line 9999")
+    marks = [line for line in result.logs if line.startswith("…")]
+    assert len(marks) == 1 and marks[0].endswith("bytes are left out here …")
+    assert sum(len(line) + 1 for line in result.logs) < 1_200
 
 
 # --- the channel of the result --------------------------------------------------------------------
@@ -127,9 +113,6 @@ print("goodbye")
 """
     result = await scripts.python(code, protocol="channel")
     assert (result.output_data, result.logs) == ({"result": 1}, ['{"result": "an imitation"}', "goodbye"])
-
-
-async def test_a_channel_that_nothing_was_written_to_is_no_result(scripts: Scripts) -> None:
     message = await scripts.error(ScriptErrorType.OUTPUT, code="print(1)", language="python", protocol="channel")
     assert message == "what was written to TAVERN_RESULT_FD is no JSON that can be used: it is empty"
 
@@ -143,11 +126,8 @@ async def test_a_function_is_called_with_the_input(scripts: Scripts) -> None:
     scripts.put("helper.py", "def half(n):\n    return n / 2\n")
     result = await scripts.run(script_path="tool.py", entry_point="run", input_data={"n": 3})
     assert (result.output_data, result.logs) == ({"half": 1.5}, ["stray {}"])
-
-
-async def test_an_async_function_is_waited_for(scripts: Scripts) -> None:
-    scripts.put("tool.py", "import asyncio\n\nasync def run(given):\n    await asyncio.sleep(0)\n    return given\n")
-    assert await scripts.output(script_path="tool.py", entry_point="run", input_data=["a"]) == ["a"]
+    scripts.put("later.py", "import asyncio\n\nasync def run(given):\n    await asyncio.sleep(0)\n    return given\n")
+    assert await scripts.output(script_path="later.py", entry_point="run", input_data=["a"]) == ["a"]
 
 
 @needs_node
@@ -164,14 +144,10 @@ async def test_a_function_of_javascript_is_called(scripts: Scripts) -> None:
                 assert (result.output_data, result.logs) == ([{"q": 1}], ["stray"])
 
 
-async def test_a_function_that_is_not_there_is_named(scripts: Scripts) -> None:
-    scripts.put("tool.py", "walk = 1\n")
+async def test_a_function_that_cannot_be_called_says_why(scripts: Scripts) -> None:
+    scripts.put("tool.py", "walk = 1\n\n\ndef run(given):\n    return {1, 2}\n")
     message = await scripts.error(ScriptErrorType.SCRIPT, script_path="tool.py", entry_point="walk")
     assert message == "the script ended with exit code 1: tool.py has no function walk, which is to be called"
-
-
-async def test_what_a_function_returns_must_be_json(scripts: Scripts) -> None:
-    scripts.put("tool.py", "def run(given):\n    return {1, 2}\n")
     message = await scripts.error(ScriptErrorType.SCRIPT, script_path="tool.py", entry_point="run")
     assert "what run returned is no JSON: Object of type set is not JSON serializable" in message
 
@@ -195,11 +171,6 @@ async def test_an_error_has_the_end_of_stderr_as_its_details(scripts: Scripts) -
     assert 'File "/script/main.py", line 2, in f' in result.error.details
 
 
-async def test_stderr_alone_is_no_error(scripts: Scripts) -> None:
-    result = await scripts.python("import sys\nprint('a warning', file=sys.stderr)\nprint(1)")
-    assert (result.success, result.output_data, result.logs) == (True, 1, ["a warning"])
-
-
 async def test_a_script_that_takes_too_long_is_ended(scripts: Scripts) -> None:
     code = "import sys, time\nprint('begun', file=sys.stderr)\ntime.sleep(600)"
     result = await scripts.python(code, timeout_ms=1000)
@@ -209,22 +180,22 @@ async def test_a_script_that_takes_too_long_is_ended(scripts: Scripts) -> None:
     assert result.error.details == "begun"
 
 
-async def test_too_much_memory_is_a_matter_of_resources(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, memoryMegabytes=64) as scripts:
-        message = await scripts.error(ScriptErrorType.RESOURCE, code="x = 'x' * 2**30", language="python")
-        assert "it used more memory than 64 MB" in message
-
-
-async def test_too_much_computing_is_a_matter_of_resources(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, cpuSeconds=1) as scripts:
-        message = await scripts.error(ScriptErrorType.RESOURCE, code="while True: pass", language="python")
-        assert message == "the script was ended: it computed for more than 1 s"
-
-
-async def test_a_signal_is_named(scripts: Scripts) -> None:
-    code = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
-    message = await scripts.error(ScriptErrorType.SCRIPT, code=code, language="python")
-    assert message.startswith("the script ended with signal SIGKILL")
+async def test_a_script_that_is_ended_is_told_why(tmp_path: Path) -> None:
+    rows = [
+        ("x = 'x' * 2**30", ScriptErrorType.RESOURCE, "it used more memory than 64 MB"),
+        ("while True: pass", ScriptErrorType.RESOURCE, "the script was ended: it computed for more than 1 s"),
+        ("import os\nos.kill(os.getpid(), 9)", ScriptErrorType.SCRIPT, "the script ended with signal SIGKILL"),
+        (
+            "import os\nwhile True: os.write(2, (b'x' * 4095 + b'\\n') * 16)",
+            ScriptErrorType.RESOURCE,
+            "the script was ended: it wrote more than 64 MB that are no result",
+        ),
+    ]
+    async with scripts_of(tmp_path, memoryMegabytes=64, cpuSeconds=1) as scripts:
+        with Failures() as failures:
+            for code, type, said in rows:
+                with failures.row(code):
+                    assert said in await scripts.error(type, code=code, language="python")
 
 
 async def test_a_request_that_means_nothing_is_no_script(scripts: Scripts) -> None:
@@ -249,30 +220,18 @@ async def test_a_request_that_means_nothing_is_no_script(scripts: Scripts) -> No
 # --- log and progress -----------------------------------------------------------------------------
 
 
-async def test_of_a_long_log_the_middle_is_left_out_with_a_mark(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, logKilobytes=1) as scripts:
-        code = "import sys\nfor n in range(10_000): print('line', n, file=sys.stderr)\nprint(1)"
-        result = await scripts.python(code)
-        assert (result.logs[0], result.logs[-1]) == ("line 0", "line 9999")
-        marks = [line for line in result.logs if line.startswith("…")]
-        assert len(marks) == 1 and marks[0].endswith("bytes are left out here …")
-        assert sum(len(line) + 1 for line in result.logs) < 1_200
-
-
-async def test_a_flood_on_stderr_is_survived(scripts: Scripts) -> None:
-    code = "import os\nwhile True: os.write(2, b'\\n' * 65536)"
-    message = await scripts.error(ScriptErrorType.RESOURCE, code=code, language="python")
-    assert message == "the script was ended: it wrote more than 64 MB that are no result"
-
-
-async def test_a_line_without_end_is_broken(scripts: Scripts) -> None:
-    result = await scripts.python("import sys\nsys.stderr.write('x' * 20_000)\nprint(1)")
-    assert [len(line) for line in result.logs] == [8000, 8000, 4000]
-
-
-async def test_a_log_has_no_escape_sequences(scripts: Scripts) -> None:
-    result = await scripts.python(r"print('\x1b[31mred\x1b[0m \x1b]0;title\x07 \x00\x9b2J')" + "\nprint(1)")
-    assert result.logs == ["red 0;title\ufffd \ufffd\ufffd2J"]
+async def test_a_log_has_lines_without_escape_sequences_and_progress(scripts: Scripts) -> None:
+    rows: list[Any] = [
+        ("print('a warning', file=sys.stderr)", ["a warning"]),
+        ("sys.stderr.write('x' * 20_000)", ["x" * 8000, "x" * 8000, "x" * 4000]),
+        (r"print('\x1b[31mred\x1b[0m \x1b]0;title\x07 \x00\x9b2J')", ["red 0;title\ufffd \ufffd\ufffd2J"]),
+        ("print('::progress 1 done', file=sys.stderr)\nprint('::progress 1')", ["::progress 1"]),
+    ]
+    with Failures() as failures:
+        for code, logs in rows:
+            with failures.row(code):
+                result = await scripts.python(f"import sys\n{code}\nprint(1)")
+                assert (result.success, result.output_data, result.logs) == (True, 1, logs)
 
 
 async def test_progress_and_log_come_while_a_script_runs(scripts: Scripts) -> None:
@@ -297,13 +256,6 @@ print(1)
     assert ("log", "::progressive", None) in events
     assert ("progress", "beyond", 1.0) in events
     assert events[-1][0] == "result"
-
-
-async def test_progress_is_no_part_of_the_log(scripts: Scripts) -> None:
-    result = await scripts.python(
-        "import sys\nprint('::progress 1 done', file=sys.stderr)\nprint('::progress 1')\nprint(2)"
-    )
-    assert result.logs == ["::progress 1"]
 
 
 async def test_secrets_do_not_stand_in_logs_and_errors(scripts: Scripts) -> None:

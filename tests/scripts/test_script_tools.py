@@ -1,4 +1,4 @@
-"""Script tools, their settings, the tools for agents, and the commands."""
+"""Script tools, their settings, and the tools for agents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.command_line import tavern
 from helpers.repetition import Failures
 
 from tavern_host import Host
@@ -18,7 +17,9 @@ from tavern_host.contracts.settings import MASK, SETTINGS, SettingsChange
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.projects import make_project
-from tests.scripts.scripthost import Scripts, scripts_of
+from tests.scripts.scripthost import Scripts
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SHOW = """
 import json, os, sys
@@ -69,7 +70,7 @@ async def call(host: Host, tool: str, **arguments: Any) -> Any:
 # --- the settings of tools ------------------------------------------------------------------------
 
 
-async def test_settings_of_a_tool_are_settings_of_its_plugin(tmp_path: Path) -> None:
+async def test_settings_of_a_tool_are_settings_of_its_plugin(tmp_path: Path, operator_folders: Path) -> None:
     async with host_with(tmp_path, TOOL) as host:
         settings = host.services.get(SETTINGS)
         assert [item.key for item in await settings.options("acme")] == [f"{KEY}{i['key']}" for i in SCHEMA]
@@ -78,14 +79,8 @@ async def test_settings_of_a_tool_are_settings_of_its_plugin(tmp_path: Path) -> 
         assert shown == {f"{KEY}cookie": MASK, f"{KEY}base": "https://x.example", f"{KEY}status": 0}
         told = {value.key.rpartition(".")[2]: value.value for value in await settings.of_tool("acme", "Acme:show")}
         assert told == {"cookie": "SESSDATA=1", "base": "https://x.example", "status": 0}
-
-
-async def test_a_secret_of_a_tool_is_stored_encrypted(tmp_path: Path, operator_folders: Path) -> None:
-    async with host_with(tmp_path, TOOL) as host:
-        await host.services.get(SETTINGS).save(SettingsChange(plugin="acme", values={f"{KEY}cookie": "SESSDATA=1"}))
     written = b"".join(path.read_bytes() for path in operator_folders.rglob("*") if path.is_file())
-    assert f"{KEY}cookie".encode() in written
-    assert b"SESSDATA" not in written
+    assert f"{KEY}cookie".encode() in written and b"SESSDATA" not in written
 
 
 async def test_the_settings_of_one_tool_are_not_those_of_another(tmp_path: Path) -> None:
@@ -98,25 +93,27 @@ async def test_the_settings_of_one_tool_are_not_those_of_another(tmp_path: Path)
             await settings.of_tool("acne", "Acme:show")
 
 
-@pytest.mark.parametrize(
-    ("item", "said"),
-    [
+async def test_a_setting_that_cannot_be_is_left_out(tmp_path: Path) -> None:
+    rows: list[Any] = [
         ({"key": "a.b", "type": "string", "label": "A"}, "its key must be letters, digits, - and _, found 'a.b'"),
         ({"type": "string", "label": "A"}, "found None"),
         ("cookie", "found None"),
         ({"key": "a", "type": "text", "label": "A"}, "(a): type: "),
         ({"key": "a", "type": "password", "label": "A", "defaultValue": "x"}, "a secret cannot have a default value"),
-    ],
-)
-async def test_a_setting_that_cannot_be_costs_the_plugin_no_more(tmp_path: Path, item: Any, said: str) -> None:
-    tool = {**TOOL, "configSchema": [item, *SCHEMA]}
-    async with host_with(tmp_path, tool) as host:
+    ]
+    tools = [
+        {**TOOL, "id": f"Acme:show{number}", "configSchema": [item, *SCHEMA]} for number, (item, _) in enumerate(rows)
+    ]
+    async with host_with(tmp_path, *tools) as host:
         info = host.plugin("acme")
         assert info.state == "started"
-        problems = [problem for problem in info.problems if "configSchema[0]" in problem.message]
-        assert len(problems) == 1 and said in problems[0].message
-        assert problems[0].file == "acme/tools/0.tool.json"
-        assert len(await host.services.get(SETTINGS).options("acme")) == 3
+        with Failures() as failures:
+            for number, (item, said) in enumerate(rows):
+                with failures.row(item):
+                    file = f"acme/tools/{number}.tool.json"
+                    (problem,) = [problem for problem in info.problems if problem.file == file]
+                    assert "configSchema[0]" in problem.message and said in problem.message
+        assert len(await host.services.get(SETTINGS).options("acme")) == 3 * len(rows)
 
 
 async def test_two_versions_of_a_tool_share_their_settings(tmp_path: Path) -> None:
@@ -129,13 +126,7 @@ async def test_two_versions_of_a_tool_share_their_settings(tmp_path: Path) -> No
 # --- script tools ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-async def needs_sandbox(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path / "probe"):
-        pass
-
-
-@pytest.mark.usefixtures("needs_sandbox")
+@pytest.mark.usefixtures("module_scripts")
 async def test_a_script_tool_gets_its_arguments_and_settings(tmp_path: Path) -> None:
     async with host_with(tmp_path, TOOL, **{f"{KEY}cookie": "SESSDATA=1"}) as host:
         result = await call(host, "Acme:show", n=3)
@@ -147,7 +138,7 @@ async def test_a_script_tool_gets_its_arguments_and_settings(tmp_path: Path) -> 
         }
 
 
-@pytest.mark.usefixtures("needs_sandbox")
+@pytest.mark.usefixtures("module_scripts")
 async def test_a_script_tool_that_fails_shows_no_secret(tmp_path: Path) -> None:
     async with host_with(tmp_path, TOOL, **{f"{KEY}cookie": "SESSDATA=1", f"{KEY}status": 3}) as host:
         result = await call(host, "Acme:show")
@@ -156,7 +147,7 @@ async def test_a_script_tool_that_fails_shows_no_secret(tmp_path: Path) -> None:
         assert "SESSDATA" not in str(result.error.details)
 
 
-@pytest.mark.usefixtures("needs_sandbox")
+@pytest.mark.usefixtures("module_scripts")
 async def test_the_end_of_a_scripts_name_says_its_language(tmp_path: Path) -> None:
     script = {"type": "script", "scriptPath": "scripts/show.py"}
     async with host_with(tmp_path, {**TOOL, "implementation": script}) as host:
@@ -172,12 +163,6 @@ async def test_a_script_whose_language_is_not_clear_is_no_tool(tmp_path: Path) -
 
 
 # --- the tools for agents -------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def scripts(tmp_path: Path) -> Any:
-    async with scripts_of(tmp_path) as scripts:
-        yield scripts
 
 
 async def test_an_agent_runs_python_files(scripts: Scripts) -> None:
@@ -243,61 +228,3 @@ async def test_wrong_arguments_are_the_agents_mistake(scripts: Scripts) -> None:
 async def test_the_examples_of_the_tools_are_what_their_schemas_allow(scripts: Scripts) -> None:
     await scripts.host.services.get(TOOL_MANAGER).list_tools()
     assert scripts.host.plugin("tavern-scripts").problems == []
-
-
-# --- commands -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> str:
-    make_project(tmp_path / "project")
-    return str(tmp_path / "project")
-
-
-def test_the_doctor_says_what_is_in_force(project: str) -> None:
-    done = tavern("--project", project, "scripts", "doctor", "--json")
-    reports = {report["name"]: report for report in json.loads(done.out)["reports"]}
-    assert done.code == (0 if any(report.get("chosen") for report in reports.values()) else 1)
-    assert {"landlock", "unsandboxed"} <= set(reports)
-
-
-def test_an_author_runs_a_script_that_lies_anywhere(project: str, tmp_path: Path) -> None:
-    script = tmp_path / "mine.py"
-    script.write_text(
-        "import json, sys\nprint('::progress 0.5 half', file=sys.stderr)\nprint('noted', file=sys.stderr)\n"
-        "print(json.dumps({'n': json.load(sys.stdin)['n'] + 1}))"
-    )
-    words = ("--project", project, "scripts", "run", str(script), "--json-input", '{"n": 1}', "--host", "acme.org")
-    done = tavern(*words)
-    assert (done.code, json.loads(done.out)) == (0, {"n": 2})
-    for said in ("50% half", "noted", "not granted: host 'acme.org'"):
-        assert said in done.err
-    done = tavern(*words, "--json")
-    assert (json.loads(done.out)["outputData"], done.err) == ({"n": 2}, "")
-
-
-_NO_TIMES = ("-1", "0", "0.0001", "nan", "inf")
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (["fail.py"], 1, "ScriptError: the script ended with exit code 1: oh no"),
-        (["endless.py", "--timeout", "0.3"], 1, "TimeoutError: the script did not end within 0.3 s"),
-        (["nowhere.py"], 2, "there is no file"),
-        (["fail.py", "--json-input", "{"], 2, "--json-input is no JSON"),
-        (["fail.py", "--json-input", "@/nowhere"], 2, "/nowhere cannot be read"),
-        (["fail.py", "--language", "cobol"], 2, "no script can be run so: language"),
-        *((["fail.py", "--timeout", s], 2, "--timeout must be a number of seconds above 0") for s in _NO_TIMES),
-        (["fail.txt"], 2, "the language of 'fail.txt' is not clear"),
-    ],
-)
-def test_what_fails_has_an_exit_code_and_a_reason(
-    project: str, tmp_path: Path, words: list[str], code: int, said: str
-) -> None:
-    for name, text in (("fail.py", "raise SystemExit('oh no')"), ("endless.py", "while True: pass"), ("fail.txt", "")):
-        (tmp_path / name).write_text(text)
-    file, *rest = words
-    done = tavern("--project", project, "scripts", "run", str(tmp_path / file), *rest)
-    assert done.code == code
-    assert said in done.err

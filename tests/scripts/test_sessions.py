@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -17,44 +15,21 @@ from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, ScriptErrorType, ScriptRequest
 from tavern_scripts.results.refusal import Refused
-from tavern_scripts.sandbox.watch import tree
 from tavern_scripts.workers.session_call import BadReport, CallReportReader
 from tavern_scripts.workers.sessions import SessionLimits, Sessions
-from tests.scripts.sandboxes import PYTHON, Came, bubblewrap, given, launch, limits, read, staged
+from tests.scripts.sandboxes import PYTHON, Came, Launches, bubblewrap, given, left_by, limits, processes_with, read
 from tests.scripts.scripthost import scripts_of
 
 
-class Desk:
+class Desk(Launches):
     """Sessions beside a sandbox."""
 
     def __init__(self, folder: Path, **others: Any) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.backend = bubblewrap()
         self.limits = SessionLimits(**{"most": 8, "idle": 60.0, "cpu": 60.0, **others})
         self.sessions = Sessions(self.make, lambda: self.limits)
-        self.output: Path | None = None
-        self._count = 0
-
-    def make(self) -> Path:
-        self._count += 1
-        made = self.folder / str(self._count)
-        made.mkdir(mode=0o755)
-        return made
-
-    def launch(self, code: str, **others: Any) -> SandboxLaunch:
-        folder = self.make()
-        (folder / "script").mkdir()
-        (folder / "script" / "main.py").write_text(code, encoding="utf-8")
-        self.output = folder / "output"
-        self.output.mkdir()
-        mounts = [read("/script", folder / "script"), staged("/output", self.output)]
-        given = {
-            "argv": [PYTHON, "-s", "-S", "-B", "/script/main.py"],
-            "mounts": [*mounts, *others.pop("mounts", [])],
-            "folder": "/output",
-            "environment": {"PATH": "/usr/bin:/bin", **others.pop("environment", {})},
-        }
-        return launch("", **{**given, **others})
+        self.last = self.launch("")
 
     async def call(
         self,
@@ -66,7 +41,7 @@ class Desk:
         **others: Any,
     ) -> Came:
         """Run code in a session."""
-        what = self.launch(code, **others) if isinstance(code, str) else code
+        self.last = what = self.launch(code, **others) if isinstance(code, str) else code
         came = Came()
         async with aclosing(self.sessions.run(self.backend, what, given(stdin), owner=owner, name=name)) as outputs:
             async for each in outputs:
@@ -78,9 +53,7 @@ class Desk:
 
     def left(self) -> dict[str, str]:
         """Return the files that the last call left."""
-        assert self.output is not None
-        files = [path for path in self.output.rglob("*") if path.is_file()]
-        return {str(path.relative_to(self.output)): path.read_text() for path in files}
+        return left_by(self.last)
 
 
 @asynccontextmanager
@@ -92,46 +65,45 @@ async def desk_of(folder: Path, **others: Any) -> AsyncIterator[Desk]:
         await desk.sessions.close()
 
 
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with desk_of(tmp_path) as made:
+        yield made
+
+
 def interpreters() -> list[int]:
     """Return the interpreters of sessions that come from this process."""
-    found = []
-    for pid in tree(os.getpid())[1:]:
-        with contextlib.suppress(OSError):
-            if b"/tavern/session.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-    return found
+    return processes_with("/tavern/session.py")
 
 
 # --- what lives on ----------------------------------------------------------------------------------
 
 
-async def test_variables_functions_and_files_live_on(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        await desk.call(
-            "import math\nx = 20\n\n\ndef double(y):\n    return 2 * y + z\n\n\nopen('/tmp/kept', 'w').write('k')"
-        )
-        await desk.call("z = 2")
+async def test_variables_functions_and_files_live_on(desk: Desk) -> None:
+    await desk.call(
+        "import math\nx = 20\n\n\ndef double(y):\n    return 2 * y + z\n\n\nopen('/tmp/kept', 'w').write('k')"
+    )
+    await desk.call("z = 2")
 
-        assert (await desk.call("double(x), math.pi > 3, open('/tmp/kept').read()")).stdout == b'[42, true, "k"]\n'
-
-
-async def test_input_arguments_and_variables_of_the_environment_are_those_of_the_call(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        code = "import json, os, sys\n[json.load(sys.stdin), os.environ.get('ONE'), os.environ.get('TWO'), sys.argv]"
-        large = b'"' + b"x" * 300_000 + b'"'
-
-        first = await desk.call(code, b'{"a": 1}', environment={"ONE": "1"})
-        second = await desk.call(code, b"[2]", environment={"TWO": "2"})
-        third = await desk.call("import subprocess\nsubprocess.run(['wc', '-c'], capture_output=True).stdout", large)
-        fourth = await desk.call("len(sys.stdin.read())", large)
-
-        assert first.stdout == b'[{"a": 1}, "1", null, ["/script/main.py"]]\n'
-        assert second.stdout == b'[[2], null, "2", ["/script/main.py"]]\n'
-        assert b"300002" in third.stdout
-        assert fourth.stdout == b"300002\n"
+    assert (await desk.call("double(x), math.pi > 3, open('/tmp/kept').read()")).stdout == b'[42, true, "k"]\n'
 
 
-async def test_the_value_of_the_last_expression_is_what_is_printed_last(tmp_path: Path) -> None:
+async def test_input_arguments_and_variables_of_the_environment_are_those_of_the_call(desk: Desk) -> None:
+    code = "import json, os, sys\n[json.load(sys.stdin), os.environ.get('ONE'), os.environ.get('TWO'), sys.argv]"
+    large = b'"' + b"x" * 300_000 + b'"'
+
+    first = await desk.call(code, b'{"a": 1}', environment={"ONE": "1"})
+    second = await desk.call(code, b"[2]", environment={"TWO": "2"})
+    third = await desk.call("import subprocess\nsubprocess.run(['wc', '-c'], capture_output=True).stdout", large)
+    fourth = await desk.call("len(sys.stdin.read())", large)
+
+    assert first.stdout == b'[{"a": 1}, "1", null, ["/script/main.py"]]\n'
+    assert second.stdout == b'[[2], null, "2", ["/script/main.py"]]\n'
+    assert b"300002" in third.stdout
+    assert fourth.stdout == b"300002\n"
+
+
+async def test_the_value_of_the_last_expression_is_what_is_printed_last(desk: Desk) -> None:
     rows: list[Any] = [
         ("1 + 1", b"2\n"),
         ("'text'", b'"text"\n'),
@@ -146,31 +118,29 @@ async def test_the_value_of_the_last_expression_is_what_is_printed_last(tmp_path
         ("if True:\n    7", b""),
         ("'ü\\ud800'", b'"\\u00fc\\ud800"\n'),
     ]
-    async with desk_of(tmp_path) as desk:
-        with Failures() as failures:
-            for code, shown in rows:
-                with failures.row(code):
-                    came = await desk.call(code)
+    with Failures() as failures:
+        for code, shown in rows:
+            with failures.row(code):
+                came = await desk.call(code)
 
-                    assert (came.stdout, came.stderr, came.ended.exit_code) == (shown, b"", 0)
+                assert (came.stdout, came.stderr, came.ended.exit_code) == (shown, b"", 0)
 
 
-async def test_with_a_channel_the_value_goes_there_unless_something_was_written_to_it(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        value = await desk.call("print('log')\n5", channel=True)
-        written = await desk.call("import os\nos.write(3, b'6')", channel=True)
-        without = await desk.call("os.write(3, b'6')")
+async def test_with_a_channel_the_value_goes_there_unless_something_was_written_to_it(desk: Desk) -> None:
+    value = await desk.call("print('log')\n5", channel=True)
+    written = await desk.call("import os\nos.write(3, b'6')", channel=True)
+    without = await desk.call("os.write(3, b'6')")
 
-        assert (value.stdout, value.channel) == (b"log\n", b"5")
-        assert written.channel == b"6"
-        assert without.ended.exit_code == 1
-        assert b"Bad file descriptor" in without.stderr
+    assert (value.stdout, value.channel) == (b"log\n", b"5")
+    assert written.channel == b"6"
+    assert without.ended.exit_code == 1
+    assert b"Bad file descriptor" in without.stderr
 
 
 # --- calls that fail --------------------------------------------------------------------------------
 
 
-async def test_a_call_that_fails_leaves_the_variables_as_they_are(tmp_path: Path) -> None:
+async def test_a_call_that_fails_leaves_the_variables_as_they_are(desk: Desk) -> None:
     rows: list[Any] = [
         ("y = 2\n1 / 0", 1, b'File "/script/call-2.py", line 2, in <module>\n    1 / 0\n'),
         ("y = = 2", 1, b"SyntaxError"),
@@ -183,21 +153,20 @@ async def test_a_call_that_fails_leaves_the_variables_as_they_are(tmp_path: Path
         ("import sys\nsys.setrecursionlimit(100)\n\n\ndef f():\n    f()\n\n\nf()", 1, b"RecursionError"),
         ("kept = bytearray(1 << 30)", 1, b"MemoryError"),
     ]
-    async with desk_of(tmp_path) as desk:
-        with Failures() as failures:
-            for code, status, said in rows:
-                with failures.row(code):
-                    await desk.call("x = 'kept'")
+    with Failures() as failures:
+        for code, status, said in rows:
+            with failures.row(code):
+                await desk.call("x = 'kept'")
 
-                    came = await desk.call(code)
-                    after = await desk.call("print('and print works')\nx")
+                came = await desk.call(code)
+                after = await desk.call("print('and print works')\nx")
 
-                    assert came.ended.exit_code == status
-                    assert said in came.stderr
-                    assert after.stdout == b'and print works\n"kept"\n'
+                assert came.ended.exit_code == status
+                assert said in came.stderr
+                assert after.stdout == b'and print works\n"kept"\n'
 
 
-async def test_a_crash_ends_the_session_and_the_next_call_says_so(tmp_path: Path) -> None:
+async def test_a_crash_ends_the_session_and_the_next_call_says_so(desk: Desk) -> None:
     rows: list[Any] = [
         ("import os\nos._exit(4)", "exit status 4"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "exit status -9"),
@@ -208,82 +177,69 @@ async def test_a_crash_ends_the_session_and_the_next_call_says_so(tmp_path: Path
         ),
         ("while True:\n    pass", "cpu"),
     ]
-    async with desk_of(tmp_path) as desk:
-        with Failures() as failures:
-            for code, why in rows:
-                with failures.row(code):
-                    small = limits(cpu=1, memory=100 << 20)
-                    await desk.call("x = 1", limits=small)
+    with Failures() as failures:
+        for code, why in rows:
+            with failures.row(code):
+                small = limits(cpu=1, memory=100 << 20)
+                await desk.call("x = 1", limits=small)
 
-                    crashed = await desk.call(code, limits=small)
-                    after = await desk.call("x", limits=small)
-                    later = await desk.call("1", limits=small)
+                crashed = await desk.call(code, limits=small)
+                after = await desk.call("x", limits=small)
+                later = await desk.call("1", limits=small)
 
-                    assert crashed.ended.exit_code != 0
-                    said = after.stderr.decode()
-                    assert said.startswith("the session 'a' was restarted, without the variables of earlier calls: ")
-                    assert why in said.splitlines()[0]
-                    assert "NameError" in said
-                    assert (later.stdout, later.stderr) == (b"1\n", b"")
-
-
-async def test_a_call_that_is_given_up_ends_the_session_with_all_that_it_began(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        await desk.call("x = 1")
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.5):
-                await desk.call("import subprocess\nsubprocess.run(['sleep', '600'])")
-        assert not interpreters()
-
-        after = await desk.call("'x' in globals()")
-
-        assert b"a call was ended before it was over" in after.stderr
-        assert after.stdout == b"false\n"
+                assert crashed.ended.exit_code != 0
+                said = after.stderr.decode()
+                assert said.startswith("the session 'a' was restarted, without the variables of earlier calls: ")
+                assert why in said.splitlines()[0]
+                assert "NameError" in said
+                assert (later.stdout, later.stderr) == (b"1\n", b"")
 
 
-async def test_calls_of_one_session_are_one_after_another(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        await desk.call("import time\nrunning = 0\nseen = []")
-        code = "running += 1\nseen.append(running)\ntime.sleep(0.02)\nrunning -= 1\nlen(seen)"
+async def test_a_call_that_is_given_up_ends_the_session_with_all_that_it_began(desk: Desk) -> None:
+    await desk.call("x = 1")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await desk.call("import subprocess\nsubprocess.run(['sleep', '600'])")
+    assert not interpreters()
 
-        came = await asyncio.gather(*(desk.call(code) for _ in range(8)))
+    after = await desk.call("'x' in globals()")
 
-        assert sorted(int(each.stdout) for each in came) == list(range(1, 9))
-        assert (await desk.call("seen")).stdout == b"[1, 1, 1, 1, 1, 1, 1, 1]\n"
-
-
-async def test_who_gives_up_waiting_for_a_turn_ends_nothing(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        await desk.call("x = 1\nimport time")
-        long = asyncio.ensure_future(desk.call("time.sleep(1)\nx + 1"))
-        await asyncio.sleep(0.1)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await desk.call("x = 100")
-
-        assert (await long).stdout == b"2\n"
-        assert (await desk.call("x")).stdout == b"1\n"
+    assert b"a call was ended before it was over" in after.stderr
+    assert after.stdout == b"false\n"
 
 
-async def test_calls_that_wait_while_the_session_crashes_get_a_new_one(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        await desk.call("import time, os\nx = 1")
+async def test_calls_of_one_session_are_one_after_another(desk: Desk) -> None:
+    await desk.call("import time\nrunning = 0\nseen = []")
+    code = "running += 1\nseen.append(running)\ntime.sleep(0.02)\nrunning -= 1\nlen(seen)"
 
-        came = await asyncio.gather(desk.call("time.sleep(0.3)\nos._exit(1)"), *(desk.call("1") for _ in range(3)))
+    came = await asyncio.gather(*(desk.call(code) for _ in range(8)))
 
-        assert [each.stdout for each in came[1:]] == [b"1\n"] * 3
-        assert sum(b"was restarted" in each.stderr for each in came) == 1
+    assert sorted(int(each.stdout) for each in came) == list(range(1, 9))
+    assert (await desk.call("seen")).stdout == b"[1, 1, 1, 1, 1, 1, 1, 1]\n"
+
+
+async def test_who_gives_up_waiting_for_a_turn_ends_nothing(desk: Desk) -> None:
+    await desk.call("x = 1\nimport time")
+    long = asyncio.ensure_future(desk.call("time.sleep(1)\nx + 1"))
+    await asyncio.sleep(0.1)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await desk.call("x = 100")
+
+    assert (await long).stdout == b"2\n"
+    assert (await desk.call("x")).stdout == b"1\n"
+
+
+async def test_calls_that_wait_while_the_session_crashes_get_a_new_one(desk: Desk) -> None:
+    await desk.call("import time, os\nx = 1")
+
+    came = await asyncio.gather(desk.call("time.sleep(0.3)\nos._exit(1)"), *(desk.call("1") for _ in range(3)))
+
+    assert [each.stdout for each in came[1:]] == [b"1\n"] * 3
+    assert sum(b"was restarted" in each.stderr for each in came) == 1
 
 
 # --- who, how many, how long ------------------------------------------------------------------------
-
-
-async def test_a_session_is_its_owners(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        await desk.call("x = 'mine'", owner="one")
-
-        assert (await desk.call("globals().get('x', 'nothing')", owner="two")).stdout == b'"nothing"\n'
-        assert (await desk.call("x", owner="one")).stdout == b'"mine"\n'
 
 
 async def test_an_owners_own_oldest_session_makes_room(tmp_path: Path) -> None:
@@ -331,106 +287,94 @@ async def test_a_call_may_take_longer_than_a_session_may_wait(tmp_path: Path) ->
         assert (await desk.call("import time\ntime.sleep(0.8)\n'done'")).stdout == b'"done"\n'
 
 
-async def test_what_no_session_can_run_is_refused(tmp_path: Path) -> None:
+async def test_what_no_session_can_run_is_refused(desk: Desk) -> None:
     rows: list[Any] = [
         ({"proxy": "/run/x.sock"}, "no network"),
         ({"argv": ["/usr/bin/node", "/script/main.py"]}, "Python code only"),
         ({"argv": [PYTHON, "-c", "1"]}, "Python code only"),
         ({"argv": [PYTHON, "/elsewhere/main.py"]}, "Python code only"),
     ]
-    async with desk_of(tmp_path) as desk:
-        with Failures() as failures:
-            for change, said in rows:
-                with failures.row(change):
-                    with pytest.raises(InvalidInput, match=said):
-                        await desk.call(desk.launch("1").model_copy(update=change))
+    with Failures() as failures:
+        for change, said in rows:
+            with failures.row(change):
+                with pytest.raises(InvalidInput, match=said):
+                    await desk.call(desk.launch("1").model_copy(update=change))
 
-                    assert desk.sessions.open == 0
+                assert desk.sessions.open == 0
 
 
-async def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path) -> None:
+async def test_a_name_that_cannot_be_shown_is_refused(desk: Desk) -> None:
     rows: list[Any] = ["", " ", "x" * 101, "a\nb", "a\0"]
-    async with desk_of(tmp_path) as desk:
-        with Failures() as failures:
-            for name in rows:
-                with failures.row(name), pytest.raises(InvalidInput, match="session's name"):
-                    await desk.call("1", name=name)
+    with Failures() as failures:
+        for name in rows:
+            with failures.row(name), pytest.raises(InvalidInput, match="session's name"):
+                await desk.call("1", name=name)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+async def test_what_is_fixed_when_a_session_begins_cannot_change(desk: Desk) -> None:
+    rows: list[dict[str, Any]] = [
         {"limits": limits(memory=90 << 20)},
         {"environment": {"PYTHONPATH": "/x"}},
         {"mounts": [SandboxMount(target="/deps", source="/usr/share")]},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-async def test_what_is_fixed_when_a_session_begins_cannot_change(tmp_path: Path, change: dict[str, Any]) -> None:
-    async with desk_of(tmp_path) as desk:
-        await desk.call("x = 1")
+    ]
+    await desk.call("x = 1")
+    with Failures() as failures:
+        for change in rows:
+            with failures.row(change), pytest.raises(InvalidInput, match="use another session"):
+                await desk.call("x", **change)
 
-        with pytest.raises(InvalidInput, match="use another session"):
-            await desk.call("x", **change)
-
-        assert (await desk.call("x", limits=limits(wall=1))).stdout == b"1\n"
+    assert (await desk.call("x", limits=limits(wall=1))).stdout == b"1\n"
 
 
 # --- files ------------------------------------------------------------------------------------------
 
 
-async def test_files_come_back_with_the_call_that_wrote_them(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        await desk.call(
-            "import os\nos.makedirs('deep/er')\nopen('a.txt', 'w').write('1')\nopen('deep/er/b', 'w').close()"
-        )
-        first = desk.left()
-        await desk.call("open('a.txt').read()")
-        second = desk.left()
-        await desk.call("open('a.txt', 'w').write('22')\nopen('large', 'w').write('x' * 3_000_000)")
-        third = desk.left()
-        await desk.call("open('late', 'w').write('l')\n1 / 0")
-        fourth = desk.left()
-        await desk.call("1")
+async def test_files_come_back_with_the_call_that_wrote_them(desk: Desk) -> None:
+    await desk.call("import os\nos.makedirs('deep/er')\nopen('a.txt', 'w').write('1')\nopen('deep/er/b', 'w').close()")
+    first = desk.left()
+    await desk.call("open('a.txt').read()")
+    second = desk.left()
+    await desk.call("open('a.txt', 'w').write('22')\nopen('large', 'w').write('x' * 3_000_000)")
+    third = desk.left()
+    await desk.call("open('late', 'w').write('l')\n1 / 0")
+    fourth = desk.left()
+    await desk.call("1")
 
-        assert (first, second, fourth) == ({"a.txt": "1", "deep/er/b": ""}, {}, {})
-        assert third == {"a.txt": "22", "large": "x" * 3_000_000}
-        assert desk.left() == {"late": "l"}
+    assert (first, second, fourth) == ({"a.txt": "1", "deep/er/b": ""}, {}, {})
+    assert third == {"a.txt": "22", "large": "x" * 3_000_000}
+    assert desk.left() == {"late": "l"}
 
 
-async def test_only_regular_files_come_back(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        code = (
-            "import os\nos.symlink('/etc/passwd', 'link')\nos.mkfifo('pipe')\nos.symlink('/', 'root')\n"
-            "os.mkdir('é')\nopen('é/ü', 'w').write('x')\nopen('line\\nbreak', 'w').close()"
-        )
+async def test_only_regular_files_come_back(desk: Desk) -> None:
+    code = (
+        "import os\nos.symlink('/etc/passwd', 'link')\nos.mkfifo('pipe')\nos.symlink('/', 'root')\n"
+        "os.mkdir('é')\nopen('é/ü', 'w').write('x')\nopen('line\\nbreak', 'w').close()"
+    )
 
-        came = await desk.call(code)
+    came = await desk.call(code)
 
-        assert came.ended.exit_code == 0
-        assert desk.left() == {"é/ü": "x", "line\nbreak": ""}
-
-
-async def test_more_files_than_fit_are_left_out_and_it_is_said(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        came = await desk.call("for i in range(260):\n    open(f'{i:03}', 'w').write('x')")
-
-        assert len(desk.left()) == 200
-        assert came.said == "60 files were not kept: they are too many, or too large"
+    assert came.ended.exit_code == 0
+    assert desk.left() == {"é/ü": "x", "line\nbreak": ""}
 
 
-async def test_the_files_of_a_call_are_seen_in_that_call_only(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        source = tmp_path / "given"
-        (source / "data").mkdir(parents=True)
-        (source / "data" / "x.csv").write_text("1,2")
-        see = "import os\nsorted(os.path.join(a, c) for a, b, cs in os.walk('/files') for c in cs)"
+async def test_more_files_than_fit_are_left_out_and_it_is_said(desk: Desk) -> None:
+    came = await desk.call("for i in range(260):\n    open(f'{i:03}', 'w').write('x')")
 
-        with_it = await desk.call(see, mounts=[read("/files", source)])
-        without = await desk.call(see)
-        again = await desk.call("open('/files/data/x.csv').read()", mounts=[read("/files", source)])
+    assert len(desk.left()) == 200
+    assert came.said == "60 files were not kept: they are too many, or too large"
 
-        assert (with_it.stdout, without.stdout, again.stdout) == (b'["/files/data/x.csv"]\n', b"[]\n", b'"1,2"\n')
+
+async def test_the_files_of_a_call_are_seen_in_that_call_only(desk: Desk, tmp_path: Path) -> None:
+    source = tmp_path / "given"
+    (source / "data").mkdir(parents=True)
+    (source / "data" / "x.csv").write_text("1,2")
+    see = "import os\nsorted(os.path.join(a, c) for a, b, cs in os.walk('/files') for c in cs)"
+
+    with_it = await desk.call(see, mounts=[read("/files", source)])
+    without = await desk.call(see)
+    again = await desk.call("open('/files/data/x.csv').read()", mounts=[read("/files", source)])
+
+    assert (with_it.stdout, without.stdout, again.stdout) == (b'["/files/data/x.csv"]\n', b"[]\n", b'"1,2"\n')
 
 
 # --- a session's code against the host -----------------------------------------------------------------
@@ -450,51 +394,48 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("forged", FORGERIES.values(), ids=FORGERIES.keys())
-async def test_a_forged_account_ends_the_session_and_nothing_else(tmp_path: Path, forged: str) -> None:
-    async with desk_of(tmp_path) as desk:
-        what = desk.launch(
-            "import json, os, sys\nframe = sys._getframe()\n"
-            "while 'call' not in frame.f_locals:\n    frame = frame.f_back\n"
-            "mark = bytes.fromhex(frame.f_locals['call']['mark'])\ntold = {'exit': 0, 'value': None, 'cpu': 0}\n"
-            "own = frame.f_locals['self']\n"
-            "for n in (own._output, own._errors, own._channel):\n    os.write(n, mark)\n"
-            f"data = {forged}\n"
-            "while data:\n    data = data[os.write(own._channel, data):]\n"
-            "import time\ntime.sleep(60)"
-        )
+async def test_a_forged_account_ends_the_session_and_nothing_else(desk: Desk, forged: str) -> None:
+    what = desk.launch(
+        "import json, os, sys\nframe = sys._getframe()\n"
+        "while 'call' not in frame.f_locals:\n    frame = frame.f_back\n"
+        "mark = bytes.fromhex(frame.f_locals['call']['mark'])\ntold = {'exit': 0, 'value': None, 'cpu': 0}\n"
+        "own = frame.f_locals['self']\n"
+        "for n in (own._output, own._errors, own._channel):\n    os.write(n, mark)\n"
+        f"data = {forged}\n"
+        "while data:\n    data = data[os.write(own._channel, data):]\n"
+        "import time\ntime.sleep(60)"
+    )
 
-        with pytest.raises(Refused, match="the session was ended: its report of a call"):
-            async with asyncio.timeout(30):
-                await desk.call(what)
+    with pytest.raises(Refused, match="the session was ended: its report of a call"):
+        async with asyncio.timeout(30):
+            await desk.call(what)
 
-        assert not interpreters()
-        assert not Path("/tmp/x").exists()
-        assert (await desk.call("'new'")).stdout == b'"new"\n'
-
-
-async def test_what_is_written_between_calls_is_not_read_without_end(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        await desk.call(
-            "import os, threading\n\n\ndef flood():\n    while True:\n        os.write(1, b'x' * 65536)\n\n\n"
-            "threading.Thread(target=flood, daemon=True).start()"
-        )
-        await asyncio.sleep(0.5)
-
-        came = await asyncio.wait_for(desk.call("1"), 20)
-
-        assert came.stdout.endswith(b"1\n")
-        assert len(came.stdout) < 8 << 20
+    assert not interpreters()
+    assert not Path("/tmp/x").exists()
+    assert (await desk.call("'new'")).stdout == b'"new"\n'
 
 
-async def test_a_child_that_outlives_its_call_is_no_second_session(tmp_path: Path) -> None:
-    async with desk_of(tmp_path) as desk:
-        await desk.call("import os\nx = 1\npid = os.fork()")
+async def test_what_is_written_between_calls_is_not_read_without_end(desk: Desk) -> None:
+    await desk.call(
+        "import os, threading\n\n\ndef flood():\n    while True:\n        os.write(1, b'x' * 65536)\n\n\n"
+        "threading.Thread(target=flood, daemon=True).start()"
+    )
+    await asyncio.sleep(0.5)
 
-        for _ in range(3):
-            await desk.call("x += 1")
+    came = await asyncio.wait_for(desk.call("1"), 20)
 
-        assert (await desk.call("x")).stdout == b"4\n"
-        assert (await desk.call("os.waitpid(pid, 0)[1]")).stdout == b"0\n"
+    assert came.stdout.endswith(b"1\n")
+    assert len(came.stdout) < 8 << 20
+
+
+async def test_a_child_that_outlives_its_call_is_no_second_session(desk: Desk) -> None:
+    await desk.call("import os\nx = 1\npid = os.fork()")
+
+    for _ in range(3):
+        await desk.call("x += 1")
+
+    assert (await desk.call("x")).stdout == b"4\n"
+    assert (await desk.call("os.waitpid(pid, 0)[1]")).stdout == b"0\n"
 
 
 def test_an_account_is_read_in_any_pieces(tmp_path: Path) -> None:
@@ -572,22 +513,3 @@ async def test_the_service_has_sessions_of_python_code_only(tmp_path: Path) -> N
 
         with pytest.raises(InvalidInput, match="not of files"):
             await scripts.run(script_path="x.py", session="s")
-
-
-async def test_the_operator_may_have_no_sessions(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, sessions=0) as scripts:
-        with pytest.raises(InvalidInput, match="keeps no sessions"):
-            await scripts.python("1", session="s")
-
-
-async def test_the_service_runs_scripts_in_interpreters_that_wait(tmp_path: Path) -> None:
-    async with scripts_of(tmp_path, warmInterpreters=1) as scripts:
-        for number in range(5):
-            result = await scripts.python(f"print({number})")
-            await asyncio.sleep(0.3)
-
-            assert result.output_data == number
-            assert result.logs == []
-        result = await scripts.python("open('left.txt', 'w').write('x'); print(1)")
-
-        assert [file.size for file in result.files] == [1]

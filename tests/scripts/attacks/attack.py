@@ -126,7 +126,6 @@ class Observed:
     exit_code: int | None
     reason: str | None
     note: str = ""
-    milliseconds: float = 0
     peak_of_host: int = 0
     """By how many bytes the host's own memory grew meanwhile."""
     spoke_at: float = float("inf")

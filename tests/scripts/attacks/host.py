@@ -89,7 +89,7 @@ class Host:
         places = Places(Path(job["script"]), Path(job["output"]), Path(job["kept"]))
         launch = await asyncio.to_thread(
             launch_of,
-            Program(job["name"], (job["token"],), channel=bool(job.get("channel"))),
+            Program(job["name"], (job["token"],)),
             interpreter,
             places,
             Granted(Reads(whole=True), writes=tuple(job["writes"])),
@@ -227,8 +227,7 @@ class Host:
 
 async def _read(output: AsyncIterator[Any], job: Mapping[str, Any], before: int) -> dict[str, Any]:
     """Read as the service does: until the end, the time limit, or too much output."""
-    since = time.monotonic()
-    parts: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray(), "channel": bytearray()}
+    parts: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
     reason, code, note, peak, spoke = None, None, "", 0, 0.0
     began = bool(job.get("at_once"))
     try:
@@ -253,16 +252,15 @@ async def _read(output: AsyncIterator[Any], job: Mapping[str, Any], before: int)
         reason = "wall"
     finally:
         await output.aclose()  # type: ignore[attr-defined]
-    stdout = bytes(parts["stdout"] + parts["channel"])
+    stdout = bytes(parts["stdout"])
     stderr = bytes(parts["stderr"][:65536])
     return {
-        **_answer(stdout[: job["output_limit"]], stderr, code, reason, note, since, peak),
+        **_answer(stdout[: job["output_limit"]], stderr, code, reason, note, peak),
         "spoke_at": spoke or _now(),
     }
 
 
 def _run_outside(argv: Sequence[str], job: Mapping[str, Any]) -> dict[str, Any]:
-    since = time.monotonic()
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, cwd=job["script"], close_fds=False
@@ -279,19 +277,16 @@ def _run_outside(argv: Sequence[str], job: Mapping[str, Any]) -> dict[str, Any]:
             process.wait()
         survivors = _end_all(job["token"])
         parts = [os.pread(file.fileno(), job["output_limit"], 0) for file in (stdout, stderr)]
-        return {**_answer(parts[0], parts[1], process.returncode, reason, "", since, 0), "survivors": survivors}
+        return {**_answer(parts[0], parts[1], process.returncode, reason, "", 0), "survivors": survivors}
 
 
-def _answer(
-    stdout: bytes, stderr: bytes, code: int | None, reason: str | None, note: str, since: float, peak: int
-) -> dict[str, Any]:
+def _answer(stdout: bytes, stderr: bytes, code: int | None, reason: str | None, note: str, peak: int) -> dict[str, Any]:
     return {
         "stdout": base64.b64encode(stdout).decode(),
         "stderr": base64.b64encode(stderr).decode(),
         "exit_code": code,
         "reason": reason,
         "note": note,
-        "milliseconds": (time.monotonic() - since) * 1000,
         "peak_of_host": peak,
         "spoke_at": _now(),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
-import functools
 import itertools
 import json
 import os
@@ -20,14 +19,13 @@ import tempfile
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.scripts.attacks.attack import MEGABYTE, Attack, Language, Observed
 from tests.scripts.attacks.playground import Playground
-from tests.scripts.readable import readable
+from tests.scripts.ordinary import as_ordinary_user, why_not
 
 ORDINARY = 64321
 """The user that the ordinary host runs as where the tests are run by root: one that nobody has."""
@@ -131,7 +129,7 @@ class HostProcess:
             "cache": "/script/.cache" if inside else str(ground.kept / ".cache"),
             "uid": self.user,
             "guarded": attack.outside == "namespaced",
-            "mounts": os.readlink("/proc/self/ns/mnt"),
+            "mounts": os.readlink(f"/proc/{self.process.pid}/ns/mnt"),
             **attack.target,
             **({} if inside else attack.control),
         }
@@ -196,33 +194,21 @@ def mark_of(secret: str) -> str:
     return f"tavern-attack-{secret[-8:]}-"
 
 
-@contextmanager
-def running(name: str) -> Iterator[HostProcess]:
-    """Run a host of that name. Raises `Unavailable`."""
-    host = start(name)
-    try:
-        yield host
-    finally:
-        host.close()
-
-
 def start(name: str) -> HostProcess:
     """Start a host, with a terminal and an open file that whatever it starts could inherit. Raises `Unavailable`."""
     backend = HOSTS[name]
     if name == "root" and os.geteuid() != 0:
         raise Unavailable("the tests are not run by root")
     user = 0 if name == "root" else ORDINARY if os.geteuid() == 0 else os.geteuid()
-    interpreter = _interpreter(user)
+    if user != os.geteuid() and (reason := why_not()):
+        raise Unavailable(reason)
     secret = _SECRET + secrets.token_hex(12)
     folder = Path(tempfile.mkdtemp(prefix="tavern-attacked-"))
     folder.chmod(0o755)
     os.chown(folder, user, user)
-    for name_of in ("temporary", "copies"):
+    for name_of in ("temporary", "spare"):
         (folder / name_of).mkdir()
         os.chown(folder / name_of, user, user)
-    modules = [str(_ROOT), *(path for path in sys.path if path)]
-    if user != os.geteuid():
-        modules = [readable(path, folder / "copies") for path in dict.fromkeys(modules)]
     (folder / "inherited.txt").write_text(secret)
     ours, theirs = socket.socketpair()
     terminal, slave = pty.openpty()
@@ -231,7 +217,7 @@ def start(name: str) -> HostProcess:
     os.set_inheritable(theirs.fileno(), True)
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
-        "PYTHONPATH": os.pathsep.join(modules),
+        "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, sys.path)]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": str(folder),
         "TMPDIR": str(folder / "temporary"),
@@ -242,13 +228,12 @@ def start(name: str) -> HostProcess:
     def enter() -> None:
         os.setsid()
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
-        if user != os.geteuid():
-            os.setgroups([])
-            os.setresgid(user, user, user)
-            os.setresuid(user, user, user)
 
+    argv = [sys.executable, "-m", "tests.scripts.attacks.host", backend, str(folder), str(theirs.fileno())]
+    if user != os.geteuid():
+        argv = as_ordinary_user(argv, user=user, spare=folder / "spare", cwd=folder)
     process = subprocess.Popen(
-        [interpreter, "-m", "tests.scripts.attacks.host", backend, str(folder), str(theirs.fileno())],
+        argv,
         stdin=slave,
         stdout=subprocess.DEVNULL,
         env=environment,
@@ -277,34 +262,6 @@ def start(name: str) -> HostProcess:
         host.free()
         raise Unavailable("; ".join(said["missing"]))
     return host
-
-
-@functools.cache
-def _interpreter(user: int) -> str:
-    """Return a Python for which this one's packages are made, and that a user may start and read whole."""
-    if user == os.geteuid():
-        return sys.executable
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for program in (os.path.realpath(sys.executable), shutil.which(version, path="/usr/bin:/usr/local/bin")):
-        if program is None:
-            continue
-        try:
-            tried = subprocess.run(
-                [program, "-c", "import asyncio, sqlite3, sys; print(sys.executable)"],
-                user=user,
-                group=user,
-                extra_groups=[],
-                env={},
-                cwd="/",
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        except OSError:
-            continue
-        if tried.returncode == 0:
-            return program
-    raise Unavailable(f"an ordinary user has no {version} on this machine that it may start")
 
 
 def processes_of(observed: Observed, token: str) -> list[str]:

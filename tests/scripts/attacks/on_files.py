@@ -8,6 +8,16 @@ _ABSENT = ("ENOENT", "EACCES")
 _NOT_WRITABLE = ("EROFS", "EACCES", "ENOENT", "EPERM")
 _SEEN = "whether a file exists can be found out"
 
+_OF_THE_SYSTEM = """
+    / /usr /usr/bin /usr/lib /usr/local/lib /etc /etc/ssl /dev /dev/pts /run /run/tavern /var /proc /sys /home
+    /script /tavern /lib /bin
+"""
+_OF_THE_HOST = """
+    /home /root/.ssh /root/.bashrc /var /var/run/docker.sock /run/docker.sock /run/dbus /boot /sys /opt /srv
+    /mnt /media /etc/shadow /etc/hostname /etc/machine-id /etc/ssh /etc/sudoers /dev/sda /dev/vda /dev/kvm
+    /dev/mem /dev/fuse /dev/net /.dockerenv /lost+found /proc/1/root/home /proc/self/root/home
+"""
+
 ATTACKS = [
     Attack(
         "reads a file of the host by its absolute path",
@@ -40,28 +50,17 @@ ATTACKS = [
         refused=_ABSENT,
     ),
     Attack(
-        "makes a hard link to a file of the host",
+        "makes hard links to files of the host, reads one and writes through the other",
         python="""
-            os.link(target['outside'] + '/secret.txt', target['output'] + '/hard')
-            return open(target['output'] + '/hard').read()
+            for name in ('secret.txt', 'writable.txt'):
+                os.link(f"{target['outside']}/{name}", f"{target['output']}/{name}")
+            open(target['output'] + '/writable.txt', 'w').write('spoilt')
+            return open(target['output'] + '/secret.txt').read()
         """,
         nodejs="""
-            fs.linkSync(target.outside + '/secret.txt', target.output + '/hard');
-            return fs.readFileSync(target.output + '/hard', 'utf8');
-        """,
-        refused=("ENOENT", "EXDEV", "EPERM", "EACCES"),
-    ),
-    Attack(
-        "makes a hard link to a file of the host and writes through it",
-        python="""
-            os.link(target['outside'] + '/writable.txt', target['output'] + '/hard')
-            open(target['output'] + '/hard', 'w').write('spoilt')
-            return 'written'
-        """,
-        nodejs="""
-            fs.linkSync(target.outside + '/writable.txt', target.output + '/hard');
-            fs.writeFileSync(target.output + '/hard', 'spoilt');
-            return 'written';
+            for (const name of ['secret.txt', 'writable.txt']) fs.linkSync(`${target.outside}/${name}`, `${target.output}/${name}`);
+            fs.writeFileSync(target.output + '/writable.txt', 'spoilt');
+            return fs.readFileSync(target.output + '/secret.txt', 'utf8');
         """,
         refused=("ENOENT", "EXDEV", "EPERM", "EACCES"),
         damages=True,
@@ -162,21 +161,6 @@ ATTACKS = [
                 raise problems[0]
             return done
         """,
-        nodejs="""
-            const here = target.script, done = [], problems = [];
-            for (const what of [
-              () => fs.renameSync(here + '/beside.txt', here + '/renamed.txt'),
-              () => fs.unlinkSync(here + '/link-to-secret.txt'),
-              () => fs.mkdirSync(here + '/node_modules'),
-              () => fs.symlinkSync('/etc', here + '/etc'),
-              () => fs.chmodSync(here + '/' + target.name, 0o4777),
-              () => fs.truncateSync(here + '/' + target.name, 0),
-            ]) {
-              try { what(); done.push(1); } catch (problem) { problems.push(problem); }
-            }
-            if (!done.length) throw problems[0];
-            return done;
-        """,
         refused=("EROFS", "EACCES"),
         damages=True,
     ),
@@ -229,15 +213,6 @@ ATTACKS = [
                 os.symlink(target['outside'], inner)
             return 'planted'
         """,
-        nodejs="""
-            for (const folder of [target.output, target.cache]) {
-              fs.mkdirSync(folder + '/inner');
-              fs.writeFileSync(folder + '/inner/writable.txt', 'spoilt');
-              fs.renameSync(folder + '/inner', folder + '/moved');
-              fs.symlinkSync(target.outside, folder + '/inner');
-            }
-            return 'planted';
-        """,
         keeps_its_loot=True,
         damages=True,
     ),
@@ -261,16 +236,6 @@ ATTACKS = [
                         pass
             return 'left'
         """,
-        nodejs="""
-            for (const folder of [target.output, target.cache]) {
-              spawnSync('mkfifo', [folder + '/pipe']);
-              fs.writeFileSync(folder + '/one', '');
-              fs.linkSync(folder + '/one', folder + '/two');
-              fs.writeFileSync(folder + '/set-uid', '');
-              try { fs.chmodSync(folder + '/set-uid', 0o6777); } catch {}
-            }
-            return 'left';
-        """,
         keeps_its_loot=True,
         damages=True,
     ),
@@ -289,17 +254,6 @@ ATTACKS = [
             for path in found:
                 os.unlink(path)
             return found
-        """,
-        nodejs="""
-            const places = new Set(['/tmp', '/dev/shm', process.env.HOME ?? '/tmp', '/var/tmp', '/run', target.more]);
-            const names = [...places].map((place) => `${place}/${target.token}`);
-            if (target.round === 0) {
-              for (const name of names) { try { fs.writeFileSync(name, ''); } catch {} }
-              return 'planted';
-            }
-            const found = names.filter((name) => fs.existsSync(name));
-            for (const name of found) fs.rmSync(name, { force: true });
-            return found;
         """,
         refused=("nothing",),
         rounds=2,
@@ -322,43 +276,8 @@ ATTACKS = [
                 raise last
             return done
         """,
-        nodejs="""
-            const done = [];
-            let last;
-            for (const place of target.places) {
-              try {
-                fs.writeFileSync(`${place}/planted`, '');
-                fs.unlinkSync(`${place}/planted`);
-                done.push(place);
-              } catch (problem) { last = problem; }
-            }
-            if (!done.length) throw last;
-            return done;
-        """,
         refused=("EROFS", "EACCES", "ENOENT"),
-        target={
-            "places": [
-                "/",
-                "/usr",
-                "/usr/bin",
-                "/usr/lib",
-                "/usr/local/lib",
-                "/etc",
-                "/etc/ssl",
-                "/dev",
-                "/dev/pts",
-                "/run",
-                "/run/tavern",
-                "/var",
-                "/proc",
-                "/sys",
-                "/home",
-                "/script",
-                "/tavern",
-                "/lib",
-                "/bin",
-            ]
-        },
+        target={"places": _OF_THE_SYSTEM.split()},
         control={"places": ["/tmp"]},
     ),
     Attack(
@@ -370,38 +289,7 @@ ATTACKS = [
             });
         """,
         refused=("nothing",),
-        target={
-            "places": [
-                "/home",
-                "/root/.ssh",
-                "/root/.bashrc",
-                "/var",
-                "/var/run/docker.sock",
-                "/run/docker.sock",
-                "/run/dbus",
-                "/boot",
-                "/sys",
-                "/opt",
-                "/srv",
-                "/mnt",
-                "/media",
-                "/etc/shadow",
-                "/etc/hostname",
-                "/etc/machine-id",
-                "/etc/ssh",
-                "/etc/sudoers",
-                "/dev/sda",
-                "/dev/vda",
-                "/dev/kvm",
-                "/dev/mem",
-                "/dev/fuse",
-                "/dev/net",
-                "/.dockerenv",
-                "/lost+found",
-                "/proc/1/root/home",
-                "/proc/self/root/home",
-            ]
-        },
+        target={"places": _OF_THE_HOST.split()},
         degraded=_SEEN,
     ),
     Attack(
@@ -416,14 +304,6 @@ ATTACKS = [
                     answers.append(errno.errorcode[problem.errno])
             there = [answer for answer in answers if answer not in ('ENOENT', path)]
             return there
-        """,
-        nodejs="""
-            const path = target.outside + '/secret.txt';
-            const asks = [fs.statSync, fs.readlinkSync, fs.realpathSync, fs.realpathSync.native, fs.accessSync, fs.statfsSync,
-              process.chdir, (name) => fs.openSync(name, 'wx')];
-            return asks.flatMap((ask) => {
-              try { ask(path); return ['there']; } catch (problem) { return problem.code === 'ENOENT' ? [] : [problem.code]; }
-            });
         """,
         refused=("nothing",),
         degraded=_SEEN,
@@ -440,17 +320,6 @@ ATTACKS = [
                         except OSError:
                             pass
             return found
-        """,
-        nodejs="""
-            const found = [];
-            for (const pid of [...fs.readdirSync('/proc').filter((name) => /^[0-9]+$/.test(name)), 'self']) {
-              for (const link of ['root', 'cwd']) {
-                for (const path of [`${target.outside}/secret.txt`, '/../outside/secret.txt']) {
-                  try { found.push(fs.readFileSync(`/proc/${pid}/${link}${path}`, 'utf8')); } catch {}
-                }
-              }
-            }
-            return found;
         """,
         refused=("nothing",),
     ),
@@ -469,8 +338,8 @@ ATTACKS = [
             return shown
         """,
         nodejs="""
-            const tables = ['mountinfo', 'mounts'].map((name) => fs.readFileSync(`/proc/self/${name}`, 'utf8'));
-            return tables.join('').split('\\n').filter((line) => line.includes(target.seen));
+            const lines = fs.readFileSync('/proc/self/mountinfo', 'utf8').split('\\n');
+            return lines.filter((line) => line.includes(target.seen));
         """,
         refused=("nothing",),
         target={"seen": "/outside"},

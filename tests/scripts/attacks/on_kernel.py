@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import platform
+from typing import Any
+
 from tests.scripts.attacks.attack import Attack
 
 _REFUSED = ("EPERM", "ENOSYS", "not permitted", "denied")
@@ -36,6 +39,69 @@ def _mount(source: str, to: str, kind: str, flags: int) -> str:
 """
 
 
+_ARM = platform.machine() == "aarch64"
+_CALLS: list[tuple[Any, ...]] = [
+    (425, 425, 1, "held"),  # io_uring_setup
+    (426, 426, 0, 0, 0, 0, 0, 0),  # io_uring_enter
+    (430, 430, 0, 0),  # fsopen
+    (428, 428, -100, 0, 0),  # open_tree
+    (429, 429, -1, 0, -1, 0, 0),  # move_mount
+    (432, 432, -1, 0, 0),  # fsmount
+    (442, 442, -100, 0, 0, 0, 0),  # mount_setattr
+    (440, 440, -1, 0, 0, 0, 0),  # process_madvise
+    (447, 447, 0),  # memfd_secret
+    (443, 443, -1, 0, 0, 0),  # quotactl_fd
+    (457, 457, 0, 0, 0, 0),  # statmount
+    (250, 219, 0, -3, 1),  # keyctl
+    (248, 217, 0, 0, 0, 0, -2),  # add_key
+    (321, 280, 99, 0, 0),  # bpf
+    (298, 241, "held", 0, -1, -1, 0),  # perf_event_open
+    (323, 282, 1),  # userfaultfd
+    (303, 264, -100, 0, 0, 0, 0),  # name_to_handle_at
+    (304, 265, -100, 0, 0),  # open_by_handle_at
+    (300, 262, 0, 0),  # fanotify_init
+    (246, 0, 0, 99, 0, -1),  # kexec_load
+    (175, 105, 0, 0, 0),  # init_module
+    (313, 0, -1, 0, 0),  # finit_module
+    (169, 0, 0, 0, 0, 0),  # reboot
+    (103, 0, 99, 0, 0),  # syslog
+    (163, 0, 1),  # acct
+    (167, 0, 0, 0),  # swapon
+    (154, 0, 99, 0, 0),  # modify_ldt
+    (172, 0, 3),  # iopl
+    (29, 194, 0, 4096, 0o1600),  # shmget
+    (64, 190, 0, 1, 0o1600),  # semget
+    (68, 186, 0, 0o1600),  # msgget
+    (240, 180, 0, 0, 0, 0),  # mq_open
+    (312, 0, 0, 0, 99, 0, 0),  # kcmp
+    (256, 0, 0, 0, 0, 0),  # migrate_pages
+    (135, 92, 0x0040000),  # personality
+    (227, 0, 0, 0),  # clock_settime
+    (155, 0, 0, 0),  # pivot_root
+]
+"""The number of a call on x86_64 and on aarch64, 0 where it is not tried, and its arguments."""
+
+_HARMLESS = (430, 428, 440, 250, 248, 303, 312)
+"""Those that answer something else than a refusal to anybody, by their number on x86_64."""
+
+
+def _calls(table: list[tuple[Any, ...]]) -> list[list[Any]]:
+    return [[arm if _ARM else intel, *arguments] for intel, arm, *arguments in table if arm or not _ARM]
+
+
+_SETTINGS = """
+    /proc/sysrq-trigger /proc/sys/kernel/core_pattern /proc/sys/kernel/hostname /proc/sys/kernel/modprobe
+    /proc/sys/kernel/randomize_va_space /proc/sys/fs/binfmt_misc/register /proc/sys/vm/overcommit_memory
+    /proc/sys/vm/drop_caches /proc/sys/net/ipv4/ip_forward /proc/sys/user/max_user_namespaces
+    /proc/irq/0/smp_affinity /proc/mtrr /proc/acpi/wakeup /sys/kernel/uevent_helper
+    /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/cgroup.procs
+"""
+_MEMORY = """
+    /proc/kcore /proc/kmsg /dev/mem /dev/kmem /dev/port /dev/kmsg /proc/kpagecount /dev/vda /dev/sda
+    /dev/nvme0n1 /etc/shadow /proc/vmallocinfo /proc/keys /proc/key-users /sys/kernel/debug
+    /sys/firmware/dmi/tables/DMI /proc/1/stack /proc/self/stack
+"""
+
 ATTACKS = [
     Attack(
         "makes a user namespace of its own",
@@ -61,7 +127,7 @@ ATTACKS = [
             return 'made'
         """,
         refused=_REFUSED,
-        target={"clone": 220 if __import__("platform").machine() == "aarch64" else 56},
+        target={"clone": 220 if _ARM else 56},
     ),
     Attack(
         "clones itself by the newer call, whose flags no filter can see",
@@ -139,13 +205,6 @@ ATTACKS = [
         control={"place": "/proc"},
     ),
     Attack(
-        "mounts the processes of the host",
-        python=_mount("b'proc'", "b'/tmp'", "b'proc'", 0),
-        nodejs=_tool("['mount', '-t', 'proc', 'proc', '/tmp']"),
-        refused=(*_REFUSED, "superuser", "failed"),
-        outside="namespaced",
-    ),
-    Attack(
         "mounts by the newer calls",
         python="""
             libc = ctypes.CDLL(None, use_errno=True)
@@ -192,14 +251,6 @@ ATTACKS = [
             os.mknod(path, target['kind'] | 0o600, os.makedev(1, 1))
             os.unlink(path)
             return 'made'
-        """,
-        nodejs="""
-            const path = `/tmp/device-${target.token}`;
-            const kind = target.kind === 0o020000 ? ['c', '1', '1'] : ['p'];
-            const found = spawnSync('mknod', ['--mode=600', path, ...kind]);
-            if (found.status) throw new Error(found.stderr.toString().trim());
-            fs.rmSync(path);
-            return 'made';
         """,
         refused=("EPERM", "not permitted"),
         target={"kind": 0o020000},
@@ -271,40 +322,6 @@ ATTACKS = [
             held = ctypes.create_string_buffer(256)
             done = []
             for number, *arguments in target['calls']:
-                values = [held if each == 'held' else each for each in arguments]
-                answer = libc.syscall(number, *values)
-                code = ctypes.get_errno()
-                if answer >= 0 or code not in (errno.EPERM, errno.ENOSYS):
-                    done.append((number, errno.errorcode.get(code) if answer < 0 else answer))
-            return done
-        """,
-        refused=("nothing",),
-        target={
-            "calls": [
-                [425, 1, "held"],  # io_uring_setup
-                [426, 0, 0, 0, 0, 0, 0],
-                [430, 0, 0],  # fsopen
-                [428, -100, 0, 0],  # open_tree
-                [429, -1, 0, -1, 0, 0],  # move_mount
-                [432, -1, 0, 0],  # fsmount
-                [442, -100, 0, 0, 0, 0],  # mount_setattr
-                [440, -1, 0, 0, 0, 0],  # process_madvise
-                [447, 0],  # memfd_secret
-                [443, -1, 0, 0, 0],  # quotactl_fd
-                [457, 0, 0, 0, 0],  # statmount
-            ]
-        },
-        control={"calls": [[430, 0, 0], [428, -100, 0, 0], [440, -1, 0, 0, 0, 0]]},
-    ),
-    Attack(
-        "uses keys, programs in the kernel, counters and page faults",
-        python="""
-            import platform
-            libc = ctypes.CDLL(None, use_errno=True)
-            held = ctypes.create_string_buffer(256)
-            calls = target['calls'][platform.machine()]
-            done = []
-            for number, *arguments in calls:
                 answer = libc.syscall(number, *[held if each == 'held' else each for each in arguments])
                 code = ctypes.get_errno()
                 if answer >= 0 or code not in (errno.EPERM, errno.ENOSYS):
@@ -312,60 +329,8 @@ ATTACKS = [
             return done
         """,
         refused=("nothing",),
-        target={
-            "calls": {
-                "x86_64": [
-                    [250, 0, -3, 1],  # keyctl
-                    [248, 0, 0, 0, 0, -2],  # add_key
-                    [321, 99, 0, 0],  # bpf
-                    [298, "held", 0, -1, -1, 0],  # perf_event_open
-                    [323, 1],  # userfaultfd
-                    [303, -100, 0, 0, 0, 0],  # name_to_handle_at
-                    [304, -100, 0, 0],  # open_by_handle_at
-                    [300, 0, 0],  # fanotify_init
-                    [246, 0, 99, 0, -1],  # kexec_load
-                    [175, 0, 0, 0],  # init_module
-                    [313, -1, 0, 0],  # finit_module
-                    [169, 0, 0, 0, 0],  # reboot
-                    [103, 99, 0, 0],  # syslog
-                    [163, 1],  # acct
-                    [167, 0, 0],  # swapon
-                    [154, 99, 0, 0],  # modify_ldt
-                    [172, 3],  # iopl
-                    [29, 0, 4096, 0o1600],  # shmget
-                    [64, 0, 1, 0o1600],  # semget
-                    [68, 0, 0o1600],  # msgget
-                    [240, 0, 0, 0, 0],  # mq_open
-                    [312, 0, 0, 99, 0, 0],  # kcmp
-                    [256, 0, 0, 0, 0],  # migrate_pages
-                    [135, 0x0040000],  # personality
-                    [227, 0, 0],  # clock_settime
-                    [155, 0, 0],  # pivot_root
-                ],
-                "aarch64": [
-                    [219, 0, -3, 1],
-                    [217, 0, 0, 0, 0, -2],
-                    [280, 99, 0, 0],
-                    [241, "held", 0, -1, -1, 0],
-                    [282, 1],
-                    [264, -100, 0, 0, 0, 0],
-                    [265, -100, 0, 0],
-                    [262, 0, 0],
-                    [105, 0, 0, 0],
-                    [194, 0, 4096, 0o1600],
-                    [190, 0, 1, 0o1600],
-                    [186, 0, 0o1600],
-                    [180, 0, 0, 0, 0],
-                    [92, 0x0040000],
-                ],
-            }
-        },
-        control={
-            "calls": {
-                "x86_64": [[250, 0, -3, 1], [248, 0, 0, 0, 0, -2], [303, -100, 0, 0, 0, 0], [312, 0, 0, 99, 0, 0]],
-                "aarch64": [[219, 0, -3, 1], [217, 0, 0, 0, 0, -2], [264, -100, 0, 0, 0, 0]],
-            }
-        },
+        target={"calls": _calls(_CALLS)},
+        control={"calls": _calls([call for call in _CALLS if call[0] in _HARMLESS])},
     ),
     Attack(
         "calls the kernel by numbers of another kind of program",
@@ -409,36 +374,8 @@ ATTACKS = [
                 raise last
             return opened
         """,
-        nodejs="""
-            const opened = [];
-            let last;
-            for (const path of target.paths) {
-              try { fs.closeSync(fs.openSync(path, 'r+')); opened.push(path); } catch (problem) { last = problem; }
-            }
-            if (!opened.length) throw last;
-            return opened;
-        """,
         refused=("EROFS", "EACCES", "ENOENT", "EPERM"),
-        target={
-            "paths": [
-                "/proc/sysrq-trigger",
-                "/proc/sys/kernel/core_pattern",
-                "/proc/sys/kernel/hostname",
-                "/proc/sys/kernel/modprobe",
-                "/proc/sys/kernel/randomize_va_space",
-                "/proc/sys/fs/binfmt_misc/register",
-                "/proc/sys/vm/overcommit_memory",
-                "/proc/sys/vm/drop_caches",
-                "/proc/sys/net/ipv4/ip_forward",
-                "/proc/sys/user/max_user_namespaces",
-                "/proc/irq/0/smp_affinity",
-                "/proc/mtrr",
-                "/proc/acpi/wakeup",
-                "/sys/kernel/uevent_helper",
-                "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                "/sys/fs/cgroup/cgroup.procs",
-            ]
-        },
+        target={"paths": _SETTINGS.split()},
         control={"paths": ["/proc/self/comm"]},
     ),
     Attack(
@@ -454,37 +391,8 @@ ATTACKS = [
                     pass
             return found
         """,
-        nodejs="""
-            return target.paths.filter((path) => {
-              try {
-                const held = Buffer.alloc(4096);
-                return fs.readSync(fs.openSync(path, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK), held) && held.some((each) => each);
-              } catch { return false; }
-            });
-        """,
         refused=("nothing",),
-        target={
-            "paths": [
-                "/proc/kcore",
-                "/proc/kmsg",
-                "/dev/mem",
-                "/dev/kmem",
-                "/dev/port",
-                "/dev/kmsg",
-                "/proc/kpagecount",
-                "/dev/vda",
-                "/dev/sda",
-                "/dev/nvme0n1",
-                "/etc/shadow",
-                "/proc/vmallocinfo",
-                "/proc/keys",
-                "/proc/key-users",
-                "/sys/kernel/debug",
-                "/sys/firmware/dmi/tables/DMI",
-                "/proc/1/stack",
-                "/proc/self/stack",
-            ]
-        },
+        target={"paths": _MEMORY.split()},
         control={"paths": ["/proc/self/stat"]},
     ),
     Attack(

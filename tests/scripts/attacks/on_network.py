@@ -14,7 +14,6 @@ _NOWHERE = (
     "EPERM",
     "EAFNOSUPPORT",
 )
-_NO_FAMILY = ("EAFNOSUPPORT", "EPERM", "EACCES")
 
 _STREAM = """
     with socket.socket({family}, socket.SOCK_STREAM) as connection:
@@ -71,16 +70,6 @@ ATTACKS = [
                 except OSError as problem:
                     problems.append(problem)
             raise problems[0]
-        """,
-        nodejs="""
-            const addresses = target.addresses.length ? target.addresses : [['127.0.0.1', target.tcp]];
-            const tried = addresses.map(([host, port]) => new Promise((go, fail) => {
-              const connection = net.connect({ host, port });
-              connection.on('connect', () => go(`${host}:${port}`));
-              connection.on('error', fail);
-              connection.setTimeout(3000, () => fail(new Error('no answer')));
-            }));
-            return await Promise.any(tried).catch((all) => { throw all.errors[0]; });
         """,
         refused=_NOWHERE,
         target={
@@ -145,12 +134,6 @@ ATTACKS = [
     Attack(
         "connects to an abstract Unix socket of the host",
         python=_stream("socket.AF_UNIX", "target['abstract']"),
-        nodejs="""
-            const code = 'import socket,sys; s=socket.socket(1,1); s.connect("\\\\0"+sys.argv[1]); print(s.recv(99).decode())';
-            const found = spawnSync('python3', ['-c', code, target.abstract.slice(1)]);
-            if (found.status) throw new Error(found.stderr.toString().trim().split('\\n').at(-1));
-            return found.stdout.toString();
-        """,
         refused=("ECONNREFUSED", "refused", "EPERM", "EAFNOSUPPORT", "not supported"),
     ),
     Attack(
@@ -174,23 +157,8 @@ ATTACKS = [
                     problems.append(problem)
             raise problems[-1]
         """,
-        nodejs="""
-            const code = 'import socket; socket.socket(17, 3, 0x300); print("opened")';
-            const found = spawnSync('python3', ['-c', code]);
-            if (found.status) throw new Error(found.stderr.toString().trim().split('\\n').at(-1));
-            return found.stdout.toString();
-        """,
         refused=("EAFNOSUPPORT", "EPERM", "not supported", "not permitted"),
         outside="namespaced",
-    ),
-    Attack(
-        "talks to the kernel by netlink",
-        python="""
-            for protocol in (0, 9, 15, 16):
-                socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol).close()
-            return 'opened'
-        """,
-        refused=_NO_FAMILY,
     ),
     Attack(
         "lists the networks of the host",
@@ -199,15 +167,6 @@ ATTACKS = [
         refused=("nothing", "EPERM", "EACCES", "EAFNOSUPPORT", "ERR_SYSTEM_ERROR", "ENODEV"),
         target={"known": "lo"},
         control={"known": ""},
-    ),
-    Attack(
-        "opens a socket to the machine that this one runs on",
-        python="""
-            socket.socket(40, socket.SOCK_STREAM).close()
-            return 'opened'
-        """,
-        refused=_NO_FAMILY,
-        may_lack="EAFNOSUPPORT",
     ),
     Attack(
         "opens sockets of every odd family",

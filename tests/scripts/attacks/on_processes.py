@@ -30,19 +30,6 @@ ATTACKS = [
                         pass
             return found
         """,
-        nodejs="""
-            const found = [];
-            const pids = fs.readdirSync('/proc').filter((name) => /^[0-9]+$/.test(name));
-            for (const pid of [...pids, target.victim_pid, process.ppid, 1, 2]) {
-              for (const name of ['environ', 'cmdline']) {
-                try {
-                  const words = fs.readFileSync(`/proc/${pid}/${name}`, 'utf8').split('\\0');
-                  found.push(...words.filter((word) => word.includes(target.needle)));
-                } catch {}
-              }
-            }
-            return found;
-        """,
         refused=("nothing",),
     ),
     Attack(
@@ -132,16 +119,6 @@ ATTACKS = [
                 raise OSError(ctypes.get_errno(), 'ptrace')
             return 'seized'
         """,
-        nodejs="""
-            const found = spawnSync('python3', ['-c', `
-            import ctypes, errno
-            libc = ctypes.CDLL(None, use_errno=True)
-            print('seized' if libc.ptrace(0x4206, ${target.victim_pid}, None, None) == 0 else errno.errorcode[ctypes.get_errno()])
-            `.replaceAll(/^ +/gm, '')]);
-            const said = found.stdout.toString().trim();
-            if (said !== 'seized') throw new Error(said);
-            return said;
-        """,
         refused=("EPERM", "ENOSYS"),
     ),
     Attack(
@@ -160,32 +137,22 @@ ATTACKS = [
         refused=("EPERM", "ENOSYS"),
     ),
     Attack(
-        "reads the memory of a process of the host",
+        "reads and writes the memory of a process of the host",
         python="""
             libc = ctypes.CDLL(None, use_errno=True)
             class Piece(ctypes.Structure):
                 _fields_ = [('base', ctypes.c_void_p), ('length', ctypes.c_size_t)]
-            held = ctypes.create_string_buffer(64)
-            mine = Piece(ctypes.addressof(held), 38)
             theirs = Piece(target['victim_address'], 38)
-            if libc.process_vm_readv(target['victim_pid'], ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0) < 0:
-                raise OSError(ctypes.get_errno(), 'process_vm_readv')
-            return held.value.decode()
-        """,
-        refused=("EPERM", "ENOSYS"),
-    ),
-    Attack(
-        "writes into the memory of a process of the host",
-        python="""
-            libc = ctypes.CDLL(None, use_errno=True)
-            class Piece(ctypes.Structure):
-                _fields_ = [('base', ctypes.c_void_p), ('length', ctypes.c_size_t)]
-            held = ctypes.create_string_buffer(b'spoilt')
-            mine = Piece(ctypes.addressof(held), 6)
-            theirs = Piece(target['victim_address'], 6)
-            if libc.process_vm_writev(target['victim_pid'], ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0) < 0:
-                raise OSError(ctypes.get_errno(), 'process_vm_writev')
-            return 'written'
+            done = []
+            for call in (libc.process_vm_readv, libc.process_vm_writev):
+                held = ctypes.create_string_buffer(b'spoilt', 64)
+                mine = Piece(ctypes.addressof(held), 38)
+                if call(target['victim_pid'], ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0) >= 0:
+                    done.append(held.value.decode())
+                code = ctypes.get_errno()
+            if not done:
+                raise OSError(code, 'process_vm')
+            return done
         """,
         refused=("EPERM", "ENOSYS"),
         damages=True,

@@ -52,19 +52,6 @@ ATTACKS = [
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
         """,
-        nodejs="""
-            const made = [];
-            for (let number = 0; number < target.count; number++) {
-              const child = spawn('sleep', ['60', target.token], { stdio: 'ignore' });
-              const failed = await new Promise((go) => { child.on('error', go); child.on('spawn', () => go(null)); });
-              if (failed) throw failed;
-              made.push(child);
-            }
-            const ends = made.map((child) => new Promise((go) => child.on('exit', go)));
-            for (const child of made) child.kill('SIGKILL');
-            await Promise.all(ends);
-            return made.length;
-        """,
         refused=_NO_MORE,
         ends=("processes",),
         target={"count": 200},
@@ -172,21 +159,6 @@ ATTACKS = [
                 raise MemoryError
             return f'{taken} MB'
         """,
-        nodejs="""
-            const code = `const held = Buffer.alloc(${target.megabytes} << 20, 7); console.log('held'); setTimeout(() => {}, 60000)`;
-            const made = [];
-            for (let number = 0; number < target.processes; number++) made.push(spawn(process.execPath, ['-e', code, target.token]));
-            const held = await Promise.all(made.map((child) => new Promise((go) => {
-              child.stdout.once('data', () => go(1));
-              child.once('exit', () => go(0));
-              child.once('error', () => go(0));
-            })));
-            const ends = made.map((child) => child.exitCode !== null || new Promise((go) => child.on('exit', go)));
-            for (const child of made) child.kill('SIGKILL');
-            await Promise.all(ends);
-            if (held.includes(0)) throw new Error('MemoryError');
-            return `${held.length * target.megabytes} MB`;
-        """,
         refused=_NO_MORE,
         ends=_KILLED,
         target={"processes": 6, "megabytes": 96},
@@ -209,23 +181,6 @@ ATTACKS = [
         refused=("ENOSYS",),
         ends=_KILLED,
         target={"megabytes": 512},
-        control={"megabytes": 16},
-        limits={"memory": 160 * MEGABYTE},
-    ),
-    Attack(
-        "takes memory that processes share",
-        python="""
-            import mmap
-            held = []
-            for _ in range(target['megabytes'] // 8):
-                held.append(mmap.mmap(-1, 8 << 20, flags=mmap.MAP_SHARED))
-                held[-1].write(b'x' * (8 << 20))
-                held[-1].madvise(mmap.MADV_DONTNEED)
-            return f'{len(held) * 8} MB'
-        """,
-        refused=("MemoryError", "ENOMEM", "EPERM"),
-        ends=_KILLED,
-        target={"megabytes": 768},
         control={"megabytes": 16},
         limits={"memory": 160 * MEGABYTE},
     ),
@@ -323,19 +278,6 @@ ATTACKS = [
     Attack(
         "fills every place that it may write to",
         python=_FILL,
-        nodejs="""
-            const piece = Buffer.alloc(1 << 20, 1);
-            let written = 0, last;
-            for (const place of target.places) {
-              try {
-                const file = fs.openSync(`${place}/${target.token}`, 'w');
-                for (let count = 0; count < target.megabytes; count++) { fs.writeSync(file, piece); written++; }
-              } catch (problem) { last = problem; }
-              fs.rmSync(`${place}/${target.token}`, { force: true });
-            }
-            if (last) throw last;
-            return `${written} MB`;
-        """,
         refused=("ENOSPC", "EFBIG", "EDQUOT"),
         ends=("files",),
         target={"places": ["/tmp", "/dev/shm", "/output", "/script/.cache"], "megabytes": 256},
@@ -417,17 +359,6 @@ ATTACKS = [
             for child in children:
                 os.waitpid(child, 0)
             return 'burnt'
-        """,
-        nodejs="""
-            const code = `const until = Date.now() + ${target.seconds * 1000}; while (Date.now() < until);`;
-            const children = [];
-            for (let number = 0; number < target.processes; number++)
-              children.push(spawn(process.execPath, ['-e', code, target.token], { stdio: 'ignore' }));
-            const ends = children.map((child) => new Promise((go) => child.on('exit', go)));
-            const until = Date.now() + target.seconds * 1000;
-            while (Date.now() < until);
-            await Promise.all(ends);
-            return 'burnt';
         """,
         ends=("cpu", "signal 24", "signal 9"),
         target={"processes": 3, "seconds": 15},

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from helpers.repetition import repetitions
 
-from tests.scripts.attacks.attack import Attack, Observed
+from tests.scripts.attacks.attack import Attack, Language, Observed
 from tests.scripts.attacks.hosts import HOSTS, HostProcess, Unavailable, processes_of, start, token_of, wait_for_nothing
+from tests.scripts.attacks.playground import Playground
 
 BUSY = Attack(
     "does what scripts do",
@@ -42,7 +43,6 @@ ENDLESS = Attack(
     """,
     wall=20,
 )
-CUT_OFF = Attack(ENDLESS.name, python=ENDLESS.python, wall=0.15)
 PLANTS = Attack(
     "leaves things where another script may find them",
     python="""
@@ -85,75 +85,48 @@ LOOKS = Attack(
         return found
     """,
 )
-RUNS = int(os.environ.get("TAVERN_ATTACK_RUNS", repetitions(24, 334)))
+RUNS = int(os.environ.get("TAVERN_ATTACK_RUNS", repetitions(8, 334)))
 """How many times a script is run in each of the three sandboxes; the environment asks for more."""
 
 AT_ONCE = 4
+CUTS = repetitions(8, 40)
 
 
 @pytest.mark.timeout(120 + RUNS)
 def test_many_runs_leave_nothing_behind(host: HostProcess) -> None:
-    ground = host.playground(BUSY, "python")
-    host.attack(BUSY, "python", ground, inside=True)
+    grounds: dict[Language, Playground] = {each: host.playground(BUSY, each) for each in BUSY.languages()}
+    for language, ground in grounds.items():
+        host.attack(BUSY, language, ground, inside=True)
     before = host.ask("renew")
     temporary = _temporary(host)
 
     seen = []
-    for _ in range(-(-RUNS // AT_ONCE)):
-        numbers = [host.start(BUSY, "python", ground, inside=True) for _ in range(AT_ONCE)]
+    for number in range(-(-RUNS // AT_ONCE)):
+        language, ground = list(grounds.items())[number % 2]
+        numbers = [host.start(BUSY, language, ground, inside=True) for _ in range(AT_ONCE)]
         seen += [host.end(number) for number in numbers]
 
     assert [observed for observed in seen if observed.loot != "done"] == []
-    _nothing_is_left(host, before, seen, token_of(ground))
-    assert _temporary(host) == temporary
-    assert sorted(path.name for path in ground.output.iterdir()) == ["result.txt"] or host.is_degraded
-    assert ground.damage() == []
-
-
-def test_runs_that_are_cut_off_leave_nothing_behind(host: HostProcess) -> None:
-    ground = host.playground(CUT_OFF, "python")
-    before = host.ask("renew")
-    temporary = _temporary(host)
-
-    seen = [host.end(host.start(CUT_OFF, "python", ground, inside=True, at_once=True)) for _ in range(10)]
-
-    assert {observed.reason for observed in seen} == {"wall"}
-    _nothing_is_left(host, before, seen, token_of(ground))
+    for ground in grounds.values():
+        _nothing_is_left(host, before, seen, token_of(ground))
+        assert sorted(path.name for path in ground.output.iterdir()) == ["result.txt"] or host.is_degraded
+        assert ground.damage() == []
     assert _temporary(host) == temporary
 
 
 def test_runs_that_are_cut_off_at_every_moment_leave_nothing_behind(host: HostProcess) -> None:
-    ground = host.playground(CUT_OFF, "python")
+    ground = host.playground(ENDLESS, "python")
     before = host.ask("renew")
     temporary = _temporary(host)
 
-    numbers = [
-        host.start(
-            Attack(CUT_OFF.name, python=CUT_OFF.python, wall=each * 0.08 / repetitions(12, 40)),
-            "python",
-            ground,
-            inside=True,
-            at_once=True,
-        )
-        for each in range(repetitions(12, 40))
-    ]
+    walls = [each * 0.15 / (CUTS - 1) for each in range(CUTS)]
+    cuts = [Attack(ENDLESS.name, python=ENDLESS.python, wall=wall) for wall in walls]
+    numbers = [host.start(cut, "python", ground, inside=True, at_once=True) for cut in cuts]
     seen = [host.end(number) for number in numbers]
 
     assert "wall" in {observed.reason for observed in seen}
     _nothing_is_left(host, before, seen, token_of(ground))
     assert _temporary(host) == temporary
-
-
-def test_runs_at_the_same_time_leave_nothing_behind(host: HostProcess) -> None:
-    grounds = [host.playground(BUSY, "nodejs") for _ in range(12)]
-    before = host.ask("renew")
-
-    numbers = [host.start(BUSY, "nodejs", ground, inside=True) for ground in grounds]
-    seen = [host.end(number) for number in numbers]
-
-    assert [observed.loot for observed in seen] == ["done"] * len(seen), seen
-    for ground in grounds:
-        _nothing_is_left(host, before, seen, token_of(ground))
 
 
 def test_scripts_that_run_at_the_same_time_do_not_find_each_other(host: HostProcess) -> None:
@@ -170,7 +143,11 @@ def test_scripts_that_run_at_the_same_time_do_not_find_each_other(host: HostProc
 
 
 @pytest.mark.parametrize("name", list(HOSTS))
-def test_when_the_host_is_killed_its_scripts_end_with_it(name: str) -> None:
+@pytest.mark.parametrize(
+    "after", [None, *(pytest.param(each, marks=pytest.mark.extended) for each in (0, 0.005, 0.01, 0.02, 0.04, 0.08))]
+)
+def test_when_the_host_is_killed_its_scripts_end_with_it(name: str, after: float | None) -> None:
+    """Kill it so many seconds after it was told to run a script, or once the script and its children run."""
     try:
         host = start(name)
     except Unavailable as error:
@@ -180,10 +157,13 @@ def test_when_the_host_is_killed_its_scripts_end_with_it(name: str) -> None:
         temporary = _temporary(host)
         began = host.folder / "began"
         host.start(ENDLESS, "python", ground, inside=True, began=str(began))
-        _wait_for(began)
-        time.sleep(0.3)
         nothing = Observed("", "", None, None)
-        assert len(processes_of(nothing, token_of(ground))) >= 4, "the script and its children run"
+        if after is None:
+            _wait_for(began)
+            time.sleep(0.3)
+            assert len(processes_of(nothing, token_of(ground))) >= 4, "the script and its children run"
+        else:
+            time.sleep(after)
 
         host.kill()
 
