@@ -255,6 +255,10 @@ class Host:
         """Return the folder that is served under `/plugins/{plugin}/`, for a loaded plugin that has one."""
         return self._manager.report.frontend_folder(plugin)
 
+    def frontend_review(self, plugin: str) -> dict[Path, bytes] | None:
+        """Return the reviewed hashes of a loaded plugin's files by real path; None where all may be served."""
+        return self._manager.report.frontend_review(plugin)
+
     async def load(self) -> None:
         """Import, admit and register plugins, without starting them (enough to know all commands). Writes nothing.
 

@@ -39,7 +39,7 @@ from tavern_host.contracts.scripts import (
 from tavern_scripts.policy.languages import Interpreters
 from tavern_scripts.policy.planner import Plan, Planner
 from tavern_scripts.policy.policy import PolicyReader
-from tavern_scripts.policy.script_files import ScriptFolder, approved_copy, is_open, open_copy
+from tavern_scripts.policy.script_files import ScriptFolder, approved_copy, has_compiled, is_open, open_copy
 from tavern_scripts.results import project_files as projectio
 from tavern_scripts.results.event_queue import EventQueue, Say, report_progress
 from tavern_scripts.results.refusal import Refused
@@ -295,7 +295,7 @@ class Scripts(ScriptExecution):
             code.chmod(0o644)
         elif plan.hash is not None:
             script = approved_copy(plan.script, plan.hash, folder / "script")
-        elif os.geteuid() == 0 and not is_open(plan.script):
+        elif (os.geteuid() == 0 and not is_open(plan.script)) or (plan.request.plugin and has_compiled(plan.script)):
             script = open_copy(plan.script, folder / "script")
         else:
             script = plan.script.folder

@@ -48,6 +48,8 @@ def _inside(value: str) -> str:
     parts = Path(value).parts
     if not value or Path(value).is_absolute() or ".." in parts:
         raise ValueError("must be a path inside the plugin's folder")
+    if "__pycache__" in parts:
+        raise ValueError("must not lead through __pycache__, where only Python keeps files")
     return value
 
 

@@ -24,8 +24,6 @@ DATA_SUFFIXES = (
     *(".mp3", ".ogg", ".wav", ".mp4", ".webm", ".pdf"),
 )
 """What the names of files end with that nothing runs. `scriptExecution` runs none of these of a plugin."""
-BROWSER_SUFFIXES = frozenset({".html", ".htm", ".js", ".mjs", ".map", ".wasm"})
-"""What the names of files end with that a browser runs, where a front end serves them."""
 _DATA_NAMES = frozenset({"license", "licence", "notice", "copying", "authors", "readme", "changelog", ".gitignore"})
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import source_from_cache
 from pathlib import Path
 from types import ModuleType
 
 import importlib_metadata
 
 from tavern_host.contracts.manifest import Manifest
-from tavern_host.contracts.plugins import BROWSER_SUFFIXES, MANIFEST, PluginState, Problem, is_data
+from tavern_host.contracts.plugins import MANIFEST, PluginState, Problem, is_data
 from tavern_host.plugins.file_settings import with_file_settings
 from tavern_host.plugins.installed import DISTRIBUTION, Installed, installed_plugins
 from tavern_host.plugins.manifest import missing_entries, read_manifest
@@ -140,27 +141,32 @@ def _refuse_duplicates(records: list[Record]) -> None:
 
 
 def has_code(root: Path, manifest: Manifest | None) -> bool:
-    """Return whether a folder holds a file that something could run: any that is no data, in whatever language.
-
-    What only a browser runs is no code here: files in the folder of the front end, unless there are folders for others
-    in which such a file might be named.
-    """
-    files = [path for path in root.rglob("*") if path.is_file() and not is_data(path.name)]
-    if manifest is not None and manifest.frontend is not None and not manifest.entries():
-        served = root / (manifest.frontend.folder() or ".")
-        files = [f for f in files if not (f.is_relative_to(served) and f.suffix.lower() in BROWSER_SUFFIXES)]
-    return bool(files)
+    """Return whether a folder holds a file that something could run: any that is no data, in whatever language, or a
+    front end, of which a page runs whatever it is made of."""
+    if manifest is not None and manifest.frontend is not None and manifest.frontend.folder() is not None:
+        return True
+    return any(not is_data(path.name) for path in _files(root))
 
 
 def file_hashes(root: Path) -> dict[str, bytes]:
     """Return the hash of every file of a folder plugin by its path in there. Raises `OSError`."""
     found = {}
-    for path in sorted(root.rglob("*")):
-        inner = path.relative_to(root)
-        if path.is_file() and "__pycache__" not in inner.parts:
-            with path.open("rb") as file:
-                found[str(inner)] = hashlib.file_digest(file, "sha256").digest()
+    for path in sorted(_files(root)):
+        with path.open("rb") as file:
+            found[str(path.relative_to(root))] = hashlib.file_digest(file, "sha256").digest()
     return found
+
+
+def _files(root: Path) -> Iterator[Path]:
+    return (path for path in root.rglob("*") if path.is_file() and not _is_compiled(root, path.relative_to(root)))
+
+
+def _is_compiled(root: Path, inner: Path) -> bool:
+    """Return whether a file in a folder is bytecode beside its source. The host reads none, nor shows it to scripts."""
+    try:
+        return inner.suffix == ".pyc" and (root / source_from_cache(str(inner))).is_file()
+    except ValueError:  # it is not where Python keeps it
+        return False
 
 
 def content_hash(files: Mapping[str, bytes]) -> str:
@@ -175,9 +181,9 @@ def fingerprint(root: Path) -> int:
     """Return what differs once any file of a plugin's folder was written, added or removed."""
     found = []
     try:
-        for folder, folders, files in os.walk(root):
-            folders[:] = [name for name in folders if name != "__pycache__"]
-            found += [(path, os.lstat(path).st_ctime_ns) for path in (f"{folder}{os.sep}{name}" for name in files)]
+        for folder, _, names in os.walk(root):
+            paths = (Path(folder, name) for name in names)
+            found += [(str(p), p.lstat().st_ctime_ns) for p in paths if not _is_compiled(root, p.relative_to(root))]
     except OSError:
         return 0
     return hash(tuple(sorted(found)))

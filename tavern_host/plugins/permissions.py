@@ -27,7 +27,8 @@ MOST_SUGGESTIONS = 20
 
 CODE = "code:"
 """Begins the permission to run the code of a folder as it is now."""
-
+FRONT_END = "ui.frontend"
+"""The permission that declaring a front end asks for."""
 
 UI_LEVELS: tuple[tuple[str, Level, str], ...] = (
     ("inject", "add", "Put its own content at {}."),
@@ -49,7 +50,7 @@ def hook_permissions() -> Known:
 
 
 def all_permissions() -> list[PermissionInfo]:
-    """Return every permission of the host that a manifest can name; event patterns and code are not listed."""
+    """Return every permission of the host that a manifest can name; not event patterns, code and front ends."""
     known: Known = {**hook_permissions()}
     for kind, level, sentence in UI_LEVELS:
         parts = OUTLETS if kind == "inject" else COMPONENTS
@@ -69,7 +70,7 @@ def asked(
 ) -> tuple[list[PermissionInfo], list[Problem]]:
     """Return what a plugin asks for, and every permission in its manifest that does not exist.
 
-    `code_hash` is given for a folder plugin with Python code: its content is part of what is reviewed.
+    `code_hash` is given for a folder plugin with code or a front end: its content is part of what is reviewed.
     `others` are the manifests of all plugins by name: what they publish can be asked for as well. `places` says
     where in its file each permission stands.
     """
@@ -99,6 +100,8 @@ class _Asking:
         self._ui()
         self._services()
         self._events()
+        if self._manifest.frontend is not None and self._manifest.frontend.folder() is not None:
+            self._want(FRONT_END, "intercept", "Run its front end in the page, with all rights of whoever looks at it.")
         if code_hash is not None:
             self._want(f"{CODE}{code_hash}", "intercept", "Run the code that is in its folder now.")
         return self._wanted, self._problems

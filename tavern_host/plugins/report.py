@@ -158,6 +158,14 @@ class Report:
         folder = loaded.manifest.frontend.folder()
         return loaded.record.root / folder if folder is not None else None
 
+    def frontend_review(self, plugin: str) -> dict[Path, bytes] | None:
+        """Return the hashes of the files of a loaded plugin that had to be reviewed, by path without links."""
+        record = self._active[plugin].record if plugin in self._active else None
+        if record is None or record.root is None or record.reviewed is None:
+            return None
+        root = record.root.resolve()
+        return {root / file: digest for file, digest in record.reviewed.items()}
+
     def locate(self, file: str) -> str | None:
         """Return the plugin that a file of code belongs to, or None. Called on another thread."""
         path = Path(file)

@@ -73,6 +73,8 @@ class _FolderFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if not fullname.startswith(f"{_FOLDERS}."):
             return None
+        if "__pycache__" in fullname.split("."):
+            raise NotReviewed(f"{fullname} is not imported: __pycache__ is for what Python keeps there")
         source = (_SourceLoader, importlib.machinery.SOURCE_SUFFIXES)
         extension = (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES)
         specs = (importlib.machinery.FileFinder(folder, extension, source).find_spec(fullname) for folder in path or ())

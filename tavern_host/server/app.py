@@ -7,9 +7,11 @@ names this server and, where a browser sends one, an Origin that does too.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import json
 import logging
+import mimetypes
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -255,7 +257,8 @@ async def _why(request: web.Request) -> web.Response:
 
 
 async def _plugin_file(request: web.Request) -> web.StreamResponse:
-    """Serve a file of a loaded plugin's front end; nothing outside of that folder, nothing hidden."""
+    """Serve a file of a loaded plugin's front end; nothing outside of that folder, nothing hidden, and of a folder that
+    was reviewed, nothing that is not as it was then."""
     name, path = request.match_info["name"], request.match_info["path"]
     folder = request.app[HOST].frontend_folder(name)
     missing = web.HTTPNotFound(text=f"the plugin {name!r} serves no file {path!r}")
@@ -269,7 +272,15 @@ async def _plugin_file(request: web.Request) -> web.StreamResponse:
         found = False
     if not found:
         raise missing
-    return web.FileResponse(file)
+    reviewed = request.app[HOST].frontend_review(name)
+    if reviewed is None:
+        return web.FileResponse(file)
+    content = await asyncio.to_thread(file.read_bytes)
+    if reviewed.get(file) != hashlib.sha256(content).digest():
+        message = f"{path!r} of {name} was changed after it was reviewed; look at the plugin and grant it again"
+        return _error(403, "not_reviewed", message)
+    kind, encoding = mimetypes.guess_type(file.name)
+    return web.Response(body=content, content_type="application/octet-stream" if encoding else kind)
 
 
 # --- the socket -----------------------------------------------------------------------------------

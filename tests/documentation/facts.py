@@ -112,7 +112,10 @@ def all_permissions() -> dict[str, PermissionInfo]:
         "events": {"subscribe": [*EVENT_PATTERNS], "publish": [*EVENT_PATTERNS]},
     }
     greedy = manifest.Manifest.model_validate(
-        {"name": "acme", "displayName": "Acme", "version": "1.0.0", "permissions": everything}
+        {
+            **{"name": "acme", "displayName": "Acme", "version": "1.0.0", "permissions": everything},
+            "frontend": {"vanilla": {"entry": "index.js"}},
+        }
     )
     wanted, problems = permissions.asked(greedy, code_hash=CODE_HASH)
     assert not problems, problems

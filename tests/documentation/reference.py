@@ -14,6 +14,7 @@ from tavern_host.contracts.hook_names import ALIASES, CLIENT_HOOKS
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.services import ServiceInterface
+from tavern_host.plugins.permissions import FRONT_END
 
 from . import facts
 from .pages import Page, table
@@ -107,6 +108,10 @@ def _beginning(prefix: str) -> Callable[[PermissionInfo], list[str] | None]:
         return [code(permission.name), code(rest)] if permission.name.startswith(prefix) else None
 
     return row
+
+
+def _front_end(permission: PermissionInfo) -> list[str] | None:
+    return [code(permission.name), code("frontend")] if permission.name == FRONT_END else None
 
 
 def _use(permission: PermissionInfo) -> list[str] | None:
@@ -230,6 +235,7 @@ def references() -> dict[str, dict[str, Render]]:
             "services.use": _permissions(_use, [own, "methods"]),
             "events": _permissions(_events, [own, "events"]),
             "code": _permissions(_beginning("code:"), [own, "content"]),
+            "front end": _permissions(_front_end, [own, "declared by"]),
             "aliases": _aliases(),
         },
         "docs/manifest.md": {"fields": _fields()},

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import py_compile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.folder_plugins import write_plugin
+from helpers.repetition import Failures
 
 from tavern_host import Host, HttpRequest
 from tavern_host.contracts.errors import TavernError
@@ -48,6 +50,20 @@ def acme(project: Path, web: str = WEB % "as reviewed") -> Path:
     permissions = {"hooks": ["hook:server:routes:register"]}
     files = {"__init__.py": ROUTES, "web.py": web}
     return write_plugin(project / "plugins" / "acme", files, permissions=permissions)
+
+
+def state(project: Path) -> PluginState:
+    """Return what a host that starts now would do with the plugin."""
+    host = Host(project)
+    host.link()
+    return host.plugin("acme").state
+
+
+async def granted(project: Path) -> None:
+    """Let the operator grant what is in the folder now."""
+    host = Host(project)
+    host.link()
+    await host.grant("acme")
 
 
 async def words(host: Host) -> Any:
@@ -125,6 +141,69 @@ async def test_code_in_a_folder_for_compiled_code_is_reviewed_like_any_other(pro
     more.write_text("WORDS = 'changed since'\n")
     async with Host(project) as host:
         assert await words(host) != "changed since"
+
+
+async def test_whatever_lies_beside_bytecode_is_reviewed(project: Path) -> None:
+    folder = acme(project)
+    kept = folder / "__pycache__"
+    kept.mkdir()
+    names = ("more.py", "data.json", "gone.cpython-311.pyc", "deep/web.cpython-311.pyc", "web.pyc", "web.txt")
+    for name in names:
+        (kept / name).parent.mkdir(exist_ok=True)
+        (kept / name).write_text("as reviewed")
+    py_compile.compile(str(folder / "web.py"))
+    await granted(project)
+    with Failures() as failures:
+        for name in names:
+            with failures.row(name):
+                (kept / name).write_text("changed since")
+                assert state(project) is PluginState.NEEDS_REVIEW
+                (kept / name).write_text("as reviewed")
+                assert state(project) is PluginState.DISCOVERED
+
+
+async def test_bytecode_of_a_reviewed_source_is_no_change(project: Path) -> None:
+    folder = acme(project)
+    await granted(project)
+    for level in (0, 2):
+        py_compile.compile(str(folder / "web.py"), optimize=level)
+    assert len(list((folder / "__pycache__").iterdir())) == 2
+    assert state(project) is PluginState.DISCOVERED
+
+
+async def test_bytecode_is_not_run_in_place_of_its_source(project: Path) -> None:
+    folder = acme(project, WEB % "unseen")
+    py_compile.compile(str(folder / "web.py"), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    (folder / "web.py").write_text(WEB % "as reviewed")
+    await granted(project)
+    async with Host(project) as host:
+        assert await words(host) == "as reviewed"
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_no_module_among_bytecode_is_imported(project: Path, trusted: bool) -> None:
+    folder = acme(project, HIDDEN)
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "more.py").write_text("WORDS = 'hidden'")
+    if not trusted:
+        await granted(project)
+    async with Host(project, trust=["acme"] if trusted else []) as host:
+        assert "__pycache__ is for what Python keeps there" in str(await words(host))
+
+
+def test_no_entry_of_a_manifest_lies_among_bytecode(project: Path) -> None:
+    entries = {
+        "nodes": {"nodes": {"entry": "./__pycache__/nodes"}},
+        "tools": {"tools": {"entry": "a/__pycache__/tools"}},
+        "front end": {"frontend": {"vanilla": {"entry": "a.js", "rootDir": "__pycache__"}}},
+    }
+    with Failures() as failures:
+        for what, entry in entries.items():
+            with failures.row(what):
+                write_plugin(project / "plugins" / "acme", {}, **entry)
+                host = Host(project)
+                host.link()
+                assert "must not lead through __pycache__" in str(host.plugin("acme").problems)
 
 
 async def test_what_was_reviewed_runs(project: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import py_compile
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,9 @@ OTHER_FORM = {
     "version": "1.0.0",
     "handler": {"type": "external-script", "scriptPath": "scripts/fetch.mjs", "language": "nodejs"},
 }
+
+
+UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH
 
 
 def project_with(tmp_path: Path, *tools: Any) -> Path:
@@ -194,7 +198,7 @@ def test_a_folder_with_files_that_run_is_reviewed(tmp_path: Path, files: tuple[s
     assert host.plugin("acme").state is state
 
 
-def test_a_front_end_alone_needs_no_review_of_code(tmp_path: Path) -> None:
+def test_a_front_end_alone_is_reviewed(tmp_path: Path) -> None:
     root = project_with(tmp_path)
     folder = root / "plugins" / "acme"
     (folder / "scripts" / "fetch.mjs").unlink()
@@ -205,11 +209,50 @@ def test_a_front_end_alone_needs_no_review_of_code(tmp_path: Path) -> None:
     )
     host = Host(root)
     host.link()
-    assert host.plugin("acme").state is PluginState.DISCOVERED
-    (folder / "main.js").write_text("1")
-    again = Host(root)
-    again.link()
-    assert again.plugin("acme").state is PluginState.NEEDS_REVIEW
+    levels = {
+        permission.name.partition(":sha256:")[0]: permission.level for permission in host.plugin("acme").permissions
+    }
+    assert levels == {"hook:server:ui:declare": "add", "ui.frontend": "intercept", "code": "intercept"}
+    assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
+
+
+@pytest.mark.parametrize("link", ["", "link/"])
+async def test_no_script_lies_among_bytecode(tmp_path: Path, link: str) -> None:
+    root = project_with(tmp_path)
+    hidden = root / "plugins" / "acme" / "scripts" / "__pycache__"
+    hidden.mkdir()
+    (hidden / "run.py").write_text("print(1)")
+    (hidden.parent / "link").symlink_to(hidden.parent)
+    (hidden.parent / "more").symlink_to(hidden)
+    host = Host(root)
+    host.link()
+    await host.grant("acme")
+    async with host:
+        scripts = host.services.get(SCRIPT_EXECUTION)
+        for path in (f"scripts/{link}__pycache__/run.py", f"scripts/{link}more/run.py"):
+            result = await scripts.run(ScriptRequest(plugin="acme", script_path=path))
+            assert result.error is not None
+            assert result.error.type is ScriptErrorType.SECURITY
+            assert "__pycache__" in result.error.message
+
+
+async def test_a_script_reads_no_bytecode_that_nobody_reviewed(tmp_path: Path) -> None:
+    root = project_with(tmp_path)
+    scripts = root / "plugins" / "acme" / "scripts"
+    (scripts / "run.py").write_text("import json, words; print(json.dumps(words.WORD))")
+    (scripts / "words.py").write_text("WORD = 'unseen'")
+    compiled = Path(py_compile.compile(str(scripts / "words.py"), invalidation_mode=UNCHECKED))
+    bytecode = compiled.read_bytes()
+    (scripts / "words.py").write_text("WORD = 'as reviewed'")
+    host = Host(root)
+    host.link()
+    await host.grant("acme")
+    compiled.write_bytes(bytecode)
+    async with Host(root) as again:
+        assert again.plugin("acme").state is PluginState.STARTED
+        request = ScriptRequest(plugin="acme", script_path="scripts/run.py")
+        result = await again.services.get(SCRIPT_EXECUTION).run(request)
+    assert result.output_data == "as reviewed", result
 
 
 async def test_what_counts_as_data_is_not_run(tmp_path: Path) -> None:

@@ -136,6 +136,27 @@ async def test_the_files_go_with_the_plugin(tmp_path: Path) -> None:
         assert (await site.get("/api/x/acme-web/page")).status == 404
 
 
+async def test_a_file_that_was_changed_since_its_review_is_not_served(tmp_path: Path) -> None:
+    project = tmp_path / "inn"
+    web = project / "plugins" / "acme_web" / "web"
+    shutil.copytree(ACME, web.parent)
+    (web / "link.css").symlink_to("style.css")
+    host = Host(project, create=True)
+    host.link()
+    assert host.plugin("acme-web").state.value == "needs-review"
+    await host.grant("acme-web")
+    async with host, served(host) as site:
+        for file, kind in (("index.js", "text/javascript"), ("style.css", "text/css"), ("link.css", "text/css")):
+            before = await site.get(f"/plugins/acme-web/{file}")
+            assert (before.status, before.content_type, await before.read()) == (200, kind, (web / file).read_bytes())
+            (web / file).write_text("steal()")
+            after = await site.get(f"/plugins/acme-web/{file}")
+            assert (after.status, (await after.json())["code"]) == (403, "not_reviewed")
+            shutil.copy(ACME / "web" / (web / file).resolve().name, web / file)
+        (web / "new.js").write_text("steal()")
+        assert (await site.get("/plugins/acme-web/new.js")).status == 403
+
+
 async def test_a_plugin_whose_front_end_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> None:
     plugin = tmp_path / "acme_web"
     shutil.copytree(ACME, plugin)

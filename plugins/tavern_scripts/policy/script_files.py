@@ -21,6 +21,9 @@ MAX_FOLDER = 64 << 20
 MAX_FOLDER_FILES = 2_000
 """How much may lie in the folder of a script that is copied, since it has to be approved or is not open to all."""
 
+COMPILED = "__pycache__"
+"""Where Python keeps bytecode, which is no part of what is reviewed or approved, and which is not copied."""
+
 _MOST_NAMES = 200
 
 
@@ -73,6 +76,8 @@ def _steps(path: str) -> tuple[str, ...]:
         raise _outside(path, "it must be relative to the folder for scripts")
     if ".." in steps:
         raise _outside(path, "it leads upwards with ..")
+    if COMPILED in steps:
+        raise _outside(path, f"{COMPILED} is for what Python keeps there")
     return steps
 
 
@@ -85,6 +90,8 @@ def _within(base: ScriptFolder, steps: tuple[str, ...]) -> Script | None:
     called = "/".join(steps)
     if not found.is_relative_to(root):
         raise _outside(called, f"a link leads out of {base.called}")
+    if COMPILED in found.relative_to(root).parts:
+        raise _outside(called, f"a link leads into {COMPILED}")
     if not found.is_file():
         return None
     return Script(found.parent, found.name, called)
@@ -142,6 +149,12 @@ def is_open(script: Script) -> bool:
     return (script.folder.stat().st_mode & 0o005) == 0o005 and bool(script.path.stat().st_mode & 0o004)
 
 
+def has_compiled(script: Script) -> bool:
+    """Return whether there is bytecode in the folder of a script, which a run would read in place of its source.
+    Blocking."""
+    return any(COMPILED in folders for _, folders, _ in os.walk(script.folder))
+
+
 def open_copy(script: Script, target: Path) -> Path:
     """Copy the regular files of a script's folder into the new folder `target`, so that every user can read them.
 
@@ -166,7 +179,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     """
     left, count = MAX_FOLDER, 0
     for inner, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        folders[:] = sorted(name for name in folders if name != COMPILED)
         for name in sorted(names):
             file = Path(inner, name)
             about = file.lstat()
