@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks import engine, enginepeers, harness, startup
 from benchmarks.__main__ import NAMES, main
-from benchmarks.enginefloors import queued_generators, task_per_node
-from benchmarks.enginegraphs import Graph, chain, fan, layers, mixed, stream
+from benchmarks.enginefloors import queued_generators
+from benchmarks.enginegraphs import chain, fan, layers, stream
 from benchmarks.enginesubject import BusListener, QueueListener, Subject
 from benchmarks.harness import Report, Result
 from benchmarks.pages import PAGE, write_figures
@@ -179,24 +179,8 @@ async def test_a_consumer_gets_all_messages_of_a_run(listener: type[QueueListene
     assert ran.lost == 0
 
 
-@pytest.mark.parametrize("graph", [chain(4), fan(4), fan(4, plain=True), layers(6, 5)], ids=lambda graph: graph.name)
-async def test_the_floor_runs_each_node_and_then_ends(graph: Graph) -> None:
-    await task_per_node(graph.waiting_for, graph.followers, plain=graph.types[0].startswith("Plain"))
-
-
 async def test_the_floor_of_streams_adds_up_what_the_nodes_do() -> None:
     assert {2: {"result": await queued_generators(100)}} == stream(100).results
-
-
-def test_layers_have_three_parents_and_three_followers_and_one_value_changes_what_comes_after_it() -> None:
-    graph = layers(6, 7)
-    assert set(graph.waiting_for) == {0, 3}
-    assert set(map(len, graph.followers)) == {3, 0}
-    assert all(len({source for source, _ in edges}) == len(edges) for edges in graph.parents)
-    assert list(graph.sinks) == list(range(35, 42))
-    changed = mixed(graph, {0: {"value": 77}})
-    assert {i for i in graph.sinks if changed[i] != graph.results[i]} <= graph.descendants(0)
-    assert changed != graph.results
 
 
 def test_peers_that_are_not_installed_are_named_and_the_others_are_measured(

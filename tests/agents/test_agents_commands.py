@@ -2,50 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from helpers.command_line import Ran
+from helpers.command_line import tavern as tavern_command
 from helpers.tavern_project import Tavern, action
 
-from tavern_host.cli.terminal import run
+
+def command(project: Tavern, *arguments: str) -> Ran:
+    return tavern_command("--project", project.root, *arguments)
 
 
-@dataclass
-class Outcome:
-    """What a command printed, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-
-def tavern_command(tavern: Tavern, capsys: pytest.CaptureFixture[str], *arguments: str) -> Outcome:
-    capsys.readouterr()
-    code = run(["--project", str(tavern.root), *arguments])
-    printed = capsys.readouterr()
-    return Outcome(code, printed.out, printed.err)
-
-
-def test_agents_are_listed_and_broken_profiles_told(tavern: Tavern, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agents_are_listed_and_broken_profiles_told(tavern: Tavern) -> None:
     tavern.write("agents/broken.json", {"id": "broken"})
-    listed = tavern_command(tavern, capsys, "agent", "list")
+    listed = command(tavern, "agent", "list")
     assert listed.code == 0
     assert "keeper" in listed.out
     assert "agents/broken.json: $.name: is missing" in listed.err
-    data: Any = json.loads(tavern_command(tavern, capsys, "agent", "list", "--json").out)
+    data: Any = command(tavern, "agent", "list", "--json").json()
     assert [agent["id"] for agent in data["agents"]] == ["keeper"]
     assert len(data["problems"]) == 4
 
 
-def test_the_work_is_shown_on_stderr_and_the_reply_on_stdout(
-    tavern: Tavern, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_work_is_shown_on_stderr_and_the_reply_on_stdout(tavern: Tavern) -> None:
     tavern.replies(
         ({"last_contains": "executed successfully"}, "They heard."), ({}, f"I shall.\n{action('shout', text='ale')}")
     )
-    done = tavern_command(tavern, capsys, "agent", "run", "keeper", "--message", "Shout ale.")
+    done = command(tavern, "agent", "run", "keeper", "--message", "Shout ale.")
     assert (done.code, done.out) == (0, "They heard.\n")
     lines = done.err.splitlines()
     assert lines[:4] == [
@@ -58,9 +42,9 @@ def test_the_work_is_shown_on_stderr_and_the_reply_on_stdout(
     assert lines[5:] == ["[2] deliberating: Step 2: thinking"]
 
 
-def test_without_a_final_reply_the_command_fails(tavern: Tavern, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_final_reply_the_command_fails(tavern: Tavern) -> None:
     tavern.replies(({}, action("shout", text="a")))
-    done = tavern_command(tavern, capsys, "agent", "run", "keeper", "--message", "Go.", "--max-steps", "2")
+    done = command(tavern, "agent", "run", "keeper", "--message", "Go.", "--max-steps", "2")
     assert (done.code, done.out) == (1, "")
     assert done.err.splitlines()[-1] == "Error: agent keeper: no final reply within 2 steps"
 
@@ -73,9 +57,7 @@ def test_without_a_final_reply_the_command_fails(tavern: Tavern, capsys: pytest.
         (("keeper",), "--message"),
     ],
 )
-def test_the_users_mistakes_end_with_exit_code_2(
-    tavern: Tavern, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], part: str
-) -> None:
-    done = tavern_command(tavern, capsys, "agent", "run", *arguments)
+def test_the_users_mistakes_end_with_exit_code_2(tavern: Tavern, arguments: tuple[str, ...], part: str) -> None:
+    done = command(tavern, "agent", "run", *arguments)
     assert done.code == 2
     assert part in done.err

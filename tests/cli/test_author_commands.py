@@ -15,7 +15,7 @@ import pytest
 from helpers.command_line import Ran, tavern
 from helpers.folder_plugins import write_plugin
 
-from tavern_devtools.scaffold import Scaffold, api_range, near_name, scaffold, write
+from tavern_devtools.scaffold import Scaffold, api_range, scaffold, write
 from tavern_host import InvalidInput
 from tavern_host.cli.terminal import run
 from tavern_host.contracts.errors import Conflict
@@ -106,12 +106,6 @@ def test_a_name_that_cannot_be_is_refused_before_anything_is_written(tmp_path: P
     assert ran.code == 2
     assert message in ran.error
     assert not (tmp_path / "new").exists()
-
-
-def test_a_name_has_a_near_one_or_none() -> None:
-    assert [near_name(text) for text in ("My 2nd-Plugin!", "--x--", "１２", "a" * 5000)] == [
-        *("my-2nd-plugin", "x", None, "a" * 50)
-    ]
 
 
 def test_nothing_is_ever_written_over(tmp_path: Path) -> None:

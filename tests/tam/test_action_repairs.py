@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from helpers.repetition import Failures, repetitions
@@ -16,71 +17,55 @@ from tavern_tam.tool_call import ToolCallParser
 CALL = "<ACTION><tool_id>t</tool_id><inputs>"
 
 
-def test_a_call_without_its_closing_tag_ends_behind_its_last_value() -> None:
-    reading = read_tags(f"{CALL}{value('1')}</inputs>\nand so on")
-    assert reading.called == [("t", {"v": "1"})]
-    assert reading.text == "\nand so on"
-    assert reading.warnings == ["it has no closing tag </action>; it ends behind its last value"]
+OPEN = f"{CALL}<input name='v'>"
+REPAIRED: Any = [
+    # what is written, the arguments of its calls, the text around them, the warnings
+    (
+        *(f"{CALL}{value('1')}</inputs>\nso", [{"v": "1"}], "\nso"),
+        "it has no closing tag </action>; it ends behind its last value",
+    ),
+    (
+        *(f"{CALL}{value('1')}</inputs> {action(value('2'))}", [{"v": "1"}, {"v": "2"}], " "),
+        "it has no closing tag </action>; it ends behind its last value",
+    ),
+    (f"{CALL}{value('1')}</ACTION>", [{"v": "1"}], "", "the list of parameters is not closed"),
+    (
+        *(f"{OPEN}one <b>two</b>\n</inputs></ACTION> Bye.", [{"v": "one <b>two</b>"}], " Bye."),
+        "the value of 'v' is not closed; it ends before '</inputs>'",
+    ),
+    (
+        *(f"{OPEN}1</inputs></ACTION> then {action(value('2', 'w'))}", [{"v": "1"}, {"w": "2"}], " then "),
+        "the value of 'v' is not closed; it ends before '</inputs>'",
+    ),
+    (
+        *(f"{OPEN}one</param></inputs></ACTION>", [{"v": "one"}], ""),
+        "the value of 'v' is not closed; it ends before '</param>'",
+        "not understood and ignored: '</param>'",
+    ),
+    (action(value("Write </ACTION> at the end.")), [{"v": "Write </ACTION> at the end."}], ""),
+    (
+        *(f"{OPEN}<![CDATA[a &lt; <b></input></inputs></ACTION> Bye.", [{"v": "a &lt; <b>"}], " Bye."),
+        "<![CDATA[ without ]]>; it ends with the value",
+    ),
+    (
+        *(f"<ACTION><tool_id>t\n<inputs>{value('1')}</inputs></ACTION>", [{"v": "1"}], ""),
+        "the tool's id is not closed; it ends before '<inputs>'",
+    ),
+    (action(value("1"), value("2")), [{"v": "2"}], "", "'v' is given twice; the last value counts"),
+    (
+        *("<ACTION><tool_id>t</tool_id><why>I <b>must</b></why><param name='v'>1</param></ACTION>", [{"v": "1"}], ""),
+        "not understood and ignored: '<why>I <b>must</b></why>'",
+    ),
+]
 
 
-def test_a_call_without_its_closing_tag_ends_before_the_next() -> None:
-    reading = read_tags(f"{CALL}{value('1')}</inputs> {action(value('2'))}")
-    assert [call.arguments for call in reading.calls] == [{"v": "1"}, {"v": "2"}]
-    assert reading.text == " "
-
-
-def test_a_list_that_is_not_closed_ends_with_the_call() -> None:
-    reading = read_tags(f"{CALL}{value('1')}</ACTION>")
-    assert reading.called == [("t", {"v": "1"})]
-    assert reading.warnings == ["the list of parameters is not closed"]
-
-
-def test_a_value_that_is_not_closed_ends_before_the_next_tag_of_its_call() -> None:
-    reading = read_tags(f"{CALL}<input name='v'>one <b>two</b>\n</inputs></ACTION> Bye.")
-    assert reading.called == [("t", {"v": "one <b>two</b>"})]
-    assert reading.text == " Bye."
-    assert reading.warnings == ["the value of 'v' is not closed; it ends before '</inputs>'"]
-
-
-def test_a_value_that_is_not_closed_does_not_swallow_the_next_call() -> None:
-    reading = read_tags(f"{CALL}<input name='v'>one</inputs></ACTION> then {action(value('2', 'w'))}")
-    assert [call.arguments for call in reading.calls] == [{"v": "one"}, {"w": "2"}]
-
-
-def test_a_value_closed_by_another_tag_ends_there() -> None:
-    reading = read_tags(f"{CALL}<input name='v'>one</param></inputs></ACTION>")
-    assert reading.called == [("t", {"v": "one"})]
-    assert reading.warnings[0] == "the value of 'v' is not closed; it ends before '</param>'"
-
-
-def test_the_end_of_a_call_within_a_value_is_content_if_the_value_is_closed() -> None:
-    text = "Write </ACTION> at the end."
-    assert read_tags(action(value(text))).arguments == {"v": text}
-
-
-def test_cdata_that_is_not_closed_ends_with_its_value() -> None:
-    reading = read_tags(f"{CALL}<input name='v'><![CDATA[a &lt; <b></input></inputs></ACTION> Bye.")
-    assert reading.called == [("t", {"v": "a &lt; <b>"})]
-    assert reading.text == " Bye."
-    assert reading.warnings == ["<![CDATA[ without ]]>; it ends with the value"]
-
-
-def test_the_id_of_a_tool_that_is_not_closed_ends_before_the_next_tag() -> None:
-    reading = read_tags(f"<ACTION><tool_id>t\n<inputs>{value('1')}</inputs></ACTION>")
-    assert reading.called == [("t", {"v": "1"})]
-    assert reading.warnings == ["the tool's id is not closed; it ends before '<inputs>'"]
-
-
-def test_what_is_given_twice_counts_as_given_last() -> None:
-    reading = read_tags(action(value("1"), value("2")))
-    assert reading.called == [("t", {"v": "2"})]
-    assert reading.warnings == ["'v' is given twice; the last value counts"]
-
-
-def test_what_nobody_knows_is_ignored_outside_the_list() -> None:
-    reading = read_tags("<ACTION><tool_id>t</tool_id><reason>I <b>must</b></reason><param name='v'>1</param></ACTION>")
-    assert reading.called == [("t", {"v": "1"})]
-    assert reading.warnings == ["not understood and ignored: '<reason>I <b>must</b></reason>'"]
+def test_what_is_not_closed_is_repaired() -> None:
+    with Failures() as failures:
+        for written, arguments, text, *warnings in REPAIRED:
+            with failures.row(written):
+                reading = read_tags(written)
+                assert reading.called == [("t", given) for given in arguments]
+                assert (reading.text, reading.warnings) == (text, warnings)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from helpers.repetition import Failures
 from tam_reading import END, REQUEST, block, events_of, read
 
 
@@ -27,18 +30,77 @@ def test_the_command_and_options_are_trimmed() -> None:
     assert reading.calls[0].request_id == "r1"
 
 
-def test_steps_run_by_their_numbers_and_keep_them() -> None:
-    reading = read(
-        block(
-            "command3:「始」c「末」",
-            "x3:「始」3「末」",
-            "command_1:「始」a「末」",
-            "x_1:「始」1「末」",
-            "x 3 :「始」three「末」",
-        )
-    )
-    assert reading.steps == [(1, "a", {"x": "1"}), (3, "c", {"x": "three"})]
-    assert reading.warnings == ["'x 3' is given twice; the last value counts"]
+WHOSE: Any = [
+    # what is written, the parameters that are known, the steps, the warnings
+    ("command3=c|x3=3|command_1=a|x_1=1", {}, [(1, "a", {"x": "1"}), (3, "c", {"x": "3"})]),
+    ("command3=c|x3=3|x 3 =three", {}, [(3, "c", {"x": "three"})], "'x 3' is given twice; the last value counts"),
+    ("command=t|ab=1|a_b=2", {"t": ["a_b", "ab"]}, [(1, "t", {"ab": "1", "a_b": "2"})]),
+    ("command_1=t|File-Path 1=x|Content_1=y", {}, [(1, "t", {"File-Path": "x", "Content": "y"})]),
+    ("command=t|标题=今天", {}, [(1, "t", {"标题": "今天"})]),
+    *((f"{word}=t", {}, [(1, "t", {})]) for word in ("command", "Command", "COMMAND", "com_mand")),
+    *((f"command{n}=t|x{n}=v", {}, [(1, "t", {"x": "v"})]) for n in ("1", "_1", "-1", " 1", "01", "000000001")),
+    # a number of ten digits is none
+    ("command1234567890=t", {}, [], "a block without a command; nothing in the block is called"),
+    ("command=t|command1234567890=a", {}, [(1, "t", {"command1234567890": "a"})]),
+    *(
+        (f"command=t|{written}=x", {"t": ["filePath"]}, [(1, "t", {"filePath": "x"})])
+        for written in ("filePath", "file_path", "FILE-PATH", "File Path", "  file__path  ", "- filePath")
+    ),
+    # digits belong to the key where the command has no number, and are a step only if its command exists
+    ("command=t|line1=a|line2=b", {}, [(1, "t", {"line1": "a", "line2": "b"})]),
+    (
+        *("command1=t|base64=x|utf81=y", {}, [(1, "t", {"base64": "x", "utf8": "y"})]),
+        "'base64' names no step and is taken for step 1",
+    ),
+    # a parameter that is the whole key comes first, first that of the step being written
+    ("command1=a|command2=b|line2=x", {}, [(1, "a", {}), (2, "b", {"line": "x"})]),
+    ("command1=a|command2=b|line2=x", {"b": ["line2"]}, [(1, "a", {}), (2, "b", {"line2": "x"})]),
+    ("command1=a|command2=b|line2=x", {"b": ["line", "line2"]}, [(1, "a", {}), (2, "b", {"line2": "x"})]),
+    (
+        *("command1=a|line2=x|command2=b|line2=y", {"a": ["line2"], "b": ["line"]}),
+        [(1, "a", {"line2": "x"}), (2, "b", {"line": "y"})],
+    ),
+    # the number that leaves a known parameter is the step
+    ("command2=a|command12=b|line12=x", {}, [(2, "a", {}), (12, "b", {"line": "x"})]),
+    (
+        *("command2=a|command12=b|line12=x", {"a": ["line1"], "b": ["text"]}),
+        [(2, "a", {"line1": "x"}), (12, "b", {})],
+    ),
+    (
+        *("command1=a|command2=b|x=1", {}, [(1, "a", {}), (2, "b", {"x": "1"})]),
+        "'x' names no step and is taken for step 2",
+    ),
+    (
+        *("command=a|command2=b", {}, [(1, "a", {"command2": "b"})]),
+        "'command2' beside an unnumbered command is an argument of it",
+    ),
+    # a known parameter comes before a word of the protocol; the comment of a chain is no argument
+    (
+        *("command=t|comment=c|retry=3|request_id=r", {"t": ["comment", "retry", "requestId"]}),
+        [(1, "t", {"comment": "c", "retry": "3", "requestId": "r"})],
+    ),
+    *(("comment=all|command1=t|comment_1=one", p, [(1, "t", {"comment": "one"})]) for p in ({}, {"t": ["comment"]})),
+    # common parameters are defaults for the tools that have them
+    (
+        *("common_out_dir=/tmp|command1=a|command2=b|out-dir 2=/var", {}),
+        [(1, "a", {"out_dir": "/tmp"}), (2, "b", {"out-dir": "/var"})],
+    ),
+    (
+        *("common_out_dir=/tmp|command1=a|command2=b", {"a": ["outDir"], "b": ["x"]}),
+        [(1, "a", {"outDir": "/tmp"}), (2, "b", {})],
+    ),
+    ("command1=a|file_1=@{common_dir}/x", {"a": ["file"]}, [(1, "a", {"file": "@{common_dir}/x"})]),
+    ("command=t|type_hint_y=json", {}, [(1, "t", {})], "'type_hint_y': the step has no text argument 'y'"),
+]
+
+
+def test_each_key_belongs_to_its_step_and_parameter() -> None:
+    with Failures() as failures:
+        for written, parameters, steps, *warnings in WHOSE:
+            with failures.row(f"{written} {parameters}"):
+                pairs = [pair.partition("=") for pair in written.split("|")]
+                reading = read(block(*(f"{key}:「始」{value}「末」" for key, _, value in pairs)), **parameters)
+                assert (reading.steps, reading.warnings) == (steps, warnings)
 
 
 def test_calls_of_one_block_share_its_request_id() -> None:
@@ -50,77 +112,6 @@ def test_two_blocks_are_two_requests() -> None:
     reading = read(block("command:「始」a「末」") + " and " + block("command:「始」b「末」"))
     assert reading.steps == [(1, "a", {}), (1, "b", {})]
     assert reading.text == " and "
-
-
-@pytest.mark.parametrize("written", ["filePath", "file_path", "FILE-PATH", "File Path", "  file__path  ", "- filePath"])
-def test_an_argument_is_named_as_its_tool_names_it(written: str) -> None:
-    reading = read(block("command:「始」t「末」", f"{written}:「始」x「末」"), t=["filePath"])
-    assert reading.arguments == {"filePath": "x"}
-
-
-def test_an_exact_spelling_wins_where_a_tool_has_both() -> None:
-    text = block("command:「始」t「末」", "ab:「始」1「末」", "a_b:「始」2「末」")
-    assert read(text, t=["a_b", "ab"]).arguments == {"ab": "1", "a_b": "2"}
-
-
-def test_an_argument_of_an_unknown_tool_is_named_as_written_without_the_number() -> None:
-    text = block("command_1:「始」t「末」", "File-Path 1:「始」x「末」", "Content_1:「始」y「末」")
-    assert read(text).arguments == {"File-Path": "x", "Content": "y"}
-
-
-def test_a_key_may_be_in_any_script() -> None:
-    assert read(block("command:「始」t「末」", "标题：「始」今天「末」")).arguments == {"标题": "今天"}
-
-
-@pytest.mark.parametrize("word", ["command", "Command", "COMMAND", "com_mand"])
-def test_the_command_key_has_many_spellings(word: str) -> None:
-    assert read(block(f"{word}:「始」t「末」")).steps == [(1, "t", {})]
-
-
-@pytest.mark.parametrize("number", ["1", "_1", "-1", " 1", "01"])
-def test_a_step_number_has_many_spellings(number: str) -> None:
-    assert read(block(f"command{number}:「始」t「末」", f"x{number}:「始」v「末」")).steps == [(1, "t", {"x": "v"})]
-
-
-def test_digits_belong_to_the_key_where_the_command_has_no_number() -> None:
-    text = block("command:「始」t「末」", "line1:「始」a「末」", "line2:「始」b「末」")
-    assert read(text).arguments == {"line1": "a", "line2": "b"}
-
-
-def test_digits_are_a_step_only_if_its_command_exists() -> None:
-    reading = read(block("command1:「始」t「末」", "base64:「始」x「末」", "utf81:「始」y「末」"))
-    assert reading.steps == [(1, "t", {"base64": "x", "utf8": "y"})]
-    assert reading.warnings == ["'base64' names no step and is taken for step 1"]
-
-
-def test_a_parameter_that_matches_the_whole_key_wins() -> None:
-    text = block("command1:「始」a「末」", "command2:「始」b「末」", "line2:「始」x「末」")
-    assert read(text).steps == [(1, "a", {}), (2, "b", {"line": "x"})]
-    assert read(text, b=["line2"]).steps == [(1, "a", {}), (2, "b", {"line2": "x"})]
-    assert read(text, b=["line", "line2"]).steps == [(1, "a", {}), (2, "b", {"line2": "x"})]
-
-
-def test_a_whole_key_of_the_step_being_written_wins_over_another_steps_number() -> None:
-    text = block("command1:「始」a「末」", "line2:「始」x「末」", "command2:「始」b「末」", "line2:「始」y「末」")
-    assert read(text, a=["line2"], b=["line"]).steps == [(1, "a", {"line2": "x"}), (2, "b", {"line": "y"})]
-
-
-def test_the_number_that_leaves_a_known_parameter_is_the_step() -> None:
-    text = block("command2:「始」a「末」", "command12:「始」b「末」", "line12:「始」x「末」")
-    assert read(text).steps == [(2, "a", {}), (12, "b", {"line": "x"})]
-    assert read(text, a=["line1"], b=["text"]).steps == [(2, "a", {"line1": "x"}), (12, "b", {})]
-
-
-def test_a_key_without_a_number_belongs_to_the_command_before_it() -> None:
-    reading = read(block("command1:「始」a「末」", "command2:「始」b「末」", "x:「始」1「末」"))
-    assert reading.steps == [(1, "a", {}), (2, "b", {"x": "1"})]
-    assert reading.warnings == ["'x' names no step and is taken for step 2"]
-
-
-def test_a_numbered_command_beside_an_unnumbered_one_is_an_argument() -> None:
-    reading = read(block("command:「始」a「末」", "command2:「始」b「末」"))
-    assert reading.steps == [(1, "a", {"command2": "b"})]
-    assert reading.warnings == ["'command2' beside an unnumbered command is an argument of it"]
 
 
 def test_a_tool_may_have_a_parameter_called_command() -> None:
@@ -141,19 +132,6 @@ def test_comments_are_no_part_of_a_call() -> None:
     reading = read(text)
     assert reading.steps == [(1, "t", {"y": "2"})]
     assert reading.warnings == []
-
-
-def test_a_known_parameter_wins_over_a_word_of_the_protocol() -> None:
-    text = block("command:「始」t「末」", "comment:「始」c「末」", "retry:「始」3「末」", "request_id:「始」r「末」")
-    reading = read(text, t=["comment", "retry", "requestId"])
-    assert reading.arguments == {"comment": "c", "retry": "3", "requestId": "r"}
-    assert reading.warnings == []
-
-
-def test_the_comment_of_a_chain_is_no_argument_but_that_of_a_step_is() -> None:
-    text = block("comment:「始」all「末」", "command1:「始」t「末」", "comment_1:「始」one「末」")
-    assert read(text, t=["comment"]).arguments == {"comment": "one"}
-    assert read(text).arguments == {"comment": "one"}
 
 
 def test_a_step_says_whether_the_chain_goes_on_after_its_failure() -> None:
@@ -192,21 +170,6 @@ def test_a_retry_that_is_no_number_to_ten_is_warned_of(value: str) -> None:
     assert reading.warnings == [f"'retry' is a number from 0 to 10, not {value[:40]!r}; the step is not tried again"]
 
 
-def test_a_common_parameter_is_a_default_for_every_step() -> None:
-    text = block(
-        "common_out_dir:「始」/tmp「末」",
-        "command1:「始」a「末」",
-        "command2:「始」b「末」",
-        "out-dir 2:「始」/var「末」",
-    )
-    assert read(text).steps == [(1, "a", {"out_dir": "/tmp"}), (2, "b", {"out-dir": "/var"})]
-
-
-def test_a_common_parameter_goes_only_to_tools_that_have_it() -> None:
-    text = block("common_out_dir:「始」/tmp「末」", "command1:「始」a「末」", "command2:「始」b「末」")
-    assert read(text, a=["outDir"], b=["x"]).steps == [(1, "a", {"outDir": "/tmp"}), (2, "b", {})]
-
-
 def test_common_parameters_are_variables_of_every_call() -> None:
     text = block(
         "Common-Out Dir:「始」/tmp「末」", "command1:「始」a「末」", "command2:「始」b「末」", "out_dir2:「始」/x「末」"
@@ -240,11 +203,6 @@ def test_a_call_says_where_its_block_begins() -> None:
     )
     events = events_of([text])
     assert [event.offset for event in events] == [0, 2, 2, text.index("\n" + REQUEST), text.rindex(REQUEST)]
-
-
-def test_references_are_left_as_they_are() -> None:
-    text = block("common_dir:「始」/tmp「末」", "command1:「始」a「末」", "file_1:「始」@{common_dir}/x「末」")
-    assert read(text, a=["file"]).arguments == {"file": "@{common_dir}/x"}
 
 
 def test_a_json_hint_makes_a_value_of_the_text() -> None:
@@ -307,11 +265,6 @@ def test_a_json_hint_on_anything_else_leaves_the_text_with_a_warning(value: str)
     assert reading.arguments == {"x": value}
     assert len(reading.warnings) == 1
     assert "is not JSON (" in reading.warnings[0]
-
-
-def test_a_hint_without_its_argument_is_warned_of() -> None:
-    reading = read(block("command:「始」t「末」", "type_hint_y:「始」json「末」"))
-    assert reading.warnings == ["'type_hint_y': the step has no text argument 'y'"]
 
 
 def test_the_other_delimiters_are_read_and_their_values_trimmed() -> None:

@@ -227,53 +227,6 @@ def test_an_unknown_type_is_told_with_the_near_one(tmp_path: Path) -> None:
     assert problem.endswith('got "workflows" (did you mean workflow?)')
 
 
-def test_each_type_says_what_it_needs(tmp_path: Path) -> None:
-    rows: Any = [
-        ({"type": "workflow"}, '"workflowId"'),
-        ({"type": "node"}, '"nodeType"'),
-        ({"type": "service", "service": "toolManager"}, '"method"'),
-        ({"type": "script"}, '"command", or "scriptPath"'),
-    ]
-    with Failures() as failures:
-        for implementation, needs in rows:
-            with failures.row(implementation):
-                [problem] = problems_of(tmp_path, {"id": "a", "implementation": implementation})
-                assert problem == f'$.implementation: a tool of type "{implementation["type"]}" needs {needs}'
-
-
-def test_ids_that_mean_something_else_are_refused(tmp_path: Path) -> None:
-    rows: Any = [
-        ("workflow:mine", 'ids that begin with "workflow:" are made from workflows; choose another'),
-        ("node:mine", 'ids that begin with "node:" are made from node types; choose another'),
-        ("mine@2", '"@" stands between an id and a range of versions; choose another than "mine@2"'),
-        ("x" * 201, "expected at most 200 characters, got 201"),
-    ]
-    with Failures() as failures:
-        for tool_id, message in rows:
-            with failures.row(tool_id):
-                assert problems_of(tmp_path, {"id": tool_id, "implementation": SCRIPT}) == [f"$.id: {message}"]
-
-
-def test_two_spellings_that_differ_are_a_problem(tmp_path: Path) -> None:
-    [problem] = problems_of(tmp_path, {"id": "a", "toolId": "b", "implementation": SCRIPT})
-    assert problem == '$.toolId: says something else than "id"; give one of the two'
-
-
-def test_a_schema_may_only_refer_to_parts_of_itself(tmp_path: Path) -> None:
-    rows: Any = ["http://example.com/s.json", "file:///etc/passwd", "#/$defs/absent", "#gone"]
-    with Failures() as failures:
-        for reference in rows:
-            with failures.row(reference):
-                parameters = {"type": "object", "properties": {"a": {"$ref": reference}}}
-                [problem] = problems_of(tmp_path, {"id": "a", "implementation": SCRIPT, "parameters": parameters})
-                assert problem.startswith(f'$.parameters.properties.a["$ref"]: refers to "{reference}"')
-
-
-def test_parameters_are_an_object(tmp_path: Path) -> None:
-    [problem] = problems_of(tmp_path, {"id": "a", "implementation": SCRIPT, "parameters": {"type": "array"}})
-    assert problem == '$.parameters.type: expected "object", got "array"'
-
-
 def test_a_misspelled_key_is_a_warning_and_an_unknown_one_nothing(tmp_path: Path) -> None:
     definition, problems = read(tmp_path, {"id": "a", "implementation": SCRIPT, "paramters": {}, "x-owner": "me"})
     assert definition is not None
@@ -350,7 +303,22 @@ def test_the_time_limit_of_the_implementation_is_that_of_the_tool_whose_own_come
 
 
 def test_what_a_key_may_not_say_is_told(tmp_path: Path) -> None:
+    begins, refers = "ids that begin with", '["$ref"]: refers to'
     rows: Any = [
+        ("id", "workflow:mine", f'{begins} "workflow:" are made from workflows; choose another'),
+        ("id", "node:mine", f'{begins} "node:" are made from node types; choose another'),
+        ("id", "mine@2", '"@" stands between an id and a range of versions; choose another than "mine@2"'),
+        ("id", "x" * 201, "expected at most 200 characters, got 201"),
+        ("toolId", "b", 'says something else than "id"; give one of the two'),
+        ("implementation", {"type": "workflow"}, 'a tool of type "workflow" needs "workflowId"'),
+        ("implementation", {"type": "node"}, 'a tool of type "node" needs "nodeType"'),
+        ("implementation", {"type": "service", "service": "plugins"}, 'a tool of type "service" needs "method"'),
+        ("implementation", {"type": "script"}, 'a tool of type "script" needs "command", or "scriptPath"'),
+        ("parameters", {"type": "array"}, '.type: expected "object", got "array"'),
+        *(
+            ("parameters", {"properties": {"a": {"$ref": to}}}, f'.properties.a{refers} "{to}"')
+            for to in ("http://example.com/s.json", "file:///etc/passwd", "#/$defs/absent", "#gone")
+        ),
         ("async", "yes", 'expected true or false, got text: "yes"'),
         ("cache", -1, "expected true, seconds or an object with them, a number above 0, got -1"),
         ("cache", {"seconds": "5"}, '.seconds: expected seconds, a number above 0, got "5"'),

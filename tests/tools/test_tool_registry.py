@@ -29,7 +29,7 @@ SCRIPT = {"type": "script", "command": "python fetch.py"}
 TEXT_IN = {"interfaceInputs": {"text": {"dataFlowType": "STRING", "description": "Any text.", "required": True}}}
 
 
-async def test_a_tool_file_of_the_project_appears_changes_and_goes_without_a_restart(bench: Any) -> None:
+async def test_files_of_tools_and_workflows_are_followed(bench: Any) -> None:
     assert await bench.ids() == []
     path = bench.write_tool("my:tool", SCRIPT)
     assert await bench.ids() == ["my:tool"]
@@ -37,6 +37,12 @@ async def test_a_tool_file_of_the_project_appears_changes_and_goes_without_a_res
     assert (await bench.tools.get("my:tool")).description == "Now with a description."
     path.unlink()
     assert await bench.ids() == []
+    bench.write_workflow("shout", description="Shouts.", **TEXT_IN)
+    assert (await bench.tools.get("workflow:shout")).description == "Shouts."
+    bench.write_workflow("shout", description="Whispers now.", **TEXT_IN)
+    assert (await bench.tools.get("workflow:shout")).description == "Whispers now."
+    bench.write_tool("my:shout", {"type": "workflow", "workflowId": "shout"})
+    assert (await bench.tools.get("my:shout")).parameters["required"] == ["text"]
 
 
 async def test_a_workflow_with_an_interface_is_a_tool(bench: Any) -> None:
@@ -51,13 +57,6 @@ async def test_a_workflow_with_an_interface_is_a_tool(bench: Any) -> None:
     )
     assert tool.parameters["properties"] == {"text": {"type": "string", "description": "Any text."}}
     assert (tool.plugin, tool.source) == (None, "workflow:shout")
-
-
-async def test_a_saved_workflow_changes_its_tool(bench: Any) -> None:
-    bench.write_workflow("shout", description="Shouts.", **TEXT_IN)
-    assert (await bench.tools.get("workflow:shout")).description == "Shouts."
-    bench.write_workflow("shout", description="Whispers now.", **TEXT_IN)
-    assert (await bench.tools.get("workflow:shout")).description == "Whispers now."
 
 
 async def test_workflows_of_a_manager_that_keeps_no_files_are_tools_too(open_host: OpenHost) -> None:
@@ -77,12 +76,6 @@ async def test_nothing_is_read_again_while_nothing_changes(bench: Any) -> None:
     path.write_text(path.read_text().replace("Says a", "Says b"))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # as if nobody had touched it
     assert (await bench.tools.get("my:tool")).description == "Says a"
-
-
-async def test_a_tool_of_the_workflow_kind_takes_its_parameters_from_the_interface(bench: Any) -> None:
-    bench.write_workflow("shout", **TEXT_IN)
-    bench.write_tool("my:shout", {"type": "workflow", "workflowId": "shout"})
-    assert (await bench.tools.get("my:shout")).parameters["required"] == ["text"]
 
 
 async def test_a_tool_whose_workflow_node_or_service_is_absent_says_so(bench: Any) -> None:
@@ -167,34 +160,28 @@ def script(bench: Any, tool_id: str, **more: Any) -> Any:
     return bench.write_tool(tool_id, SCRIPT, **more)
 
 
-def versions(bench: Any, *numbers: str) -> None:
-    """Write files that define one tool in these versions."""
-    for number in numbers:
-        path = bench.write_info("kb:Query", version=number, description=f"Version {number}.")
+async def test_a_range_picks_a_version_of_a_tool(bench: Any) -> None:
+    for number in ("1.2.0", "2.0.0-rc.1", "1.10.0", "0.9"):
+        path = bench.write_info("kb:Query", version=number)
         path.rename(path.with_name(f"query-{number}.tool.json"))
-
-
-async def test_versions_of_a_tool_stand_side_by_side_and_a_range_picks_one(bench: Any) -> None:
-    versions(bench, "1.2.0", "2.0.0-rc.1", "1.10.0", "0.9")
-    picked = {name: (await bench.tools.get(name)).version for name in ("kb:Query", "kb:Query@^1.2", "kb:Query@<1")}
-    assert picked == {"kb:Query": "1.10.0", "kb:Query@^1.2": "1.10.0", "kb:Query@<1": "0.9"}
-    assert (await bench.tools.get("kb:Query@2.0.0-rc.1")).version == "2.0.0-rc.1"
+    for name, version in (("", "1.10.0"), ("@^1.2", "1.10.0"), ("@<1", "0.9"), ("@2.0.0-rc.1", "2.0.0-rc.1")):
+        assert (await bench.tools.get(f"kb:Query{name}")).version == version
     assert [tool.version for tool in await bench.listed()] == ["1.10.0"]
-
-
-async def test_a_version_that_is_not_there_is_not_found(bench: Any) -> None:
+    assert (await bench.call("kb:Query@^1.2", name="tavern-tools")).status == "done"
     rows: Any = [
-        ("kb:Query@^3", r'the tool "kb:Query" has no version that fits \^3 \(it has 1\.10\.0, 1\.2\.0\)'),
+        (
+            "kb:Query@^3",
+            r'the tool "kb:Query" has no version that fits \^3 \(it has 1\.10\.0, 1\.2\.0, 0\.9, 2\.0\.0-rc\.1\)',
+        ),
         ("kb:Query@newest", r'"newest" is no range of versions of the tool "kb:Query" \(such are'),
         ("kb:Qery@^1", r'no tool has the id "kb:Qery@\^1" \(did you mean kb:Query\?\)'),
+        ("kb:query", r'no tool has the id "kb:query" \(did you mean kb:Query\?\)'),
         ("node:core:Uppercase", r"did you mean node:core:UpperCase"),
     ]
     with Failures() as failures:
         for name, message in rows:
-            with failures.row(name):
-                versions(bench, "1.2.0", "1.10.0")
-                with pytest.raises(NotFound, match=message):
-                    await bench.tools.get(name)
+            with failures.row(name), pytest.raises(NotFound, match=message):
+                await bench.tools.get(name)
 
 
 async def test_nobody_takes_over_a_tool_of_another_with_a_higher_version(
