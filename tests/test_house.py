@@ -35,14 +35,6 @@ def test_every_line_of_a_long_file_counts(tmp_path: Path, monkeypatch: pytest.Mo
     assert [*house.long_files()] == ["long.py: 451 lines, at most 450"]
 
 
-def test_functions_that_may_be_longer_are_just_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    longer = dict(house.LONGER)
-    monkeypatch.setattr(house, "LONGER", {})
-    faults = [fault.split() for fault in house.all_long_functions()]
-    found = {f"{where.partition(':')[0]} {name}": int(lines) for where, name, _, lines, _ in faults}
-    assert found == longer
-
-
 def test_imports_for_type_checking_count(tmp_path: Path) -> None:
     file = tmp_path / "sample.py"
     file.write_text(

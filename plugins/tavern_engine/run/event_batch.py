@@ -8,15 +8,16 @@ Nodes that completed without anything special are most of them: their rows are c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from itertools import repeat
 from math import isfinite
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
 from tavern_engine.cache.cache import OutputCache
 from tavern_engine.compile.plan import Plan
+from tavern_engine.journal.journal import RunJournal
 from tavern_engine.run.json_values import json_form
 from tavern_engine.run.node_table import NodeTable, State
 from tavern_engine.run.stream_messages import Message, StreamMessages, brief
@@ -39,68 +40,54 @@ PARTIAL = b""
 """Replaces the signature of outputs that are shown and never reused: a stream of which a part is missing."""
 
 
-class NodeJournal(Protocol):
-    """Stores node results, so that the run can resume after the process ended; see `journal.RunJournal`."""
+class Columns(NamedTuple):
+    """Nodes that completed without anything special: what is said of one stands at the same place in each list.
 
-    def add(
-        self,
-        node_id: str,
-        signature: bytes | None,
-        status: str,
-        started: float,
-        finished: float,
-        outputs: dict[str, Any] | None,
-        error: ErrorInfo | None,
-        attempts: int,
-        iteration: int | None,
-    ) -> None:
-        """Add the result of one node."""
+    `unchecked` are the places whose outputs hold more than numbers: they are examined before anybody sees them.
+    """
 
-    def add_complete(
-        self,
-        node_ids: Sequence[str],
-        signatures: Sequence[bytes | None],
-        started: Sequence[float],
-        finished: Sequence[float],
-        outputs: Sequence[dict[str, Any] | None],
-    ) -> None:
-        """Add the results of several nodes that completed at the first attempt, by column."""
+    numbers: list[int]
+    began: list[float]
+    ended: list[float]
+    outputs: list[dict[str, Any]]
+    signatures: list[bytes | None]
+    unchecked: list[int]
 
-    @property
-    def is_full(self) -> bool:
-        """Whether it is too far behind."""
 
-    async def room(self) -> None:
-        """Return when it has caught up."""
+_FIELDS = len(Columns._fields) - 1
 
 
 class Completions:
-    """Nodes that completed without anything special, in columns: the garbage collector would visit a tuple for each.
-
-    `unchecked` are the rows whose outputs hold more than numbers: they are examined before anybody sees them.
+    """Collects completions. `rows` has the fields of each, one after another: number, began, ended, outputs, signature.
+    So one statement adds a node, and the garbage collector need not visit a tuple for each.
     """
 
-    __slots__ = ("began", "ended", "numbers", "outputs", "signatures", "unchecked")
+    __slots__ = ("rows", "unchecked")
 
     def __init__(self) -> None:
-        self.numbers: list[int] = []
-        self.began: list[float] = []
-        self.ended: list[float] = []
-        self.outputs: list[dict[str, Any]] = []
-        self.signatures: list[bytes | None] = []
+        self.rows: list[Any] = []
         self.unchecked: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.rows) // _FIELDS
+
+    def add_unchecked(self, row: tuple[int, float, float, dict[str, Any], bytes | None]) -> None:
+        """Append a row whose outputs hold more than numbers."""
+        self.unchecked.append(len(self))
+        self.rows += row
+
+    def columns(self) -> Columns:
+        """Return the rows in columns."""
+        numbers, began, ended, outputs, signatures = (self.rows[field::_FIELDS] for field in range(_FIELDS))
+        return Columns(numbers, began, ended, outputs, signatures, self.unchecked)
 
     def move_to(self, other: Completions) -> None:
         """Append all rows to another's and drop them here. The lists stay the same: a worker holds on to them."""
-        first = len(other.numbers)
+        first = len(other)
         other.unchecked += [first + row for row in self.unchecked] if first else self.unchecked
-        other.numbers += self.numbers
-        other.began += self.began
-        other.ended += self.ended
-        other.outputs += self.outputs
-        other.signatures += self.signatures
-        for name in self.__slots__:
-            getattr(self, name).clear()
+        other.rows += self.rows
+        self.rows.clear()
+        self.unchecked.clear()
 
 
 class NodeEvent(NamedTuple):
@@ -131,7 +118,7 @@ class EventBatch:
         publish: Publish,
         *,
         cache: OutputCache | None = None,
-        journal: NodeJournal | None = None,
+        journal: RunJournal | None = None,
     ) -> None:
         self._completed = Completions()
         self._rows: list[NodeEvent] = []
@@ -177,7 +164,7 @@ class EventBatch:
         error: ErrorInfo | None = None,
     ) -> None:
         """Add what happened to a node; for a stream, its outputs have the list of its items."""
-        place = len(self._completed.numbers)
+        place = len(self._completed)
         self._rows.append(NodeEvent(place, number, state, began, ended, outputs, signature, error))
 
     def executing(self, numbers: list[int]) -> None:
@@ -247,9 +234,9 @@ class EventBatch:
 
     def flush(self) -> None:
         """Pass on what was added since the last time."""
-        if not self._completed.numbers and not self._rows:
+        if not self._completed.rows and not self._rows:
             return
-        completed, self._completed = self._completed, Completions()
+        completed, self._completed = self._completed.columns(), Completions()
         rows, self._rows = self._rows, []
         payloads = self._pass_on(completed)
         if not rows:
@@ -257,7 +244,7 @@ class EventBatch:
         elif messages := self._merged(payloads, rows, completed.numbers):
             self._publish(messages)
 
-    def _pass_on(self, done: Completions) -> list[dict[str, Any]]:
+    def _pass_on(self, done: Columns) -> list[dict[str, Any]]:
         """Pass completions on to the journal, the cache and the node table; return the payload of each message."""
         numbers, outputs, table = done.numbers, done.outputs, self.table
         ids = list(map(self._plan.ids.__getitem__, numbers))
@@ -291,7 +278,7 @@ class EventBatch:
             for node_id, given in zip(ids, outputs, strict=True)
         ]
 
-    def _journal_completed(self, journal: NodeJournal, done: Completions, ids: list[str]) -> None:
+    def _journal_completed(self, journal: RunJournal, done: Columns, ids: list[str]) -> None:
         signatures, digests, base = done.signatures, self._plan.code_digests, self._base
         if PARTIAL in signatures:
             columns = (done.numbers, done.began, done.ended, done.outputs, signatures)
@@ -345,7 +332,7 @@ class EventBatch:
                 self.cache.put(signature, given, is_owned=True)
         return "NODE_COMPLETE", {**about, "output": brief(display, streams)}
 
-    def _journal_event(self, journal: NodeJournal, row: NodeEvent) -> None:
+    def _journal_event(self, journal: RunJournal, row: NodeEvent) -> None:
         _, number, state, began, ended, given, signature, error = row
         name = _NAMES[state]
         if signature == PARTIAL and given is not None:

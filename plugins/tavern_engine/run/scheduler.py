@@ -12,12 +12,13 @@ What a node needs beyond calling it (streams, loops, policies, interface) is in 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import time
 from collections import deque
+from contextvars import Context, copy_context
+from time import perf_counter
 from typing import Any
 
 from tavern_engine.cache.cache import owned
+from tavern_engine.compile.node_kinds import Invocation
 from tavern_engine.compile.plan import Level
 from tavern_engine.run.event_batch import Completions
 from tavern_engine.run.inputs import InputResolver
@@ -94,7 +95,7 @@ class Scheduler:
         self._yielding = 0
         self.stopping = False
         self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()
+        self._context = copy_context()
         self._finished: asyncio.Future[None] = self._loop.create_future()
 
     @property
@@ -160,128 +161,133 @@ class Scheduler:
             self._finished.set_exception(error)
 
     async def _work(self) -> None:
-        """Execute nodes until the ready queue is empty. The cost per node is spent here: all that it needs is local."""
+        """Execute nodes in time slices, until the ready queue is empty."""
         task = asyncio.current_task()
         assert task is not None
         worker = self._workers[task]
-        level, ready, in_degree, results, written = (
-            self._level,
-            self._ready,
-            self._in_degree,
-            self.results,
-            self._written,
-        )
-        invocations, sources, followers, early = level.invocations, level.sources, level.followers, level.early
-        numbers, signatures, own = level.numbers, self._signatures, level.written
-        take_next, add_ready, completed = ready.popleft, ready.append, self._completed
-        done_numbers, done_began, done_ended = completed.numbers, completed.began, completed.ended
-        done_outputs, done_signatures, unchecked = completed.outputs, completed.signatures, completed.unchecked
-        clock, copy_context, cancelling = time.perf_counter, contextvars.copy_context, task.cancelling
         clean = copy_context()
-        began = clock()
-        slice_end = began + SLICE
-        done = 0  # nodes executed and not yet counted; counted when the ready queue is empty
-        while ready:
-            index = take_next()
-            worker.index = index
-            if not worker.is_fresh:
-                self._mark_fresh(worker)
-            invocation = invocations[index]
-            arguments: Any
-            outputs: dict[str, Any] | None
-            if invocation is not None:
-                joins, call, function, output, is_async, shared_key = invocation
-                values = written[index]
-                is_in_order = shared_key is not None and values is own[index]
-                try:
-                    if not is_in_order:
-                        inputs = values.copy()
-                        for (key, given), source in zip(joins, sources[index], strict=True):
-                            inputs[key] = results[source][given]  # type: ignore[index]  # None is what is caught
-                    elif joins:
-                        arguments = []
-                        for source in sources[index]:
-                            arguments.append(results[source][shared_key])  # type: ignore[index]
-                        if values:
-                            arguments += values.values()
-                    else:
-                        arguments = values.values()
-                except (KeyError, TypeError):
-                    invocation = None  # a node before it gave no value
-                else:
-                    try:
-                        if function is None:
-                            outputs = await call(inputs, None)
-                            is_plain = outputs.__class__ is dict and _NUMBERS.issuperset(map(type, outputs.values()))
-                        else:
-                            result = function(*arguments) if is_in_order else function(**inputs)
-                            is_plain = not is_async and result.__class__ in _NUMBERS
-                            if not is_plain and (is_async or _may_be_awaited(result)):
-                                result = await result
-                                is_plain = result.__class__ in _NUMBERS
-                            outputs = {output: result}
-                    except GeneratorExit:
-                        raise
-                    except BaseException as error:  # a node that calls sys.exit must not end the host
-                        if self.stopping:
-                            raise
-                        outputs = self._executor.failed(index, began, error)
-                        ended = clock()
-                    else:
-                        if self.stopping:
-                            return
-                        ended = clock()
-                        if is_plain or outputs.__class__ is dict:
-                            if is_plain:
-                                done_outputs.append(outputs)
-                            else:  # a follower may change them
-                                unchecked.append(len(done_numbers))
-                                done_outputs.append(owned(outputs))
-                            done_numbers.append(numbers[index])
-                            done_began.append(began)
-                            done_ended.append(ended)
-                            done_signatures.append(signatures[index])
-                        else:
-                            outputs = self._executor.unusual(index, began, outputs)
-            if invocation is None:
-                outputs = await self._executor.take(index, began)
-                ended = clock()
-                if self.stopping:
-                    return
-            results[index] = outputs
-            for follower in followers[index]:
-                count = in_degree[follower] - 1
-                in_degree[follower] = count
-                if not count:
-                    add_ready(follower)
-            if early and index in early:
-                self._release_early(index)
-            done += 1
-            if not ready:
-                self._remaining -= done
-                done = 0
-                if not self._remaining:
-                    break
-            try:
-                is_dirty = cancelling() or copy_context() != clean
-            except Exception:  # a value whose comparison fails is another value
-                is_dirty = True
-            if is_dirty:  # the next node must not see what this one did to its task
-                self._start(1 if ready else 0)
+        while self._ready:
+            is_clean = await self._execute_slice(worker, clean)
+            if self.stopping:
+                return
+            worker.index = -1
+            if not is_clean:  # the next node must not see what this one did to its task
+                self._start(1 if self._ready else 0)
                 break
-            began = ended
-            if began >= slice_end:
-                worker.index = -1
+            if self._ready:
                 await self._yield_to_loop()
                 if self.stopping:
                     return
-                began = clock()
-                slice_end = began + SLICE
-        worker.index = -1
-        self._remaining -= done
         self._arm()  # so that events are passed on also when no other worker does
         if not self._remaining and not self._finished.done():
             self._finished.set_result(None)
+
+    async def _execute_slice(self, worker: Worker, clean: Context) -> bool:
+        """Execute nodes for a time slice; return False where one changed the context of its task, or cancelled it.
+
+        The cost per node is spent here: all that it needs is local, and what is rare is called.
+        """
+        level, ready, in_degree, results = self._level, self._ready, self._in_degree, self.results
+        invocations, sources, followers, early = level.invocations, level.sources, level.followers, level.early
+        numbers, own, written, signatures = level.numbers, level.written, self._written, self._signatures
+        completed, cancelling = self._completed.rows, worker.task.cancelling
+        began = perf_counter()
+        slice_end = began + SLICE
+        while ready and began < slice_end:
+            worker.index = index = ready.popleft()
+            if not worker.is_fresh:
+                self._mark_fresh(worker)
+            arguments: Any = None
+            if (invocation := invocations[index]) is not None:
+                joins, _, function, output, is_async, shared_key = invocation
+                values = written[index]
+                if shared_key is not None and values is own[index]:
+                    try:
+                        if joins:
+                            arguments = []
+                            for source in sources[index]:
+                                arguments.append(results[source][shared_key])  # type: ignore[index]  # it is caught
+                            if values:
+                                arguments += values.values()
+                        else:
+                            arguments = values.values()
+                    except (KeyError, TypeError):
+                        arguments = None  # a node before it gave no value
+            if arguments is None:
+                outputs = await self._take(index, began)
+            else:
+                try:
+                    result = function(*arguments)  # type: ignore[misc]  # there is one where arguments are in order
+                    if is_async or (result.__class__ not in _KNOWN and hasattr(result, "__await__")):
+                        result = await result
+                    outputs = {output: result}
+                except BaseException as error:  # a node that calls sys.exit must not end the host
+                    outputs, arguments = self._failed(index, began, error), None
+            ended = perf_counter()
+            if self.stopping:
+                return True
+            if arguments is not None:
+                if result.__class__ in _NUMBERS:
+                    completed += (numbers[index], began, ended, outputs, signatures[index])
+                else:
+                    self._complete(index, began, ended, outputs)
+            results[index] = outputs
+            for follower in followers[index]:
+                in_degree[follower] = count = in_degree[follower] - 1
+                if not count:
+                    ready.append(follower)
+            if index in early:
+                self._release_early(index)
+            self._remaining -= 1
+            try:
+                if cancelling() or copy_context() != clean:
+                    return False
+            except Exception:  # a value whose comparison fails is another value
+                return False
+            began = ended
+        return True
+
+    async def _take(self, index: int, began: float) -> dict[str, Any] | None:
+        """Execute a node that takes its inputs by their names, or that needs more than a call; return its outputs."""
+        invocation = self._level.invocations[index]
+        inputs = None if invocation is None else self._inputs_by_name(index, invocation)
+        if invocation is None or inputs is None:
+            return await self._executor.take(index, began)
+        try:
+            if invocation.function is None:
+                outputs = await invocation.call(inputs, None)
+            else:
+                result = invocation.function(**inputs)
+                if invocation.is_async or _may_be_awaited(result):
+                    result = await result
+                outputs = {invocation.output: result}
+        except BaseException as error:
+            return self._failed(index, began, error)
+        if self.stopping or outputs.__class__ is not dict:
+            return self._executor.unusual(index, began, outputs)
+        self._complete(index, began, perf_counter(), outputs)
+        return outputs
+
+    def _inputs_by_name(self, index: int, invocation: Invocation) -> dict[str, Any] | None:
+        """Return the inputs of a node, or None where a node before it gave no value."""
+        inputs = self._written[index].copy()
+        try:
+            for (key, given), source in zip(invocation.joins, self._level.sources[index], strict=True):
+                inputs[key] = self.results[source][given]  # type: ignore[index]  # None is what is caught
+        except (KeyError, TypeError):
+            return None
+        return inputs
+
+    def _complete(self, index: int, began: float, ended: float, outputs: Any) -> None:
+        """Record the outputs of a node, a copy where a follower may change them."""
+        row = (self._level.numbers[index], began, ended, owned(outputs), self._signatures[index])
+        self._completed.add_unchecked(row)
+
+    def _failed(self, index: int, began: float, error: BaseException) -> dict[str, Any] | None:
+        """Return the outputs of a node that failed, if any. Raises the error where the run was stopped."""
+        if self.stopping or isinstance(error, GeneratorExit):
+            raise error
+        return self._executor.failed(index, began, error)
 
     def open_streams(self, index: int, streams: dict[str, Any]) -> None:
         """Set the streams of a node as its results, and release their readers."""
@@ -291,7 +297,7 @@ class Scheduler:
 
     def report_completed(self) -> None:
         """Pass the completions so far on to the event batch."""
-        if self._completed.numbers:
+        if self._completed.rows:
             self._events.add_completed(self._completed)
 
     def _release_early(self, index: int) -> None:
