@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 from functools import lru_cache
+from math import isfinite
 from pathlib import PurePath
 from typing import Any
 
@@ -89,7 +90,7 @@ class _Details:
             if (secrecy or (named and name == "value")) and _is_hidden(item, secrecy):
                 copied[name] = MASK
             else:
-                copied[name] = item if item is None or type(item) is bool else self._value(item, depth + 1)
+                copied[name] = self._value(item, depth + 1)
         return copied
 
     def _list(self, items: Iterable[Any], depth: int, count: int) -> list[Any]:
@@ -103,14 +104,18 @@ class _Details:
         return copied
 
     def _value(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind is str and len(value) <= _SHORT <= self._characters:
+            self._characters -= len(value)
+            return value
         if isinstance(value, str):
-            return self._text(value if type(value) is str else str.__str__(value))
-        if value is None or isinstance(value, bool):
+            return self._text(value if kind is str else str.__str__(value))
+        if value is None or kind is bool:
             return value
         if isinstance(value, int):
             return int.__int__(value) if -_WORD <= value <= _WORD else f"<whole number of {value.bit_length()} bits>"
         if isinstance(value, float):
-            return float.__float__(value) if abs(value) < float("inf") else f"<{float.__float__(value)}>"
+            return float.__float__(value) if isfinite(value) else f"<{float.__float__(value)}>"
         if isinstance(value, dict | list | tuple | set | frozenset | Mapping):
             if depth > MAX_NESTED:
                 return f"{_described(value)} nested too deeply"

@@ -45,9 +45,10 @@ class Model(BaseModel):
         Raises `TypeError` where there is no such field, or one is needed besides.
         """
         blank = _blank(cls)
-        held = {**blank.values, **values}
-        for name in blank.factories.keys() - values.keys():
-            held[name] = blank.factories[name]()
+        held = blank.values | values
+        for name, make in blank.factories.items():
+            if name not in values:
+                held[name] = make()
         if len(held) != len(blank.values):
             raise TypeError(f"{cls.__name__} has no field {min(values.keys() - blank.values.keys())}")
         if not blank.needed <= values.keys():

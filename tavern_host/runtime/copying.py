@@ -51,9 +51,7 @@ def _whole(value: Any, made: _Made) -> Any:
 def _shallow(item: Any, waiting: _Waiting, made: _Made) -> Any:
     """Return a copy of one value; the dicts and lists whose items have to be copied go to `waiting`."""
     copied: Any
-    if isinstance(item, BaseModel):
-        copied = _model(item, waiting)
-    elif isinstance(item, dict):
+    if isinstance(item, dict):
         is_plain = type(item) is dict
         copied = item.copy() if is_plain else {_plain(key): inner for key, inner in dict.items(item)}
         waiting.append((copied, copied))
@@ -62,6 +60,8 @@ def _shallow(item: Any, waiting: _Waiting, made: _Made) -> Any:
         waiting.append((copied, range(len(copied))))
     elif isinstance(item, tuple):  # its items cannot be set later
         copied = tuple(made[id(i)] if id(i) in made else _whole(i, made) for i in tuple.__iter__(item))
+    elif isinstance(item, BaseModel):
+        copied = _model(item, waiting)
     else:
         copied = _plain(item)
     made[id(item)] = copied

@@ -33,7 +33,7 @@ class _Signature:
         self._needed = {n for n, p in parameters.items() if p.default is p.empty}
         self._types: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(hints[name]) for name in parameters}
         self._defaults = {n: p.default for n, p in parameters.items() if isinstance(p.default, str | int | float)}
-        self._result: TypeAdapter[Any] = TypeAdapter(hints["return"])
+        self._write = TypeAdapter(hints["return"]).serializer.to_python
 
     @cached_property
     def parameters(self) -> dict[str, dict[str, Any]]:
@@ -66,7 +66,7 @@ class _Signature:
     def write(self, result: Any) -> Any:
         """Return a result as JSON. Raises `PluginFailure`."""
         try:
-            return self._result.dump_python(result, mode="json", by_alias=True)
+            return self._write(result, mode="json", by_alias=True)
         except (PydanticSerializationError, UnicodeError) as error:
             raise PluginFailure(f"{self.what} gave what JSON cannot have: {describe(error)}") from None
 

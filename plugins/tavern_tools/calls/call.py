@@ -60,7 +60,7 @@ class Call:
     def having(self, **found: Any) -> Call:
         """Return the call with what a step found out, by field; `dataclasses.replace` would take five times as long."""
         call = object.__new__(Call)
-        call.__dict__.update(self.__dict__, **found)
+        object.__setattr__(call, "__dict__", self.__dict__ | found)
         return call
 
     @property
