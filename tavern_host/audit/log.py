@@ -57,7 +57,7 @@ class AuditLog:
     """Records what an operator may want to look up later. On any thread; nothing is opened before the first entry.
 
     `anchor` is a file in the operator's own folder that remembers the newest entry, which shows where the end of the
-    log was cut off.
+    log was cut off. `lost` counts the entries that were dropped, since they could not be written for too long.
     """
 
     def __init__(self, path: Path, *, anchor: Path | None = None) -> None:
@@ -75,14 +75,9 @@ class AuditLog:
         self._waiting: list[_Waiting] = []
         self._is_urgent = self._is_closing = False
         self._thread: threading.Thread | None = None
-        self._lost = self._lost_unreported = 0
+        self.lost = self._lost_unreported = 0
         self._problem: str | None = None
         self._anchor_problem: str | None = None
-
-    @property
-    def lost(self) -> int:
-        """How many entries were dropped, since they could not be written for too long."""
-        return self._lost
 
     @property
     def is_crowded(self) -> bool:
@@ -110,7 +105,7 @@ class AuditLog:
         with self._lock:
             size = self._pending_bytes + len(body) + _ENTRY_BYTES
             if size > (MAX_PENDING // 2 if of_plugin else MAX_PENDING):
-                self._lost += 1
+                self.lost += 1
                 self._lost_unreported += 1
                 return 0
             self._pending.append((now(), body))
@@ -145,13 +140,6 @@ class AuditLog:
         if problem is not None:
             raise ServiceUnavailable(f"the audit log {self.path} cannot be written: {problem}")
 
-    def flush(self) -> None:
-        """Write what was recorded until now; where that fails it is kept and retried later.
-
-        Waits for the disk, and up to 2 s for other processes that write into the log.
-        """
-        self._write()
-
     async def close(self) -> None:
         """Write what was recorded, and end the thread; what cannot be written now is lost, and the log says so.
 
@@ -171,7 +159,7 @@ class AuditLog:
         if thread is not None:
             atexit.unregister(self._end)
             thread.join(_CLOSE_DEADLINE)
-        self._write()
+        self.flush()
         with self._changed:
             if self._problem is not None and self._pending:
                 self._give_up()
@@ -185,7 +173,7 @@ class AuditLog:
     def _give_up(self) -> None:
         count = len(self._pending)
         self._given_up = range(self._settled + 1, self._settled + count + 1)
-        self._lost += count
+        self.lost += count
         self._lost_unreported += count
         self._settle(count, self._problem)
         _log.error("%d entries of the audit log %s are lost", count, self.path)
@@ -210,9 +198,13 @@ class AuditLog:
                     self._changed.wait_for(lambda: self._is_urgent or self._is_closing, DELAY)
                 else:
                     self._changed.wait_for(lambda: self._is_closing, RETRY)
-            self._write()
+            self.flush()
 
-    def _write(self) -> None:
+    def flush(self) -> None:
+        """Write what was recorded until now; where that fails it is kept and retried later.
+
+        Waits for the disk, and up to 2 s for other processes that write into the log.
+        """
         with self._writing:
             with self._changed:
                 batch, lost = self._pending[:], self._lost_unreported
@@ -249,7 +241,7 @@ class AuditLog:
         if problem is not None and self._problem is None:
             _log.error("the audit log %s cannot be written: %s", self.path, problem)
         elif problem is None and self._problem is not None:
-            _log.warning("the audit log %s is written again; %d entries were lost", self.path, self._lost)
+            _log.warning("the audit log %s is written again; %d entries were lost", self.path, self.lost)
         self._problem = problem
         if (anchor_problem := self._store.anchor_problem) != self._anchor_problem:
             self._anchor_problem = anchor_problem

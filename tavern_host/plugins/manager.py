@@ -112,7 +112,7 @@ class Manager:
         return self.lifecycle.collected(hook)
 
     def _holds(self, plugin: str, permission: str) -> bool:
-        return any(loaded.holds(permission) for loaded in self.lifecycle.loads_of(plugin))
+        return any(permission in loaded.granted for loaded in self.lifecycle.loads_of(plugin))
 
     # --- link: read and review, import nothing --------------------------------------------------------
 

@@ -125,10 +125,6 @@ class LoadedPlugin:
     is_provided: bool = False
     started: bool = False
 
-    def holds(self, permission: str) -> bool:
-        """Return whether this load was granted a permission."""
-        return permission in self.granted
-
 
 def problem_of(error: BaseException, where: str, root: Path | None, plugin: str) -> Problem:
     """Return an exception as a problem that names the plugin's own file and line where its code was left, or none."""

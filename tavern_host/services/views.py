@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, KeysView
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, NoReturn
 
 from tavern_host.contracts.calls import CallContext, Principal
@@ -79,11 +79,6 @@ class ViewHandle:
                 self._completes[name] = _cell(function, "_complete"), completes
             methods[name] = staticmethod(function)
         self.view: Any = _ViewType(f"{interface.__name__}View", (View,), methods)()
-
-    @property
-    def methods(self) -> KeysView[str]:
-        """The names of the view's methods."""
-        return self._targets.keys()
 
     def bind(self, targets: dict[str, Callable[..., Any]]) -> None:
         """Let each method call its target from now on."""
