@@ -25,7 +25,7 @@ class ScriptOutcome(Model):
 
 
 class ScriptTools(ServiceInterface, name="scriptTools"):
-    """Runs scripts for agents. A script that fails is an outcome and no error."""
+    """Runs scripts for agents. A script that fails is an outcome here, and a failed call of the tool that ran it."""
 
     @acts("scriptTools:execute", _EXECUTE)
     async def execute_python_script(

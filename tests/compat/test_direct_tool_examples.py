@@ -128,13 +128,14 @@ async def test_the_examples_of_the_python_tool_give_what_they_say(
         example: dict[str, Any] = (await bench.tools.get(TOOL)).examples[number]
         result = await bench.call(TOOL, **example["input"])
     expected = example["expectedOutput"]
-    assert result.status == "done"
     given: Any = result.structured
-    assert given["success"] is expected["success"]
     if expected["success"]:
-        assert given["outputData"] == expected["outputData"]
-    else:
-        assert {key: given["error"][key] for key in expected["error"]} == expected["error"]
+        assert (result.status, given["success"], given["outputData"]) == ("done", True, expected["outputData"])
+    else:  # the document shows what the service gives, of which a failed call is made
+        assert result.error is not None
+        assert {"type": result.error.type, "message": result.error.message} == {
+            key: expected["error"][key] for key in ("type", "message")
+        }
 
 
 async def test_the_other_handler_of_2_2_3_makes_a_tool_that_asks_for_the_language(
@@ -146,8 +147,8 @@ async def test_the_other_handler_of_2_2_3_makes_a_tool_that_asks_for_the_languag
         bench.write_tool("any", {"toolId": "core:execute-script", **part})
         done = await bench.call("core:execute-script", language="python", scriptPath="broken.py")
         wrong = await bench.call("core:execute-script", language="perl", scriptPath="broken.py")
-    assert isinstance(done.structured, dict)
-    assert done.structured["success"] is False
+    assert done.error is not None
+    assert done.error.type is ToolErrorType.SCRIPT
     assert wrong.error is not None
     assert wrong.error.message.endswith('language: "perl" is not one of "python", "nodejs" or "bun"')
 
@@ -263,8 +264,7 @@ async def test_the_success_of_3_4_is_told_in_its_words(
         by_script, framed, _ = await told(bench, call)
     assert by_script == f"{before.replace(TOOL, 'core:analyze')}Output: {output}"
     assert framed == f"<OBSERVATION>\n<tool_id>core:analyze</tool_id>\n{by_script}\n</OBSERVATION>"
-    assert by_method.startswith(before)
-    assert output in by_method  # the method's result holds the script's output
+    assert by_method == f"{before}Output: {output}"
 
 
 async def test_the_failed_script_of_3_4_is_told_with_type_message_and_details(

@@ -173,13 +173,47 @@ async def test_an_agent_runs_python_files(scripts: Scripts) -> None:
     assert result.structured["success"] is True
     assert result.structured["outputData"] == {"received": "good evening"}
     assert set(result.structured) == {"success", "outputData", "error", "logs", "files"}
+    assert [part.data for part in result.content] == [{"received": "good evening"}]
 
 
-async def test_an_agent_is_told_of_a_script_that_fails(scripts: Scripts) -> None:
-    scripts.put("endless.py", "while True: pass")
-    result = await call(scripts.host, "core:execute-python-script", scriptPath="endless.py", timeoutMs=100)
-    assert result.error is None
-    assert (result.structured["success"], result.structured["error"]["type"]) == (False, "TimeoutError")
+FAILING = [
+    ("print('so far'); 1 / 0", {}, ToolErrorType.SCRIPT, "ZeroDivisionError: division by zero", "Traceback"),
+    ("import sys; print('why', file=sys.stderr); sys.exit(3)", {}, ToolErrorType.SCRIPT, "exit", "why"),
+    ("while True: pass", {"timeoutMs": 100}, ToolErrorType.TIMEOUT, "0.1 s", ""),
+]
+
+
+async def test_a_script_that_fails_is_a_failed_call(scripts: Scripts) -> None:
+    with Failures() as failures:
+        for number, (code, limit, kind, message, detail) in enumerate(FAILING):
+            scripts.put(f"{number}.py", code)
+            for tool, how in (
+                ("core:execute-python-script", {"scriptPath": f"{number}.py"}),
+                ("CodeInterpreter:execute", {"language": "python", "code": code}),
+                ("CodeInterpreter:execute", {"language": "python", "code": code, "session": "one"}),
+            ):
+                with failures.row((tool, code)):
+                    result = await call(scripts.host, tool, **how, **limit)
+                    assert (result.status, result.error.type, result.structured) == ("error", kind, None)
+                    assert message in result.error.message
+                    assert detail in result.error.details.get("details", "")
+                    assert "logs" in result.error.details
+
+
+async def test_a_chain_sees_that_a_script_failed(scripts: Scripts) -> None:
+    scripts.put("counted.py", "open('/dev/null'); raise SystemExit(1)")
+    tools = scripts.host.services.get(TOOL_MANAGER)
+    failing = (
+        "command_1:「始」core:execute-python-script「末」\nscriptPath_1:「始」counted.py「末」\nretry_1:「始」1「末」"
+    )
+    second = "command_2:「始」CodeInterpreter:execute「末」\nlanguage_2:「始」python「末」\ncode_2:「始」print(1)「末」"
+    for on_error, expected in (("", ["error"]), ("\non_error_1:「始」continue「末」", ["error", "done"])):
+        done = await tools.call_text(f"<|[REQUEST_TOOL]|>\n{failing}{on_error}\n{second}\n<|[END_TOOL]|>")
+        assert [result.status for result in done.results] == expected
+    entries = await scripts.host.services.get(AUDIT).read(AuditQuery(action="tool_call"))
+    named = [entry.outcome for entry in entries if "core:execute-python-script" in str(entry.details)]
+    assert len(named) == 4, "each try is one call"
+    assert "done" not in named
 
 
 async def test_an_agent_runs_javascript_files(scripts: Scripts) -> None:
@@ -204,7 +238,7 @@ async def test_files_and_images_that_code_leaves_are_parts_of_the_answer(scripts
     code = "for name in ('chart.png', 'data.csv'): open(name, 'w').write('12')"
     result = await call(scripts.host, "CodeInterpreter:execute", language="python", code=code)
     whole, image, file = result.content
-    assert whole.data == result.structured
+    assert (whole.data, result.structured["outputData"]) == (None, None)
     assert (image.type, image.name, image.mime_type, image.size) == ("image", "chart.png", "image/png", 2)
     assert (file.type, file.name, file.mime_type) == ("file", "data.csv", "text/csv")
     assert [part.uri for part in (image, file)] == [file["path"] for file in result.structured["files"]]

@@ -17,7 +17,7 @@ from tavern_host.contracts.workflows import GROUP_OUTPUT, InterfaceSlot, Workflo
 from tavern_host.sdk.time_limits import until_given_up
 from tavern_tools.builtin.project_folder import read
 from tavern_tools.calls.call import Call, Output
-from tavern_tools.calls.script_tools import parts_of_outcome, run_script
+from tavern_tools.calls.script_tools import output_of_service, run_script
 from tavern_tools.calls.streams import Streams
 from tavern_tools.calls.workflow_streams import workflow_stream
 from tavern_tools.catalog.failures import ToolFailure, failure_of
@@ -69,7 +69,7 @@ class Runners:
             method = self._method(tool)
             acts = method.info.permission is not None
             output = await method(arguments, call.context.child(timeout=seconds + _LATER) if acts else call.context)
-            return Output(output, parts_of_outcome(tool.definition, output))
+            return output_of_service(tool.definition, output)
         child = call.context.child(timeout=seconds + _LATER)
         if kind == "script":
             return await run_script(self._context, tool.definition, arguments, child, call.report or _no_report)

@@ -24,6 +24,10 @@ from tavern_host.contracts.toolcalls import ContentPart, ToolErrorType
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_tools.calls.call import Output
 from tavern_tools.catalog.failures import ToolFailure
+from tavern_tools.catalog.permissions import service_and_method
+
+_SCRIPT_SERVICES = (SCRIPT_TOOLS.name, SCRIPT_EXECUTION.name)
+_LAST_LOGS = 20
 
 _TYPES = {
     ScriptErrorType.TIMEOUT: ToolErrorType.TIMEOUT,
@@ -91,28 +95,42 @@ async def run_script(
                 result = event.result
     if result is None:
         raise ToolFailure(ToolErrorType.EXECUTION, f"{tool.id} ended without a result")
-    if result.error is not None:
-        error = result.error
-        details = {"details": error.details} if error.details else {}
-        raise ToolFailure(_TYPES[error.type], error.message, **details, logs=result.logs[-20:])
-    parts = [_file_part(file) for file in result.files]
-    return Output(result.output_data, _with_output(result.output_data, parts) if parts else ())
+    output = _output_data(result)
+    return Output(output, _parts(output, result.files) if result.files else ())
 
 
-def parts_of_outcome(tool: ToolDefinition, outcome: JsonValue) -> tuple[ContentPart, ...]:
-    """Return the parts of what a tool of the service `scriptTools` gives: the files that a script left are parts of
-    their own, images among them. Nothing for other tools, and where there are no files."""
-    if tool.implementation.service != SCRIPT_TOOLS.name or not isinstance(outcome, dict):
-        return ()
-    files = outcome.get("files")
-    parts = [_file_part(ScriptFile.model_validate(file)) for file in files] if isinstance(files, list) else []
-    return _with_output(outcome, parts) if parts else ()
+def output_of_service(tool: ToolDefinition, value: JsonValue) -> Output:
+    """Return what a service's method gave as the tool's output. Raises `ToolFailure` for a script that failed.
+
+    Of what the services that run scripts give, a model reads what the script gave, and the files that it left. The
+    rest of it is the output only where the tool's schema declares it.
+    """
+    service, _ = service_and_method(tool.implementation)
+    if service not in _SCRIPT_SERVICES or not isinstance(value, dict) or not isinstance(value.get("success"), bool):
+        return Output(value)
+    result = ScriptResult.model_validate(value)
+    output = _output_data(result)
+    declared = (tool.output or {}).get("properties")
+    whole = value if isinstance(declared, dict) and "success" in declared else output
+    return Output(whole, _parts(output, result.files))
 
 
-def _with_output(output: JsonValue, parts: list[ContentPart]) -> tuple[ContentPart, ...]:
-    if isinstance(output, str):
-        return (ContentPart(type="text", text=output), *parts)
-    return (ContentPart(type="data", data=output), *parts)
+def _output_data(result: ScriptResult) -> JsonValue:
+    """Return what a script gave. Raises `ToolFailure` if it failed."""
+    if result.success:
+        return result.output_data
+    error = result.error
+    if error is None:
+        raise ToolFailure(ToolErrorType.SCRIPT, "the script failed", logs=result.logs[-_LAST_LOGS:])
+    details = {"details": error.details} if error.details else {}
+    raise ToolFailure(_TYPES[error.type], error.message, **details, logs=result.logs[-_LAST_LOGS:])
+
+
+def _parts(output: JsonValue, files: list[ScriptFile]) -> tuple[ContentPart, ...]:
+    """Return the parts of a result: what the script gave, and each file that it left, images among them."""
+    text = isinstance(output, str)
+    first = ContentPart(type="text", text=str(output)) if text else ContentPart(type="data", data=output)
+    return (first, *map(_file_part, files))
 
 
 def _file_part(file: ScriptFile) -> ContentPart:
