@@ -12,6 +12,7 @@ import pytest
 from helpers.repetition import Failures
 
 from tavern_host import Host
+from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.settings import MASK, SETTINGS, SettingsChange
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType
@@ -201,19 +202,18 @@ async def test_a_script_that_fails_is_a_failed_call(scripts: Scripts) -> None:
 
 
 async def test_a_chain_sees_that_a_script_failed(scripts: Scripts) -> None:
-    scripts.put("counted.py", "open('/dev/null'); raise SystemExit(1)")
+    scripts.put("exit.py", "raise SystemExit(1)")
     tools = scripts.host.services.get(TOOL_MANAGER)
     failing = (
-        "command_1:「始」core:execute-python-script「末」\nscriptPath_1:「始」counted.py「末」\nretry_1:「始」1「末」"
+        "command_1:「始」core:execute-python-script「末」\nscriptPath_1:「始」exit.py「末」\nretry_1:「始」1「末」"
     )
     second = "command_2:「始」CodeInterpreter:execute「末」\nlanguage_2:「始」python「末」\ncode_2:「始」print(1)「末」"
     for on_error, expected in (("", ["error"]), ("\non_error_1:「始」continue「末」", ["error", "done"])):
         done = await tools.call_text(f"<|[REQUEST_TOOL]|>\n{failing}{on_error}\n{second}\n<|[END_TOOL]|>")
         assert [result.status for result in done.results] == expected
-    entries = await scripts.host.services.get(AUDIT).read(AuditQuery(action="tool_call"))
-    named = [entry.outcome for entry in entries if "core:execute-python-script" in str(entry.details)]
-    assert len(named) == 4, "each try is one call"
-    assert "done" not in named
+    ended = [entry for entry in await scripts.host.services.get(AUDIT).tail() if entry.action == "tool.ended"]
+    outcomes = [entry.details["outcome"] for entry in ended if entry.subject == "core:execute-python-script"]
+    assert outcomes[-4:] == ["ScriptError"] * 4, "each of two tries, of two chains"
 
 
 async def test_an_agent_runs_javascript_files(scripts: Scripts) -> None:
