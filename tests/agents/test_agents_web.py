@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from helpers.repetition import Failures
 from helpers.tavern_project import Tavern, action
 
 from tavern_host import Host
@@ -80,18 +81,18 @@ async def test_an_unknown_agent_is_not_found(browser: Browser) -> None:
     assert (status, body["error"]) == (404, "there is no agent 'keper' (did you mean keeper?)")
 
 
-@pytest.mark.parametrize(
-    ("body", "part"),
-    [
+async def test_a_wrong_body_is_told(browser: Browser) -> None:
+    rows: Any = [
         ("{", "the body is not JSON"),
         ([], "the body is not {message, history?, maxSteps?}: body:"),
         ({}, "message: Field required"),
         ({"message": "x", "maxSteps": 0}, "maxSteps: Input should be greater than or equal to 1"),
         ({"message": "x", "history": [{"role": "bard", "content": ""}]}, "history.0.role:"),
         ({"message": "x", "steps": 1}, "steps: Extra inputs are not permitted"),
-    ],
-)
-async def test_a_wrong_body_is_told(browser: Browser, body: Any, part: str) -> None:
-    status, answer = await browser.post("/api/agents/keeper/run", body)
-    assert status == 400
-    assert part in answer["error"]
+    ]
+    with Failures() as failures:
+        for body, part in rows:
+            with failures.row(body):
+                status, answer = await browser.post("/api/agents/keeper/run", body)
+                assert status == 400
+                assert part in answer["error"]

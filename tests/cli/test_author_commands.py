@@ -225,29 +225,6 @@ def test_authors_need_neither_a_project_nor_its_plugins(tmp_path: Path, operator
     assert ran.err.splitlines() == [f"Importing {folder} to see what it registers …"]
 
 
-def test_only_first_party_plugins_add_to_the_hosts_commands(check: Check, tmp_path: Path) -> None:
-    code = (
-        "from tavern_host import CommandInfo, hookimpl\n\n@hookimpl\ndef tavern_register_commands():\n"
-        "    return [CommandInfo(name='plugins mend', help='Mends.', handler='acme_inn:mend')]\n\n"
-        "async def mend(arguments, context):\n    yield\n"
-    )
-    permissions = {"hooks": ["hook:server:commands:register"]}
-    folder = write_plugin(tmp_path / "acme_inn", {"__init__.py": code}, description="Fine.", permissions=permissions)
-    assert "the command 'plugins mend' belongs to the host" in said(report(check(folder, "--json"))["problems"])
-
-
-def test_the_review_says_what_the_operator_will_be_asked(check: Check, tmp_path: Path) -> None:
-    permissions = {"hooks": ["hook:server:workflow:before-execute"], "services": {"override": ["workflowManager"]}}
-    folder = write_plugin(tmp_path / "acme_inn", description="Fine.", permissions=permissions)
-    asked = report(check(folder, "--json"))["permissions"]
-    assert [(p["level"], p["name"], p["granted"]) for p in asked] == [
-        ("intercept", "hook:server:workflow:before-execute", False),
-        ("override", "services.override:workflowManager", False),
-    ]
-    shown = " ".join(check(folder).out.split())
-    assert "Replace the service workflowManager for everybody. yes" in shown
-
-
 @pytest.mark.parametrize(
     ("files", "manifest", "messages"),
     [

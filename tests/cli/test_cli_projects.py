@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.command_line import tavern
+from helpers.repetition import Failures
 
 
 @pytest.fixture
@@ -87,9 +89,8 @@ def test_without_any_project_the_default_one_is_made_with_a_sample(tmp_path: Pat
     assert (operator_folders / "data" / "default" / "tavern.yaml").is_file()
 
 
-@pytest.mark.parametrize(
-    ("content", "error"),
-    [
+def test_a_broken_tavern_yaml_is_told_with_line_and_column(project: Path) -> None:
+    rows: Any = [
         ("name: inn\nsetings: {}\n", "tavern.yaml:2:1: unknown key 'setings' (did you mean settings?)"),
         (
             "name: inn\n\ntrust: [acme]\n",
@@ -99,15 +100,16 @@ def test_without_any_project_the_default_one_is_made_with_a_sample(tmp_path: Pat
         ("name: [\n", "tavern.yaml:2:1: not valid YAML: expected the node content, but found '<stream end>'"),
         ("- a\n- b\n", "tavern.yaml:1:1: expected keys and values, found a list"),
         ("name: 7\n", 'tavern.yaml:1:1: name: input should be a valid string, found 7 (write it in quotes: "7")'),
-    ],
-)
-def test_a_broken_tavern_yaml_is_told_with_line_and_column(project: Path, content: str, error: str) -> None:
-    (project / "tavern.yaml").write_text(content)
+    ]
+    with Failures() as failures:
+        for content, error in rows:
+            with failures.row(content):
+                (project / "tavern.yaml").write_text(content)
 
-    ran = tavern("--project", project, "plugins", "list")
+                ran = tavern("--project", project, "plugins", "list")
 
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"Error: {project / 'tavern.yaml'} cannot be used:\n  {project}/{error}\n"
+                assert (ran.code, ran.out) == (2, "")
+                assert ran.err == f"Error: {project / 'tavern.yaml'} cannot be used:\n  {project}/{error}\n"
 
 
 @pytest.mark.parametrize(

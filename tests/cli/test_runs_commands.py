@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from helpers.command_line import Ran, tavern
+from helpers.repetition import Failures
 
 NODES = '''"""A node that fails until a file is there, and one that counts how often it ran."""
 from pathlib import Path
@@ -103,9 +104,8 @@ def test_runs_are_listed_newest_first_and_by_what_is_asked_for(inn: Tavern) -> N
     assert rows(inn("runs", "list", "--since", "2999-01-01")) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
+def test_what_cannot_be_is_the_users_mistake(inn: Tavern) -> None:
+    rows: Any = [
         (["list", "--status", "eror"], "status: there is no status 'eror' (did you mean error?)"),
         (["list", "--since", "soon"], "since: 'soon' is no time: write 2d"),
         (["list", "--limit", "0"], "limit: input should be greater than or equal to 1"),
@@ -113,13 +113,14 @@ def test_runs_are_listed_newest_first_and_by_what_is_asked_for(inn: Tavern) -> N
         (["show", ""], "there is no run ''"),
         (["resume", "nope"], "there is no run 'nope'"),
         (["retry", "nope"], "there is no run 'nope'"),
-    ],
-)
-def test_what_cannot_be_is_the_users_mistake(inn: Tavern, arguments: list[str], error: str) -> None:
-    ran = inn("runs", *arguments)
+    ]
+    with Failures() as failures:
+        for arguments, error in rows:
+            with failures.row(arguments):
+                ran = inn("runs", *arguments)
 
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"Error: {error}") and ran.err.count("\n") == 1
+                assert (ran.code, ran.out) == (2, "")
+                assert ran.err.startswith(f"Error: {error}") and ran.err.count("\n") == 1
 
 
 def test_a_run_is_shown_with_what_its_nodes_did(inn: Tavern) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from helpers.command_line import Ran, tavern
 from helpers.folder_plugins import write_plugin
+from helpers.repetition import Failures
 
 PREFIX = "extensions.acme-bar."
 OPTIONS = [
@@ -115,9 +116,8 @@ def test_what_is_not_set_is_told(project: Path) -> None:
     assert settings(project, "get", "acme-bar.size").out == "(not set)\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
+def test_a_mistake_is_told_in_one_line(project: Path) -> None:
+    rows: Any = [
         (["get", "acme-bar.color"], f"there is no setting 'acme-bar.color' (did you mean {PREFIX}colour?)"),
         (["get", f"{PREFIX}color"], f"there is no setting '{PREFIX}color' (did you mean {PREFIX}colour?)"),
         (["get", "x" * 5000], "there is no setting 'xxx"),
@@ -141,22 +141,22 @@ def test_what_is_not_set_is_told(project: Path) -> None:
         (["list", "acme-ba"], "there is no plugin 'acme-ba' with settings (did you mean acme-bar?)"),
         (["reset", "acme-bar.color"], "there is no setting 'acme-bar.color'"),
         (["reset", "acme-bar.tidy"], f"'{PREFIX}tidy' is a button and holds no value"),
-    ],
-)
-def test_a_mistake_is_told_in_one_line(project: Path, arguments: list[str], error: str) -> None:
-    ran = settings(project, *arguments)
-    assert ran.code == 2
-    assert ran.err.startswith(f"Error: {error}")
-    assert len(ran.err.splitlines()) == 1
-    assert ran.out == ""
+    ]
+    with Failures() as failures:
+        for arguments, error in rows:
+            with failures.row(arguments):
+                ran = settings(project, *arguments)
+                assert ran.code == 2
+                assert ran.err.startswith(f"Error: {error}")
+                assert len(ran.err.splitlines()) == 1
+                assert ran.out == ""
 
 
 # --- what is saved ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("key", "text", "value"),
-    [
+def test_a_value_is_read_by_the_type_of_its_setting(project: Path) -> None:
+    rows: Any = [
         ("colour", "5", "5"),
         ("colour", "", ""),
         ("rules", "a\nb", "a\nb"),
@@ -170,12 +170,13 @@ def test_a_mistake_is_told_in_one_line(project: Path, arguments: list[str], erro
         ("pick", "2.5", "2.5"),
         ("table", '{"a": [1, null]}', {"a": [1, None]}),
         ("table", '"text"', "text"),
-    ],
-)
-def test_a_value_is_read_by_the_type_of_its_setting(project: Path, key: str, text: str, value: Any) -> None:
-    assert settings(project, "set", f"acme-bar.{key}", "--", text).code == 0
-    saved = value_of(project, key)
-    assert (saved, type(saved)) == (value, type(value))
+    ]
+    with Failures() as failures:
+        for key, text, value in rows:
+            with failures.row(key):
+                assert settings(project, "set", f"acme-bar.{key}", "--", text).code == 0
+                saved = value_of(project, key)
+                assert (saved, type(saved)) == (value, type(value))
 
 
 def test_a_value_can_come_from_standard_input(project: Path) -> None:
@@ -246,16 +247,17 @@ def test_a_secret_is_read_from_standard_input_and_never_printed(project: Path, o
     assert [stat.S_IMODE(file.stat().st_mode) for file in private] == [0o600, 0o600]
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("token", "hunter2"), ("pin", "1234"), ("models", '{"m": {"api_key": "hunter2"}}')]
-)
-def test_a_secret_is_not_taken_as_an_argument(project: Path, key: str, value: str) -> None:
-    ran = settings(project, "set", f"acme-bar.{key}", value)
-    assert ran.code == 2
-    assert ran.err == (
-        f"Error: {PREFIX}{key} is or holds a secret, and every user can see what a command is given: "
-        f"`tavern settings set {PREFIX}{key} --stdin` reads the value from standard input\n"
-    )
+def test_a_secret_is_not_taken_as_an_argument(project: Path) -> None:
+    rows: Any = [("token", "hunter2"), ("pin", "1234"), ("models", '{"m": {"api_key": "hunter2"}}')]
+    with Failures() as failures:
+        for key, value in rows:
+            with failures.row(key):
+                ran = settings(project, "set", f"acme-bar.{key}", value)
+                assert ran.code == 2
+                assert ran.err == (
+                    f"Error: {PREFIX}{key} is or holds a secret, and every user can see what a command is given: "
+                    f"`tavern settings set {PREFIX}{key} --stdin` reads the value from standard input\n"
+                )
 
 
 # --- who is asked -----------------------------------------------------------------------------------------
