@@ -119,48 +119,21 @@ async def stack(host: Host) -> list[str]:
 # --- one override ------------------------------------------------------------------------------------
 
 
-async def test_everybody_gets_the_override_and_it_reaches_what_it_replaces(project: Path, write_plugin: Any) -> None:
-    async with host_with(project, write_plugin("upper")) as host:
+async def test_an_override_serves_everybody_through_its_original(project: Path, write_plugin: Any) -> None:
+    async with host_with(project, write_plugin("upper")) as host, Host(project) as without_it:
+        assert said_of(host, "upper") == []
         workflows = host.services.get(WORKFLOW_MANAGER)
         assert await names(workflows) == ["Tale +upper"]
         assert (await workflows.get("tale")).workflow.name == "Tale"
-
-
-async def test_the_stack_says_who_provides_the_service_by_which_permission(project: Path, write_plugin: Any) -> None:
-    async with host_with(project, write_plugin("upper")) as host:
         base, top = await host.services.get(PLUGINS).service_stack("workflowManager")
         assert (base.plugin, base.override, base.permission) == (BASE, False, None)
         assert (top.plugin, top.override, top.permission) == ("upper", True, "services.override:workflowManager")
         assert top.handler == "tavern_plugins.upper:Signed"
-
-
-async def test_an_override_acts_on_the_original_without_a_permission_of_its_own(
-    project: Path, write_plugin: Any
-) -> None:
-    async with host_with(project, write_plugin("upper")) as host:
-        await host.services.get(WORKFLOW_MANAGER).save("second", Workflow(name="Second"), call=host.call())
-        assert (project / "workflows" / "second.json").is_file()
-
-
-async def test_a_view_that_was_handed_out_before_serves_the_override_that_comes(
-    project: Path, write_plugin: Any
-) -> None:
-    async with host_with(project, write_plugin("upper"), trusted=False) as host:
-        workflows = host.services.get(WORKFLOW_MANAGER)
-        assert await names(workflows) == ["Tale"]
-        await host.grant("upper")
-        assert await names(workflows) == ["Tale +upper"]
-
-
-async def test_two_hosts_in_one_process_do_not_share_overrides(
-    project: Path, tmp_path: Path, write_plugin: Any
-) -> None:
-    async with host_with(project, write_plugin("upper")) as with_it, Host(project) as without_it:
-        assert await names(with_it.services.get(WORKFLOW_MANAGER)) == ["Tale +upper"]
-        assert await names(without_it.services.get(WORKFLOW_MANAGER)) == ["Tale"]
-
-
-# --- older versions ----------------------------------------------------------------------------------
+        assert list(await workflows.closure(a_group_of("tale"))) == ["tale"], "a later method goes to the original"
+        assert list(await kept("upper")["original"].closure(a_group_of("tale"))) == ["tale"]
+        await workflows.save("second", Workflow(name="Second"), call=host.call())
+        assert (project / "workflows" / "second.json").is_file(), "the original needs no permission of the override"
+        assert await names(without_it.services.get(WORKFLOW_MANAGER)) == ["Second", "Tale"]
 
 
 def a_group_of(name: str) -> Workflow:
@@ -169,41 +142,21 @@ def a_group_of(name: str) -> Workflow:
     return Workflow.model_validate({"nodes": [node]})
 
 
-async def test_methods_that_came_after_an_override_was_written_go_to_what_is_beneath(
-    project: Path, write_plugin: Any
-) -> None:
-    async with host_with(project, write_plugin("upper")) as host:
-        assert said_of(host, "upper") == []
-        workflows = host.services.get(WORKFLOW_MANAGER)
-        assert await names(workflows) == ["Tale +upper"]
-        assert list(await workflows.closure(a_group_of("tale"))) == ["tale"]
-        assert list(await kept("upper")["original"].closure(a_group_of("tale"))) == ["tale"]
+# --- older versions ----------------------------------------------------------------------------------
 
 
-async def test_an_override_with_all_methods_of_the_newest_version_is_asked_for_all(
-    project: Path, write_plugin: Any
-) -> None:
-    code = WHOLE.replace("\nKEPT = {}", f"{CLOSURE}\nKEPT = {{}}")
-    async with host_with(project, write_plugin("upper", code)) as host:
-        assert said_of(host, "upper") == []
-        assert list(await host.services.get(WORKFLOW_MANAGER).closure(a_group_of("tale"))) == ["tale +upper"]
-
-
-async def test_the_host_says_which_version_an_override_is_of_and_what_it_leaves(
-    project: Path, write_plugin: Any
-) -> None:
+async def test_an_override_leaves_later_methods_to_the_next(project: Path, write_plugin: Any) -> None:
     whole = write_plugin("lower", WHOLE.replace("\nKEPT = {}", f"{CLOSURE}\nKEPT = {{}}"))
     for folder, version, leaves in [(write_plugin("upper"), 1, True), (whole, 2, False)]:
         async with host_with(project, folder) as host:
             _, top = await host.services.get(PLUGINS).service_stack("workflowManager")
             facts = (await host.services.get(PLUGINS).why("service:workflowManager")).facts
-            assert top.version == version
+            closure = await host.services.get(WORKFLOW_MANAGER).closure(a_group_of("tale"))
+            assert (top.version, list(closure)) == (version, ["tale"] if leaves else ["tale +lower"])
             assert any("leaves closure to the next provider in the stack" in fact for fact in facts) is leaves
 
 
-async def test_a_provider_with_nobody_beneath_must_have_the_methods_of_the_newest_version(
-    project: Path, write_plugin: Any
-) -> None:
+async def test_a_sole_provider_has_all_methods(project: Path, write_plugin: Any) -> None:
     code = WHOLE.replace("tavern_override_services", "tavern_register_services").replace("context, original", "context")
     manifest = MANIFEST.replace("services: {{override: [workflowManager]}}", "hooks: ['hook:server:services:register']")
     folder = write_plugin("alone", code.replace("original", "context"), manifest=manifest)
@@ -213,7 +166,7 @@ async def test_a_provider_with_nobody_beneath_must_have_the_methods_of_the_newes
         assert said_of(host, "upper") == ["nobody provides workflowManager, so it cannot be overridden"]
 
 
-def test_the_version_of_a_provider_is_the_highest_one_that_it_has_all_methods_of() -> None:
+def test_the_methods_decide_a_providers_version() -> None:
     first = ["submit", "run", "get", "wait", "queue", "interrupt"]
 
     def version(*methods: str) -> int:
@@ -233,23 +186,18 @@ def test_the_version_of_a_provider_is_the_highest_one_that_it_has_all_methods_of
 # --- what goes ---------------------------------------------------------------------------------------
 
 
-async def test_revoking_takes_an_override_off_at_once(project: Path, write_plugin: Any) -> None:
+async def test_an_override_is_used_while_it_is_granted(project: Path, write_plugin: Any) -> None:
     async with host_with(project, write_plugin("upper"), trusted=False) as host:
-        await host.grant("upper")
         list_workflows = host.services.get(WORKFLOW_MANAGER).list_workflows
+        assert [w.name for w in await list_workflows()] == ["Tale"]
+        await host.grant("upper")
+        views = dict(kept("upper"))
+        taken_out = [views["original"].get, views["own view"].get]
         assert [w.name for w in await list_workflows()] == ["Tale +upper"]
         await host.revoke("upper")
         assert [w.name for w in await list_workflows()] == ["Tale"]
         assert await stack(host) == [BASE]
         assert host.plugin("upper").state is PluginState.NEEDS_REVIEW
-
-
-async def test_a_revoked_override_reaches_nothing_through_what_it_kept(project: Path, write_plugin: Any) -> None:
-    async with host_with(project, write_plugin("upper"), trusted=False) as host:
-        await host.grant("upper")
-        views = dict(kept("upper"))
-        taken_out = [views["original"].get, views["own view"].get]
-        await host.revoke("upper")
         for get in [views["original"].get, views["own view"].get, *taken_out]:
             with pytest.raises(PermissionDenied, match=r"upper may not call workflowManager\.get"):
                 await get("tale")
@@ -258,40 +206,25 @@ async def test_a_revoked_override_reaches_nothing_through_what_it_kept(project: 
 # --- several -----------------------------------------------------------------------------------------
 
 
-async def test_both_of_two_unordered_overrides_say_so_and_how_to_mend_it(project: Path, write_plugin: Any) -> None:
-    async with host_with(project, write_plugin("upper"), write_plugin("lower")) as host:
-        for plugin in ("upper", "lower"):
-            assert said_of(host, plugin) == [
-                "lower and upper both override workflowManager; neither is used "
-                "(put them in order in host.yaml: overrides: {workflowManager: [below, above]})"
-            ]
+async def test_the_operator_orders_overrides(project: Path, operator_folders: Path, write_plugin: Any) -> None:
+    folders = [write_plugin("upper"), write_plugin("lower")]
+    for ordered in ([], ["upper"], ["lower", "upper"], ["upper", "lower"]):
+        order(operator_folders, *ordered)
+        async with host_with(project, *folders) as host:
+            complaint = [] if len(ordered) == 2 else [UNORDERED]
+            assert said_of(host, "upper") == said_of(host, "lower") == complaint
+            used = [] if complaint else ordered
+            assert await stack(host) == [BASE, *used]
+            assert await names(host.services.get(WORKFLOW_MANAGER)) == [" +".join(["Tale", *used])]
 
 
-@pytest.mark.parametrize(
-    ("below", "above", "name"),
-    [("lower", "upper", "Tale +lower +upper"), ("upper", "lower", "Tale +upper +lower")],
+UNORDERED = (
+    "lower and upper both override workflowManager; neither is used "
+    "(put them in order in host.yaml: overrides: {workflowManager: [below, above]})"
 )
-async def test_the_operators_order_decides_which_is_on_top(
-    project: Path, operator_folders: Path, write_plugin: Any, below: str, above: str, name: str
-) -> None:
-    order(operator_folders, below, above)
-    async with host_with(project, write_plugin("upper"), write_plugin("lower")) as host:
-        assert await stack(host) == [BASE, below, above]
-        assert await names(host.services.get(WORKFLOW_MANAGER)) == [name]
-        assert said_of(host, below) == said_of(host, above) == []
 
 
-async def test_an_order_that_names_one_of_two_settles_nothing(
-    project: Path, operator_folders: Path, write_plugin: Any
-) -> None:
-    order(operator_folders, "upper")
-    async with host_with(project, write_plugin("upper"), write_plugin("lower")) as host:
-        assert await stack(host) == [BASE]
-
-
-async def test_when_the_lower_one_goes_the_upper_one_stands_on_the_base(
-    project: Path, operator_folders: Path, write_plugin: Any
-) -> None:
+async def test_the_upper_override_outlives_the_lower(project: Path, operator_folders: Path, write_plugin: Any) -> None:
     order(operator_folders, "lower", "upper")
     async with host_with(project, write_plugin("upper"), write_plugin("lower"), trusted=False) as host:
         await host.grant("upper")
@@ -301,9 +234,7 @@ async def test_when_the_lower_one_goes_the_upper_one_stands_on_the_base(
         assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale +upper"]
 
 
-async def test_when_one_of_two_rivals_goes_the_other_is_used_and_the_complaint_is_gone(
-    project: Path, write_plugin: Any
-) -> None:
+async def test_one_rival_is_used_without_the_other(project: Path, write_plugin: Any) -> None:
     async with host_with(project, write_plugin("upper"), write_plugin("lower"), trusted=False) as host:
         await host.grant("upper")
         await host.grant("lower")
@@ -316,9 +247,7 @@ async def test_when_one_of_two_rivals_goes_the_other_is_used_and_the_complaint_i
 # --- what is refused ---------------------------------------------------------------------------------
 
 
-async def test_an_override_that_does_not_fit_the_interface_is_refused_with_everything_that_is_wrong(
-    project: Path, write_plugin: Any
-) -> None:
+async def test_all_that_does_not_fit_is_told(project: Path, write_plugin: Any) -> None:
     code = """\
 from tavern_host import WORKFLOW_MANAGER, hookimpl, service_info
 
@@ -354,36 +283,37 @@ def tavern_override_services():
         assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale"]
 
 
-@pytest.mark.parametrize(
-    ("written", "instead", "complaint"),
-    [
-        (
-            "expected_revision=None, call=None):",
-            "expected_revision, call=None):",
-            "Signed.save must do without the parameters expected_revision, which a caller may leave out",
-        ),
-        (
-            "async def get(self, workflow_id):",
-            "async def get(self, *, workflow_id):",
-            "Signed.get must take the parameters workflow_id in this order, by position and by name",
-        ),
-        (
-            "async def save(self, workflow_id, workflow, *",
-            "async def save(self, workflow, workflow_id, *",
-            "Signed.save must take the parameters workflow_id, workflow in this order, by position and by name",
-        ),
-    ],
-)
-async def test_an_override_that_could_not_take_every_call_is_refused(
-    project: Path, write_plugin: Any, written: str, instead: str, complaint: str
-) -> None:
-    assert written in WHOLE
-    async with host_with(project, write_plugin("upper", WHOLE.replace(written, instead))) as host:
-        assert said_of(host, "upper") == [complaint]
+UNFIT = [
+    (
+        "expected_revision=None, call=None):",
+        "expected_revision, call=None):",
+        "Signed.save must do without the parameters expected_revision, which a caller may leave out",
+    ),
+    (
+        "async def get(self, workflow_id):",
+        "async def get(self, *, workflow_id):",
+        "Signed.get must take the parameters workflow_id in this order, by position and by name",
+    ),
+    (
+        "async def save(self, workflow_id, workflow, *",
+        "async def save(self, workflow, workflow_id, *",
+        "Signed.save must take the parameters workflow_id, workflow in this order, by position and by name",
+    ),
+]
+
+
+async def test_an_override_takes_every_call_of_its_interface(project: Path, write_plugin: Any) -> None:
+    folders = []
+    for number, (written, instead, _) in enumerate(UNFIT):
+        assert written in WHOLE
+        folders.append(write_plugin(f"unfit-{number}", WHOLE.replace(written, instead)))
+    async with host_with(project, *folders) as host:
+        for number, (_, _, complaint) in enumerate(UNFIT):
+            assert said_of(host, f"unfit-{number}") == [complaint]
         assert await stack(host) == [BASE]
 
 
-async def test_an_override_may_take_more_than_the_interface_asks_for(project: Path, write_plugin: Any) -> None:
+async def test_an_override_may_take_more_arguments(project: Path, write_plugin: Any) -> None:
     code = WHOLE.replace(
         "async def get(self, workflow_id)", "async def get(self, workflow_id, encoding='utf-8', **more)"
     )
