@@ -216,7 +216,7 @@ async def test_objects_of_a_views_type_gain_nothing(tmp_path: Path) -> None:
         assert on.plain.calls == []
 
 
-async def test_a_view_whose_class_was_forced_is_that_plugins_alone(tmp_path: Path) -> None:
+async def test_forcing_a_views_class_affects_nobody_else(tmp_path: Path) -> None:
     async with scene(tmp_path) as on:
         operators = on.host.services.get(WORKFLOW_MANAGER)
 
@@ -231,9 +231,7 @@ async def test_a_view_whose_class_was_forced_is_that_plugins_alone(tmp_path: Pat
             await on.view.save("tale", Workflow(name="Mine"))
 
 
-async def test_what_is_done_to_a_method_is_done_to_the_plugins_own_view_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_changed_methods_affect_only_the_plugins_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with scene(tmp_path) as on:
         operators: Any = on.host.services.get(WORKFLOW_MANAGER)
         method = on.view.get

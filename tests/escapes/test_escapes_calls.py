@@ -70,7 +70,7 @@ async def test_nothing_kept_of_a_view_outlives_its_grant(tmp_path: Path) -> None
         assert (await plain("tale")).id == "tale"
 
 
-async def test_a_call_that_was_prepared_before_the_grant_was_taken_back_is_refused(tmp_path: Path) -> None:
+async def test_calls_prepared_before_a_revoke_are_refused(tmp_path: Path) -> None:
     async with scene(tmp_path, use=[*SAVE, "llm:complete", "executionEngine:interrupt"]) as on:
         workflow = Workflow(name="Mine")
         llm = on.context.services.get(LLM)
@@ -178,7 +178,7 @@ async def error_of(call: Awaitable[object]) -> TavernError:
     return caught.value
 
 
-async def test_the_traceback_of_a_denied_call_holds_neither_provider_nor_registry(tmp_path: Path) -> None:
+async def test_denied_calls_leak_nothing_in_tracebacks(tmp_path: Path) -> None:
     async with scene(tmp_path) as on:
         assert on.plain in locals_of(await error_of(on.plain.get("broken")))
         for call in (None, by("plugin", "vault")):
@@ -200,7 +200,7 @@ async def test_a_plugins_context_cannot_be_changed(tmp_path: Path) -> None:
                 setattr(on.context, name, "vault")
 
 
-async def test_a_context_that_was_forced_to_name_another_fools_nobody(tmp_path: Path) -> None:
+async def test_a_context_with_a_forced_name_gains_nothing(tmp_path: Path) -> None:
     async with scene(tmp_path) as on:
         vars(on.context)["plugin"] = "vault"
         object.__setattr__(on.context, "plugin", "vault")

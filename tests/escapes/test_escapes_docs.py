@@ -24,7 +24,7 @@ def shown() -> dict[str, str]:
     return {name: inspect.getdoc(test) or "" for name, test in tests.items()}
 
 
-def test_every_escape_of_the_page_has_its_test_and_every_test_its_escape() -> None:
+def test_documented_escapes_match_their_tests() -> None:
     assert sorted(documented()) == sorted(shown())
     assert documented() == shown()
     assert len(documented()) > 20

@@ -31,7 +31,7 @@ def with_node() -> Workflow:
 # --- what comes out ----------------------------------------------------------------------------------
 
 
-async def test_what_is_done_to_a_result_does_not_reach_its_provider(tmp_path: Path) -> None:
+async def test_changed_results_do_not_reach_the_provider(tmp_path: Path) -> None:
     async with scene(tmp_path) as on:
         on.plain.stored = on.plain.stored.model_copy(update={"workflow": with_node()})
 
@@ -49,14 +49,14 @@ async def test_what_is_done_to_a_result_does_not_reach_its_provider(tmp_path: Pa
         assert on.plain.stored.workflow.nodes[0].input_values == {"words": ["one", "two"], "more": True}
 
 
-async def test_what_a_provider_does_later_to_a_result_does_not_reach_its_caller(tmp_path: Path) -> None:
+async def test_later_changes_do_not_reach_the_caller(tmp_path: Path) -> None:
     async with scene(tmp_path) as on:
         through, plain = await on.view.get("tale"), await on.plain.get("tale")
         on.plain.stored.workflow.__dict__["name"] = "later"
         assert (through.workflow.name, plain.workflow.name) == ("Tale", "later")
 
 
-async def test_what_is_done_to_the_settings_of_a_plugin_does_not_reach_the_host(tmp_path: Path) -> None:
+async def test_changed_settings_do_not_reach_the_host(tmp_path: Path) -> None:
     options = [{"key": "extensions.acme.words", "type": "json", "label": "Words", "defaultValue": {"list": ["one"]}}]
     async with scene(tmp_path, configOptions=options) as on:
         on.context.settings.get("words")["list"].append("two")
@@ -110,7 +110,7 @@ def speaking() -> tuple[Any, KeepsAll]:
     return handle.view, provider
 
 
-async def test_what_is_done_to_the_items_of_a_stream_does_not_reach_its_provider() -> None:
+async def test_changed_items_do_not_reach_the_provider() -> None:
     view, provider = speaking()
     async for chunk in view.chunks():
         chunk.words.append("more")
@@ -120,7 +120,7 @@ async def test_what_is_done_to_the_items_of_a_stream_does_not_reach_its_provider
     assert [chunk.words for chunk in provider.kept] == [["one", "more"], ["two", "more"]]
 
 
-async def test_leaving_a_copied_stream_closes_it_at_the_provider() -> None:
+async def test_leaving_a_stream_closes_it() -> None:
     view, provider = speaking()
     stream = view.chunks()
     assert (await anext(stream)).words == ["one"]
@@ -131,7 +131,7 @@ async def test_leaving_a_copied_stream_closes_it_at_the_provider() -> None:
 # --- what goes in ------------------------------------------------------------------------------------
 
 
-async def test_what_is_done_to_an_argument_after_the_call_does_not_reach_the_provider(tmp_path: Path) -> None:
+async def test_changed_arguments_do_not_reach_the_provider(tmp_path: Path) -> None:
     async with scene(tmp_path, use=SAVE) as on:
         for manager, expected in ((on.view, ["one"]), (on.plain, ["one", "two"])):
             document: dict[str, Any] = {"name": "Mine", "words": ["one"]}
@@ -158,7 +158,7 @@ class SlyWorkflow(Workflow):
         return self
 
 
-async def test_an_argument_of_a_derived_model_cannot_keep_itself_from_being_copied(tmp_path: Path) -> None:
+async def test_derived_models_cannot_avoid_copying(tmp_path: Path) -> None:
     async with scene(tmp_path, use=SAVE) as on:
         sly = SlyWorkflow(name="Mine")
         assert sly.model_copy(deep=True) is sly
@@ -213,7 +213,7 @@ async def test_values_of_derived_types_arrive_as_plain_ones() -> None:
     assert f"{key} {value}" == "key ['value', ('inner', True)]"
 
 
-async def test_a_value_that_is_deep_or_shares_its_parts_is_copied_as_it_is() -> None:
+async def test_deep_and_shared_values_are_copied() -> None:
     view, provider = speaking()
     deep: list[Any] = []
     shared: list[Any] = ["x"]
@@ -230,7 +230,7 @@ async def test_a_value_that_is_deep_or_shares_its_parts_is_copied_as_it_is() -> 
     assert copied[3][0] is copied[3] is not inside
 
 
-async def test_an_argument_that_cannot_be_copied_is_refused_in_one_line() -> None:
+async def test_uncopyable_arguments_are_refused() -> None:
     view, provider = speaking()
     before = list(provider.kept)
     with pytest.raises(InvalidInput) as caught:
@@ -239,7 +239,7 @@ async def test_an_argument_that_cannot_be_copied_is_refused_in_one_line() -> Non
     assert provider.kept == before
 
 
-async def test_a_result_that_cannot_be_copied_is_the_providers_failure(tmp_path: Path) -> None:
+async def test_uncopyable_results_are_the_providers_failure(tmp_path: Path) -> None:
     async with scene(tmp_path) as on:
         on.plain.stored.workflow.__dict__["name"] = threading.Lock()
         with pytest.raises(PluginFailure, match=r"^workflowManager\.get returned what cannot be copied: TypeError"):
@@ -260,7 +260,7 @@ def tavern_discover_tools():
 """
 
 
-async def test_what_a_hook_answered_cannot_be_changed_after_it_was_looked_at(tmp_path: Path) -> None:
+async def test_hook_answers_cannot_be_changed_later(tmp_path: Path) -> None:
     hooks = {"hooks": ["hook:server:tools:discover"]}
     folder = write_plugin(tmp_path / "offers", {"__init__.py": OFFERS}, permissions=hooks)
     async with Host(tmp_path / "project", plugins=[folder], trust=["offers"]) as host:
@@ -317,7 +317,7 @@ TELLS_HOOKS = [
 ]
 
 
-async def test_what_a_hook_is_given_is_each_plugins_own(tmp_path: Path) -> None:
+async def test_each_plugin_gets_its_own_hook_arguments(tmp_path: Path) -> None:
     permissions = {"hooks": [hook["permission"] for hook in TELLS_HOOKS]}
     startup = {"hooks": ["hook:server:host:startup"]}
     code = {"__init__.py": ACME, "api.py": TELLS}

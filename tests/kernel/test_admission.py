@@ -111,7 +111,7 @@ def tavern_register_commands(): return "none"
     ]
 
 
-async def test_a_hook_can_be_declared_by_its_field_of_the_manifest(tmp_path: Path) -> None:
+async def test_manifest_fields_declare_their_hook(tmp_path: Path) -> None:
     code = HEAD + "@hookimpl\ndef tavern_register_nodes(): return []\n"
     folder = make_plugin(tmp_path, "acme", code, nodes={"entry": "./nodes"})
     write(folder / "nodes.py", "")
@@ -168,7 +168,7 @@ async def test_answers_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
     await all_refused(tmp_path, rows)
 
 
-async def test_what_is_declared_is_told_at_the_hook_that_declared_it(tmp_path: Path) -> None:
+async def test_wrong_declarations_are_located_at_their_hook(tmp_path: Path) -> None:
     code = f"""{HEAD}
 @hookimpl
 def {ROUTES}(context):
@@ -324,7 +324,7 @@ async def test_commands_that_cannot_be_registered_are_refused(tmp_path: Path) ->
     await all_refused(tmp_path, [(str(a), declares(COMMANDS, a), c) for a, c in REFUSED_COMMANDS])
 
 
-async def test_what_is_right_is_registered_under_the_plugins_name(tmp_path: Path) -> None:
+async def test_registrations_are_the_plugins_own(tmp_path: Path) -> None:
     code = (
         HEAD
         + """

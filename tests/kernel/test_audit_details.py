@@ -40,7 +40,7 @@ def test_what_is_json_is_kept_as_it_is() -> None:
         *("sessionId", "jwt", "ｐａｓｓｗｏｒｄ", "数据库密码", "访问令牌"),
     ],
 )
-def test_what_stands_under_a_secrets_name_is_masked_at_any_depth(key: str) -> None:
+def test_values_under_secret_names_are_masked(key: str) -> None:
     for secret in ("s3cr3t", 1234, 1.5, b"s3cr3t", ["s3cr3t"], {"a": "s3cr3t"}, SimpleNamespace(a="s3cr3t")):
         assert kept({key: secret}) == {key: MASK}
         assert kept({"a": [{"b": ({key: secret},)}]}) == {"a": [{"b": [{key: MASK}]}]}
@@ -51,7 +51,7 @@ def test_what_stands_under_another_name_is_not_masked(key: str) -> None:
     assert kept({key: "value"}) == {key: "value"}
 
 
-def test_that_there_is_no_secret_or_how_many_there_are_may_be_known() -> None:
+def test_missing_secrets_and_token_counts_are_kept() -> None:
     details = {"password": None, "token": "", "secret": False, "max_tokens": 512, "totalTokens": 7, "token_count": 3}
     assert kept(details) == details
     assert kept({"max_tokens": "s3cr3t", "tokens": ["s3cr3t"]}) == {"max_tokens": MASK, "tokens": MASK}
@@ -99,7 +99,7 @@ class Number(enum.IntEnum):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_no_json_or_too_long_is_described(value: Any, shown: Any) -> None:
+def test_long_or_unencodable_values_are_described(value: Any, shown: Any) -> None:
     assert kept({"a": value}) == {"a": shown}
     assert kept({"a": [value]}) == {"a": [shown]}
 
@@ -153,7 +153,7 @@ class Sly(str):
     [Trap(), {"a": [Trap()]}, {Sly("a"): 1}, {"a": Sly("x")}, 7, ["x"], "text"],
     ids=["a trap", "a trap within", "a sly key", "a sly text", "7", "a list", "a text"],
 )
-def test_details_that_do_what_they_like_are_only_a_little_less_clear(details: Any) -> None:
+def test_hostile_details_are_still_recorded(details: Any) -> None:
     assert isinstance(kept(details), dict)
 
 

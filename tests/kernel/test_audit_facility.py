@@ -27,7 +27,7 @@ def newest(log: AuditLog) -> AuditEntry:
     return tail(log.path, 1)[0]
 
 
-async def test_a_provider_records_in_the_name_of_whoever_calls_it(log: AuditLog, facility: PluginAudit) -> None:
+async def test_a_provider_records_its_callers_name(log: AuditLog, facility: PluginAudit) -> None:
     call = CallContext(principal=WRITER)
     number = facility.record("tool.denied", subject="FileOperator.Delete", details={"path": "a", "pin": 7}, call=call)
     await facility.written(number)
@@ -36,7 +36,7 @@ async def test_a_provider_records_in_the_name_of_whoever_calls_it(log: AuditLog,
     assert entry.details == {"path": "a", "pin": MASK}
 
 
-def test_a_plugin_that_provides_no_service_records_nothing_here(log: AuditLog) -> None:
+def test_a_plugin_without_services_records_nothing(log: AuditLog) -> None:
     facility = PluginAudit(log, InFlight("acme"), lambda: False)
     with pytest.raises(Forbidden, match="acme provides none of the host's services"):
         facility.record("tool.called")

@@ -93,7 +93,7 @@ def test_the_first_writer_imports_the_log_once(old: OldLog) -> None:
     assert old.jsonl.with_name("audit.jsonl.imported").read_bytes() == content
 
 
-def test_a_crash_before_the_anchor_was_written_is_no_fault(old: OldLog) -> None:
+def test_a_crash_before_anchoring_is_no_fault(old: OldLog) -> None:
     before = old.anchor.read_bytes()
     old.append("d.1")
     old.anchor.write_bytes(before)
@@ -102,7 +102,7 @@ def test_a_crash_before_the_anchor_was_written_is_no_fault(old: OldLog) -> None:
     assert old.actions() == [*ACTIONS, "audit.imported", "d.1", "e.1"]
 
 
-def test_what_a_crash_left_of_the_log_is_imported(old: OldLog) -> None:
+def test_a_log_cut_by_a_crash_is_imported(old: OldLog) -> None:
     old.lines += [line(7, "d.1"), b'{"seq":8,"ti']
     old.write()
     assert old.verify() == AuditCheck(entries=7, unsealed=1, torn=1)
@@ -179,7 +179,7 @@ def test_a_deleted_log_is_found_after_the_upgrade(old: OldLog) -> None:
     assert old.verify().problem is not None
 
 
-def test_an_old_log_beside_a_new_one_is_not_imported(old: OldLog) -> None:
+def test_an_old_log_beside_a_new_is_ignored(old: OldLog) -> None:
     content = old.jsonl.read_bytes()
     old.append("d.1")
     old.jsonl.write_bytes(content)

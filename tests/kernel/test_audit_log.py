@@ -50,7 +50,7 @@ def unwritable(log: AuditLog) -> Callable[[], None]:
 # --- what is recorded ---------------------------------------------------------------------------------
 
 
-async def test_an_entry_says_who_did_what_to_whom_and_when(log: AuditLog) -> None:
+async def test_entries_name_actor_action_subject_and_time(log: AuditLog) -> None:
     before = time.time()
     log.record("plugin.granted", actor="user:operator", subject="acme", details={"permissions": ["a"], "token": "x"})
     log.record("plugin.revoked", actor=Principal(kind="user", id="operator"))
@@ -62,7 +62,7 @@ async def test_an_entry_says_who_did_what_to_whom_and_when(log: AuditLog) -> Non
     assert (second.seq, second.actor, second.subject, second.details) == (2, "user:operator", "", {})
 
 
-async def test_it_is_on_disk_soon_after_without_anybody_asking(log: AuditLog) -> None:
+async def test_entries_reach_the_disk_unasked(log: AuditLog) -> None:
     log.record("plugin.granted", actor="user:operator")
     await until(lambda: written(log))
     log.record("plugin.revoked", actor="user:operator")
@@ -70,7 +70,7 @@ async def test_it_is_on_disk_soon_after_without_anybody_asking(log: AuditLog) ->
     await until(lambda: verify(log.path, log.anchor) == AuditCheck(entries=2))
 
 
-async def test_what_happens_to_the_details_later_is_not_seen(log: AuditLog) -> None:
+async def test_later_changes_of_details_are_not_recorded(log: AuditLog) -> None:
     details: dict[str, Any] = {"deep": [1]}
     log.record("plugin.granted", actor="user:operator", details=details)
     details["deep"].append(2)
@@ -86,7 +86,7 @@ def test_no_loop_needs_to_run(tmp_path: Path) -> None:
     asyncio.run(log.close())
 
 
-def test_a_program_that_ends_at_once_has_written_it(tmp_path: Path) -> None:
+def test_entries_survive_a_program_ending_at_once(tmp_path: Path) -> None:
     path = tmp_path / "audit.sqlite3"
     subprocess.run([sys.executable, "-c", ENDS_AT_ONCE, str(path)], check=True)
     assert [entry.action for entry in tail(path, 10)] == ["plugin.granted"]
@@ -154,7 +154,7 @@ async def test_two_hosts_may_share_a_log(log: AuditLog) -> None:
 # --- what goes wrong ----------------------------------------------------------------------------------
 
 
-async def test_a_log_that_cannot_be_written_is_told_once_and_written_when_it_can_be(
+async def test_an_unwritable_log_is_told_once_and_retried(
     log: AuditLog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit, "RETRY", 0.01)
@@ -170,9 +170,7 @@ async def test_a_log_that_cannot_be_written_is_told_once_and_written_when_it_can
     await until(lambda: "is written again; 0 entries were lost" in caplog.messages[-1])
 
 
-async def test_what_there_is_no_room_for_is_counted_and_told_later(
-    log: AuditLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_entries_without_room_are_counted(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "RETRY", 0.01)
     monkeypatch.setattr(audit, "MAX_PENDING", 100_000)
     mend = unwritable(log)
@@ -202,9 +200,7 @@ async def test_plugins_cannot_crowd_out_what_the_host_records(log: AuditLog, mon
     assert [entry.action for entry in written(log)][-2:] == ["plugin.revoked", "audit.lost"]
 
 
-async def test_closing_gives_up_what_cannot_be_written_and_says_how_much(
-    log: AuditLog, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_closing_reports_entries_that_are_lost(log: AuditLog, caplog: pytest.LogCaptureFixture) -> None:
     mend = unwritable(log)
     for _ in range(3):
         log.record("thing.done", actor="system:host")
@@ -217,7 +213,7 @@ async def test_closing_gives_up_what_cannot_be_written_and_says_how_much(
     assert [entry.action for entry in written(log)] == ["host.started", "audit.lost"]
 
 
-async def test_an_anchor_that_cannot_be_kept_is_told_once(log: AuditLog, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unwritable_anchor_is_told_once(log: AuditLog, caplog: pytest.LogCaptureFixture) -> None:
     assert log.anchor is not None
     log.anchor.parent.write_text("a file where the folder should be")
     for _ in range(3):
@@ -269,7 +265,7 @@ async def test_what_is_no_action_is_refused(log: AuditLog, action: Any) -> None:
         await HostAudit(log).record(action, call=call("plugin", "acme"))
 
 
-async def test_the_newest_entries_are_read_through_the_service_the_last_one_included(log: AuditLog) -> None:
+async def test_the_service_reads_the_newest_entries(log: AuditLog) -> None:
     service = HostAudit(log)
     assert await service.tail() == []
     for number in range(5):
@@ -283,7 +279,7 @@ async def test_a_limit_out_of_range_is_refused(log: AuditLog, limit: int) -> Non
         await HostAudit(log).tail(limit)
 
 
-async def test_a_log_that_cannot_be_read_is_the_operators_to_mend(log: AuditLog) -> None:
+async def test_an_unreadable_log_is_misconfigured(log: AuditLog) -> None:
     log.path.mkdir(parents=True)
     with pytest.raises(Misconfigured, match="cannot be read"):
         await HostAudit(log).tail()

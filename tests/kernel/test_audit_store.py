@@ -147,7 +147,7 @@ def test_several_processes_write_into_one_log(log: Log) -> None:
         assert [e.action for e in entries if e.actor == name] == [f"was.{n}" for m in range(40) for n in range(m % 4)]
 
 
-def test_a_log_moved_away_is_noted_in_the_next(full: Log) -> None:
+def test_a_moved_log_is_noted_in_the_next(full: Log) -> None:
     for path in full.path.parent.iterdir():
         path.rename(path.with_name(f"old-{path.name}"))
     full.append("d.1")

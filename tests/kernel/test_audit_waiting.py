@@ -41,7 +41,7 @@ def unwritable(log: AuditLog) -> Callable[[], None]:
     return log.path.parent.unlink
 
 
-async def test_an_entry_that_was_waited_for_is_on_disk_with_all_before_it(log: AuditLog) -> None:
+async def test_awaited_entries_are_on_disk_in_order(log: AuditLog) -> None:
     for number in range(10):
         last = log.record("thing.done", actor="system:host", details={"n": number})
     await log.written(last)
@@ -49,7 +49,7 @@ async def test_an_entry_that_was_waited_for_is_on_disk_with_all_before_it(log: A
     assert verify(log.path, log.anchor) == AuditCheck(entries=10)
 
 
-async def test_a_hundred_who_wait_at_once_share_the_flushes(log: AuditLog, flushes: list[int]) -> None:
+async def test_concurrent_waiters_share_the_flushes(log: AuditLog, flushes: list[int]) -> None:
     async def one(number: int) -> None:
         await log.written(log.record("thing.done", actor="system:host", details={"n": number}))
 
@@ -58,7 +58,7 @@ async def test_a_hundred_who_wait_at_once_share_the_flushes(log: AuditLog, flush
     assert len(flushes) < 20  # the anchor's, once for each batch
 
 
-async def test_the_event_loop_goes_on_while_the_disk_is_slow(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_disk_leaves_the_loop_running(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
     release, began = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     real = os.fsync
@@ -77,9 +77,7 @@ async def test_the_event_loop_goes_on_while_the_disk_is_slow(log: AuditLog, monk
     assert len(numbers(log)) == 1
 
 
-async def test_what_cannot_be_written_is_refused_and_written_later(
-    log: AuditLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unwritable_entries_are_refused_and_retried(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "RETRY", 0.01)
     mend = unwritable(log)
     for _ in range(2):
@@ -103,7 +101,7 @@ async def test_what_could_not_be_committed_is_refused(log: AuditLog, monkeypatch
     assert numbers(log) == [0, 1]
 
 
-async def test_what_there_was_no_room_for_is_refused_at_once(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_entries_without_room_are_refused_at_once(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "MAX_PENDING", 100)
     number = log.record("thing.done", actor="system:host")
     assert number == 0
@@ -111,9 +109,7 @@ async def test_what_there_was_no_room_for_is_refused_at_once(log: AuditLog, monk
         await log.written(number)
 
 
-async def test_what_was_given_up_when_the_log_was_closed_is_refused_for_ever(
-    log: AuditLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_entries_lost_by_closing_stay_refused(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "RETRY", 0.01)
     mend = unwritable(log)
     lost = log.record("thing.done", actor="system:host")
@@ -124,7 +120,7 @@ async def test_what_was_given_up_when_the_log_was_closed_is_refused_for_ever(
         await log.written(lost)
 
 
-async def test_somebody_who_stops_waiting_keeps_nobody_else_from_it(log: AuditLog) -> None:
+async def test_cancelling_one_waiter_leaves_the_others(log: AuditLog) -> None:
     numbers_of = [log.record("thing.done", actor="system:host", details={"n": n}) for n in range(3)]
     waiting = [asyncio.create_task(log.written(number)) for number in numbers_of]
     await asyncio.sleep(0)
@@ -133,7 +129,7 @@ async def test_somebody_who_stops_waiting_keeps_nobody_else_from_it(log: AuditLo
     assert numbers(log) == [0, 1, 2]
 
 
-async def test_those_who_wait_while_the_log_is_closed_are_answered(log: AuditLog) -> None:
+async def test_waiters_are_answered_while_closing(log: AuditLog) -> None:
     waiting = asyncio.create_task(log.written(log.record("thing.done", actor="system:host")))
     await asyncio.gather(log.close(), waiting)
     again = log.record("thing.done", actor="system:host")
@@ -141,7 +137,7 @@ async def test_those_who_wait_while_the_log_is_closed_are_answered(log: AuditLog
     assert len(numbers(log)) == 2
 
 
-def test_a_loop_that_is_gone_keeps_nobody_from_writing(log_path: Path) -> None:
+def test_a_closed_loop_does_not_stop_writing(log_path: Path) -> None:
     log = AuditLog(log_path)
 
     async def give_up() -> None:

@@ -122,7 +122,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_whatever_json_a_result_holds_its_copy_shares_none_of_it(value: Any) -> None:
+def test_copies_share_no_json(value: Any) -> None:
     part = ContentPart.trusted(type="data", data=value)
     result = ToolResult.trusted(tool_id="t", status="done", content=[part, part], structured=value)
     copied = duplicate(result)
@@ -133,20 +133,20 @@ def test_whatever_json_a_result_holds_its_copy_shares_none_of_it(value: Any) -> 
         assert copied.structured is copied.content[0].data
 
 
-def test_a_frozen_model_that_holds_nothing_that_can_be_changed_is_shared() -> None:
+def test_deeply_frozen_models_are_shared() -> None:
     part = ContentPart(type="text", text="hello")
     copied = duplicate(ToolResult(tool_id="t", status="done", content=[part]))
     assert copied.content[0] is part
 
 
-def test_what_a_field_holds_against_its_type_is_copied_as_well() -> None:
+def test_values_of_the_wrong_type_are_copied() -> None:
     odd = ToolResult.model_construct(tool_id=["odd"], status="done", extra_field=["more"])
     copied = duplicate(odd)
     odd.tool_id.append("later")  # type: ignore[attr-defined]
     assert copied.tool_id == ["odd"]
 
 
-def test_a_model_that_can_be_changed_is_copied_whatever_it_holds() -> None:
+def test_mutable_models_are_always_copied() -> None:
     class Loose(BaseModel):
         text: str
 
@@ -160,7 +160,7 @@ def test_a_model_that_can_be_changed_is_copied_whatever_it_holds() -> None:
     assert (copied.text, type(copied)) == ("before", Loose)
 
 
-def test_the_keys_that_an_open_model_keeps_are_copied() -> None:
+def test_extra_keys_of_open_models_are_copied() -> None:
     class Open(OpenModel):
         text: str
 
@@ -173,7 +173,7 @@ def test_the_keys_that_an_open_model_keeps_are_copied() -> None:
     assert copied.model_extra == {}
 
 
-def test_models_in_models_are_copied_however_deep_they_are() -> None:
+def test_deeply_nested_models_are_copied() -> None:
     class Nested(Model):
         inner: Nested | None = None
         words: list[str] = Field(default_factory=list)
@@ -216,7 +216,7 @@ class Keeps(Shelf):
         return self.list
 
 
-async def test_a_view_hands_on_only_results_that_are_said_to_be_new_without_copying_them() -> None:
+async def test_only_results_marked_new_are_not_copied() -> None:
     provider = Keeps()
     handle = ViewHandle(Shelf, lambda name, info: lambda call: call or CallContext.model_validate({}))
     handle.bind({"kept": provider.kept, "made": provider.made})
@@ -226,7 +226,7 @@ async def test_a_view_hands_on_only_results_that_are_said_to_be_new_without_copy
     assert await handle.view.made() is not provider.list
 
 
-async def test_what_a_third_partys_plugin_says_of_its_results_is_not_believed(tmp_path: Path) -> None:
+async def test_third_party_results_are_always_copied(tmp_path: Path) -> None:
     code = """
 from tavern_host import LLM, hookimpl, service_info
 from tavern_host.contracts.llm import Llm
@@ -260,7 +260,7 @@ def tavern_override_services():
 # --- models that are made without being validated ------------------------------------------------------
 
 
-def test_a_model_that_was_made_without_validation_is_like_one_that_was_validated() -> None:
+def test_trusted_models_equal_validated_ones() -> None:
     values: dict[str, Any] = {"tool_id": "t", "arguments": {"a": [1]}, "request_id": "r"}
     made, validated = ToolCallRequest.trusted(**values), ToolCallRequest(**values)
     assert made == validated

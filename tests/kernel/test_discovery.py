@@ -36,7 +36,7 @@ def named(host: Host, name: str) -> list[PluginInfo]:
     return [p for p in host.plugins() if p.name == name]
 
 
-def test_the_first_party_plugins_are_found_by_the_same_entry_points(tmp_path: Path) -> None:
+def test_first_party_plugins_have_entry_points(tmp_path: Path) -> None:
     engine = linked(tmp_path / "p").plugin("tavern-engine")
     assert engine.first_party
     assert engine.source == "entry-point:tavern-host"
@@ -50,7 +50,7 @@ def test_an_installed_package_is_found_and_not_imported(tmp_path: Path, site: Pa
     assert "acme_pack" not in sys.modules
 
 
-def test_a_package_within_a_package_is_found_without_importing_the_outer_one(tmp_path: Path, site: Path) -> None:
+def test_nested_packages_are_found_without_importing(tmp_path: Path, site: Path) -> None:
     install(site / "outer", "inner", EXPLODES, entry="acme", dist="x")
     write(site / "outer" / "__init__.py", EXPLODES)
     (site / "outer" / "x-1.0.0.dist-info").rename(site / "x-1.0.0.dist-info")
@@ -60,7 +60,7 @@ def test_a_package_within_a_package_is_found_without_importing_the_outer_one(tmp
     assert "outer" not in sys.modules
 
 
-def test_folders_of_the_project_are_found_but_hidden_ones(tmp_path: Path) -> None:
+def test_hidden_project_folders_are_not_found(tmp_path: Path) -> None:
     for name in ("acme", ".hidden", "_old"):
         make_plugin(tmp_path / "p" / "plugins", name, EXPLODES, **{"name": "acme"})
     (tmp_path / "p" / "plugins" / "README.md").write_text("not a plugin")
@@ -77,7 +77,7 @@ def test_an_entry_point_must_have_the_plugins_name(tmp_path: Path, site: Path) -
     ]
 
 
-async def test_no_decision_of_the_operator_lets_an_invalid_plugin_in(tmp_path: Path, site: Path) -> None:
+async def test_no_decision_admits_an_invalid_plugin(tmp_path: Path, site: Path) -> None:
     install(site, "acme_pack", EXPLODES, entry="acme", name="another")
     make_plugin(tmp_path / "p" / "plugins", "broken").joinpath("plugin.yaml").write_text("][")
     async with Host(tmp_path / "p") as host:
@@ -110,7 +110,7 @@ def test_a_package_that_is_not_there_is_told(tmp_path: Path, site: Path, value: 
 
 
 @pytest.mark.parametrize("value", ["not a module!", "", ":x", "a..b", "-"])
-def test_an_entry_point_that_makes_no_sense_costs_that_plugin_alone(tmp_path: Path, site: Path, value: str) -> None:
+def test_nonsense_entry_points_cost_one_plugin(tmp_path: Path, site: Path, value: str) -> None:
     install(site, "acme_pack", entry="acme")
     (site / "acme_pack-1.0.0.dist-info" / "entry_points.txt").write_text(f"[tavern_host.plugins]\nacme = {value}\n")
     host = linked(tmp_path / "p")
@@ -142,7 +142,7 @@ def test_a_damaged_distribution_costs_nobody_else(tmp_path: Path, site: Path, fi
 # --- two of one name ---------------------------------------------------------------------------------
 
 
-def test_of_two_plugins_of_one_name_the_first_is_used_and_the_other_says_why_not(tmp_path: Path, site: Path) -> None:
+def test_the_second_of_two_namesakes_is_refused(tmp_path: Path, site: Path) -> None:
     install(site, "acme_pack", entry="acme")
     make_plugin(tmp_path / "p" / "plugins", "acme")
     used, refused = named(linked(tmp_path / "p"), "acme")
@@ -153,14 +153,14 @@ def test_of_two_plugins_of_one_name_the_first_is_used_and_the_other_says_why_not
     )
 
 
-def test_a_folder_of_a_project_cannot_take_the_place_of_a_first_party_plugin(tmp_path: Path) -> None:
+def test_project_folders_cannot_replace_first_party_plugins(tmp_path: Path) -> None:
     make_plugin(tmp_path / "p" / "plugins", "tavern-engine", EXPLODES)
     used, refused = named(linked(tmp_path / "p"), "tavern-engine")
     assert used.first_party
     assert refused.state is PluginState.INVALID
 
 
-def test_an_installed_package_cannot_take_the_place_of_a_first_party_plugin(tmp_path: Path, site: Path) -> None:
+def test_packages_cannot_replace_first_party_plugins(tmp_path: Path, site: Path) -> None:
     install(site, "aaa_pack", EXPLODES, entry="tavern-engine")
     used, refused = named(linked(tmp_path / "p"), "tavern-engine")
     assert used.first_party
@@ -168,7 +168,7 @@ def test_an_installed_package_cannot_take_the_place_of_a_first_party_plugin(tmp_
     assert (refused.source, refused.state) == ("entry-point:aaa_pack", PluginState.INVALID)
 
 
-def test_a_plugin_that_is_refused_for_its_name_does_not_take_that_name(tmp_path: Path, site: Path) -> None:
+def test_a_misnamed_plugin_takes_no_name(tmp_path: Path, site: Path) -> None:
     install(site, "aaa_pack", EXPLODES, entry="aaa", name="acme")
     install(site, "acme_pack", entry="acme")
     host = linked(tmp_path / "p")
@@ -179,7 +179,7 @@ def test_a_plugin_that_is_refused_for_its_name_does_not_take_that_name(tmp_path:
 # --- folders that are not what they seem -------------------------------------------------------------
 
 
-def test_a_link_out_of_the_plugins_folder_is_refused(tmp_path: Path) -> None:
+def test_plugin_folders_linked_elsewhere_are_refused(tmp_path: Path) -> None:
     outside = make_plugin(tmp_path / "elsewhere", "acme", EXPLODES)
     inside = tmp_path / "p" / "plugins" / "acme"
     inside.parent.mkdir(parents=True)
@@ -190,7 +190,7 @@ def test_a_link_out_of_the_plugins_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("link", ["folder", "file"])
-def test_a_link_from_within_a_plugin_to_the_outside_is_refused(tmp_path: Path, link: str) -> None:
+def test_links_out_of_a_plugin_are_refused(tmp_path: Path, link: str) -> None:
     plugin = make_plugin(tmp_path / "p" / "plugins", "acme", nodes={"entry": "./nodes"})
     files = tmp_path / "p" / "files"
     write(files / "nodes" / "__init__.py", EXPLODES)
@@ -208,7 +208,7 @@ def test_a_link_within_a_plugin_is_fine(tmp_path: Path) -> None:
     assert linked(tmp_path / "p").plugin("acme").state is PluginState.DISCOVERED
 
 
-def test_a_file_whose_name_is_no_text_does_not_stop_the_host(tmp_path: Path) -> None:
+def test_undecodable_file_names_do_no_harm(tmp_path: Path) -> None:
     plugin = make_plugin(tmp_path / "p" / "plugins", "acme", "")
     (Path(os.fsdecode(os.fsencode(plugin) + b"/\xff.txt"))).write_text("x")
     host = linked(tmp_path / "p")
@@ -219,9 +219,7 @@ def test_a_file_whose_name_is_no_text_does_not_stop_the_host(tmp_path: Path) -> 
 # --- what a host is given ----------------------------------------------------------------------------
 
 
-def test_a_plugin_folder_may_be_given_as_the_folder_one_stands_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_current_folder_may_be_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make_plugin(tmp_path, "acme")
     (folder / "plugin.yaml").write_text("displayName: nameless\n")
     monkeypatch.chdir(folder)
@@ -231,7 +229,7 @@ def test_a_plugin_folder_may_be_given_as_the_folder_one_stands_in(
     assert str(plugin.problems[0]) == "acme/plugin.yaml:1:1: the key 'name' is missing"
 
 
-async def test_a_plugin_that_is_being_written_is_loaded_with_all_that_it_asks_for(tmp_path: Path) -> None:
+async def test_dev_plugins_need_no_grant(tmp_path: Path) -> None:
     code = "from tavern_host import hookimpl\n@hookimpl\ndef tavern_before_execute(request): pass\n"
     folder = make_plugin(tmp_path, "acme", code, hooked=["tavern_before_execute"])
     async with Host(tmp_path / "p", dev=[folder]) as host:
@@ -261,14 +259,14 @@ async def test_an_embedding_program_hands_over_a_module(
 
 
 @pytest.mark.parametrize("how", ["dev", "plugins"])
-def test_a_folder_that_is_handed_over_and_installed_as_well_counts_once(tmp_path: Path, site: Path, how: str) -> None:
+def test_a_folder_given_and_installed_counts_once(tmp_path: Path, site: Path, how: str) -> None:
     root = install(site, "acme_pkg", entry="acme")
     (plugin,) = named(linked(tmp_path / "p", **{how: [root]}), "acme")
     assert plugin.state is not PluginState.INVALID
     assert plugin.source.partition(":")[0] == ("dev" if how == "dev" else "folder")
 
 
-def test_what_is_being_written_wins_over_an_older_copy_that_is_installed(tmp_path: Path, site: Path) -> None:
+def test_dev_plugins_win_over_installed_copies(tmp_path: Path, site: Path) -> None:
     install(site, "acme_pkg", entry="acme")
     written = make_plugin(tmp_path, "acme", version="2.0.0")
     used, other = named(linked(tmp_path / "p", dev=[written]), "acme")

@@ -58,7 +58,7 @@ async def said(host: Host) -> Any:
 # --- order -------------------------------------------------------------------------------------------
 
 
-async def test_the_last_loaded_comes_first_so_that_third_parties_come_before_the_core(tmp_path: Path) -> None:
+async def test_hooks_of_the_last_loaded_plugin_run_first(tmp_path: Path) -> None:
     folders = [saying(tmp_path, name) for name in ("a", "b", "c")]
     async with host_with(tmp_path / "p", *folders) as host:
         assert await said(host) == ["c", "b", "a"]
@@ -77,7 +77,7 @@ async def test_tryfirst_and_trylast_move_an_implementation(tmp_path: Path) -> No
         assert await said(host) == ["d", "a", "b", "c"]
 
 
-async def test_order_is_the_same_after_a_plugin_went_and_came(tmp_path: Path) -> None:
+async def test_reloading_a_plugin_keeps_the_hook_order(tmp_path: Path) -> None:
     folders = [saying(tmp_path, name) for name in ("a", "b", "c")]
     async with host_with(tmp_path / "p", *folders, trust=["b", "c"]) as host:
         assert await said(host) == ["c", "b"]
@@ -179,7 +179,7 @@ async def test_a_plugins_own_time_limit_works_as_anywhere(tmp_path: Path) -> Non
         assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
 
 
-async def test_a_plugins_own_timeout_error_is_not_taken_for_the_hosts(tmp_path: Path) -> None:
+async def test_a_plugins_timeout_error_is_its_own(tmp_path: Path) -> None:
     body = "await asyncio.sleep(0)\nraise TimeoutError('its own')"
     async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
         with pytest.raises(Vetoed, match="TimeoutError: its own"):
@@ -198,7 +198,7 @@ async def test_cancelling_the_caller_reaches_the_implementation(tmp_path: Path) 
         assert problems_of(host, "a") == []
 
 
-async def test_a_time_limit_of_the_caller_reaches_the_implementation(tmp_path: Path) -> None:
+async def test_a_callers_timeout_reaches_the_implementation(tmp_path: Path) -> None:
     folder = implementing(tmp_path, "a", "await asyncio.sleep(60)", kind="async def")
     async with host_with(tmp_path / "p", folder) as host:
         with pytest.raises(TimeoutError):
@@ -207,7 +207,7 @@ async def test_a_time_limit_of_the_caller_reaches_the_implementation(tmp_path: P
         assert problems_of(host, "a") == []
 
 
-async def test_something_cancelled_that_an_implementation_waits_for_is_its_own_failure(tmp_path: Path) -> None:
+async def test_awaiting_a_cancelled_task_is_a_failure(tmp_path: Path) -> None:
     body = "other = asyncio.create_task(asyncio.sleep(60))\nother.cancel()\nawait other"
     async with host_with(tmp_path / "p", implementing(tmp_path, "a", body, kind="async def")) as host:
         with pytest.raises(Vetoed, match="waited for something that was cancelled"):
@@ -274,7 +274,7 @@ def node(name: str) -> str:
     return f"NodeDefinition(type={name!r}, namespace='x', category='', display_name='', description='')"
 
 
-async def test_collect_gives_each_answer_with_its_plugin_and_goes_on_after_an_error(tmp_path: Path) -> None:
+async def test_collect_names_plugins_and_skips_errors(tmp_path: Path) -> None:
     folders = [
         registering(tmp_path, "a", f"return [{node('A')}]"),
         registering(tmp_path, "b", "raise RuntimeError('no')"),
@@ -289,7 +289,7 @@ async def test_collect_gives_each_answer_with_its_plugin_and_goes_on_after_an_er
         assert "tried to end the program" in problems_of(host, "e")[0]
 
 
-async def test_an_answer_names_the_code_of_its_plugin_as_it_is_loaded(tmp_path: Path) -> None:
+async def test_answers_name_the_loaded_code_of_their_plugin(tmp_path: Path) -> None:
     folder = registering(tmp_path, "a", f"return [{node('A')}]")
     async with host_with(tmp_path / "p", folder) as host:
         before = await dispatcher(host).collect("tavern_register_nodes", {})
@@ -301,7 +301,7 @@ async def test_an_answer_names_the_code_of_its_plugin_as_it_is_loaded(tmp_path: 
     assert ", load 2" in after[0].code
 
 
-async def test_collect_leaves_out_what_the_hook_does_not_ask_for(tmp_path: Path) -> None:
+async def test_collect_drops_answers_of_the_wrong_type(tmp_path: Path) -> None:
     folders = [
         registering(tmp_path, "a", "return 5"),
         registering(tmp_path, "b", f"return [None, {node('B')}]"),
@@ -314,7 +314,7 @@ async def test_collect_leaves_out_what_the_hook_does_not_ask_for(tmp_path: Path)
         assert "returned a list with NoneType, expected a list of NodeDefinition" in problems_of(host, "b")[0]
 
 
-async def test_first_gives_the_first_answer_and_passes_over_errors(tmp_path: Path) -> None:
+async def test_first_returns_one_answer_and_skips_errors(tmp_path: Path) -> None:
     folders = [
         registering(tmp_path, "a", "return ['never asked']"),
         registering(tmp_path, "b", "return ['b']"),
@@ -330,7 +330,7 @@ async def test_first_gives_the_first_answer_and_passes_over_errors(tmp_path: Pat
         assert await dispatcher(host).first(BEFORE, {}) is None
 
 
-async def test_a_declaration_runs_on_a_thread_and_a_filter_does_not(tmp_path: Path) -> None:
+async def test_declarations_run_on_threads_and_filters_inline(tmp_path: Path) -> None:
     folders = [
         registering(tmp_path, "a", "SEEN.append(threading.get_ident())"),
         implementing(tmp_path, "b", "SEEN.append(threading.get_ident())"),
@@ -343,7 +343,7 @@ async def test_a_declaration_runs_on_a_thread_and_a_filter_does_not(tmp_path: Pa
         assert filtered == threading.get_ident()
 
 
-async def test_only_the_provider_of_a_service_calls_its_hooks(tmp_path: Path) -> None:
+async def test_only_a_services_provider_calls_its_hooks(tmp_path: Path) -> None:
     async with host_with(tmp_path / "p", contextual(tmp_path)):
         hooks = context_of().hooks
         for hook in (BEFORE, "tavern_register_nodes", "tavern_startup", "tavern_nonsense"):
@@ -352,7 +352,7 @@ async def test_only_the_provider_of_a_service_calls_its_hooks(tmp_path: Path) ->
                     await calling
 
 
-async def test_every_plugin_may_ask_whether_a_hook_is_implemented(tmp_path: Path) -> None:
+async def test_any_plugin_may_ask_for_implementations(tmp_path: Path) -> None:
     async with host_with(tmp_path / "p", contextual(tmp_path), saying(tmp_path, "a")) as host:
         hooks = context_of().hooks
         assert hooks.implemented(BEFORE)

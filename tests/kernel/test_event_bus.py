@@ -33,7 +33,7 @@ async def ready(subscription: BusSubscription) -> list[Any]:
     return [e.seq if isinstance(e, Event) else (e.first, e.last) async for e in subscription]
 
 
-async def test_events_are_numbered_from_one_and_carry_who_and_what(bus: EventBus) -> None:
+async def test_events_have_numbers_publisher_and_payload(bus: EventBus) -> None:
     assert bus.last_seq == 0
     first = bus.publish("A", {"x": [1]}, plugin="acme")
     second = bus.publish("B", {})
@@ -51,7 +51,7 @@ async def test_a_subscriber_gets_the_types_that_it_names(bus: EventBus) -> None:
     assert await ready(every) == [1, 2, 3, 4]
 
 
-async def test_a_pattern_stands_for_every_type_that_begins_so(bus: EventBus) -> None:
+async def test_patterns_match_types_by_prefix(bus: EventBus) -> None:
     nodes, all_of_them, mixed = bus.subscribe("NODE_*"), bus.subscribe("*"), bus.subscribe("NODE_E*", "A")
     for kind in ("NODE_ERROR", "NODE_", "A", "node_x", "XNODE_", "NODE_END", "NODE"):
         bus.publish(kind, {})
@@ -68,7 +68,7 @@ async def test_a_pattern_counts_for_what_is_replayed_too(bus: EventBus) -> None:
     assert await ready(replayed) == [1, 3, 4]
 
 
-async def test_one_that_comes_or_goes_between_two_events_of_a_type_is_counted_in_or_out(bus: EventBus) -> None:
+async def test_subscribers_may_come_and_go_between_events(bus: EventBus) -> None:
     early = bus.subscribe("A*")
     bus.publish("A", {})
     late = bus.subscribe("A")
@@ -101,7 +101,7 @@ async def test_a_reader_waits_for_what_comes(bus: EventBus) -> None:
     assert (await waiting).seq == 1  # type: ignore[union-attr]
 
 
-async def test_one_that_reconnects_gets_what_it_missed_and_then_goes_on(bus: EventBus) -> None:
+async def test_reconnecting_subscribers_get_missed_events(bus: EventBus) -> None:
     for kind in "ABA":
         bus.publish(kind, {})
     all_of_it, later, of_type = bus.subscribe(since=0), bus.subscribe(since=2), bus.subscribe("A", since=1)
@@ -111,7 +111,7 @@ async def test_one_that_reconnects_gets_what_it_missed_and_then_goes_on(bus: Eve
     assert await ready(of_type) == [3, 4]
 
 
-async def test_one_that_comes_too_late_is_told_what_is_lost(bus: EventBus, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_subscribers_get_a_gap(bus: EventBus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "KEPT", 3)
     bus = EventBus()
     for _ in range(10):
@@ -123,7 +123,7 @@ async def test_one_that_comes_too_late_is_told_what_is_lost(bus: EventBus, monke
 
 
 @pytest.mark.parametrize("since", [5, 10**30, -1])
-async def test_one_from_before_a_restart_of_the_host_gets_everything(bus: EventBus, since: int) -> None:
+async def test_subscribers_from_before_a_restart_get_everything(bus: EventBus, since: int) -> None:
     for _ in range(3):
         bus.publish("A", {})
     replayed = bus.subscribe(since=since)
@@ -150,9 +150,7 @@ async def test_it_counts_whatever_makes_an_event_large(
     assert len(await ready(bus.subscribe(since=0))) < 5
 
 
-async def test_a_slow_reader_holds_no_more_of_large_events_than_it_may(
-    bus: EventBus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_readers_hold_few_large_events(bus: EventBus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "WAITING_BYTES", 250_000)
     slow, other = bus.subscribe(), bus.subscribe("B")
     for _ in range(10):
@@ -165,7 +163,7 @@ async def test_a_slow_reader_holds_no_more_of_large_events_than_it_may(
     assert await ready(other) == [11]
 
 
-async def test_a_slow_reader_loses_the_oldest_and_is_told(bus: EventBus) -> None:
+async def test_slow_readers_lose_the_oldest_events(bus: EventBus) -> None:
     slow, quick = bus.subscribe(limit=2), bus.subscribe()
     for _ in range(5):
         bus.publish("A", {})
@@ -173,7 +171,7 @@ async def test_a_slow_reader_loses_the_oldest_and_is_told(bus: EventBus) -> None
     assert await ready(quick) == [1, 2, 3, 4, 5]
 
 
-async def test_a_gap_is_told_once_and_the_next_one_anew(bus: EventBus) -> None:
+async def test_each_gap_is_told_once(bus: EventBus) -> None:
     slow = bus.subscribe(limit=1)
     bus.publish("A", {})
     bus.publish("A", {})
@@ -183,7 +181,7 @@ async def test_a_gap_is_told_once_and_the_next_one_anew(bus: EventBus) -> None:
     assert await ready(slow) == [3]
 
 
-async def test_a_replay_that_is_larger_than_the_limit_is_a_gap_too(bus: EventBus) -> None:
+async def test_a_replay_above_the_limit_has_gaps(bus: EventBus) -> None:
     for _ in range(5):
         bus.publish("A", {})
     assert await ready(bus.subscribe(since=0, limit=2)) == [(1, 3), 4, 5]
@@ -217,7 +215,7 @@ async def test_closing_ends_the_reading_after_what_was_there(bus: EventBus) -> N
     await subscription.close()
 
 
-async def test_a_closed_bus_ends_every_subscription_and_those_that_come_late(bus: EventBus) -> None:
+async def test_a_closed_bus_ends_every_subscription(bus: EventBus) -> None:
     early = bus.subscribe()
     bus.publish("A", {})
     await bus.close()
@@ -230,7 +228,7 @@ async def test_a_closed_bus_ends_every_subscription_and_those_that_come_late(bus
 # --- many at once ------------------------------------------------------------------------------------
 
 
-async def test_events_published_together_are_numbered_in_their_order_and_share_a_time(bus: EventBus) -> None:
+async def test_batches_are_numbered_and_share_a_time(bus: EventBus) -> None:
     every, of_type, pattern = bus.subscribe(), bus.subscribe("B"), bus.subscribe("A*")
     bus.publish("A", {"x": 0})
     bus.publish_all([("B", {"x": 1}), ("A", {"x": [2]}), ("AB", {})], plugin="acme")
@@ -250,7 +248,7 @@ async def test_events_published_together_are_numbered_in_their_order_and_share_a
     assert await ready(bus.subscribe(since=2)) == [3, 4, 5]
 
 
-async def test_an_event_is_made_as_if_it_had_been_checked(bus: EventBus) -> None:
+async def test_events_equal_validated_ones(bus: EventBus) -> None:
     subscription = bus.subscribe()
     bus.publish_all([("A", {"list": [1, {"a": None}]})], plugin="acme")
     seen = await anext(subscription)
@@ -277,9 +275,7 @@ async def test_an_event_is_made_as_if_it_had_been_checked(bus: EventBus) -> None
     ],
     ids=["an object", "nan", "a pattern", "a list as type", "no payload", "a type alone", "nothing"],
 )
-async def test_of_many_events_a_wrong_one_is_left_out_and_told_when_the_others_are_published(
-    bus: EventBus, wrong: Any, message: str
-) -> None:
+async def test_wrong_events_of_a_batch_are_left_out(bus: EventBus, wrong: Any, message: str) -> None:
     subscription = bus.subscribe()
     with pytest.raises(InvalidInput, match=message) as failure:
         bus.publish_all([("A", {"x": 1}), wrong, ("A", {"x": 2}), ("A", {"x": {3}})], plugin="acme")
@@ -288,7 +284,7 @@ async def test_of_many_events_a_wrong_one_is_left_out_and_told_when_the_others_a
     assert [(e.seq, e.payload) async for e in subscription] == [(1, {"x": 1}), (2, {"x": 2})]  # type: ignore[union-attr]
 
 
-async def test_when_what_gives_the_events_fails_none_of_them_is_published(bus: EventBus) -> None:
+async def test_a_failing_iterable_publishes_nothing(bus: EventBus) -> None:
     def some() -> Any:
         yield "A", {}
         raise LookupError("no more")
@@ -311,9 +307,7 @@ async def test_what_gives_the_events_may_publish_some_itself(bus: EventBus) -> N
     assert [(e.seq, e.type) async for e in subscription] == [(1, "B"), (2, "A"), (3, "A")]  # type: ignore[union-attr]
 
 
-async def test_a_batch_larger_than_what_is_kept_reaches_who_listens_whole(
-    bus: EventBus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_large_batches_reach_listeners_whole(bus: EventBus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "KEPT", 3)
     bus = EventBus()
     quick, slow = bus.subscribe(), bus.subscribe(limit=2)
@@ -346,7 +340,7 @@ async def test_batches_from_threads_are_not_mixed_with_others(bus: EventBus) -> 
         assert len({p["who"] for p in batch}) == 1
 
 
-async def test_one_that_looks_on_is_told_of_each_event_of_a_batch() -> None:
+async def test_observers_see_each_event_of_a_batch() -> None:
     told: list[Event] = []
     bus = EventBus(told.append)
     bus.publish("A", {})
@@ -361,7 +355,7 @@ async def test_one_that_looks_on_is_told_of_each_event_of_a_batch() -> None:
 # --- values ------------------------------------------------------------------------------------------
 
 
-async def test_what_the_publisher_does_to_its_payload_later_reaches_nobody(bus: EventBus) -> None:
+async def test_later_changes_of_a_payload_reach_nobody(bus: EventBus) -> None:
     payload: dict[str, Any] = {"list": [1], "deep": {"a": 1}, "pair": (True, None)}
     subscription = bus.subscribe()
     bus.publish("A", payload)
@@ -372,7 +366,7 @@ async def test_what_the_publisher_does_to_its_payload_later_reaches_nobody(bus: 
     assert seen.payload == {"list": [1], "deep": {"a": 1}, "pair": [True, None]}
 
 
-async def test_what_one_reader_does_to_an_event_reaches_no_other(bus: EventBus) -> None:
+async def test_readers_cannot_change_each_others_events(bus: EventBus) -> None:
     mine, its = bus.subscribe(copy=True), bus.subscribe(copy=True)
     page = bus.subscribe()
     bus.publish("A", {"list": [1, {"a": 1}]})
@@ -387,7 +381,7 @@ async def test_what_one_reader_does_to_an_event_reaches_no_other(bus: EventBus) 
         assert (seen.seq, seen.payload) == (1, {"list": [1, {"a": 1}]})
 
 
-async def test_what_the_publisher_does_to_a_copy_that_it_got_reaches_nobody(bus: EventBus) -> None:
+async def test_changes_of_the_returned_event_reach_nobody(bus: EventBus) -> None:
     subscription = bus.subscribe()
     published = bus.publish("A", {"list": [1]})
     published.payload["list"] = "changed"
@@ -405,7 +399,7 @@ class Sly(str):
         raise RuntimeError("you shall not measure me")
 
 
-async def test_what_is_derived_from_a_json_type_becomes_plain(bus: EventBus) -> None:
+async def test_derived_json_types_become_plain(bus: EventBus) -> None:
     values = [Colour.RED, Sly("sly"), enum.IntEnum("N", "ONE").ONE, OrderedDict(a=Colour.RED)]  # type: ignore[attr-defined]
     event = bus.publish("A", {"values": values, Colour.RED: 1})
     assert event.payload == {"values": ["red", "sly", 1, {"a": "red"}], "red": 1}
@@ -463,7 +457,7 @@ def in_threads(count: int, work: Any) -> None:
         thread.join()
 
 
-async def test_a_blocked_loop_does_not_let_the_memory_grow_and_all_are_told_what_is_lost(
+async def test_a_blocked_loop_loses_events_with_gaps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(events, "KEPT", 5)
@@ -476,7 +470,7 @@ async def test_a_blocked_loop_does_not_let_the_memory_grow_and_all_are_told_what
     assert await ready(one) == [(2, 16), 22]
 
 
-async def test_many_threads_that_subscribe_while_others_publish_miss_nothing_after_it(bus: EventBus) -> None:
+async def test_concurrent_subscribers_miss_nothing_later(bus: EventBus) -> None:
     made: list[tuple[int, BusSubscription]] = []
 
     def publish(_: int) -> None:
@@ -498,7 +492,7 @@ async def test_many_threads_that_subscribe_while_others_publish_miss_nothing_aft
         assert await ready(subscription) == list(range(1, bus.last_seq + 1))
 
 
-async def test_an_event_of_another_thread_is_not_replayed_and_delivered_as_well(bus: EventBus) -> None:
+async def test_a_threads_event_arrives_once(bus: EventBus) -> None:
     in_threads(1, lambda _: bus.publish("A", {}))
     replayed, fresh = bus.subscribe(since=0), bus.subscribe()
     await asyncio.sleep(0)
@@ -506,7 +500,7 @@ async def test_an_event_of_another_thread_is_not_replayed_and_delivered_as_well(
     assert await ready(fresh) == []
 
 
-async def test_a_thread_that_outlives_the_loop_may_still_publish() -> None:
+async def test_threads_may_publish_after_the_loop() -> None:
     made: list[EventBus] = []
 
     def other_loop(_: int) -> None:
@@ -538,7 +532,7 @@ def test_a_granted_pattern_covers_nothing_wider() -> None:
     wanted=st.text("AB", max_size=3),
     more=st.text("AB", max_size=3),
 )
-def test_what_is_covered_is_matched_by_a_granted_pattern(granted: list[str], wanted: str, more: str) -> None:
+def test_covered_types_match_a_granted_pattern(granted: list[str], wanted: str, more: str) -> None:
     patterns = [g for g in granted if "*" not in g[:-1]]
 
     def matches(pattern: str, type: str) -> bool:
@@ -549,7 +543,7 @@ def test_what_is_covered_is_matched_by_a_granted_pattern(granted: list[str], wan
         assert any(matches(p, wanted + more) for p in patterns)
 
 
-def test_a_plugins_own_types_begin_with_its_name_and_a_dot() -> None:
+def test_own_event_types_begin_with_the_name() -> None:
     assert is_own("acme", "acme.done")
     assert is_own("acme", "acme.*")
     for foreign in ("acme", "acme*", "acme-two.done", "*", "ACME.done", "x.acme.done"):
@@ -567,7 +561,7 @@ class Liar(str):
 
 
 @pytest.mark.parametrize("wanted", [Liar("NODE_ERROR"), 7, None, ["acme.x"]], ids=repr)
-def test_a_type_that_lies_about_itself_or_is_none_is_nobodys(wanted: Any) -> None:
+def test_lying_event_types_are_nobodys(wanted: Any) -> None:
     assert not is_own("acme", wanted)
     assert not covers(["AGENT_*", "HELLO"], wanted)
 
@@ -575,7 +569,7 @@ def test_a_type_that_lies_about_itself_or_is_none_is_nobodys(wanted: Any) -> Non
 # --- through a plugin's context ----------------------------------------------------------------------
 
 
-async def test_a_plugin_publishes_in_its_own_name_and_its_subscriptions_are_its_own(tmp_path: Path) -> None:
+async def test_events_and_subscriptions_belong_to_their_plugin(tmp_path: Path) -> None:
     events = {"publish": ["HELLO"], "subscribe": ["HELLO", "BYE"]}
     async with host_with(tmp_path / "p", contextual(tmp_path, permissions={"events": events}), trust=[]) as host:
         await host.grant("acme")
@@ -591,7 +585,7 @@ async def test_a_plugin_publishes_in_its_own_name_and_its_subscriptions_are_its_
         assert [e.type async for e in mine] == ["HELLO"]  # type: ignore[union-attr]
 
 
-async def test_of_many_events_of_a_plugin_those_that_it_may_not_publish_are_left_out_and_told(tmp_path: Path) -> None:
+async def test_forbidden_events_of_a_batch_are_left_out(tmp_path: Path) -> None:
     events = {"publish": ["HELLO"], "subscribe": ["HELLO"]}
     async with host_with(tmp_path / "p", contextual(tmp_path, permissions={"events": events}), trust=[]) as host:
         await host.grant("acme")
@@ -612,7 +606,7 @@ async def test_of_many_events_of_a_plugin_those_that_it_may_not_publish_are_left
         assert {e.plugin for e in seen} == {"acme"}  # type: ignore[union-attr]
 
 
-async def test_a_subscription_that_a_plugin_closed_is_not_its_any_more(tmp_path: Path) -> None:
+async def test_closed_subscriptions_are_not_owned(tmp_path: Path) -> None:
     async with host_with(tmp_path / "p", contextual(tmp_path)) as host:
         subscription = context_of().events.subscribe("acme.*")
         await subscription.close()

@@ -50,7 +50,7 @@ async def grant(project: Path, name: str = "acme") -> None:
 # --- what is asked for -------------------------------------------------------------------------------
 
 
-def test_a_permission_that_does_not_exist_is_told_with_a_suggestion(project: Path) -> None:
+def test_unknown_permissions_are_told_with_suggestions(project: Path) -> None:
     make_plugin(
         project / "plugins",
         permissions={
@@ -93,7 +93,7 @@ def test_a_permission_that_does_not_exist_is_told_with_a_suggestion(project: Pat
 # --- granting ----------------------------------------------------------------------------------------
 
 
-def test_a_folder_with_code_needs_the_operator_even_if_it_only_adds(project: Path) -> None:
+def test_folders_with_code_always_need_review(project: Path) -> None:
     make_plugin(project / "plugins", "acme", "")
     host = Host(project)
     host.link()
@@ -131,7 +131,7 @@ async def test_a_grant_is_for_this_source_alone(project: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("change", ["new file", "renamed file", "data", "manifest"])
-async def test_any_change_of_a_folder_with_code_asks_again(project: Path, change: str) -> None:
+async def test_any_change_of_code_folders_needs_review(project: Path, change: str) -> None:
     folder = interceptor(project)
     (folder / "data.txt").write_text("a")
     await grant(project)
@@ -147,7 +147,7 @@ async def test_any_change_of_a_folder_with_code_asks_again(project: Path, change
     assert state(project) is PluginState.NEEDS_REVIEW
 
 
-async def test_an_upgrade_that_asks_for_more_asks_again_and_one_that_asks_for_less_does_not(project: Path) -> None:
+async def test_only_upgrades_that_ask_more_need_review(project: Path) -> None:
     make_plugin(project / "plugins", hooked=["tavern_before_execute", "tavern_after_execute"])
     await grant(project)
     make_plugin(project / "plugins", hooked=["tavern_before_execute"])
@@ -159,7 +159,7 @@ async def test_an_upgrade_that_asks_for_more_asks_again_and_one_that_asks_for_le
     assert problems_of(host)[0].startswith("it asks for hook:server:tool:before-call now, which the grant of ")
 
 
-async def test_what_changed_after_it_was_shown_is_not_granted(project: Path) -> None:
+async def test_changes_after_the_review_are_not_granted(project: Path) -> None:
     folder = interceptor(project)
     async with Host(project) as host:
         (folder / "__init__.py").write_text(INTERCEPTS + "raise AssertionError('nobody saw this')\n")
@@ -176,9 +176,7 @@ async def test_the_grants_file_is_the_operators_alone(project: Path, operator_fo
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"grants": {"acme": {}}}', '{"other": 1}', "\xff"])
-async def test_a_damaged_grants_file_grants_nothing_and_says_what_to_do(
-    project: Path, operator_folders: Path, content: str
-) -> None:
+async def test_a_damaged_grants_file_grants_nothing(project: Path, operator_folders: Path, content: str) -> None:
     interceptor(project)
     await grant(project)
     (file,) = (operator_folders / "state").rglob("grants.json")
@@ -188,9 +186,7 @@ async def test_a_damaged_grants_file_grants_nothing_and_says_what_to_do(
     assert caught.value.info.code == "invalid_file"
 
 
-async def test_a_grant_that_names_more_than_is_asked_for_gives_nothing_more(
-    project: Path, operator_folders: Path
-) -> None:
+async def test_grants_give_only_what_is_asked(project: Path, operator_folders: Path) -> None:
     interceptor(project)
     await grant(project)
     (file,) = (operator_folders / "state").rglob("grants.json")
@@ -202,7 +198,7 @@ async def test_a_grant_that_names_more_than_is_asked_for_gives_nothing_more(
     assert "services.use:*" not in {p.name for p in host.plugin("acme").permissions}
 
 
-async def test_granting_what_does_not_exist_or_cannot_run_is_an_error(project: Path) -> None:
+async def test_unknown_or_incompatible_plugins_cannot_be_granted(project: Path) -> None:
     make_plugin(project / "plugins", "later", apiVersion=">=9")
     host = Host(project)
     host.link()
@@ -232,9 +228,7 @@ async def test_the_operator_trusts_and_disables_by_name(project: Path, operator_
         assert not host.plugin("other").is_enabled
 
 
-def test_the_operators_trust_in_a_name_does_not_cover_the_code_of_a_folder(
-    project: Path, operator_folders: Path
-) -> None:
+def test_trust_in_a_name_covers_no_folder(project: Path, operator_folders: Path) -> None:
     interceptor(project)
     (operator_folders / "config").mkdir(parents=True)
     (operator_folders / "config" / "host.yaml").write_text("trust: [acme]\n")
@@ -262,7 +256,7 @@ async def test_a_plugin_comes_and_goes_with_its_grant(project: Path) -> None:
         ]
 
 
-async def test_a_damaged_grants_file_does_not_end_the_following(project: Path, operator_folders: Path) -> None:
+async def test_following_survives_a_damaged_grants_file(project: Path, operator_folders: Path) -> None:
     interceptor(project)
     await grant(project)
     (file,) = (operator_folders / "state").rglob("grants.json")
@@ -294,9 +288,7 @@ async def test_compiled_code_is_code(project: Path, mark: Path) -> None:
     assert not mark.exists()
 
 
-async def test_the_cache_of_a_module_within_a_plugin_is_not_what_runs(
-    project: Path, mark: Path, tmp_path: Path
-) -> None:
+async def test_compiled_caches_are_never_run(project: Path, mark: Path, tmp_path: Path) -> None:
     folder = interceptor(project, code="from . import inner\n" + INTERCEPTS)
     write(folder / "inner" / "__init__.py", "from .deeper import x\n")
     write(folder / "inner" / "deeper.py", "x = 1\n")
@@ -311,7 +303,7 @@ async def test_the_cache_of_a_module_within_a_plugin_is_not_what_runs(
     assert not mark.exists()
 
 
-async def test_code_that_was_changed_and_reviewed_within_a_second_is_what_runs(project: Path, mark: Path) -> None:
+async def test_code_reviewed_within_a_second_runs(project: Path, mark: Path) -> None:
     folder = interceptor(project, code=MARK + INTERCEPTS)
     await grant(project)
     file = folder / "__init__.py"
@@ -325,7 +317,7 @@ async def test_code_that_was_changed_and_reviewed_within_a_second_is_what_runs(p
         assert mark.read_text() == "ran new "
 
 
-async def test_running_a_plugin_does_not_change_what_was_reviewed(project: Path) -> None:
+async def test_running_a_plugin_leaves_its_folder_unchanged(project: Path) -> None:
     folder = interceptor(project, code="from . import inner\n" + INTERCEPTS)
     write(folder / "inner" / "__init__.py", "")
     await grant(project)

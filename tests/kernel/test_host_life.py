@@ -24,7 +24,7 @@ def others() -> set[asyncio.Task[Any]]:
 # --- start and stop ----------------------------------------------------------------------------------
 
 
-async def test_a_host_starts_and_stops_everything_and_leaves_no_task(tmp_path: Path) -> None:
+async def test_a_stopped_host_leaves_no_task(tmp_path: Path) -> None:
     async with Host(tmp_path / "p") as host:
         assert {p.state for p in host.plugins()} == {PluginState.STARTED}
         assert all(p.timings["load"] > 0 for p in host.plugins())
@@ -34,7 +34,7 @@ async def test_a_host_starts_and_stops_everything_and_leaves_no_task(tmp_path: P
 
 
 @pytest.mark.parametrize(("options", "expected"), [({}, False), ({"serving": True}, True)], ids=str)
-async def test_plugins_are_told_whether_the_host_goes_on_until_it_is_stopped(
+async def test_plugins_know_whether_the_host_is_serving(
     tmp_path: Path, options: dict[str, bool], expected: bool
 ) -> None:
     async with host_with(tmp_path / "p", contextual(tmp_path), **options):
@@ -68,7 +68,7 @@ async def test_whatever_plugins_left_open_is_closed(tmp_path: Path) -> None:
     assert others() == set()
 
 
-async def test_the_body_of_a_host_that_fails_stops_it(tmp_path: Path) -> None:
+async def test_an_error_in_its_body_stops_a_host(tmp_path: Path) -> None:
     host = host_with(tmp_path / "p", contextual(tmp_path))
     with pytest.raises(ZeroDivisionError):
         async with host:
@@ -104,7 +104,7 @@ async def tavern_startup(context):
     assert all(p.contributions == {} for p in host.plugins())
 
 
-async def test_a_start_that_is_cancelled_while_a_plugin_is_imported_leaves_no_module(tmp_path: Path) -> None:
+async def test_a_start_cancelled_during_import_leaves_no_module(tmp_path: Path) -> None:
     release = threading.Event()
     sys.release = release  # type: ignore[attr-defined]  # where the plugin's module reaches it
     folder = make_plugin(tmp_path, "acme", "import sys\nsys.release.wait()\n")
@@ -119,7 +119,7 @@ async def test_a_start_that_is_cancelled_while_a_plugin_is_imported_leaves_no_mo
     del sys.release  # type: ignore[attr-defined]
 
 
-async def test_a_strict_host_that_does_not_start_cleans_up(tmp_path: Path) -> None:
+async def test_a_refused_strict_start_cleans_up(tmp_path: Path) -> None:
     host = host_with(tmp_path / "p", contextual(tmp_path), strict=True, settings={"extensions.acme.x": 1})
     with pytest.raises(AdmissionError, match=r"acme is started: the environment's settings have 'extensions\.acme\.x'"):
         await host.__aenter__()
@@ -136,7 +136,7 @@ async def test_a_host_runs_once(tmp_path: Path) -> None:
             raise AssertionError("it started")
 
 
-def test_a_host_that_does_not_run_has_no_events(tmp_path: Path) -> None:
+def test_a_host_not_running_has_no_events(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="the host is not running"):
         _ = Host(tmp_path / "p").events
 
@@ -153,7 +153,7 @@ async def test_loading_writes_nothing(tmp_path: Path) -> None:
 # --- a plugin's own folder, state and log -------------------------------------------------------------
 
 
-async def test_a_plugin_has_a_folder_of_its_own_that_stays(tmp_path: Path) -> None:
+async def test_a_plugins_data_folder_outlives_the_host(tmp_path: Path) -> None:
     folder = contextual(tmp_path)
     async with host_with(tmp_path / "p", folder):
         mine = context_of().data_dir
@@ -163,7 +163,7 @@ async def test_a_plugin_has_a_folder_of_its_own_that_stays(tmp_path: Path) -> No
         assert (context_of().data_dir / "kept").read_text() == "yes"
 
 
-async def test_state_is_shared_within_a_plugin_and_made_anew_with_it(tmp_path: Path) -> None:
+async def test_state_is_shared_within_a_plugin_alone(tmp_path: Path) -> None:
     code = """
 from tavern_host import hookimpl
 STATES = []
@@ -183,7 +183,7 @@ def again(context):
         assert context_of("other").state == {}
 
 
-async def test_a_plugin_knows_its_name_its_project_and_its_log(tmp_path: Path) -> None:
+async def test_a_context_knows_name_project_and_log(tmp_path: Path) -> None:
     async with host_with(tmp_path / "p", contextual(tmp_path)) as host:
         context = context_of()
         assert context.plugin == "acme"
@@ -208,7 +208,7 @@ async def test_assets_are_the_folders_that_loaded_plugins_declare(tmp_path: Path
 # --- the ledger --------------------------------------------------------------------------------------
 
 
-async def test_the_ledger_takes_back_newest_first_and_goes_on_after_a_failure() -> None:
+async def test_the_ledger_removes_newest_first_despite_failures() -> None:
     ledger, done = Ledger(), []
 
     async def later(name: str) -> None:
@@ -229,7 +229,7 @@ async def test_the_ledger_takes_back_newest_first_and_goes_on_after_a_failure() 
 # --- projects ----------------------------------------------------------------------------------------
 
 
-async def test_a_new_project_is_made_when_the_host_starts(tmp_path: Path) -> None:
+async def test_starting_a_host_makes_a_new_project(tmp_path: Path) -> None:
     root = tmp_path / "new" / "tales"
     async with Host(root) as host:
         assert (root / "tavern.yaml").read_text() == 'name: "tales"\n'
@@ -239,7 +239,7 @@ async def test_a_new_project_is_made_when_the_host_starts(tmp_path: Path) -> Non
         assert (host.project.name, host.project.root) == ("tales", root)
 
 
-async def test_a_sample_fills_a_new_project_and_never_an_old_one(tmp_path: Path) -> None:
+async def test_a_sample_fills_only_new_projects(tmp_path: Path) -> None:
     folder = make_plugin(tmp_path, "acme", sample={"entry": "./sample"})
     write(folder / "sample" / "files" / "hello.txt", "from the sample")
     root = tmp_path / "p"
@@ -273,7 +273,7 @@ async def test_which_project_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert Host().project.id != Host("../said").project.id
 
 
-def test_a_folder_that_is_no_project_is_told_where_none_may_be_made(tmp_path: Path) -> None:
+def test_a_folder_without_a_project_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TavernError, match=r"is not a project: it has no tavern.yaml \(make one with `tavern init"):
         Host(tmp_path / "nope", create=False)
 

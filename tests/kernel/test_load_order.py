@@ -26,7 +26,7 @@ def names(host: Host, *wanted: str) -> list[str]:
     return [p.name for p in host.plugins() if p.name in wanted]
 
 
-def test_first_party_plugins_come_first_then_what_is_required_then_by_name(tmp_path: Path) -> None:
+def test_plugins_load_by_party_requirement_and_name(tmp_path: Path) -> None:
     folders = [
         requiring(tmp_path, "alpha", "omega"),
         requiring(tmp_path, "beta"),
@@ -46,7 +46,7 @@ GRAPHS = st.dictionaries(
 
 @settings(deadline=None)
 @given(GRAPHS)
-def test_whatever_requires_whatever_each_is_placed_once_and_after_what_it_requires(
+def test_any_graph_loads_requirements_first(
     graph: dict[str, tuple[bool, set[str]]],
 ) -> None:
     records = []
@@ -90,7 +90,7 @@ def test_a_requirement_that_is_not_met_is_told(tmp_path: Path, others: list[str]
     assert problems_of(host) == [problem]
 
 
-def test_a_preview_of_a_version_counts_as_within_its_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pre_releases_count_as_within_a_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tavern_host.plugins.review.__version__", "0.1.1.dev3")
     folders = [requiring(tmp_path, "acme", "omega=>=1,<3"), requiring(tmp_path, "omega", version="2.0.0rc1")]
     host = host_with(tmp_path / "p", *folders)
@@ -99,7 +99,7 @@ def test_a_preview_of_a_version_counts_as_within_its_range(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("runtime", [{"placement": "process"}, {"wire": 2}])
-def test_a_plugin_that_this_host_cannot_place_is_incompatible(tmp_path: Path, runtime: dict[str, object]) -> None:
+def test_unsupported_placements_are_incompatible(tmp_path: Path, runtime: dict[str, object]) -> None:
     host = host_with(tmp_path / "p", make_plugin(tmp_path, "acme", runtime=runtime))
     host.link()
     assert problems_of(host) == [
@@ -133,14 +133,14 @@ def life(host: Host) -> str:
     return (host.project.root / "life.txt").read_text().strip()
 
 
-async def test_plugins_start_in_load_order_and_stop_in_reverse(tmp_path: Path) -> None:
+async def test_plugins_stop_in_reverse_load_order(tmp_path: Path) -> None:
     folders = [recording(tmp_path, "a", "c"), recording(tmp_path, "b"), recording(tmp_path, "c")]
     async with host_with(tmp_path / "p", *folders) as host:
         assert life(host) == "+b +c +a"
     assert life(host) == "+b +c +a -a -c -b"
 
 
-async def test_what_requires_a_plugin_that_cannot_start_is_taken_out(tmp_path: Path) -> None:
+async def test_dependents_of_a_failed_startup_are_unloaded(tmp_path: Path) -> None:
     broken = RECORDS.replace("    (context", "    raise RuntimeError('no')\n    (context", 1)
     folders = [recording(tmp_path, "a", code=broken), recording(tmp_path, "b", "a"), recording(tmp_path, "c")]
     async with host_with(tmp_path / "p", *folders) as host:
@@ -150,7 +150,7 @@ async def test_what_requires_a_plugin_that_cannot_start_is_taken_out(tmp_path: P
         assert host.plugin("b").contributions == {}
 
 
-async def test_what_requires_a_revoked_plugin_goes_and_comes_with_it(tmp_path: Path) -> None:
+async def test_dependents_follow_a_revoked_plugin(tmp_path: Path) -> None:
     folders = [recording(tmp_path, "a"), recording(tmp_path, "b", "a"), recording(tmp_path, "c", "b")]
     async with host_with(tmp_path / "p", *folders, trust=[]) as host:
         for name in "abc":

@@ -133,7 +133,7 @@ async def test_a_hook_gets_values_of_its_own(project: Path, is_async: bool) -> N
         ("class Mine(type(request)): pass\n    return Mine()", "expected RunRequest, Veto or None, found "),
     ],
 )
-async def test_an_answer_that_cannot_be_sent_is_the_plugins_failure(project: Path, body: str, message: str) -> None:
+async def test_unsendable_answers_are_plugin_failures(project: Path, body: str, message: str) -> None:
     async with loopback(project, intercepting(project.parent, body)) as host:
         with pytest.raises(Vetoed, match="acme failed in tavern_before_execute") as refused:
             await run(host)
@@ -141,7 +141,7 @@ async def test_an_answer_that_cannot_be_sent_is_the_plugins_failure(project: Pat
         assert any(message in problem for problem in problems_of(host))
 
 
-async def test_a_failure_names_the_plugins_own_file_and_line(project: Path) -> None:
+async def test_failures_name_the_plugins_file_and_line(project: Path) -> None:
     async with loopback(project, intercepting(project.parent, "raise ValueError('boom')")) as host:
         with pytest.raises(Vetoed, match="ValueError: boom"):
             await run(host)
@@ -152,7 +152,7 @@ async def test_a_failure_names_the_plugins_own_file_and_line(project: Path) -> N
 # --- services ---------------------------------------------------------------------------------------------
 
 
-async def test_a_service_gets_and_gives_values_and_not_objects(project: Path) -> None:
+async def test_services_exchange_values_and_not_objects(project: Path) -> None:
     acme = make_plugin(project.parent, "acme", OVERRIDING, **OVERRIDE)
     async with loopback(project, acme) as host:
         document = {"name": "Tale"}
@@ -162,7 +162,7 @@ async def test_a_service_gets_and_gives_values_and_not_objects(project: Path) ->
         assert parsed.model_extra == {"changed": True}
 
 
-async def test_an_argument_that_cannot_be_sent_is_the_callers_mistake(project: Path) -> None:
+async def test_unsendable_arguments_are_the_callers_mistake(project: Path) -> None:
     async with loopback(project) as host:
         workflows = host.services.get(WORKFLOW_MANAGER)
         with pytest.raises(
@@ -190,7 +190,7 @@ async def test_a_host_error_arrives_as_its_class(project: Path) -> None:
                     assert str(caught.value) == caught.value.message == "no such thing"
 
 
-def test_an_error_with_a_code_of_a_plugins_own_keeps_its_code() -> None:
+def test_errors_keep_a_plugins_own_code() -> None:
     info = ErrorInfo(code="acme_is_shut", message="come back tomorrow", retryable=True)
     assert (type(error_of(info)), error_of(info).info) == (TavernError, info)
 
@@ -281,7 +281,7 @@ def parrot(project: Path) -> Path:
     return make_plugin(project.parent, "acme", ADAPTER, hooked=["tavern_register_llm_adapters"])
 
 
-async def test_a_stream_crosses_item_by_item_and_ends_with_its_reader(project: Path, parrot: Path) -> None:
+async def test_a_stream_ends_with_its_reader(project: Path, parrot: Path) -> None:
     async with loopback(project, parrot, settings=MODELS) as host:
         kept = module_of().KEPT
         kept["chunks"] = [LlmChunk(text=text) for text in "abc"]
@@ -293,7 +293,7 @@ async def test_a_stream_crosses_item_by_item_and_ends_with_its_reader(project: P
         assert [chunk.text async for chunk in host.services.get(LLM).stream(asking())] == ["a", "b", "c"]
 
 
-async def test_an_item_that_cannot_be_sent_ends_the_stream(project: Path, parrot: Path) -> None:
+async def test_an_unsendable_item_ends_the_stream(project: Path, parrot: Path) -> None:
     async with loopback(project, parrot, settings=MODELS) as host:
         kept = module_of().KEPT
         kept["chunks"] = ["text"]
@@ -303,7 +303,7 @@ async def test_an_item_that_cannot_be_sent_ends_the_stream(project: Path, parrot
         assert kept["closed"] == 1
 
 
-async def test_an_object_behind_a_descriptor_is_behind_the_boundary(project: Path, parrot: Path) -> None:
+async def test_described_objects_stay_behind_the_boundary(project: Path, parrot: Path) -> None:
     async with loopback(project, parrot, settings=MODELS) as host:
         kept = module_of().KEPT
         kept["answer"] = LlmResponse(text="hello", model="p")
@@ -397,7 +397,7 @@ async def test_messages_and_replies_are_data(project: Path, handlers: Path) -> N
             await call_message(host, host.registrations.messages["acme.ask"], asked)
 
 
-async def test_what_a_command_is_given_and_says_is_data(project: Path, handlers: Path) -> None:
+async def test_arguments_and_output_of_commands_are_data(project: Path, handlers: Path) -> None:
     async with loopback(project, handlers) as host:
         arguments = {"list": [1]}
         outputs = [output async for output in host.registrations.commands["acme"].call(arguments)]
@@ -449,7 +449,7 @@ def nodes(project: Path) -> Path:
     return acme
 
 
-async def test_each_node_gets_the_values_on_edges_as_its_own(project: Path, nodes: Path) -> None:
+async def test_each_node_gets_its_own_edge_values(project: Path, nodes: Path) -> None:
     async with loopback(project, nodes) as host:
         request = RunRequest(workflow=graph("acme:Take", "acme:Take"))
         done = await host.services.get(EXECUTION_ENGINE).run(request)
@@ -459,7 +459,7 @@ async def test_each_node_gets_the_values_on_edges_as_its_own(project: Path, node
         assert [seen["object"] for seen in module.SEEN] == [module.OBJECT] * 2, "what has no codec stays in memory"
 
 
-async def test_an_error_of_a_node_is_told_and_its_traceback_is_in_the_log(
+async def test_node_errors_are_logged_with_their_traceback(
     project: Path, nodes: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with loopback(project, nodes) as host:

@@ -134,7 +134,7 @@ def test_a_moment_comes_back_in_universal_time() -> None:
     assert (back, back.utcoffset()) == (there, timedelta())
 
 
-def test_a_model_knows_which_of_its_fields_were_set() -> None:
+def test_decoded_models_know_which_fields_were_set() -> None:
     document = {"name": "Tale", "mood": "gloomy", "nodes": [{"id": "n", "type": "core:Text", "width": 3}]}
     workflow = Workflow.model_validate(document)
     assert round_trip(workflow, Workflow).model_dump(mode="json", exclude_unset=True) == document
@@ -143,19 +143,19 @@ def test_a_model_knows_which_of_its_fields_were_set() -> None:
     assert not round_trip(SettingItem(key="a", type="json", label="A"), SettingItem).has_default
 
 
-def test_what_a_model_made_itself_comes_back_and_is_not_made_anew() -> None:
+def test_generated_defaults_are_sent_and_not_regenerated() -> None:
     call = system_call()
     assert round_trip(call, CallContext) == call
     assert round_trip(call.child(timeout=5), CallContext).id != call.id
 
 
-def test_a_default_that_somebody_changed_in_place_comes_back_changed() -> None:
+def test_defaults_changed_in_place_are_sent() -> None:
     request = RunRequest(workflow_id="a")
     request.inputs["sneaked"] = 1
     assert round_trip(request, RunRequest).inputs == {"sneaked": 1}
 
 
-def test_fields_that_the_outside_never_sees_cross_the_boundary() -> None:
+def test_internal_fields_cross_the_boundary() -> None:
     node = NodeDefinition(type="A", namespace="acme", handler="acme.nodes:a")
     assert "handler" not in node.to_wire()
     assert round_trip(node, NodeDefinition).handler == "acme.nodes:a"
@@ -219,13 +219,13 @@ def test_every_method_of_every_service_can_be_sent() -> None:
         (1, dict[int, int], "dict[int, int] is no wire type"),
     ],
 )
-def test_what_may_not_cross_is_named_with_its_place(value: Any, annotation: Any, message: str) -> None:
+def test_values_that_may_not_cross_are_located(value: Any, annotation: Any, message: str) -> None:
     with pytest.raises(WireError) as refused:
         round_trip(value, annotation)
     assert str(refused.value).startswith(message)
 
 
-def test_a_mistake_deep_in_one_of_several_kinds_is_told_of_that_kind() -> None:
+def test_errors_in_unions_name_the_right_member() -> None:
     run = Run(id="r", status=RunStatus.COMPLETE, submitted_at=NOW, outputs={"a": 1})
     wrong = run.model_copy(update={"outputs": {"a": {"b": [object()]}}})
     with pytest.raises(WireError, match=r"^\.outputs\.a\.b\[0\]: expected JSON, found object$"):
@@ -257,7 +257,7 @@ def test_endless_values_are_refused() -> None:
 
 @settings(max_examples=repetitions(40, 200))
 @given(st.one_of(st.binary(max_size=30), json_values.map(lambda value: json.dumps(value).encode())))
-def test_bytes_that_nobody_sent_are_refused_and_nothing_else(data: bytes) -> None:
+def test_arbitrary_bytes_raise_only_wire_errors(data: bytes) -> None:
     for annotation in (
         Answer,
         Part,
@@ -277,7 +277,7 @@ def test_bytes_that_nobody_sent_are_refused_and_nothing_else(data: bytes) -> Non
 
 
 @given(edge_values)
-def test_what_has_a_codec_comes_back_as_it_was_and_nothing_stays_in_memory(value: Any) -> None:
+def test_encodable_edge_values_round_trip(value: Any) -> None:
     data, kept = encode_loose(value)
     assert kept == []
     assert same(decode_loose(data, kept), value)
@@ -287,7 +287,7 @@ class Picture:
     """Something that has no codec."""
 
 
-def test_what_has_no_codec_stays_in_memory_and_what_holds_it_is_copied() -> None:
+def test_other_edge_values_stay_in_memory() -> None:
     picture, outer = Picture(), {"$kept": [1], "name": "x"}
     value = {"picture": picture, "more": [picture, outer], "nan": math.nan, "big": 2**64, 1: 2}
     data, kept = encode_loose({"all": value, "rest": value["more"]})
@@ -300,7 +300,7 @@ def test_what_has_no_codec_stays_in_memory_and_what_holds_it_is_copied() -> None
 
 @pytest.mark.usefixtures("few_values")
 @pytest.mark.parametrize("kind", ["itself", "deep", "wide"])
-def test_a_value_without_an_end_stays_in_memory_whole(kind: str) -> None:
+def test_endless_edge_values_stay_in_memory(kind: str) -> None:
     value: Any = []
     if kind == "itself":
         value.append(value)
@@ -309,6 +309,6 @@ def test_a_value_without_an_end_stays_in_memory_whole(kind: str) -> None:
     assert decode_loose(*encode_loose(value)) is value
 
 
-def test_a_tuple_becomes_a_list_and_a_moment_without_a_zone_stays() -> None:
+def test_tuples_become_lists_on_edges() -> None:
     naive = datetime(2026, 1, 1)
     assert decode_loose(*encode_loose({"a": (1, 2), "b": naive})) == {"a": [1, 2], "b": naive}

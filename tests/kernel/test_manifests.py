@@ -39,7 +39,7 @@ def problems(folder: Path, text: str | bytes) -> list[Problem]:
     return caught.value.problems
 
 
-def test_the_smallest_manifest_has_a_name_a_display_name_and_a_version(tmp_path: Path) -> None:
+def test_the_smallest_manifest_has_three_keys(tmp_path: Path) -> None:
     manifest = read(tmp_path, MINIMAL)
     assert (manifest.name, manifest.display_name, manifest.version) == ("acme", "Acme", "1.0.0")
     assert manifest.permissions.hooks == []
@@ -140,7 +140,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     assert [(p.line, p.column) for p in problems(tmp_path, text)] == [(1, 1), (1, 1), (2, 1), (4, 1), (3, 1)]
 
 
-def test_all_that_is_not_the_plugins_own_is_told_at_once_where_it_stands(tmp_path: Path) -> None:
+def test_names_outside_the_plugins_own_are_located(tmp_path: Path) -> None:
     text = """\
 configOptions:
 - {key: extensions.acme.size, type: number, label: Size}
@@ -171,7 +171,7 @@ publishes:
     ]
 
 
-def test_any_number_of_mistakes_of_any_length_is_told_in_lines(tmp_path: Path) -> None:
+def test_thousands_of_long_mistakes_are_told_in_lines(tmp_path: Path) -> None:
     root = tmp_path / "acme"
     root.mkdir()
     hooks = [f"hook:server:workflow:before-{number}" for number in range(9_000)] + ["x" * 100_000, "a\nb"]
@@ -187,7 +187,7 @@ def test_any_number_of_mistakes_of_any_length_is_told_in_lines(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 5_000, "plugin.yaml/x"])
-def test_a_name_that_no_file_can_have_is_not_there(tmp_path: Path, name: str) -> None:
+def test_impossible_file_names_are_reported_as_missing(tmp_path: Path, name: str) -> None:
     folder = make_plugin(tmp_path, tools={"entry": name}, frontend={"vanilla": {"entry": name}}, nodes={"entry": name})
     host = Host(tmp_path / "p", plugins=[folder])
     host.link()
@@ -227,7 +227,7 @@ def test_node_modules_are_a_file_or_a_folder(tmp_path: Path, entry: str, file: s
 
 
 @pytest.mark.parametrize("kind", ["tools", "workflows", "sample"])
-async def test_a_folder_that_is_not_there_costs_no_more_than_what_would_be_in_it(tmp_path: Path, kind: str) -> None:
+async def test_a_missing_folder_costs_only_its_contents(tmp_path: Path, kind: str) -> None:
     folder = make_plugin(tmp_path, **{kind: {"entry": "./given"}})
     write(folder / "other", "")
     async with host_with(tmp_path / "p", folder) as host:
@@ -241,7 +241,7 @@ async def test_a_folder_that_is_not_there_costs_no_more_than_what_would_be_in_it
         assert problems_of(host) == []
 
 
-def test_keys_that_begin_with_x_are_anybodys_wherever_they_stand(tmp_path: Path) -> None:
+def test_keys_that_begin_with_x_are_allowed_anywhere(tmp_path: Path) -> None:
     text = MINIMAL + "x-generator: {by: me}\npermissions: {x-why: because, services: {x-note: 1, use: []}}\n"
     assert read(tmp_path, text).permissions.services.use == []
 
@@ -285,7 +285,7 @@ def test_all_else_is_still_told_beside_them(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_in_the_front_end_costs_the_front_end(tmp_path: Path, frontend: str, told: list[str]) -> None:
+def test_front_end_mistakes_cost_the_front_end_alone(tmp_path: Path, frontend: str, told: list[str]) -> None:
     root = tmp_path / "acme"
     root.mkdir()
     (root / "plugin.yaml").write_text(MINIMAL + f"frontend: {frontend}\n")
@@ -348,7 +348,7 @@ YAML_PIECES = st.sampled_from(
 
 @settings(max_examples=repetitions(40, 300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(YAML_PIECES | st.text(max_size=5), max_size=25).map("".join) | st.binary(max_size=60))
-def test_whatever_a_file_says_it_is_a_manifest_or_a_list_of_mistakes(tmp_path: Path, text: str | bytes) -> None:
+def test_any_text_is_a_manifest_or_has_mistakes(tmp_path: Path, text: str | bytes) -> None:
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     try:
         read(tmp_path, data)

@@ -97,7 +97,7 @@ async def tavern_startup(context):
         assert module_of().RAN == ["acme"]
 
 
-async def test_a_task_can_be_started_from_a_plain_startup(tmp_path: Path) -> None:
+async def test_plain_startups_may_spawn_tasks(tmp_path: Path) -> None:
     code = (
         HEAD
         + """

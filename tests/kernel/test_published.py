@@ -123,7 +123,7 @@ def changed(kind: str, **values: Any) -> dict[str, Any]:
 # --- services ------------------------------------------------------------------------------------------
 
 
-async def test_another_plugin_uses_a_published_service_by_its_name(tmp_path: Path) -> None:
+async def test_published_services_are_used_by_name(tmp_path: Path) -> None:
     use = {"services": {"use": ["acme-search.index:write"]}}
     user = contextual(tmp_path, requires=NEEDS, permissions=use)
     async with host_with(tmp_path / "p", publisher(tmp_path), user):
@@ -138,7 +138,7 @@ async def test_another_plugin_uses_a_published_service_by_its_name(tmp_path: Pat
             await index.add("a red fox")
 
 
-async def test_what_is_asked_for_is_reviewed_in_the_publishers_words(tmp_path: Path) -> None:
+async def test_reviews_use_the_publishers_words(tmp_path: Path) -> None:
     use = {"services": {"use": ["acme-search.index:write"], "override": ["acme-search.index"]}}
     user = make_plugin(tmp_path, requires=NEEDS, permissions={**use, "hooks": ["hook:plugin:acme-search:before-find"]})
     host = Host(tmp_path / "p", plugins=[publisher(tmp_path), user])
@@ -185,7 +185,7 @@ def test_misspelled_published_names_are_corrected(tmp_path: Path) -> None:
     ]
 
 
-async def test_what_another_plugin_would_publish_is_not_judged_without_it(tmp_path: Path) -> None:
+async def test_missing_publishers_leave_permissions_unjudged(tmp_path: Path) -> None:
     user = make_plugin(tmp_path, requires=NEEDS, permissions={"services": {"use": ["acme-search.index:write"]}})
     host = host_with(tmp_path / "p", user)
     host.link()
@@ -224,7 +224,7 @@ def tavern_override_services():
         (3, "tavern_plugins.louder:Louder is for version 3 of acme-search.index; this is 2"),
     ],
 )
-async def test_an_override_must_be_what_it_says_it_is(tmp_path: Path, version: int, told: str) -> None:
+async def test_an_override_must_fit_its_version(tmp_path: Path, version: int, told: str) -> None:
     overriding = make_plugin(
         tmp_path,
         "louder",
@@ -261,7 +261,7 @@ async def test_another_plugin_implements_a_published_hook(tmp_path: Path) -> Non
         assert await index.find("please fox") == []
 
 
-async def test_only_the_plugin_that_publishes_a_hook_calls_it(tmp_path: Path) -> None:
+async def test_only_its_publisher_calls_a_hook(tmp_path: Path) -> None:
     async with host_with(tmp_path / "p", publisher(tmp_path), contextual(tmp_path, requires=NEEDS)):
         with pytest.raises(Forbidden, match="acme may not call acme_search_before_find: only the provider of"):
             await context_of().hooks.filter("acme_search_before_find", "fox")
@@ -287,7 +287,7 @@ async def test_a_changed_published_hook_costs_its_implementers_only(tmp_path: Pa
 # --- when the publisher goes ---------------------------------------------------------------------------
 
 
-async def test_with_its_publisher_a_service_goes_and_what_stands_on_it(tmp_path: Path) -> None:
+async def test_services_and_dependents_leave_with_their_publisher(tmp_path: Path) -> None:
     user = contextual(tmp_path, requires=NEEDS)
     async with host_with(tmp_path / "p", publisher(tmp_path), user) as host:
         kept = _view(host)
@@ -304,7 +304,7 @@ async def test_with_its_publisher_a_service_goes_and_what_stands_on_it(tmp_path:
         assert await _view(host).find("fox") == []
 
 
-async def test_a_view_of_a_service_whose_interface_changed_is_to_be_had_anew(tmp_path: Path) -> None:
+async def test_views_of_a_changed_interface_must_be_renewed(tmp_path: Path) -> None:
     folder = publisher(tmp_path)
     async with host_with(tmp_path / "p", folder) as host:
         kept = _view(host)

@@ -49,7 +49,7 @@ def overriding(parent: Path, code: str, service: str, *uses: str) -> Path:
     return make_plugin(parent, "acme", code, permissions={"services": {"override": [service], "use": [*uses]}})
 
 
-async def test_an_override_that_calls_itself_through_the_top_of_the_stack_is_named(tmp_path: Path) -> None:
+async def test_an_override_that_calls_itself_is_named(tmp_path: Path) -> None:
     async with host_with(tmp_path / "p", overriding(tmp_path, WORKFLOWS, "workflowManager")) as host:
         with pytest.raises(PluginFailure) as stopped:
             await host.services.get(WORKFLOW_MANAGER).list_workflows()
@@ -71,7 +71,7 @@ async def test_a_stream_that_reads_itself_is_named(tmp_path: Path) -> None:
             await llm.complete(LlmRequest(messages=[]))
 
 
-async def test_many_calls_beside_and_after_each_other_are_no_recursion(tmp_path: Path) -> None:
+async def test_many_calls_are_no_recursion(tmp_path: Path) -> None:
     code = WORKFLOWS.replace("self.context.services.get(WORKFLOW_MANAGER)", "self.original")
     async with host_with(tmp_path / "p", overriding(tmp_path, code, "workflowManager")) as host:
         workflows = host.services.get(WORKFLOW_MANAGER)

@@ -81,7 +81,7 @@ def test_a_value_that_does_not_fit_is_told(declared: SettingItem, value: Any, pr
     assert declared.problem(value) == problem
 
 
-def test_a_value_that_is_nested_too_deeply_or_too_long_is_told_shortly() -> None:
+def test_oversized_values_are_told_shortly() -> None:
     assert str(item("json").problem(DEEP)).startswith("must be JSON, nested at most 64 deep, found [[[")
     assert len(str(item("number").problem("5" * 10_000))) < 200
     assert item("number").problem(10**5000) == "must be a number, found a int"
@@ -91,7 +91,7 @@ def test_a_value_that_is_nested_too_deeply_or_too_long_is_told_shortly() -> None
     "declared",
     [item("password"), item("number", secret=True, max=3), item("json", secret=True), item("json", secretKeys=["key"])],
 )
-def test_a_value_that_may_be_a_secret_is_never_shown(declared: SettingItem) -> None:
+def test_possible_secrets_are_never_shown(declared: SettingItem) -> None:
     assert "77777" not in str(declared.problem({7: "77777"}))
     assert declared.problem({7: "77777"}) is not None
 

@@ -85,7 +85,7 @@ def everything_written(folder: Path) -> bytes:
 # --- what is saved ----------------------------------------------------------------------------------------
 
 
-async def test_a_saved_value_holds_at_once_and_in_the_next_host(tmp_path: Path) -> None:
+async def test_saved_values_hold_in_the_next_host(tmp_path: Path) -> None:
     folder = contextual(tmp_path, configOptions=OPTIONS)
     async with host_with(tmp_path / "p", folder) as host:
         answer = await save(host, colour="blue")
@@ -98,7 +98,7 @@ async def test_a_saved_value_holds_at_once_and_in_the_next_host(tmp_path: Path) 
         assert context_of().settings.get("colour") == "red"
 
 
-async def test_all_settings_are_told_with_value_origin_and_whether_they_are_set(host: Host) -> None:
+async def test_settings_have_value_and_origin(host: Host) -> None:
     answer = await save(host, colour="blue", token=SECRET, models={"m": {"api_key": SECRET, "url": "u"}})
     assert answer == await values_of(host)
     told = {key: (value.value, value.origin, value.is_set, value.secret) for key, value in answer.items()}
@@ -120,12 +120,12 @@ async def test_none_takes_the_saved_value_back(host: Host) -> None:
     assert context_of().settings.get("token") is None
 
 
-async def test_a_change_of_nothing_is_saved_without_a_file(host: Host, operator_folders: Path) -> None:
+async def test_an_empty_change_writes_no_file(host: Host, operator_folders: Path) -> None:
     assert set(await save(host)) == {"colour", "size", "table", "token", "pin", "models"}
     assert not list(operator_folders.rglob("settings.json"))
 
 
-async def test_a_value_that_the_environment_overrides_is_saved_and_told_as_the_environments(tmp_path: Path) -> None:
+async def test_the_environment_hides_saved_values(tmp_path: Path) -> None:
     folder = contextual(tmp_path, configOptions=OPTIONS)
     async with host_with(tmp_path / "p", folder, settings={"extensions.acme.size": 7}) as host:
         answer = await save(host, size=3)
@@ -134,7 +134,7 @@ async def test_a_value_that_the_environment_overrides_is_saved_and_told_as_the_e
         assert context_of().settings.get("size") == 3
 
 
-async def test_settings_of_a_plugin_that_is_not_loaded_can_be_saved(tmp_path: Path) -> None:
+async def test_settings_of_unloaded_plugins_can_be_saved(tmp_path: Path) -> None:
     folder = contextual(tmp_path, configOptions=OPTIONS)
     async with Host(tmp_path / "p", plugins=[folder]) as host:
         assert host.plugin("acme").state.value == "needs-review"
@@ -182,7 +182,7 @@ async def test_wrong_changes_are_refused(host: Host) -> None:
     assert (await values_of(host))["colour"].origin == "default"
 
 
-async def test_all_that_is_wrong_is_told_at_once_and_nothing_is_saved(host: Host) -> None:
+async def test_all_mistakes_are_told_and_nothing_saved(host: Host) -> None:
     refused = await refusal(host, colour="blue", size=0, sise=1, token=5)
     assert refused.message == (
         "3 settings of acme cannot be saved: 'extensions.acme.size' must be at least 1, found 0; "
@@ -196,7 +196,7 @@ async def test_all_that_is_wrong_is_told_at_once_and_nothing_is_saved(host: Host
     assert (await values_of(host))["colour"].value == "red"
 
 
-async def test_a_plugin_that_there_is_not_is_told_with_what_was_meant(host: Host) -> None:
+async def test_unknown_plugins_are_told_with_suggestions(host: Host) -> None:
     for plugin in ("acmee", "", "../acme"):
         with pytest.raises(NotFound, match="there is no plugin"):
             await host.settings.save(SettingsChange(plugin=plugin, values={"size": 1}))
@@ -205,7 +205,7 @@ async def test_a_plugin_that_there_is_not_is_told_with_what_was_meant(host: Host
             await ask("acmee")
 
 
-async def test_a_change_with_very_many_values_is_refused_at_once(host: Host) -> None:
+async def test_a_change_has_at_most_1000_values(host: Host) -> None:
     assert (await refusal(host, **{f"colou{n}": n for n in range(1001)})).message == (
         "a change of settings has at most 1000 values, found 1001"
     )
@@ -213,7 +213,7 @@ async def test_a_change_with_very_many_values_is_refused_at_once(host: Host) -> 
     assert len(many.info.details["problems"]) == 1000  # type: ignore[arg-type]
 
 
-async def test_what_was_saved_for_an_option_that_is_gone_can_be_taken_back(tmp_path: Path) -> None:
+async def test_values_of_removed_options_can_be_reset(tmp_path: Path) -> None:
     folder = contextual(tmp_path, configOptions=OPTIONS)
     async with host_with(tmp_path / "p", folder) as host:
         await save(host, size=3, token=SECRET)
@@ -226,7 +226,7 @@ async def test_what_was_saved_for_an_option_that_is_gone_can_be_taken_back(tmp_p
         assert host.settings.problems() == []
 
 
-async def test_what_was_saved_for_a_plugin_that_is_gone_can_be_taken_back(tmp_path: Path) -> None:
+async def test_values_of_removed_plugins_can_be_reset(tmp_path: Path) -> None:
     async with host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS)) as host:
         await save(host, size=3)
     async with Host(tmp_path / "p") as host:
@@ -243,7 +243,7 @@ async def test_what_was_saved_for_a_plugin_that_is_gone_can_be_taken_back(tmp_pa
 # --- secrets ----------------------------------------------------------------------------------------------
 
 
-async def test_a_mask_that_comes_back_leaves_the_secret_as_it_is(host: Host, operator_folders: Path) -> None:
+async def test_saving_a_mask_keeps_the_secret(host: Host, operator_folders: Path) -> None:
     await save(host, token=SECRET, pin=1234, models={"m": {"api_key": SECRET}})
     (file,) = operator_folders.rglob("settings.json")
     before = file.read_bytes()
@@ -257,13 +257,13 @@ async def test_a_mask_that_comes_back_leaves_the_secret_as_it_is(host: Host, ope
     assert (settings.get("token"), settings.get("pin")) == (SECRET, 1234)
 
 
-async def test_a_change_beside_a_masked_secret_keeps_the_secret(host: Host) -> None:
+async def test_changes_beside_a_mask_keep_the_secret(host: Host) -> None:
     await save(host, models={"m": {"api_key": SECRET, "url": "old"}})
     await save(host, models={"m": {"api_key": MASK, "url": "new"}})
     assert context_of().settings.get("models") == {"m": {"api_key": SECRET, "url": "new"}}
 
 
-async def test_a_secret_that_another_layer_sets_can_be_left_as_it_is(tmp_path: Path, operator_folders: Path) -> None:
+async def test_masks_may_stand_for_environment_secrets(tmp_path: Path, operator_folders: Path) -> None:
     folder = contextual(tmp_path, configOptions=OPTIONS)
     async with host_with(tmp_path / "p", folder, settings={"extensions.acme.token": SECRET}) as host:
         answer = await save(host, token=MASK)
@@ -363,7 +363,7 @@ async def test_a_refusing_hook_lets_nothing_be_saved(asked: Host) -> None:
                 assert (values["colour"].value, values["size"].is_set) == ("red", False)
 
 
-async def test_a_hook_that_saves_itself_ends_in_a_refusal(tmp_path: Path) -> None:
+async def test_a_hook_that_saves_is_refused(tmp_path: Path) -> None:
     code = """
     from tavern_host import SETTINGS, hookimpl
 
@@ -382,7 +382,7 @@ async def test_a_hook_that_saves_itself_ends_in_a_refusal(tmp_path: Path) -> Non
 # --- who is told ------------------------------------------------------------------------------------------
 
 
-async def test_a_plugin_an_event_and_the_audit_log_tell_of_keys_and_not_of_values(host: Host) -> None:
+async def test_changes_are_told_by_key_alone(host: Host) -> None:
     changes = context_of().settings.changes()
     events = host.events.subscribe("SETTINGS_CHANGED")
     await save(host, CallContext(principal=Principal(kind="user", id="ada")), colour="blue", token=SECRET)
@@ -457,7 +457,7 @@ async def _saved_by(host: Host) -> Path:
 
 
 @pytest.mark.parametrize("permission", ["settings:read", "settings:write"])
-async def test_a_plugin_needs_the_permission_for_the_settings_of_others(tmp_path: Path, permission: str) -> None:
+async def test_settings_of_others_need_a_permission(tmp_path: Path, permission: str) -> None:
     owner = contextual(tmp_path, configOptions=OPTIONS)
     user = contextual(tmp_path, "user", permissions={"services": {"use": [permission]}})
     async with host_with(tmp_path / "p", owner, user):
@@ -477,7 +477,7 @@ async def test_a_plugin_needs_the_permission_for_the_settings_of_others(tmp_path
         assert allowed == {name: name == permission for name in ("settings:read", "settings:write")}
 
 
-async def test_a_plugin_that_may_read_all_settings_sees_no_secrets(tmp_path: Path) -> None:
+async def test_reading_all_settings_shows_no_secrets(tmp_path: Path) -> None:
     owner = contextual(tmp_path, configOptions=OPTIONS)
     user = contextual(tmp_path, "user", permissions={"services": {"use": ["settings:read"]}})
     async with host_with(tmp_path / "p", owner, user) as host:

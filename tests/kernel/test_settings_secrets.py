@@ -54,7 +54,7 @@ def token_in(state: Path) -> Any:
 # --- the key --------------------------------------------------------------------------------------------
 
 
-async def test_a_secret_is_saved_encrypted_with_a_key_of_the_operators_own(tmp_path: Path) -> None:
+async def test_secrets_are_saved_encrypted(tmp_path: Path) -> None:
     await saved_token(tmp_path)
 
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -74,7 +74,7 @@ async def test_all_projects_share_the_key(tmp_path: Path) -> None:
     assert token_in(tmp_path) == "hunter2"
 
 
-def test_of_several_that_make_the_key_at_once_all_use_the_same(tmp_path: Path) -> None:
+def test_concurrent_processes_make_one_key(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from tavern_host.settings.secrets import SecretBox\n"
         "sys.stdin.readline(); print(SecretBox(Path(sys.argv[1])).encrypt('x', sys.argv[2]))"
@@ -97,7 +97,7 @@ def test_of_several_that_make_the_key_at_once_all_use_the_same(tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == ["secret.key"]
 
 
-async def test_without_its_key_a_secret_is_unset_and_the_host_says_so(tmp_path: Path) -> None:
+async def test_a_lost_key_unsets_its_secrets(tmp_path: Path) -> None:
     await saved_token(tmp_path)
     (tmp_path / "secret.key").unlink()
     assert token_in(tmp_path) is None
@@ -107,7 +107,7 @@ async def test_without_its_key_a_secret_is_unset_and_the_host_says_so(tmp_path: 
     ]
 
 
-async def test_a_key_that_is_put_back_counts_at_once(tmp_path: Path) -> None:
+async def test_a_restored_key_counts_at_once(tmp_path: Path) -> None:
     await saved_token(tmp_path)
     (tmp_path / "secret.key").rename(tmp_path / "away")
     assert token_in(tmp_path) is None
@@ -115,7 +115,7 @@ async def test_a_key_that_is_put_back_counts_at_once(tmp_path: Path) -> None:
     assert token_in(tmp_path) == "hunter2"
 
 
-async def test_with_another_key_a_secret_is_unset_until_it_is_saved_again(tmp_path: Path) -> None:
+async def test_another_key_unsets_saved_secrets(tmp_path: Path) -> None:
     await saved_token(tmp_path)
     (tmp_path / "secret.key").unlink()
     SecretBox(tmp_path).encrypt("anything", "makes a new key")
@@ -147,7 +147,7 @@ async def test_a_damaged_key_is_told_and_never_replaced(tmp_path: Path, content:
     assert (tmp_path / "secret.key").read_bytes() == content
 
 
-async def test_a_key_that_everybody_can_read_is_not_used(tmp_path: Path) -> None:
+async def test_a_world_readable_key_is_not_used(tmp_path: Path) -> None:
     await saved_token(tmp_path)
     (tmp_path / "secret.key").chmod(0o644)
     (problem,) = problems_in(tmp_path)
@@ -164,7 +164,7 @@ async def test_a_key_of_another_user_is_not_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "link to nothing", "link to itself"])
-async def test_what_stands_in_the_place_of_the_key_is_told(tmp_path: Path, kind: str) -> None:
+async def test_a_key_that_is_no_file_is_told(tmp_path: Path, kind: str) -> None:
     await saved_token(tmp_path)
     key = tmp_path / "secret.key"
     key.unlink()
@@ -180,7 +180,7 @@ async def test_what_stands_in_the_place_of_the_key_is_told(tmp_path: Path, kind:
         await saved_token(tmp_path)
 
 
-async def test_a_secret_that_was_copied_to_another_setting_is_not_used(tmp_path: Path) -> None:
+async def test_secrets_copied_to_another_setting_are_refused(tmp_path: Path) -> None:
     await saved_token(tmp_path)
     file = tmp_path / "projects" / "p" / "settings.json"
     content = json.loads(file.read_text())
@@ -203,13 +203,13 @@ def test_a_project_holds_no_secrets(tmp_path: Path) -> None:
     )
 
 
-def test_the_operators_files_and_the_environment_may_hold_secrets() -> None:
+def test_operator_and_environment_may_hold_secrets() -> None:
     store = store_with(operator=full({"token": "o"}), environment=full({"token": "e"}))
     assert store.of(ACME).layers("token") == {"operator": "o", "environment": "e"}
     assert store.problems(ACME) == []
 
 
-async def test_what_was_saved_as_a_secret_is_not_shown_when_the_plugin_declares_it_as_none(tmp_path: Path) -> None:
+async def test_former_secrets_are_not_shown(tmp_path: Path) -> None:
     await saved_token(tmp_path)
     plain = manifest_with({"key": "token", "type": "string"})
     store = store_with(tmp_path)
@@ -218,7 +218,7 @@ async def test_what_was_saved_as_a_secret_is_not_shown_when_the_plugin_declares_
     assert "the plugin does not declare it as a secret any more" in problem.message
 
 
-async def test_a_saved_secret_that_does_not_fit_any_more_is_left_out_unseen(tmp_path: Path) -> None:
+async def test_unfit_secrets_are_left_out_unseen(tmp_path: Path) -> None:
     await saved_token(tmp_path)
     number = manifest_with({"key": "token", "type": "number", "secret": True})
     (problem,) = store_with(tmp_path).problems(number)
@@ -240,7 +240,7 @@ def test_every_value_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFacto
     assert json.dumps(box.decrypt(name, box.encrypt(name, value))) == json.dumps(value)
 
 
-def test_encryption_is_imported_when_a_secret_is_read_or_written(tmp_path: Path) -> None:
+def test_encryption_is_imported_only_for_secrets(tmp_path: Path) -> None:
     code = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[2])
@@ -262,7 +262,7 @@ print("cryptography" in sys.modules)
 # --- masks ------------------------------------------------------------------------------------------------
 
 
-def test_secrets_within_a_json_value_are_masked_at_any_depth() -> None:
+def test_secrets_within_json_are_masked() -> None:
     value = {"a": {"api_key": "k", "url": "u"}, "list": [{"api_key": {"nested": "k"}}], "api_key": ""}
     assert masked(MODELS, value) == {
         "a": {"api_key": MASK, "url": "u"},
@@ -271,7 +271,7 @@ def test_secrets_within_a_json_value_are_masked_at_any_depth() -> None:
     }
 
 
-def test_a_mask_stands_for_the_secret_that_was_in_its_place() -> None:
+def test_a_mask_stands_for_the_saved_secret() -> None:
     current = {"a": {"api_key": "k", "url": "u"}, "b": {"api_key": "l"}}
     given_back = {"a": {"api_key": MASK, "url": "other"}, "b": {"api_key": "new"}}
     assert unmasked(MODELS, given_back, current) == {"a": {"api_key": "k", "url": "other"}, "b": {"api_key": "new"}}
@@ -287,11 +287,11 @@ def test_a_mask_stands_for_the_secret_that_was_in_its_place() -> None:
         ([{"api_key": MASK}, {"api_key": MASK}], [{"api_key": "k"}]),
     ],
 )
-def test_a_mask_without_a_secret_that_it_could_mean_is_refused(value: Any, current: Any) -> None:
+def test_masks_without_a_secret_are_refused(value: Any, current: Any) -> None:
     with pytest.raises(MaskedValue, match="give the secret itself"):
         unmasked(MODELS, value, current)
 
 
 @given(value=JSON)
-def test_what_was_masked_and_comes_back_is_what_it_was(value: Any) -> None:
+def test_masked_values_come_back_unmasked(value: Any) -> None:
     assert unmasked(MODELS, masked(MODELS, value), value) == value

@@ -80,7 +80,7 @@ def test_the_highest_layer_with_a_right_value_wins(
         assert len(store.problems(manifest)) == len(in_order) - len(right)
 
 
-def test_a_value_is_a_copy_whatever_layer_it_comes_from() -> None:
+def test_values_are_copies_in_every_layer() -> None:
     table = {"rows": [1]}
     found = store_with(environment=full({"table": table})).of(ACME)
     found.get("table")["rows"].append(2)
@@ -89,7 +89,7 @@ def test_a_value_is_a_copy_whatever_layer_it_comes_from() -> None:
     assert table == {"rows": [1]}
 
 
-def test_the_project_of_a_new_host_is_read_later_and_readers_are_told() -> None:
+def test_readers_are_told_of_project_settings() -> None:
     async def run() -> tuple[Any, list[str]]:
         store = store_with(project=full({"size": 2, "colour": "blue"}))
         found = store.of(ACME)
@@ -103,7 +103,7 @@ def test_the_project_of_a_new_host_is_read_later_and_readers_are_told() -> None:
 # --- what belongs to nothing --------------------------------------------------------------------------------
 
 
-async def test_settings_of_plugins_that_there_are_not_are_told_with_what_was_meant(tmp_path: Path) -> None:
+async def test_settings_of_unknown_plugins_are_told(tmp_path: Path) -> None:
     await store_with(tmp_path).save({"extensions.gone.x": 1, "extensions.lost.y": "z"}, encrypted=["extensions.lost.y"])
     store = store_with(
         tmp_path,
@@ -123,7 +123,7 @@ async def test_settings_of_plugins_that_there_are_not_are_told_with_what_was_mea
     ]
 
 
-def test_of_very_many_settings_that_belong_to_nothing_some_are_named() -> None:
+def test_some_of_many_stray_settings_are_named() -> None:
     many = {f"extensions.acme.{'x' * 200}{number}": number for number in range(5000)}
     others = {f"extensions.{'y' * 80}{number}.z": number for number in range(5000)}
     store = store_with(project={**many, **others})
@@ -133,14 +133,14 @@ def test_of_very_many_settings_that_belong_to_nothing_some_are_named() -> None:
         assert max(len(str(problem)) for problem in problems) < 400
 
 
-async def test_a_key_that_is_no_word_is_not_made_part_of_a_command(tmp_path: Path) -> None:
+async def test_odd_keys_are_kept_out_of_commands(tmp_path: Path) -> None:
     store = store_with(tmp_path)
     await store.save({"extensions.gone.x`; rm -rf ~`": 1, "extensions.acme.a b\n": 1})
     told = [*store.problems(ACME), *store.unknown(["acme"])]
     assert [problem.hint for problem in told] == [None, None]
 
 
-def test_a_secret_among_what_is_not_declared_is_not_shown() -> None:
+def test_undeclared_values_are_not_shown() -> None:
     store = store_with(operator={"extensions.acme.tokn": "hunter2", "extensions.acmee.token": "hunter2"})
     told = [*store.problems(ACME), *store.unknown(["acme"])]
     assert len(told) == 2
@@ -150,14 +150,14 @@ def test_a_secret_among_what_is_not_declared_is_not_shown() -> None:
 # --- changes ----------------------------------------------------------------------------------------------
 
 
-async def test_a_plugin_is_told_of_its_own_changes_without_the_prefix(tmp_path: Path) -> None:
+async def test_plugins_get_their_changes_without_the_prefix(tmp_path: Path) -> None:
     store = store_with(tmp_path)
     changes = store.of(ACME).changes()
     await store.save({SIZE: 3, "extensions.other.x": 1})
     assert await next_of(changes) == ["size"]
 
 
-async def test_changes_that_nobody_read_are_told_together_each_key_once(tmp_path: Path) -> None:
+async def test_unread_changes_are_merged(tmp_path: Path) -> None:
     store = store_with(tmp_path)
     changes = store.of(ACME).changes()
     for size in (1, 2, 3):
@@ -168,7 +168,7 @@ async def test_changes_that_nobody_read_are_told_together_each_key_once(tmp_path
     assert await next_of(changes) == ["colour"]
 
 
-async def test_changes_end_when_the_settings_are_closed_after_what_waits(tmp_path: Path) -> None:
+async def test_closing_settings_ends_changes(tmp_path: Path) -> None:
     store = store_with(tmp_path)
     found = store.of(ACME)
     late, waiting = found.changes(), asyncio.create_task(_all(found.changes()))
@@ -201,7 +201,7 @@ async def test_a_reader_that_is_let_go_is_forgotten(tmp_path: Path) -> None:
     assert not [each for each in gc.get_objects() if type(each) is SettingsChanges]
 
 
-async def test_changes_can_be_asked_for_on_any_thread_while_settings_change(tmp_path: Path) -> None:
+async def test_changes_can_be_requested_on_any_thread(tmp_path: Path) -> None:
     store = store_with(tmp_path)
     found = store.of(ACME)
     readers: list[Any] = []
@@ -233,7 +233,7 @@ async def test_changes_can_be_asked_for_on_any_thread_while_settings_change(tmp_
 # --- the file ---------------------------------------------------------------------------------------------
 
 
-async def test_what_is_saved_is_there_in_the_next_host_and_can_be_taken_back(tmp_path: Path) -> None:
+async def test_saved_values_persist_until_reset(tmp_path: Path) -> None:
     written = {"operator": full({"size": 2})}
     await store_with(tmp_path, **written).save({SIZE: 5, COLOUR: "blue"})
     found = store_with(tmp_path, **written).of(ACME)
@@ -275,7 +275,7 @@ asyncio.run(main())
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_a_process_that_is_killed_while_it_saves_leaves_a_whole_file_and_no_lock(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
     code = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[2])
@@ -301,7 +301,7 @@ asyncio.run(main())
         assert store_with(tmp_path).of(ACME).get("size") == saves
 
 
-async def test_a_save_that_is_cancelled_while_it_waits_changes_nothing(tmp_path: Path) -> None:
+async def test_a_cancelled_save_changes_nothing(tmp_path: Path) -> None:
     store = store_with(tmp_path)
     async with file_in(tmp_path).locked():
         saving = asyncio.create_task(store.save({SIZE: 5}))
@@ -315,7 +315,7 @@ async def test_a_save_that_is_cancelled_while_it_waits_changes_nothing(tmp_path:
     assert store.of(ACME).get("size") == 6
 
 
-async def test_a_lock_that_another_process_keeps_is_told_and_the_host_goes_on_meanwhile(tmp_path: Path) -> None:
+async def test_a_held_lock_ends_in_a_deadline(tmp_path: Path) -> None:
     file = file_in(tmp_path)
     file.path.parent.mkdir(parents=True)
     with file.path.with_name(".settings.json.lock").open("ab") as lock:
@@ -348,14 +348,14 @@ async def test_a_host_follows_what_another_process_saves(tmp_path: Path) -> None
     assert await next_of(changes) == ["size"]
 
 
-async def test_what_another_process_saved_is_noticed_when_this_one_saves(tmp_path: Path) -> None:
+async def test_saving_notices_other_processes_changes(tmp_path: Path) -> None:
     here, there = store_with(tmp_path), store_with(tmp_path)
     await there.save({SIZE: 5})
     assert await here.save({COLOUR: "blue"}) == ([COLOUR], {"acme": [COLOUR, SIZE]})
     assert here.of(ACME).get("size") == 5
 
 
-async def test_a_file_that_is_gone_takes_back_what_was_saved(tmp_path: Path) -> None:
+async def test_a_removed_file_resets_saved_values(tmp_path: Path) -> None:
     store = store_with(tmp_path)
     await store.save({SIZE: 5})
     saved_in(tmp_path).unlink()
@@ -377,7 +377,7 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize("content", DAMAGE, ids=range(len(DAMAGE)))
-async def test_a_damaged_file_is_told_and_not_written_over(tmp_path: Path, content: bytes) -> None:
+async def test_a_damaged_file_is_not_overwritten(tmp_path: Path, content: bytes) -> None:
     saved_in(tmp_path).parent.mkdir(parents=True)
     saved_in(tmp_path).write_bytes(content)
     store = store_with(tmp_path, operator=full({"size": 2}))
@@ -395,7 +395,7 @@ async def test_a_damaged_file_is_told_and_not_written_over(tmp_path: Path, conte
     assert store.unknown(["acme"]) == []
 
 
-async def test_while_the_file_is_damaged_what_held_before_holds(tmp_path: Path) -> None:
+async def test_a_damaged_file_keeps_former_values(tmp_path: Path) -> None:
     store = store_with(tmp_path)
     await store.save({SIZE: 5})
     saved_in(tmp_path).write_text("{")
@@ -425,7 +425,7 @@ async def test_what_is_no_file_is_told(tmp_path: Path, kind: str) -> None:
     assert "it is no file of at most 16 MiB" in problem.message
 
 
-async def test_a_wrong_value_in_the_file_is_left_out_and_the_operators_counts(tmp_path: Path) -> None:
+async def test_wrong_saved_values_are_left_out(tmp_path: Path) -> None:
     saved_in(tmp_path).parent.mkdir(parents=True)
     saved_in(tmp_path).write_text(json.dumps({"values": {SIZE: 50, COLOUR: None}}))
     store = store_with(tmp_path, operator=full({"size": 2}))
@@ -443,7 +443,7 @@ async def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         await store_with(tmp_path).save({SIZE: 5})
 
 
-async def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+async def test_a_linked_lock_is_not_followed(tmp_path: Path) -> None:
     saved_in(tmp_path).parent.mkdir(parents=True)
     saved_in(tmp_path).with_name(".settings.json.lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Misconfigured, match="settings cannot be saved"):
@@ -456,7 +456,7 @@ async def test_without_a_file_nothing_is_saved() -> None:
         await store_with().save({SIZE: 5})
 
 
-async def test_more_than_the_file_may_hold_is_refused_and_what_was_saved_stays(tmp_path: Path) -> None:
+async def test_oversized_saves_are_refused(tmp_path: Path) -> None:
     store = store_with(tmp_path)
     await store.save({SIZE: 5})
     with pytest.raises(Misconfigured, match="all together, they are larger than 16 MiB"):

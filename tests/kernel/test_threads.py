@@ -19,13 +19,13 @@ async def test_calls_one_after_another_share_few_threads() -> None:
     assert threading.current_thread() not in threads
 
 
-async def test_calls_at_the_same_time_have_threads_of_their_own() -> None:
+async def test_concurrent_calls_have_their_own_threads() -> None:
     together = threading.Barrier(3, timeout=10)
     calls = (run_in_thread(lambda: (together.wait(), threading.get_ident())[1], what="one of three") for _ in range(3))
     assert len(set(await asyncio.gather(*calls))) == 3
 
 
-async def test_a_call_that_hangs_keeps_no_other_from_its_turn() -> None:
+async def test_a_hanging_call_blocks_no_other() -> None:
     release = threading.Event()
     with pytest.raises(DeadlineExceeded, match="the hanging one did not end within 0.05 s"):
         await run_in_thread(release.wait, what="the hanging one", deadline=0.05)
@@ -35,7 +35,7 @@ async def test_a_call_that_hangs_keeps_no_other_from_its_turn() -> None:
         release.set()
 
 
-async def test_a_thread_goes_on_after_a_call_that_ended_the_program() -> None:
+async def test_threads_survive_calls_that_exit() -> None:
     def leave() -> None:
         raise SystemExit(3)
 
@@ -44,13 +44,13 @@ async def test_a_thread_goes_on_after_a_call_that_ended_the_program() -> None:
     assert await run_in_thread(lambda: "done", what="the next", deadline=10) == "done"
 
 
-async def test_what_a_call_leaves_in_context_variables_is_not_there_for_the_next() -> None:
+async def test_calls_share_no_context_variables() -> None:
     left: ContextVar[str] = ContextVar("left", default="nothing")
     await run_in_thread(lambda: left.set("something"), what="the first")
     assert await run_in_thread(left.get, what="the second") == "nothing"
 
 
-async def test_the_thread_of_a_call_is_named_after_it() -> None:
+async def test_threads_are_named_after_their_call() -> None:
     assert await run_in_thread(lambda: threading.current_thread().name, what="importing acme") == "importing acme"
     async with asyncio.timeout(10):
         while any("acme" in thread.name for thread in threading.enumerate()):  # it has settled, and is about to end
@@ -65,7 +65,7 @@ async def test_threads_that_have_nothing_to_do_end() -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_no_call_is_lost_where_threads_are_about_to_end() -> None:
+async def test_ending_threads_lose_no_call() -> None:
     async def call(number: int) -> int:
         await asyncio.sleep(number % 7 * 0.05)
         return await run_in_thread(lambda: number, what=f"call {number}", deadline=10)

@@ -93,7 +93,7 @@ async def test_a_view_has_only_its_interfaces_methods(project: Path, tmp_path: P
                 assert getattr(view, name).__doc__ == getattr(interface, name).__doc__
 
 
-async def test_a_view_is_made_once_and_is_each_plugins_own(project: Path, tmp_path: Path) -> None:
+async def test_each_plugin_has_its_own_view(project: Path, tmp_path: Path) -> None:
     async with host_with(project, contextual(tmp_path, "one"), contextual(tmp_path, "two")):
         one, two = context_of("one").services, context_of("two").services
         assert one.get(WORKFLOW_MANAGER) is one.get(WORKFLOW_MANAGER)
@@ -174,7 +174,7 @@ async def test_a_call_without_context_names_its_plugin(project: Path, tmp_path: 
         assert calls[0].id != calls[1].id
 
 
-async def test_a_call_that_is_passed_on_stays_what_it_is(project: Path, tmp_path: Path) -> None:
+async def test_a_forwarded_call_stays_as_it_is(project: Path, tmp_path: Path) -> None:
     async with host_with(project, provider(tmp_path), contextual(tmp_path, permissions=USES_LLM)):
         call = by("agent", "assistant").child(run_id="run_1")
         await context_of().services.get(LLM).complete(asking(), call=call)

@@ -145,7 +145,7 @@ async def test_a_method_is_named_with_its_class(plugin: ModuleType, seen: Callab
     assert [b.function for b in watched.reports] == ["Node.run"]
 
 
-async def test_code_that_is_no_plugins_is_told_with_its_place(
+async def test_blocking_code_outside_plugins_is_located(
     seen: Callable[[], bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Watched() as watched:
@@ -163,7 +163,7 @@ async def test_each_blockage_is_told(plugin: ModuleType, caplog: pytest.LogCaptu
     assert len(watched.reports) == 2
 
 
-async def test_a_blockage_that_ends_with_the_stop_is_told(plugin: ModuleType, seen: Callable[[], bool]) -> None:
+async def test_a_blockage_ended_by_stopping_is_told(plugin: ModuleType, seen: Callable[[], bool]) -> None:
     watched = Watched()
     watched.watchdog.start()
     await asyncio.sleep(LIMIT / 10)
@@ -174,7 +174,7 @@ async def test_a_blockage_that_ends_with_the_stop_is_told(plugin: ModuleType, se
     assert len(watched.reports) == 1
 
 
-async def test_a_failing_report_and_a_failing_locate_are_logged_and_change_nothing(
+async def test_failing_callbacks_are_logged(
     plugin: ModuleType, seen: Callable[[], bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     def boom(*_: Any) -> Any:
@@ -194,7 +194,7 @@ async def test_a_failing_report_and_a_failing_locate_are_logged_and_change_nothi
 # --- what is not told ---------------------------------------------------------------------------------
 
 
-async def test_a_loop_that_comes_to_its_turn_is_left_alone(seen: Callable[[], bool]) -> None:
+async def test_a_responsive_loop_is_left_alone(seen: Callable[[], bool]) -> None:
     async with Watched() as watched:
         await asyncio.sleep(4 * LIMIT)
         end = time.monotonic() + 4 * LIMIT
@@ -204,7 +204,7 @@ async def test_a_loop_that_comes_to_its_turn_is_left_alone(seen: Callable[[], bo
     assert not seen()
 
 
-def test_a_process_that_was_stopped_for_a_while_is_no_false_alarm() -> None:
+def test_a_suspended_process_is_no_false_alarm() -> None:
     pipe = subprocess.PIPE
     process = subprocess.Popen([sys.executable, "-c", STOPPED], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     assert process.stdin is not None and process.stdout is not None
@@ -218,7 +218,7 @@ def test_a_process_that_was_stopped_for_a_while_is_no_false_alarm() -> None:
     assert (out, err) == ("done\n", "")
 
 
-def test_a_loop_that_pauses_between_two_runs_is_not_blocked(seen: Callable[[], bool]) -> None:
+def test_a_pause_between_runs_is_no_blockage(seen: Callable[[], bool]) -> None:
     watched = Watched()
     loop = asyncio.new_event_loop()
 
@@ -243,7 +243,7 @@ def watchdogs() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "watchdog"]
 
 
-async def test_it_stops_without_a_trace_and_may_be_started_again() -> None:
+async def test_a_watchdog_can_be_restarted() -> None:
     watched = Watched()
     for _ in range(3):
         watched.watchdog.start()
@@ -255,7 +255,7 @@ async def test_it_stops_without_a_trace_and_may_be_started_again() -> None:
         assert watchdogs() == []
 
 
-def test_without_a_running_loop_there_is_nothing_to_watch() -> None:
+def test_a_watchdog_needs_a_running_loop() -> None:
     with pytest.raises(RuntimeError):
         Watched().watchdog.start()
     assert watchdogs() == []
@@ -267,7 +267,7 @@ def test_a_limit_that_is_none_is_refused(limit: float) -> None:
         Watched(limit=limit)
 
 
-def test_a_loop_that_is_closed_without_a_stop_takes_the_thread_with_it() -> None:
+def test_a_closed_loop_ends_the_watchdogs_thread() -> None:
     watched = Watched()
 
     async def forgetful() -> None:
@@ -280,7 +280,7 @@ def test_a_loop_that_is_closed_without_a_stop_takes_the_thread_with_it() -> None
     watched.watchdog.stop()
 
 
-async def test_hosts_on_threads_of_their_own_are_told_apart(plugin: ModuleType, seen: Callable[[], bool]) -> None:
+async def test_hosts_on_different_threads_are_told_apart(plugin: ModuleType, seen: Callable[[], bool]) -> None:
     other = Watched()
 
     async def blocked() -> None:

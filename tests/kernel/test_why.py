@@ -46,7 +46,7 @@ async def test_a_service_is_explained_by_its_stack(tmp_path: Path) -> None:
         assert ", granted by the operator at 20" in why.facts[1]
 
 
-async def test_a_conflict_of_overrides_is_part_of_the_explanation(tmp_path: Path) -> None:
+async def test_a_service_explanation_names_conflicting_overrides(tmp_path: Path) -> None:
     folders = [make_plugin(tmp_path, name, OVERRIDING, permissions=OVERRIDES_LLM) for name in ("acme", "other")]
     async with host_with(tmp_path / "p", *folders) as host:
         why = host.why("service:llm")
@@ -60,7 +60,7 @@ async def test_a_service_without_a_provider_is_explained(tmp_path: Path, operato
         assert host.why("service:llm").answer == "llm has no provider"
 
 
-async def test_a_hook_is_explained_by_who_calls_and_who_is_called(tmp_path: Path) -> None:
+async def test_a_hook_is_explained_by_caller_and_implementations(tmp_path: Path) -> None:
     first, second = (
         make_plugin(tmp_path, name, HOOKED, hooked=["tavern_before_execute"]) for name in ("acme", "other")
     )
@@ -77,7 +77,7 @@ async def test_a_hook_is_explained_by_who_calls_and_who_is_called(tmp_path: Path
         assert host.why("hook:tavern_before_execute").answer == "tavern_before_execute is implemented by other, acme"
 
 
-async def test_a_permission_is_explained_by_who_asks_for_it(tmp_path: Path) -> None:
+async def test_a_permission_is_explained_by_its_askers(tmp_path: Path) -> None:
     folder = make_plugin(tmp_path, "acme", permissions={"ui": {"wrap": ["ui:BaseNode"]}})
     host = Host(tmp_path / "p", plugins=[folder])
     host.link()
@@ -94,7 +94,7 @@ async def test_a_permission_has_its_other_names_too(tmp_path: Path) -> None:
     assert one.answer == other.answer == "Check or change settings before they are saved. (level intercept)"
 
 
-async def test_a_plugin_is_explained_by_its_state_and_grants(tmp_path: Path) -> None:
+async def test_a_plugin_is_explained_by_state_and_grants(tmp_path: Path) -> None:
     folder = make_plugin(tmp_path, "acme", HOOKED, hooked=["tavern_before_execute"])
     needing = make_plugin(tmp_path, "needing", requires={"plugins": {"acme": ">=1"}})
     async with Host(tmp_path / "p", plugins=[folder, needing]) as host:

@@ -23,7 +23,7 @@ def places(node: yaml.Node) -> Iterator[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("manifest", sorted(PLUGINS.glob("*/plugin.yaml")), ids=lambda path: path.parent.name)
-def test_everything_stands_where_the_library_says_that_it_stands(manifest: Path) -> None:
+def test_node_positions_match_the_yaml_library(manifest: Path) -> None:
     text = manifest.read_text(encoding="utf-8")
     ours, theirs = compose(text), yaml.SafeLoader(text).get_single_node()
     assert ours is not None
@@ -39,7 +39,7 @@ def test_an_empty_text_has_no_root() -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "- " * 200_000, "{a: " * 200_000, "? " * 200_000])
-def test_nesting_without_end_is_an_error_and_not_the_end_of_the_process(text: str) -> None:
+def test_endless_nesting_raises_a_recursion_error(text: str) -> None:
     with pytest.raises(RecursionError):
         compose(text)
 
@@ -53,7 +53,7 @@ def test_nesting_without_end_is_an_error_and_not_the_end_of_the_process(text: st
         ("a: &x 1\nb: *y\n", "found undefined alias 'y'"),
     ],
 )
-def test_what_is_wrong_is_said_in_the_words_of_the_reader_in_python(text: str, problem: str) -> None:
+def test_yaml_errors_match_the_python_reader(text: str, problem: str) -> None:
     with pytest.raises(yaml.MarkedYAMLError) as failure:
         compose(text)
     assert failure.value.problem == problem

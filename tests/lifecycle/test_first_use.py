@@ -47,7 +47,7 @@ def looked(project: Path) -> Any:
     return json.loads(subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout)
 
 
-def test_a_start_imports_nothing_that_is_not_used_yet(project: Path) -> None:
+def test_starting_imports_only_what_is_used(project: Path) -> None:
     before, status, after = looked(project)
 
     assert before == []
@@ -56,7 +56,7 @@ def test_a_start_imports_nothing_that_is_not_used_yet(project: Path) -> None:
     assert "tavern_scripts.service" not in after
 
 
-async def test_a_service_that_nobody_used_is_not_made_when_its_plugin_goes(project: Path) -> None:
+async def test_unloading_makes_no_unused_service(project: Path) -> None:
     async with Host(project) as host:
         manager = host.services.get(TOOL_MANAGER)
 
@@ -67,7 +67,7 @@ async def test_a_service_that_nobody_used_is_not_made_when_its_plugin_goes(proje
         assert host.owned("tavern-tools") == {}
 
 
-async def test_a_service_that_is_used_again_after_its_plugin_came_back_is_made_anew(project: Path) -> None:
+async def test_an_enabled_plugins_service_is_made_again(project: Path) -> None:
     async with Host(project) as host:
         manager = host.services.get(TOOL_MANAGER)
         assert (await manager.call(ToolCallRequest(tool_id="system:get_current_time"))).status == "done"
@@ -90,7 +90,7 @@ async def test_a_stream_is_opened_with_its_service(project: Path) -> None:
     assert len(events) > 1
 
 
-async def test_a_stream_that_a_caller_gives_must_be_one(project: Path) -> None:
+async def test_stream_arguments_must_be_async_iterators(project: Path) -> None:
     async with Host(project) as host:
         with pytest.raises(InvalidInput, match="the argument chunks must be an async iterator, found list"):
             async for _ in host.services.get(TOOL_MANAGER).parse_stream(["a"]):  # type: ignore[arg-type]

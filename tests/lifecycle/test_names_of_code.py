@@ -42,7 +42,7 @@ async def code_of(project: Path) -> str:
         return host._manager.active["acme"].in_flight.code
 
 
-async def test_a_plugin_that_is_reloaded_gives_nothing_of_before(project: Path, write_acme: Write) -> None:
+async def test_reloading_invalidates_cached_outputs(project: Path, write_acme: Write) -> None:
     write_acme("one")
     async with Host(project, trust=["acme"]) as host:
         assert await said(host) == "made, one"
@@ -51,7 +51,7 @@ async def test_a_plugin_that_is_reloaded_gives_nothing_of_before(project: Path, 
         assert await said(host) == "made, two"
 
 
-async def test_a_plugin_that_was_disabled_meanwhile_gives_nothing_of_before(project: Path, write_acme: Write) -> None:
+async def test_disabling_invalidates_cached_outputs(project: Path, write_acme: Write) -> None:
     write_acme("one")
     async with Host(project, trust=["acme"]) as host:
         first = await run(host, "acme:Says")
@@ -62,12 +62,12 @@ async def test_a_plugin_that_was_disabled_meanwhile_gives_nothing_of_before(proj
     assert [each.nodes["n0"].cached for each in (first, again, anew)] == [False, True, False]
 
 
-async def test_code_has_the_same_name_in_the_next_host(project: Path, write_acme: Write) -> None:
+async def test_code_names_persist_across_hosts(project: Path, write_acme: Write) -> None:
     write_acme("one")
     assert await code_of(project) == await code_of(project)
 
 
-async def test_a_load_does_not_get_the_name_of_another_load(project: Path, write_acme: Write) -> None:
+async def test_each_load_has_its_own_name(project: Path, write_acme: Write) -> None:
     write_acme("one")
     names = [await code_of(project)]
     async with Host(project, trust=["acme"]) as host:
@@ -78,9 +78,7 @@ async def test_a_load_does_not_get_the_name_of_another_load(project: Path, write
     assert len(set(names)) == 3
 
 
-async def test_what_an_installed_plugin_gave_after_a_reload_is_not_found_after_one_in_another_host(
-    project: Path, site: Path
-) -> None:
+async def test_reloads_in_different_hosts_have_different_names(project: Path, site: Path) -> None:
     names = []
     for words in (("one", "two"), ("three", "four")):
         installed(site, "acme", nodes(SAYS.replace("WORD", words[0])), nodes={"entry": "nodes"})
@@ -91,7 +89,7 @@ async def test_what_an_installed_plugin_gave_after_a_reload_is_not_found_after_o
     assert names[0] != names[1]
 
 
-async def test_a_folder_with_other_files_has_another_name_and_comes_back_to_it(project: Path, site: Path) -> None:
+async def test_the_files_decide_a_folders_code_name(project: Path, site: Path) -> None:
     names = []
     for word in ("one", "two", "one"):
         plugin(project / "plugins", "acme", nodes(SAYS.replace("WORD", word)), nodes={"entry": "nodes"})
@@ -99,7 +97,7 @@ async def test_a_folder_with_other_files_has_another_name_and_comes_back_to_it(p
     assert names[0] == names[2] != names[1]
 
 
-async def test_of_an_installed_plugin_the_version_decides(project: Path, site: Path) -> None:
+async def test_the_version_decides_a_packages_code_name(project: Path, site: Path) -> None:
     names = []
     for version in ("1.0.0", "1.0.1"):
         installed(site, "acme", nodes(SAYS), nodes={"entry": "nodes"}, version=version)

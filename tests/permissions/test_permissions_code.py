@@ -77,7 +77,7 @@ async def words(host: Host) -> Any:
         return error
 
 
-async def test_a_module_that_is_imported_later_is_the_one_that_was_reviewed(project: Path) -> None:
+async def test_later_imports_are_of_reviewed_code(project: Path) -> None:
     folder = acme(project)
     async with Host(project) as host:
         await host.grant("acme")
@@ -98,7 +98,7 @@ async def words(request, context):
 """
 
 
-async def test_a_module_that_was_not_there_at_the_review_is_not_imported(project: Path) -> None:
+async def test_modules_added_after_review_are_not_imported(project: Path) -> None:
     folder = acme(project, LATER)
     async with Host(project) as host:
         await host.grant("acme")
@@ -106,7 +106,7 @@ async def test_a_module_that_was_not_there_at_the_review_is_not_imported(project
         assert "later.py was changed after it was reviewed" in str(await words(host))
 
 
-async def test_no_code_is_imported_of_a_folder_that_had_none(project: Path) -> None:
+async def test_folders_reviewed_without_code_import_none(project: Path) -> None:
     folder = write_plugin(project / "plugins" / "acme", {"nodes/notes.txt": ""}, nodes={"entry": "./nodes"})
     host = Host(project)
     host.link()
@@ -117,7 +117,7 @@ async def test_no_code_is_imported_of_a_folder_that_had_none(project: Path) -> N
         assert "nobody saw this" not in str(host.plugin("acme").problems)
 
 
-async def test_what_is_changed_between_the_decision_and_the_import_is_not_imported(project: Path) -> None:
+async def test_code_changed_before_its_import_is_refused(project: Path) -> None:
     folder = acme(project)
     before = Host(project)
     before.link()
@@ -131,7 +131,7 @@ async def test_what_is_changed_between_the_decision_and_the_import_is_not_import
         assert "nobody saw this" not in str(host.plugin("acme").problems)
 
 
-async def test_code_in_a_folder_for_compiled_code_is_reviewed_like_any_other(project: Path) -> None:
+async def test_code_in_cache_folders_is_reviewed(project: Path) -> None:
     folder = acme(project, HIDDEN)
     more = folder / "__pycache__" / "more.py"
     more.parent.mkdir()
