@@ -195,47 +195,6 @@ async def test_missing_publishers_leave_permissions_unjudged(tmp_path: Path) -> 
     ]
 
 
-OVERRIDE = """
-from tavern_host import ServiceInfo, hookimpl
-
-class Louder:
-    def __init__(self, original):
-        self.original = original
-
-    async def find(self, words):
-        return [text.upper() for text in await self.original.find(words)]
-
-    async def count(self):
-        return await self.original.count()
-
-    async def add(self, text, *, call=None):
-        await self.original.add(text, call=call)
-
-@hookimpl
-def tavern_override_services():
-    return [ServiceInfo(service="acme-search.index", handler=f"{__name__}:Louder", version=VERSION)]
-"""
-
-
-@pytest.mark.parametrize(
-    ("version", "told"),
-    [
-        (2, "Louder lacks the method clear of acme-search.index"),
-        (3, "tavern_plugins.louder:Louder is for version 3 of acme-search.index; this is 2"),
-    ],
-)
-async def test_an_override_must_fit_its_version(tmp_path: Path, version: int, told: str) -> None:
-    overriding = make_plugin(
-        tmp_path,
-        "louder",
-        OVERRIDE.replace("VERSION", str(version)),
-        requires=NEEDS,
-        permissions={"services": {"override": ["acme-search.index"]}},
-    )
-    async with host_with(tmp_path / "p", publisher(tmp_path), overriding) as host:
-        assert messages_of(host, "louder") == [told]
-
-
 # --- hooks ---------------------------------------------------------------------------------------------
 
 HOOKED = """
