@@ -11,15 +11,13 @@ from typing import Any, get_args
 
 import pytest
 from example_bench import Bench, OpenBench
-from platform_documents import block, blocks, document, plain_json, section
+from platform_documents import block, plain_json, section
 from script_plugin import write_script_plugin
 
-from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.scripts import ScriptErrorType, ScriptExecution, ScriptLanguage, ScriptRequest, ScriptResult
 from tavern_host.contracts.services import interface_methods
 from tavern_host.contracts.toolcalls import ToolErrorType, ToolResult
 from tavern_tools.catalog.definitions import read_definition
-from tavern_tools.catalog.files import read_file
 
 TOOL = "core:execute-python-script"
 ANALYZER = """
@@ -153,34 +151,6 @@ async def test_the_other_handler_of_2_2_3_makes_a_tool_that_asks_for_the_languag
     assert wrong.error.message.endswith('language: "perl" is not one of "python", "nodejs" or "bun"')
 
 
-async def test_the_loader_of_2_3_3_reads_the_good_files_and_names_the_others(
-    open_bench: OpenBench, spec_dir: Path
-) -> None:
-    code = block(spec_dir, "003", "2.3.3")
-    assert "*.tool.json" in code
-    async with open_bench() as bench:
-        bench.write_tool("good", plain_json(block(spec_dir, "003", "2.2.3", 1)))
-        bench.write_tool("cut", "{")
-        assert (await bench.tools.get(TOOL)).id == TOOL  # getToolById
-        assert TOOL in [tool.id for tool in await bench.tools.list_tools()]  # listTools
-        with pytest.raises(NotFound):
-            await bench.tools.get("core:absent")
-        definition, [problem] = read_file(bench.host.project.folder("tools") / "cut.tool.json", None)
-        assert definition is None
-        assert (problem.line, problem.column) == (1, 2)
-
-
-async def test_two_tools_of_one_id_are_a_conflict_where_2_3_3_would_take_the_last(
-    open_bench: OpenBench, spec_dir: Path
-) -> None:
-    assert "already exists. Overwriting." in block(spec_dir, "003", "2.3.3")
-    text = plain_json(block(spec_dir, "003", "2.2.3", 1))
-    async with open_bench() as bench:
-        bench.write_tool("a", text)
-        bench.write_tool("b", text.replace("Execute Python Script", "Another"))
-        assert (await bench.tools.get(TOOL)).display_name == "Execute Python Script"
-
-
 # --- the ACTION of §3.1 -------------------------------------------------------------------------------
 
 
@@ -207,11 +177,6 @@ async def test_the_action_of_3_1_is_read_and_its_texts_become_what_the_tool_take
     assert result.structured["outputData"] == {"processed_items": 10, "report_url": "/reports/analyzer_123.html"}
 
 
-def test_the_action_of_3_1_is_the_only_call_of_the_document(spec_dir: Path) -> None:
-    holding = [b.place for b in blocks(spec_dir, "003") if "<ACTION>" in b.text and "</ACTION>" in b.text]
-    assert holding == ["003 §3.1 (1)"]
-
-
 # --- what is told (§3.4) ------------------------------------------------------------------------------
 
 
@@ -219,11 +184,6 @@ def sentences(spec_dir: Path) -> list[str]:
     """Return the sentences that §3.4 gives as examples."""
     found = re.findall(r'`"(Tool .*)"`', section(spec_dir, "003", "3.4"))
     return [sentence.replace('\\"', '"') for sentence in found]
-
-
-def test_there_are_three_sentences_in_3_4(spec_dir: Path) -> None:
-    assert len(sentences(spec_dir)) == 3
-    assert document(spec_dir, "003").count("executed successfully. Output:") == 1
 
 
 async def told(bench: Bench, text: str) -> tuple[str, str, ToolResult]:

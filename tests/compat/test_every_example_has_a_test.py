@@ -23,6 +23,7 @@ ELSEWHERE = {
     "000 §15.3.1 (1)": "front end",
     "000 §17.1 (1)": "settings",
     "000 §17.2 (1)": "settings; its fence begins within a line",
+    "003 §2.3.3 (1)": "the platform's loader of tool files",
 }
 """Code blocks that are not about tools, and what they are about."""
 

@@ -94,11 +94,10 @@ async def test_the_tool_of_the_case_study_is_listed_and_says_what_it_needs(
     assert result.error.message == f"{tool.id} cannot be called now: needs service scriptExecution"
 
 
-@pytest.mark.parametrize("copy", BILIBILI)
 async def test_the_tool_of_the_case_study_runs_its_script_where_there_is_a_service(
-    open_bench: OpenBench, spec_dir: Path, tmp_path: Path, copy: str
+    open_bench: OpenBench, spec_dir: Path, tmp_path: Path
 ) -> None:
-    plugin = write_case_study(spec_dir, tmp_path, BILIBILI[copy](spec_dir))
+    plugin = write_case_study(spec_dir, tmp_path, BILIBILI["000 §16.2"](spec_dir))
     runner = write_script_plugin(tmp_path, scripts__BilibiliFetch=SUBTITLES)
     async with open_bench(plugin, runner) as bench:
         done = await bench.call("BilibiliFetch:getSubtitle", url="BV1")

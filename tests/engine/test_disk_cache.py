@@ -458,18 +458,6 @@ async def test_a_damaged_entry_is_not_used_and_replaced(place: Place, caplog: py
     assert place.executed == []
 
 
-@pytest.mark.parametrize("content", [b"SQLite format 3\x00" + b"\xff" * 5000, b""])
-async def test_a_file_that_is_no_database_is_put_aside(
-    place: Place, caplog: pytest.LogCaptureFixture, content: bytes
-) -> None:
-    place.database.parent.mkdir(parents=True)
-    place.database.write_bytes(content)
-    await place.run(CHAIN)
-    await place.run(CHAIN)
-    assert place.executed == ["a", "b", "c"]
-    assert len(errors(caplog)) == (1 if content else 0)
-
-
 async def test_a_damaged_database_never_fails_a_run(place: Place) -> None:
     document = numbered(0, 50, 1200)
     await place.run(document)
@@ -511,19 +499,6 @@ async def test_a_cache_behind_a_link_is_not_used(place: Place, caplog: pytest.Lo
     assert place.executed == ["a", "a", "b", "b", "c", "c"]
     assert list(elsewhere.iterdir()) == []
     assert all("it is a symbolic link, and nothing is kept behind one" in line for line in errors(caplog))
-
-
-async def test_a_cache_of_a_newer_version_is_left_alone(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    await place.run(CHAIN)
-    place.change("PRAGMA user_version = 99")
-    assert place.executed == ["a", "b", "c"]
-
-    async with place.host() as bench:
-        await bench.run(CHAIN)
-
-    assert place.executed == ["a", "b", "c"]
-    assert len(place.rows()) == 3
-    assert any("was written by another version of the program" in line for line in errors(caplog))
 
 
 async def test_a_full_disk_costs_one_line(place: Place) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
-from tavern_engine.cli.progress_view import FEW, LINES, ProgressView
+from tavern_engine.cli.progress_view import LINES, ProgressView
 from tavern_engine.cli.stream_text import StreamTexts
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
@@ -145,20 +145,6 @@ def test_the_last_picture_tells_how_the_run_ended() -> None:
     assert (shown.rows, shown.total) == ([["✓", "a (Type)", "", "cached"]], 0)
 
 
-def test_the_last_picture_of_a_large_run_names_those_that_failed() -> None:
-    ids = [f"n{place}" for place in range(FEW + 1)]
-    view, _ = board_of(run_of(*ids))
-    failed = NodeState(status=RunStatus.ERROR, error=ErrorInfo(code="x", message="no"))
-
-    assert [row[1] for row in view.last_picture(run_of(*ids, n3=failed)).rows] == ["n3 (Type)"]
-
-
-def test_a_run_that_waits_says_so() -> None:
-    view, _ = board_of(run_of("a", status=RunStatus.QUEUED))
-
-    assert view.picture().title == "Work: waiting for its turn"
-
-
 def test_texts_that_come_at_once_are_shown_one_after_the_other() -> None:
     texts = StreamTexts(str.upper)
     shown = []
@@ -175,13 +161,3 @@ def test_texts_that_come_at_once_are_shown_one_after_the_other() -> None:
 
     assert shown == ["A: one ", "", "two\nB: 1 ", "2", "", "\nC: x"]
     assert [texts.text(key) for key in "abcd"] == ["one two", "1 2", "x", None]
-
-
-def test_texts_that_have_no_end_are_shown_when_the_run_has_one() -> None:
-    texts = StreamTexts(str)
-    texts.add("a", "one", is_last=False)
-    texts.add("b", "two", is_last=False)
-
-    assert texts.take() == "a: one"
-    assert texts.take(all_ended=True) == "\nb: two"
-    assert texts.take(all_ended=True) == ""

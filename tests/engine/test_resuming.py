@@ -334,34 +334,6 @@ async def test_a_loop_resumes_from_a_failed_iteration(bench: Bench, file: Path, 
     assert notes(file) == ["0", "1", "2", "2", "3"]
 
 
-async def test_a_loop_can_be_resumed_many_times(bench: Bench, file: Path, tmp_path: Path) -> None:
-    """Each time it waits at another iteration; what came before is never run again."""
-    document = workflow(
-        {
-            "z": loop("n: INTEGER = 0", each="n: INTEGER", count=4),
-            "add": ADD,
-            "note": inside("z", flow("NoteAlways", file=file)),
-            "wait": inside("z", flow("WaitForIts", folder=tmp_path)),
-        },
-        *COUNTING,
-        "z.index > note.value",
-        "note.value > wait.value",
-        "wait.value > z.each__n",
-    )
-    run_id = await bench.start(document)
-    for index in range(4):
-        while notes(file)[-1:] != [str(index)]:
-            await asyncio.sleep(0.01)
-        await bench.interrupted(run_id)
-        (tmp_path / f"go{index}").touch()
-        await bench.engine.resume(run_id)
-
-    run = await bench.engine.wait(run_id)
-
-    assert (output(run, "z", "list__n"), output(run, "z", "out__n"), run.attempt) == ([0, 1, 2, 3], 4, 5)
-    assert notes(file) == ["0", "0", "1", "1", "2", "2", "3", "3"]
-
-
 @pytest.mark.parametrize("seed", range(repetitions(2, 12)))
 async def test_a_loop_cut_off_anywhere_gives_the_same(bench: Bench, file: Path, seed: int) -> None:
     """Interrupted at random moments until it is through; an iteration is begun again once per interruption at most."""

@@ -60,21 +60,6 @@ async def test_runs_are_listed_by_what_is_asked_for(site: Site, bench: Bench) ->
     assert await ids("until=2020-01-01") == await ids("since=2999-01-01") == []
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ("status=broken", "status: there is no status 'broken'; there are queued, running"),
-        ("limit=1001", "limit: input should be less than or equal to 1000, got '1001'"),
-        ("since=soon", "since: 'soon' is no time"),
-    ],
-)
-async def test_a_query_that_cannot_be_is_refused(site: Site, query: str, message: str) -> None:
-    status, error = await refusal(site, "GET", f"/api/runs?{query}")
-
-    assert status == 400
-    assert error.startswith(message)
-
-
 async def test_a_run_is_shown_with_its_nodes(site: Site, bench: Bench) -> None:
     run = await bench.run(workflow({"g": give(1)}, name="Give"))
 

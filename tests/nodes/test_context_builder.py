@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers.repetition import Failures
 from node_bench import Nodes
 
 from tavern_host import InvalidInput
@@ -148,99 +149,64 @@ async def test_a_preset_orders_its_prompts_and_the_places(nodes: Nodes) -> None:
     ]  # fmt: skip
 
 
-async def test_a_whole_card_serves_as_well_as_its_data(nodes: Nodes) -> None:
-    card = {"spec": "chara_card_v2", "data": CARD}
-    assert await texts(nodes, characterData=card) == await texts(nodes, characterData=CARD)
-
-
 # --- world books --------------------------------------------------------------------------------------------
 
 
-async def test_an_entry_comes_in_when_a_key_of_it_was_said(nodes: Nodes) -> None:
-    book = [entry("A", "dragon"), entry("B", "unicorn"), entry("C", constant=True), entry("D", "unicorn", "PERHAPS")]
-    assert await called_up(nodes, {"entries": book, "scan_depth": 3}) == ["A", "C", "D"]
+RECURSIVE = [
+    entry("The king has a Sword.", "king"),
+    entry("The sword is of Iron.", "sword"),
+    entry("Iron rusts.", "iron"),
+    entry("Never.", "rusts", excludeRecursion=True),
+    entry("Silent gold.", "iron", preventRecursion=True),
+    entry("Gold shines.", "gold"),
+]
+SAID = [entry("A", "dragon"), entry("B", "perhaps"), entry("C", "dragon", scan_depth=9), entry("D", "king")]
+BOOKS: list[tuple[str, list[dict[str, Any]], dict[str, Any], list[str]]] = [
+    ("an entry comes in when a key of it was said",
+        [entry("A", "dragon"), entry("B", "unicorn"), entry("C", constant=True), entry("D", "unicorn", "PERHAPS")],
+        {"scan_depth": 3}, ["A", "C", "D"]),
+    ("two messages are searched by default", SAID, {}, ["B", "C", "D"]),
+    ("so many messages are searched", SAID, {"scan_depth": 1}, ["C", "D"]),
+    ("no message is searched", SAID, {"scan_depth": 0}, ["C"]),
+    ("case and whole words count where the entry says so",
+        [entry("A", "king", case_sensitive=True), entry("B", "King", case_sensitive=True),
+            entry("C", "kin", matchWholeWords=True), entry("D", "KING", matchWholeWords=True), entry("E", "kin")],
+        {}, ["B", "D", "E"]),
+    ("a key may be a pattern",
+        [entry("A", "/k.ng/i"), entry("B", "/k.ng/"), entry("C", "^and", use_regex=True), entry("D", "^and")],
+        {"scan_depth": 1}, ["A", "C"]),
+    ("entries that are switched off or never happen stay out",
+        [entry("A", "king", enabled=False), entry("B", "king", disable=True), entry("C", "king", probability=0),
+            entry("D", "king", probability=0, useProbability=False), entry("E", "king", probability=50)],
+        {}, ["D", "E"]),
+    ("entries stand by their order",
+        [entry("A", "king", insertion_order=9), entry("B", "king", order=-1), entry("C", "king")], {}, ["B", "A", "C"]),
+    ("a book is not recursive by default", RECURSIVE, {}, ["The king has a Sword."]),
+    ("entries of a recursive book call up others", RECURSIVE, {"recursive_scanning": True},
+        ["The king has a Sword.", "The sword is of Iron.", "Iron rusts.", "Silent gold."]),
+    ("a token budget keeps what matters most",
+        [entry("a" * 8, "king", priority=1), entry("b" * 8, "king", priority=9), entry("c" * 8, constant=True),
+            entry("d" * 40, "king", priority=10)],
+        {"token_budget": 5}, ["b" * 8, "c" * 8]),
+]  # fmt: skip
+SECONDARY = [
+    *((0, ["perhaps", "no"], True), (0, ["no"], False), (1, ["perhaps", "no"], True), (1, ["perhaps", "the"], False)),
+    *((2, ["no"], True), (2, ["no", "the"], False), (3, ["perhaps", "the"], True), (3, ["perhaps", "no"], False)),
+]
 
 
-async def test_only_the_last_messages_are_looked_at(nodes: Nodes) -> None:
-    book = [entry("A", "dragon"), entry("B", "perhaps"), entry("C", "dragon", scan_depth=9), entry("D", "king")]
-    assert await called_up(nodes, {"entries": book}) == ["B", "C", "D"]
-    assert await called_up(nodes, {"entries": book, "scan_depth": 1}) == ["C", "D"]
-    assert await called_up(nodes, {"entries": book, "scan_depth": 0}) == ["C"]
+async def test_books_call_up_their_entries(nodes: Nodes) -> None:
+    with Failures() as failures:
+        for name, book, config, called in BOOKS:
+            with failures.row(name):
+                assert await called_up(nodes, {"entries": book, **config}) == called
 
 
-async def test_case_and_whole_words_count_where_the_entry_says_so(nodes: Nodes) -> None:
-    book = [
-        entry("A", "king", case_sensitive=True),
-        entry("B", "King", case_sensitive=True),
-        entry("C", "kin", matchWholeWords=True),
-        entry("D", "KING", matchWholeWords=True),
-        entry("E", "kin"),
-    ]
-    assert await called_up(nodes, {"entries": book}) == ["B", "D", "E"]
-
-
-async def test_a_key_may_be_a_pattern(nodes: Nodes) -> None:
-    book = [entry("A", "/k.ng/i"), entry("B", "/k.ng/"), entry("C", "^and", use_regex=True), entry("D", "^and")]
-    assert await called_up(nodes, {"entries": book, "scan_depth": 1}) == ["A", "C"]
-
-
-@pytest.mark.parametrize(
-    ("logic", "secondary", "comes"),
-    [
-        (0, ["perhaps", "no"], True),
-        (0, ["no"], False),
-        (1, ["perhaps", "no"], True),
-        (1, ["perhaps", "the"], False),
-        (2, ["no"], True),
-        (2, ["no", "the"], False),
-        (3, ["perhaps", "the"], True),
-        (3, ["perhaps", "no"], False),
-    ],
-)
-async def test_secondary_keys_decide_too(nodes: Nodes, logic: int, secondary: list[str], comes: bool) -> None:
-    one = {"key": ["king"], "keysecondary": secondary, "selectiveLogic": logic, "content": "A", "selective": True}
-    assert await called_up(nodes, {"entries": {"0": one}}) == (["A"] if comes else [])
-    assert await called_up(nodes, {"entries": {"0": {**one, "selective": False}}}) == ["A"]
-
-
-async def test_entries_that_are_switched_off_or_never_happen_stay_out(nodes: Nodes) -> None:
-    book = [
-        entry("A", "king", enabled=False),
-        entry("B", "king", disable=True),
-        entry("C", "king", probability=0),
-        entry("D", "king", probability=0, useProbability=False),
-        entry("E", "king", probability=50),
-    ]
-    assert await called_up(nodes, {"entries": book}) == ["D", "E"]
-
-
-async def test_entries_stand_by_their_order(nodes: Nodes) -> None:
-    book = [entry("A", "king", insertion_order=9), entry("B", "king", order=-1), entry("C", "king")]
-    assert await called_up(nodes, {"entries": book}) == ["B", "A", "C"]
-
-
-async def test_a_recursive_book_calls_up_entries_by_entries(nodes: Nodes) -> None:
-    book = [
-        entry("The king has a Sword.", "king"),
-        entry("The sword is of Iron.", "sword"),
-        entry("Iron rusts.", "iron"),
-        entry("Never.", "rusts", excludeRecursion=True),
-        entry("Silent gold.", "iron", preventRecursion=True),
-        entry("Gold shines.", "gold"),
-    ]
-    assert await called_up(nodes, {"entries": book}) == ["The king has a Sword."]
-    found = await called_up(nodes, {"entries": book, "recursive_scanning": True})
-    assert found == ["The king has a Sword.", "The sword is of Iron.", "Iron rusts.", "Silent gold."]
-
-
-async def test_a_token_budget_keeps_what_matters_most(nodes: Nodes) -> None:
-    book = [
-        entry("a" * 8, "king", priority=1),
-        entry("b" * 8, "king", priority=9),
-        entry("c" * 8, constant=True),
-        entry("d" * 40, "king", priority=10),
-    ]
-    assert await called_up(nodes, {"entries": book, "token_budget": 5}) == ["b" * 8, "c" * 8]
+async def test_secondary_keys_decide_too(nodes: Nodes) -> None:
+    for logic, secondary, comes in SECONDARY:
+        one = {"key": ["king"], "keysecondary": secondary, "selectiveLogic": logic, "content": "A", "selective": True}
+        assert await called_up(nodes, {"entries": {"0": one}}) == (["A"] if comes else [])
+        assert await called_up(nodes, {"entries": {"0": {**one, "selective": False}}}) == ["A"]
 
 
 async def test_an_entry_may_stand_within_the_conversation(nodes: Nodes) -> None:

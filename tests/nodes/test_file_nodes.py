@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from helpers.repetition import Failures
+from node_bench import HostedNodes, Row, check_refusals
 
-from tavern_host import InvalidInput, NotFound, TavernError
+from tavern_host import InvalidInput
 
 
 async def test_text_is_written_and_read(hosted: Any) -> None:
@@ -57,57 +58,54 @@ async def test_a_file_that_is_there_is_not_created_again(hosted: Any) -> None:
     assert (hosted.files / "x").read_text() == "1"
 
 
-async def test_what_cannot_be_is_told(hosted: Any) -> None:
-    rows: list[Any] = [
-        ("ReadFile", {"path": "no.txt"}, {}, "ReadFile: 'no.txt' is not in the project's files/ folder"),
-        ("ReadFile", {"path": " "}, {}, "ReadFile: the path must not be empty"),
+async def test_refusals_of_file_nodes_say_why(hosted: HostedNodes) -> None:
+    hosted.write("latin", b"\xe9")
+    hosted.write("bad.json", "{")
+    rows: list[Row] = [
+        ("ReadFile", {"path": "no.txt"}, {}, "'no.txt' is not in the project's files/ folder"),
+        ("ReadFile", {"path": " "}, {}, "the path must not be empty"),
         (
             "ReadFile",
             {"path": "../tavern.yaml"},
             {"missing": "default"},
-            "ReadFile: '../tavern.yaml' leads out of the project's files/ folder; name a file by its path in there",
+            "'../tavern.yaml' leads out of the project's files/ folder; name a file by its path in there",
         ),
-        ("ReadFile", {"path": "latin"}, {}, "ReadFile: 'latin' is not UTF-8 text (byte 0)"),
+        ("ReadFile", {"path": "latin"}, {}, "'latin' is not UTF-8 text (byte 0)"),
         (
             "ReadFile",
             {"path": "bad.json"},
             {"format": "JSON"},
-            "ReadFile: 'bad.json' is not JSON: Expecting property name enclosed in double quotes at line 1, column 2",
+            "'bad.json' is not JSON: Expecting property name enclosed in double quotes at line 1, column 2",
         ),
         (
             "ReadFile",
             {"path": "x"},
             {"format": "yaml"},
-            "ReadFile: format must be one of text, JSON, binary, not 'yaml'",
+            "format must be one of text, JSON, binary, not 'yaml'",
         ),
         (
             "WriteFile",
             {"path": "/etc/x", "content": ""},
             {},
-            "WriteFile: '/etc/x' leads out of the project's files/ folder; name a file by its path in there",
+            "'/etc/x' leads out of the project's files/ folder; name a file by its path in there",
         ),
         (
             "WriteFile",
             {"path": "x", "content": "\ud800"},
             {},
-            "WriteFile: the content cannot be written as UTF-8: surrogates not allowed",
+            "the content cannot be written as UTF-8: surrogates not allowed",
         ),
-        ("ListFiles", {"folder": "no"}, {}, "ListFiles: 'no' is not in the project's files/ folder"),
+        ("ListFiles", {"folder": "no"}, {}, "'no' is not in the project's files/ folder"),
         (
             "ListFiles",
             {"pattern": "*" * 300},
             {},
-            "ListFiles: the pattern has 300 characters; at most 200 are possible",
+            "the pattern has 300 characters; at most 200 are possible",
         ),
-    ]
-    with Failures() as failures:
-        for type, inputs, config, message in rows:
-            with failures.row((type, inputs)):
-                hosted.write("latin", b"\xe9")
-                hosted.write("bad.json", "{")
-                with pytest.raises((InvalidInput, NotFound)) as refused:
-                    await hosted.run(type, inputs, config)
-                assert refused.value.message == message
+        *((type, {"path": path, "content": ""}, {}, "the path must be text…")
+            for type in ("ReadFile", "WriteFile") for path in (1, None, ["x"])),
+    ]  # fmt: skip
+    await check_refusals(hosted, rows)
 
 
 async def test_a_file_that_is_missing_may_have_a_default(hosted: Any) -> None:
@@ -153,13 +151,3 @@ async def test_writing_is_done_again_in_each_run() -> None:
 
     assert not DEFINITIONS["WriteFile"].traits.cached
     assert {DEFINITIONS[type].traits.placement for type in ("ReadFile", "WriteFile", "ListFiles")} == {"thread"}
-
-
-async def test_a_path_must_be_text(hosted: Any) -> None:
-    rows: list[Any] = [1, None, ["x"]]
-    with Failures() as failures:
-        for path in rows:
-            with failures.row(path):
-                for type in ("ReadFile", "WriteFile"):
-                    with pytest.raises(TavernError, match="the path must be text"):
-                        await hosted.run(type, {"path": path, "content": ""})

@@ -109,26 +109,14 @@ async def test_a_delay_is_a_minute_at_most(nodes: Any, type: str, delay: float) 
         await nodes.stream(type, {"text": "a", "items": [], "delay": delay})
 
 
-@pytest.mark.parametrize(
-    ("type", "inputs", "config", "message"),
-    [
-        ("TextToStream", {"text": "", "size": 0}, {}, "TextToStream: size must be at least 1, it is 0"),
-        (
-            "TextToStream",
-            {"text": ""},
-            {"unit": "pages"},
-            "TextToStream: unit must be one of characters, words, lines, not 'pages'",
-        ),
-    ],
-)
-async def test_wrong_pieces_are_refused(
-    nodes: Any, type: str, inputs: dict[str, Any], config: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        await nodes.stream(type, inputs, config)
-    assert refused.value.message == message
-
-
-async def test_a_negative_limit_is_refused(nodes: Any) -> None:
-    with pytest.raises(InvalidInput, match="limit must not be negative"):
-        await nodes.run("StreamToList", {"stream": stream(), "limit": -1})
+async def test_wrong_pieces_and_limits_are_refused(nodes: Any) -> None:
+    unit = "unit must be one of characters, words, lines, not 'pages'"
+    rows: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+        ("TextToStream", {"text": "", "size": 0}, {}, "size must be at least 1, it is 0"),
+        ("TextToStream", {"text": ""}, {"unit": "pages"}, unit),
+        ("StreamToList", {"stream": stream(), "limit": -1}, {}, "limit must not be negative, it is -1"),
+    ]
+    for type, inputs, config, message in rows:
+        with pytest.raises(InvalidInput) as refused:
+            await nodes.stream(type, inputs, config)
+        assert refused.value.message == f"{type}: {message}"

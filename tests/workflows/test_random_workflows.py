@@ -15,10 +15,7 @@ from hypothesis import strategies as st
 from workflows_bench import SAMPLES, Bench, edge, group
 
 from tavern_host import Host, TavernError
-from tavern_host.contracts.dataflow import coerce
-from tavern_host.contracts.loops import Zone, enclosing_zones, zone_of
-from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
-from tavern_host.contracts.workflows import WorkflowNode
+from tavern_host.contracts.loops import Zone, zone_of
 
 GOOD: dict[str, Any] = {
     "id": "good",
@@ -217,38 +214,3 @@ def test_a_loops_configuration_is_read_whatever_it_holds(config: dict[str, Any])
     assert {place[0] for place in zone.problems} <= set(config)
     assert not set(zone.outer_inputs) & set(zone.inner_inputs)
     assert not set(zone.outer_outputs) & set(zone.inner_outputs)
-
-
-@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 14), st.booleans()), max_size=12))
-def test_the_loop_around_a_node_is_the_first_on_the_way_through_its_parents(parts: list[tuple[int, int, bool]]) -> None:
-    nodes = [
-        WorkflowNode(id=str(i), type="core:LoopZone" if zone else "core:Text", parent_node=str(parent))
-        for i, parent, zone in parts
-    ]
-    first: dict[str, WorkflowNode] = {}
-    for node in nodes:
-        first.setdefault(node.id, node)
-
-    def above(identifier: str) -> list[str]:
-        way = [identifier]
-        while (parent := str(first[way[-1]].parent_node)) in first and parent not in way[1:]:
-            way.append(parent)
-        return way[1:]
-
-    def around(identifier: str) -> str | None:
-        for parent in above(identifier) if identifier not in above(identifier) else ():
-            if first[parent].type == "core:LoopZone":
-                return parent
-            if parent in above(parent):
-                return None
-        return None
-
-    assert enclosing_zones(nodes) == {i: zone for i in first if (zone := around(i)) is not None}
-
-
-@given(st.sampled_from(list(DataFlowType)), json_values | foreign)
-def test_a_value_from_outside_is_of_the_slots_type_or_refused(kind: DataFlowType, value: Any) -> None:
-    slot = SlotDefinition(data_flow_type=kind)
-    with contextlib.suppress(ValueError):
-        once = coerce(slot, value)
-        assert coerce(slot, once) == once or once != once

@@ -15,17 +15,6 @@ TEXT = {"id": "text", "type": "core:Text", "inputValues": {"text": "x"}}
 MERGE = {"id": "merge", "type": "core:TextMerge"}
 
 
-async def test_a_sound_workflow_has_no_problems(bench: Bench) -> None:
-    document = {
-        "nodes": [{"id": "in", "type": "core:GroupInput"}, MERGE, {"id": "out", "type": "core:GroupOutput"}],
-        "edges": [edge("e1", "in.words", "merge.text_inputs__0"), edge("e2", "merge.merged_text", "out.text")],
-        "interfaceInputs": {"words": {"dataFlowType": "STRING"}},
-        "interfaceOutputs": {"text": {"dataFlowType": "STRING"}},
-    }
-
-    assert await bench.problems(document) == {}
-
-
 async def test_every_problem_of_the_shape_is_named_by_its_path(bench: Bench) -> None:
     document = {
         "name": 5,
