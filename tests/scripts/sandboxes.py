@@ -136,10 +136,13 @@ async def given(*chunks: bytes) -> AsyncIterator[bytes]:
 
 async def run(backend: ScriptBackend, what: SandboxLaunch | str, stdin: bytes = b"", **others: Any) -> Came:
     """Run a launch, or Python code, to its end."""
+    return await collected(backend.run(launch(what, **others) if isinstance(what, str) else what, given(stdin)))
+
+
+async def collected(outputs: AsyncIterator[SandboxOutput]) -> Came:
+    """Return all that comes out of a program."""
     came = Came()
-    async with aclosing(  # type: ignore[type-var]
-        backend.run(launch(what, **others) if isinstance(what, str) else what, given(stdin))
-    ) as outputs:
+    async with aclosing(outputs):  # type: ignore[type-var]
         async for each in outputs:
             if each.kind == "ended":
                 came.ended = each

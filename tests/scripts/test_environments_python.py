@@ -44,7 +44,7 @@ def build_wheel(folder, *_):
 PROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 
 
-async def test_what_requirements_ask_for_is_installed_once(house: Index, shop: Workshop) -> None:
+async def test_requirements_are_installed_once_as_read_only_copies(house: Index, shop: Workshop) -> None:
     house.add_wheel("alpha", code="import beta\nvalue = 'alpha ' + beta.value", requires="beta>=1")
     house.add_wheel("beta", code="value = 'beta'")
     first = await shop.python()
@@ -57,16 +57,10 @@ async def test_what_requirements_ask_for_is_installed_once(house: Index, shop: W
     assert shop.reports[0] == "installing what requirements.txt asks for" and " + alpha==1.0" in shop.reports
     assert {(each.host, each.port, each.allowed) for each in shop.connections} == {("127.0.0.1", house.port, True)}
     assert not shop.left()
-
-
-async def test_files_of_an_environment_are_read_only_copies(house: Index, shop: Workshop) -> None:
-    house.add_wheel("alpha", code="value = 1")
-    ready = await shop.python()
-
-    files = [path for path in ready.path.rglob("*") if not path.is_dir()]
-    assert files and all(path.stat().st_nlink == 1 and not path.is_symlink() for path in files)
-    assert all(path.stat().st_mode & 0o222 == 0 for path in [*files, ready.path])
+    files = [path for path in first.path.rglob("*") if not path.is_dir()]
     assert any(path.suffix == ".pyc" for path in files)
+    assert all(path.stat().st_nlink == 1 and not path.is_symlink() for path in files)
+    assert all(path.stat().st_mode & 0o222 == 0 for path in [*files, first.path])
 
 
 async def test_an_environment_that_was_changed_is_built_anew(tmp_path: Path, house: Index, shop: Workshop) -> None:

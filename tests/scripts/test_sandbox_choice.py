@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tavern_host.contracts.scripts import IsolationCheck, SandboxLaunch, SandboxOutput
+from tavern_scripts.sandbox import canary
 from tavern_scripts.sandbox import choose as choosing
 from tavern_scripts.sandbox.choose import Candidate, choose, host_candidates, refusal
 from tavern_scripts.sandbox.finding import INSTALL_BUBBLEWRAP
@@ -117,6 +118,7 @@ async def test_a_bubblewrap_that_isolates_nothing_is_found_out(monkeypatch: pyte
     )
     program.chmod(0o755)
     monkeypatch.setattr(choosing, "find_bubblewrap", lambda: [program])
+    monkeypatch.setattr(canary, "_SECONDS", 3.0)  # some of it waits for what the sandbox should end
 
     chosen, _ = await choose(of_the_host())
 

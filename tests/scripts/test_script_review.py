@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from helpers.command_line import tavern
+from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.errors import InvalidInput
@@ -52,6 +53,13 @@ def project_with(tmp_path: Path, *tools: Any) -> Path:
     for number, tool in enumerate(tools):
         (plugin / "tools" / f"{number}.tool.json").write_text(json.dumps(tool))
     return root
+
+
+def state_of(root: Path) -> PluginState:
+    """Return the state of `acme` for a host that only links."""
+    host = Host(root)
+    host.link()
+    return host.plugin("acme").state
 
 
 def allow(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
@@ -165,37 +173,34 @@ async def test_the_service_says_what_would_not_be_granted(tmp_path: Path) -> Non
             await scripts.denied(SecurityContext.model_validate(many))
 
 
-@pytest.mark.parametrize("name", ["a\0b", "x" * 5_000, "nowhere"])
-def test_a_folder_that_cannot_be_has_no_tools(tmp_path: Path, name: str) -> None:
+def test_a_folder_that_cannot_be_has_no_tools(tmp_path: Path) -> None:
     root = project_with(tmp_path, TOOL)
-    (root / "plugins" / "acme" / "plugin.yaml").write_text(
-        f"name: acme\ndisplayName: Acme\nversion: 1.0.0\ntools: {{entry: {json.dumps(name)}}}\n"
-    )
-    told = json.loads(tavern("--project", str(root), "plugins", "show", "acme", "--json").out)
-    assert ("scripts" in told, "configOptions" in told) == (False, False)
+    for name in ("a\0b", "x" * 5_000, "nowhere"):
+        (root / "plugins" / "acme" / "plugin.yaml").write_text(
+            f"name: acme\ndisplayName: Acme\nversion: 1.0.0\ntools: {{entry: {json.dumps(name)}}}\n"
+        )
+        told = json.loads(tavern("--project", str(root), "plugins", "show", "acme", "--json").out)
+        assert ("scripts" in told, "configOptions" in told) == (False, False), name
 
 
-@pytest.mark.parametrize(
-    ("files", "needs_review"),
-    [
-        (("scripts/run.py",), True),
-        (("scripts/run.sh",), True),
-        (("scripts/run",), True),
-        (("web/main.js", "tools/1.tool.json"), True),
-        (("README.md", "LICENSE", "web/theme.css", "logo.svg"), False),
-    ],
-)
-def test_a_folder_with_files_that_run_is_reviewed(tmp_path: Path, files: tuple[str, ...], needs_review: bool) -> None:
-    root = project_with(tmp_path)
-    folder = root / "plugins" / "acme"
-    (folder / "scripts" / "fetch.mjs").unlink()
-    for name in files:
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text("{}")
-    host = Host(root)
-    host.link()
-    state = PluginState.NEEDS_REVIEW if needs_review else PluginState.DISCOVERED
-    assert host.plugin("acme").state is state
+def test_a_folder_with_files_that_run_is_reviewed(tmp_path: Path) -> None:
+    rows: list[tuple[str, bool]] = [
+        ("scripts/run.py", True),
+        ("scripts/run.sh", True),
+        ("scripts/run", True),
+        ("web/main.js tools/1.tool.json", True),
+        ("README.md LICENSE web/theme.css logo.svg", False),
+    ]
+    with Failures() as failures:
+        for number, (names, needs_review) in enumerate(rows):
+            with failures.row(names):
+                root = project_with(tmp_path / str(number))
+                folder = root / "plugins" / "acme"
+                (folder / "scripts" / "fetch.mjs").unlink()
+                for name in names.split():
+                    (folder / name).parent.mkdir(exist_ok=True)
+                    (folder / name).write_text("{}")
+                assert state_of(root) is (PluginState.NEEDS_REVIEW if needs_review else PluginState.DISCOVERED)
 
 
 def test_a_front_end_alone_is_reviewed(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,18 @@ from tavern_host.contracts.scripts import SandboxLaunch, SandboxMount, ScriptErr
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.workers.session_call import BadReport, CallReportReader
 from tavern_scripts.workers.sessions import SessionLimits, Sessions
-from tests.scripts.sandboxes import PYTHON, Came, Launches, bubblewrap, given, left_by, limits, processes_with, read
+from tests.scripts.sandboxes import (
+    PYTHON,
+    Came,
+    Launches,
+    bubblewrap,
+    collected,
+    given,
+    left_by,
+    limits,
+    processes_with,
+    read,
+)
 from tests.scripts.scripthost import scripts_of
 
 
@@ -32,24 +43,11 @@ class Desk(Launches):
         self.last = self.launch("")
 
     async def call(
-        self,
-        code: str | SandboxLaunch,
-        stdin: bytes = b"null",
-        *,
-        name: str = "a",
-        owner: str = "somebody",
-        **others: Any,
+        self, code: str | SandboxLaunch, stdin: bytes = b"null", *, name: str = "a", owner: str = "me", **others: Any
     ) -> Came:
         """Run code in a session."""
         self.last = what = self.launch(code, **others) if isinstance(code, str) else code
-        came = Came()
-        async with aclosing(self.sessions.run(self.backend, what, given(stdin), owner=owner, name=name)) as outputs:
-            async for each in outputs:
-                if each.kind == "ended":
-                    came.ended = each
-                else:
-                    setattr(came, each.kind, getattr(came, each.kind) + each.data)
-        return came
+        return await collected(self.sessions.run(self.backend, what, given(stdin), owner=owner, name=name))
 
     def left(self) -> dict[str, str]:
         """Return the files that the last call left."""
@@ -463,10 +461,10 @@ def test_an_account_that_makes_no_sense_is_noticed() -> None:
 async def test_closing_leaves_nothing(tmp_path: Path) -> None:
     descriptors = sum(1 for _ in Path("/proc/self/fd").iterdir())
     async with desk_of(tmp_path) as desk:
-        for name in ("a", "b", "c"):
-            await desk.call("import subprocess\nchild = subprocess.Popen(['sleep', '600'])", name=name)
-        assert len(interpreters()) >= 3
-        long = asyncio.ensure_future(desk.call("import time\ntime.sleep(600)", name="d"))
+        for name in ("a", "b", "c", "d"):
+            await desk.call("import subprocess, time\nchild = subprocess.Popen(['sleep', '600'])", name=name)
+        assert len(interpreters()) >= 4
+        long = asyncio.ensure_future(desk.call("time.sleep(600)", name="d"))
         await asyncio.sleep(0.3)
 
     came = await asyncio.wait_for(long, 10)

@@ -39,7 +39,9 @@ def test_all_of_it_holds_for_an_ordinary_user_too() -> None:
     reason = why_not()
     if reason is not None:
         pytest.skip(reason)
-    selected = f"not {test_all_of_it_holds_for_an_ordinary_user_too.__name__}"
+    checked_before_a_sandbox = ("no_shell", "no_setting", "poisoned", "settings_of_installers")
+    left_out = ("ordinary_user", *checked_before_a_sandbox[: repetitions(4, 0)])
+    selected = f"not ({' or '.join(left_out)})"
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", selected, str(Path(__file__))]
 
     ran = run_as_ordinary_user(argv)
@@ -81,25 +83,24 @@ async def test_no_shell_sees_any_parameter(tmp_path: Path) -> None:
             mark.unlink()
             named = scripts.put(f"{text.replace('{mark}', 'inside').replace('/', '_')}.py", ECHO)
 
-            outputs = await asyncio.gather(
-                *(_given(scripts, **request) for request in _requests(hostile)),
+            all_at_once = {"input_data": hostile, "config": {"key": hostile}, "tool_id": hostile}
+            output, *_ = await asyncio.gather(
+                _given(scripts, script_path="echo.py", **all_at_once),
                 _given(scripts, script_path=named.name),
+                *(_given(scripts, **request) for request in _requests(hostile)),
             )
 
             assert not mark.exists(), text
-            assert outputs[0]["input"] == hostile, "data comes through as it is"
-            assert outputs[1]["environment"]["TAVERN_CONFIG_KEY"] == hostile
+            assert output["input"] == hostile, "data comes through as it is"
+            assert output["environment"]["TAVERN_CONFIG_KEY"] == hostile
 
 
 def _requests(hostile: str) -> list[dict[str, Any]]:
-    """Return requests with a hostile text in every parameter, those that succeed first."""
+    """Return requests with a hostile text in every parameter that may refuse it."""
     return [
-        {"script_path": "echo.py", "input_data": hostile},
-        {"script_path": "echo.py", "config": {"key": hostile}},
         {"script_path": hostile},
         {"script_path": f"echo.py{hostile}"},
         {"script_path": "echo.py", "files": [hostile]},
-        {"script_path": "echo.py", "tool_id": hostile},
         {"script_path": "echo.py", "plugin": hostile},
         {"script_path": "echo.py", "session": hostile},
         {"script_path": "echo.py", "entry_point": hostile},
@@ -117,8 +118,6 @@ def _requests(hostile: str) -> list[dict[str, Any]]:
         {"code": hostile, "language": "nodejs"},
         {"code": "print(1)", "language": hostile},
         {"code": "print(1)", "language": "python", "protocol": hostile},
-        {"code": "import json; print(json.dumps('ran'))", "language": "python", "tool_id": hostile},
-        {"code": "console.log(JSON.stringify('ran'))", "language": "nodejs", "tool_id": hostile},
     ]
 
 
