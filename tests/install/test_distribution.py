@@ -164,6 +164,7 @@ def test_the_review_says_what_it_asks_for_and_what_nobody_has_granted(user: User
         "hook:server:workflow:before-execute": ("intercept", False),
         "ui.inject:node:header:right": ("add", True),
         "ui.wrap:ui:BaseNode": ("intercept", False),
+        "ui.frontend": ("intercept", False),
         "services.override:workflowManager": ("override", False),
     }
 
