@@ -87,7 +87,7 @@ def find_project(folder: Path | str | None, folders: Folders, *, create: bool = 
 
     Order: `folder`, else `TAVERN_PROJECT`, else the current folder if it holds a `tavern.yaml`, else the
     default project in the user's data folder. Raises `InvalidInput` where a named folder is no project
-    (with `create`, it is new instead), `InvalidFile` for a bad `tavern.yaml`.
+    (with `create`, it is new instead) or where parts of one lead out of it, `InvalidFile` for a bad `tavern.yaml`.
     """
     named = folder or os.environ.get("TAVERN_PROJECT")
     if named:
@@ -96,6 +96,7 @@ def find_project(folder: Path | str | None, folders: Folders, *, create: bool = 
         root = Path.cwd()
     else:
         root = folders.data / "default"
+    _refuse_links(root)
     is_new = not (root / PROJECT_FILE).is_file()
     if is_new and named and not create:
         raise InvalidInput(f"{root} is not a project: it has no {PROJECT_FILE} (make one with `tavern init {root}`)")
@@ -104,9 +105,21 @@ def find_project(folder: Path | str | None, folders: Folders, *, create: bool = 
     return OpenProject(project, file, is_new, is_default=not named and root == folders.data / "default")
 
 
+def _refuse_links(root: Path) -> None:
+    """Raise `InvalidInput` where a link leads a part of a project out of it: a project may come from anybody."""
+    real = os.path.realpath(root)
+    patterns = ("*", ".tavern/*", ".tavern/*/*", ".tavern/plugins/*/*")
+    for link in (path for pattern in patterns for path in root.glob(pattern) if path.is_symlink()):
+        part, leads_out = link.relative_to(root).parts[0], not Path(os.path.realpath(link)).is_relative_to(real)
+        if leads_out and part in (PROJECT_FILE, "plugins", ".tavern", *_declared_folders()):
+            message = f"{link} is a link that leads out of the project, and nothing of a project may"
+            raise InvalidInput(f"{message}: put there what it leads to, or remove it")
+
+
 def make_project(root: Path, samples: Iterable[Path] = ()) -> None:
     """Make a project in a folder: the folders that first-party plugins declare, the sample files, and a `tavern.yaml`
-    if no sample has one."""
+    if no sample has one. Raises `InvalidInput` where a part of it leads out of the folder."""
+    _refuse_links(root)
     for part in ("plugins", ".tavern", *_declared_folders()):
         (root / part).mkdir(parents=True, exist_ok=True)
     for sample in samples:

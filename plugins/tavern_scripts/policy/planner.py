@@ -128,7 +128,11 @@ class Planner:
 
     async def _bases(self, request: ScriptRequest, policy: Policy) -> list[ScriptFolder]:
         if request.plugin is None:
-            return self._folders or [ScriptFolder(folder, str(folder)) for folder in policy.folders]
+            root = self._context.project.root
+            inner = {folder: folder.is_relative_to(root) and ".." not in folder.parts for folder in policy.folders}
+            return self._folders or [
+                ScriptFolder(folder, str(folder), root if is_inner else None) for folder, is_inner in inner.items()
+            ]
         folders = await self._context.services.get(PLUGINS).assets("plugin")
         found = next((asset for asset in folders if asset.plugin == request.plugin), None)
         if found is None:

@@ -29,10 +29,12 @@ _MOST_NAMES = 200
 
 @dataclass(frozen=True)
 class ScriptFolder:
-    """A folder in which scripts may lie, and what it is called in messages."""
+    """A folder in which scripts may lie, what it is called in messages, and the folder that no link may lead it out of
+    where there is one."""
 
     folder: Path
     called: str
+    home: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,13 @@ def _steps(path: str) -> tuple[str, ...]:
 
 
 def _within(base: ScriptFolder, steps: tuple[str, ...]) -> Script | None:
+    called, root = "/".join(steps), Path(os.path.realpath(base.folder))
+    if base.home is not None and not root.is_relative_to(os.path.realpath(base.home)):
+        raise _outside(called, f"a link leads {base.called} out of {base.home}")
     try:
-        root = Path(os.path.realpath(base.folder, strict=True))
         found = Path(os.path.realpath(root.joinpath(*steps), strict=True))
     except OSError:
         return None
-    called = "/".join(steps)
     if not found.is_relative_to(root):
         raise _outside(called, f"a link leads out of {base.called}")
     if COMPILED in found.relative_to(root).parts:

@@ -100,18 +100,23 @@ def read_folders(folders: list[ToolFolder]) -> ReadFiles:
     problems: list[ToolProblem] = []
     for folder in folders:
         for path, *_ in stamps(folder.path):
-            definition, found = read_file(Path(path), folder.plugin)
+            project = Path(folder.path).parent if folder.plugin is None else None
+            definition, found = read_file(Path(path), folder.plugin, within=project)
             problems += found
             if definition is not None:
                 definitions.append(definition)
     return ReadFiles(tuple(definitions), tuple(problems))
 
 
-def read_file(path: Path, plugin: str | None) -> tuple[ToolDefinition | None, list[ToolProblem]]:
+def read_file(
+    path: Path, plugin: str | None, within: Path | None = None
+) -> tuple[ToolDefinition | None, list[ToolProblem]]:
     """Return the definition in a tool file and everything that is wrong with the file, each with line and column; None
-    where the file cannot be used."""
+    where the file cannot be used. Nothing that is not `within` a folder is read, nor told of."""
     about = _File(path, plugin)
     try:
+        if within is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(within)):
+            return None, [about.problem(f"is a link that leads out of {within}, and is not read")]
         data = read_document_bytes(path)
         if len(data) > MAX_TOOL_FILE:
             return None, [about.problem(f"is larger than {MAX_TOOL_FILE // 1024} KiB")]
@@ -143,8 +148,8 @@ def check(
     """
     problems: list[ToolProblem] = []
     by_name: dict[tuple[str, str], list[ToolDefinition]] = {}
-    for file in _tool_files(paths, problems):
-        definition, found = read_file(file, None)
+    for file, within in _tool_files(paths, problems).items():
+        definition, found = read_file(file, None, within=within)
         problems += found
         if definition is not None:
             by_name.setdefault((definition.id, definition.version), []).append(definition)
@@ -158,8 +163,9 @@ def check(
     return problems
 
 
-def _tool_files(paths: Iterable[Path], problems: list[ToolProblem]) -> list[Path]:
-    files: dict[Path, None] = {}
+def _tool_files(paths: Iterable[Path], problems: list[ToolProblem]) -> dict[Path, Path | None]:
+    """Return the files, each with the folder above the one it was found in, unless it was named itself."""
+    files: dict[Path, Path | None] = {}
     for path in paths:
         if not path.is_dir():
             files[path] = None
@@ -167,8 +173,8 @@ def _tool_files(paths: Iterable[Path], problems: list[ToolProblem]) -> list[Path
         found = stamps(str(path))
         if not found:
             problems.append(ToolProblem(message=f"there is no *{SUFFIX} in it", file=str(path)))
-        files |= dict.fromkeys(Path(stamp[0]) for stamp in found)
-    return list(files)
+        files |= dict.fromkeys((Path(stamp[0]) for stamp in found), path.absolute().parent)
+    return files
 
 
 def _missing(definition: ToolDefinition, surroundings: Surroundings | None) -> Iterator[str]:
