@@ -384,9 +384,7 @@ WRONG: Any = [
 ]
 
 
-async def test_while_rules_are_not_right_nobody_calls_anything_and_the_operator_is_told(
-    opened: Open, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_while_rules_are_wrong_nobody_calls_anything(opened: Open, caplog: pytest.LogCaptureFixture) -> None:
     with Failures() as failures:
         for access, problem in WRONG:
             with failures.row(problem):

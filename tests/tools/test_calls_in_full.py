@@ -33,7 +33,7 @@ async def by_agent(bench: Any, tool_id: str, scope: ToolScope = ALL, **arguments
 # --- approval -------------------------------------------------------------------------------------
 
 
-async def test_a_person_approves_a_waiting_call_with_other_arguments(stocked: Any) -> None:
+async def test_a_person_approves_a_call_with_other_arguments(stocked: Any) -> None:
     stocked.write_tool("copy", REPEAT, requiresApproval=True)
     events = stocked.host.events.subscribe("APPROVAL_REQUEST")
     waiting = await by_agent(stocked, "copy", text="ab")

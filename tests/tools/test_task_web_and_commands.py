@@ -68,7 +68,7 @@ async def test_tasks_are_listed_a_page_at_a_time(stocked: Any) -> None:
         await stocked.ask("GET", "/api/tasks/task_nowhere")
 
 
-async def test_a_query_or_body_that_cannot_be_is_told(stocked: Any) -> None:
+async def test_a_wrong_query_or_body_is_told(stocked: Any) -> None:
     queries: Any = [
         ({"status": "dnoe"}, r"status: there is no status 'dnoe' \(did you mean done\?\)"),
         ({"limit": "many"}, "limit: input should be a valid integer.*, got 'many'"),
@@ -111,7 +111,7 @@ async def test_calls_are_approved_and_cancelled_over_http(stocked: Any) -> None:
 # --- the command line ------------------------------------------------------------------------------------
 
 
-async def test_tasks_are_shown_by_the_beginning_of_an_id(stocked: Any) -> None:
+async def test_tasks_are_shown_by_an_ids_beginning(stocked: Any) -> None:
     stocked.write_tool("copy", {"type": "node", "nodeType": "acme-tools:Repeat"}, **{"async": True})
     done, open_ = await asked(stocked, "copy", text="雪"), await parked(stocked, apiKey="hunter2")
     await ended(stocked, done)
@@ -163,7 +163,7 @@ async def test_calls_are_approved_and_refused_by_commands(stocked: Any) -> None:
         await stocked.run("approvals approve", task=second)
 
 
-async def test_arguments_that_cannot_be_are_told_by_the_command(stocked: Any) -> None:
+async def test_the_command_tells_of_wrong_arguments(stocked: Any) -> None:
     rows: Any = [
         ({"arg": ["name"]}, "--arg expects NAME=VALUE"),
         ({"arguments": "{"}, "--arguments is not JSON"),

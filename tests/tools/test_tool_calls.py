@@ -142,7 +142,7 @@ async def test_a_call_that_takes_a_while_is_told_when_it_begins_and_when_it_ends
     assert (begun.payload["status"], ended.payload["status"]) == ("running", "done")
 
 
-async def test_a_quick_reading_call_is_in_the_audit_log_alone(bench: Any) -> None:
+async def test_quick_reading_calls_are_only_audited(bench: Any) -> None:
     bench.write_info("info", readOnly=True)
     subscription = bench.host.events.subscribe("TOOL_CALL_UPDATE")
     await bench.call("info", name="tavern-tools")
@@ -179,7 +179,7 @@ async def test_a_result_that_is_too_large_is_an_output_error(stocked: Any) -> No
     )
 
 
-async def test_a_node_tool_gives_the_outputs_of_its_node(stocked: Any) -> None:
+async def test_node_tools_give_the_outputs_of_their_node(stocked: Any) -> None:
     stocked.write_tool("fail", {"type": "node", "nodeType": "acme-tools:Fail"})
     stocked.write_tool("wait", {"type": "node", "nodeType": "acme-tools:Wait", "timeout": 50})
     assert (await stocked.call("acme:repeat", text="ab", times=3)).structured == "ababab"

@@ -14,7 +14,7 @@ from tavern_host.contracts.errors import InvalidInput, NotFound
 INFO = {"type": "service", "service": "plugins", "method": "get"}
 
 
-async def test_a_call_is_made_by_each_name_of_its_key(bench: Any) -> None:
+async def test_each_name_of_the_id_makes_a_call(bench: Any) -> None:
     bench.write_info("info")
     for key in ("toolId", "tool_id", "id"):
         response = await bench.ask("POST", "/api/tools/execute", {key: "info", "arguments": {"name": "tavern-tools"}})
@@ -100,7 +100,7 @@ async def test_what_tools_need_and_is_absent_is_told(bench: Any) -> None:
     assert (verdict, said.exit_code) == ("4 problems found", 1)
 
 
-async def test_a_call_of_a_wrong_file_says_what_is_wrong(bench: Any) -> None:
+async def test_calling_a_wrong_file_says_what_is_wrong(bench: Any) -> None:
     path = bench.write_tool("info", {"type": "servce"})
     said = await bench.run("tools call", id="info")
     [problem, verdict] = said.lines
