@@ -28,7 +28,7 @@ async def _call() -> list[Result]:
                 Side(bench.run),
                 Side(floor),
                 floor_name="await fn(**four_arguments)",
-                limit=90,
+                limit=250,
             )
         ]
 
