@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
-from pydantic import ValidationError
-
 from tavern_engine.cli.run_text import point_in_time
 from tavern_host import EXECUTION_ENGINE, InvalidInput, NotFound, PluginContext
 from tavern_host.contracts.executions import Run, RunFilter, RunStatus
-from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.queries import read_filter, statuses
 
 _PAGE = 1000
 _PREFIX = "run_"
@@ -28,13 +26,8 @@ def run_filter(query: Mapping[str, str], zone: tzinfo | None = UTC) -> RunFilter
     found |= {
         key: _named(key, point_in_time, query[key], now=now, zone=zone) for key in ("since", "until") if query.get(key)
     }
-    found["statuses"] = [_status(word) for word in query.get("status", "").split(",") if word.strip()]
-    try:
-        return RunFilter.model_validate(found)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        place = first["loc"][0]
-        raise InvalidInput(f"{place}: {_lower(first['msg'])}, got {found.get(str(place))!r:.60}") from None
+    found["statuses"] = statuses(RunStatus, query.get("status", ""))
+    return read_filter(RunFilter, found)
 
 
 def _named(key: str, read: Any, *arguments: Any, **named: Any) -> Any:
@@ -42,20 +35,6 @@ def _named(key: str, read: Any, *arguments: Any, **named: Any) -> Any:
         return read(*arguments, **named)
     except InvalidInput as error:
         raise InvalidInput(f"{key}: {error.message}") from None
-
-
-def _status(word: str) -> RunStatus:
-    text = word.strip().lower()
-    try:
-        return RunStatus(text)
-    except ValueError:
-        known = [status.value for status in RunStatus]
-        hint = did_you_mean(text, known) or f"; there are {', '.join(known)}"
-        raise InvalidInput(f"status: there is no status {text!r:.60}{hint}") from None
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 async def find_run(text: str, context: PluginContext) -> Run:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import ValidationError
-
 from tavern_host.context import PluginContext
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo
 from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.queries import read_filter, statuses
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_tools.catalog.names import quoted
@@ -97,13 +96,8 @@ def task_filter(query: Mapping[str, str]) -> TaskFilter:
     found: dict[str, Any] = {
         key: query[key].strip() for key in ("tool", "principal", "limit", "offset") if query.get(key, "").strip()
     }
-    found["statuses"] = [_status(word) for word in query.get("status", "").split(",") if word.strip()]
-    try:
-        return TaskFilter.model_validate(found)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        place, message = str(first["loc"][0]), first["msg"]
-        raise InvalidInput(f"{place}: {message[:1].lower()}{message[1:]}, got {found.get(place)!r:.60}") from None
+    found["statuses"] = statuses(TaskStatus, query.get("status", ""))
+    return read_filter(TaskFilter, found)
 
 
 def read_decision(body: Any) -> tuple[Literal["approve", "refuse"], dict[str, Any] | None, str]:
@@ -121,16 +115,6 @@ def read_decision(body: Any) -> tuple[Literal["approve", "refuse"], dict[str, An
     if comment is not None and not isinstance(comment, str):
         raise InvalidInput(f'"comment" must be text, got {json_type(comment)}')
     return decision, arguments, comment or ""
-
-
-def _status(word: str) -> TaskStatus:
-    text = word.strip().lower()
-    try:
-        return TaskStatus(text)
-    except ValueError:
-        known = [status.value for status in TaskStatus]
-        hint = did_you_mean(text, known) or f"; there are {', '.join(known)}"
-        raise InvalidInput(f"status: there is no status {text!r:.60}{hint}") from None
 
 
 def _seconds(text: str) -> float:
