@@ -42,7 +42,7 @@ startup("start-exits-sync", f"sys.exit('bye')  {HERE}", "tried to end the progra
 startup("start-interrupts", f"raise KeyboardInterrupt  {HERE}", "tried to end the program (KeyboardInterrupt)")
 startup("start-stops-iteration", f"next(iter([]))  {HERE}", "StopIteration", kind="def")
 startup("start-cancels", f"raise asyncio.CancelledError  {HERE}", "waited for something that was cancelled")
-startup("start-timeout", f"raise TimeoutError('mine')  {HERE}", "tavern_startup: TimeoutError: mine")
+startup("start-timeout", f"raise TimeoutError('mine')  {HERE}", "tavern_startup: TimeoutError: mine", kind="def")
 startup("start-waits", "await asyncio.sleep(3600)", "tavern_startup of start-waits did not end within")
 
 

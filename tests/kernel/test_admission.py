@@ -231,7 +231,13 @@ async def test_providers_that_are_none_are_refused(tmp_path: Path) -> None:
         answer = f"ServiceInfo(service='llm', handler={handler})"
         return lambda folder: declaring(folder, OVERRIDES, answer, code=code, permissions=permissions)
 
-    await all_refused(tmp_path, [(handler, providing(handler), [told]) for handler, told in REFUSED_PROVIDERS])
+    def undeclared(folder: Path) -> Path:
+        answer = "ServiceInfo(service='toolManager', handler=f'{__name__}:C')"
+        return declaring(folder, OVERRIDES, answer, code=code, permissions=permissions)
+
+    told = "the override of toolManager is not declared (add it to permissions.services.override in plugin.yaml)"
+    rows: list[Row] = [(handler, providing(handler), [told]) for handler, told in REFUSED_PROVIDERS]
+    await all_refused(tmp_path, [*rows, ("another service", undeclared, [told])])
 
 
 async def test_the_same_override_twice_is_refused(tmp_path: Path) -> None:

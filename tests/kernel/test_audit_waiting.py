@@ -45,6 +45,8 @@ async def test_awaited_entries_are_on_disk_in_order(log: AuditLog) -> None:
     for number in range(10):
         last = log.record("thing.done", actor="system:host", details={"n": number})
     await log.written(last)
+    await log.written(last)  # once more is no waiting
+    await log.written()
     assert numbers(log) == list(range(10))
     assert verify(log.path, log.anchor) == AuditCheck(entries=10)
 

@@ -217,10 +217,15 @@ async def test_the_ledger_removes_newest_first_despite_failures() -> None:
 
     ledger.add("thing", "a", lambda: done.append("a"))
     ledger.add("thing", "b", lambda: later("b"))
+
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
     ledger.add("other", "c", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
-    assert ledger.owned() == {"thing": ["a", "b"], "other": ["c"]}
-    ((entry, error),) = await ledger.remove(deadline=1)
-    assert (entry.kind, entry.name, type(error)) == ("other", "c", ZeroDivisionError)
+    ledger.add("other", "d", cancelled)
+    assert ledger.owned() == {"thing": ["a", "b"], "other": ["c", "d"]}
+    failed = [(entry.name, type(error)) for entry, error in await ledger.remove(deadline=1)]
+    assert failed == [("d", asyncio.CancelledError), ("c", ZeroDivisionError)]
     assert done == ["b", "a"]
     assert ledger.owned() == {}
     assert await ledger.remove(deadline=1) == []

@@ -600,10 +600,14 @@ async def test_stopping_a_host_ends_a_drain(project: Path) -> None:
     async with asyncio.timeout(lifecycle.DRAIN_DEADLINE / 2):
         async with Host(project, trust=["acme"]) as host:
             under_way = await begin(host, "acme:Wait")
+            asked = asyncio.ensure_future(handler(host))
             await STAGE.seen("node").wait()
+            await STAGE.seen("handler").wait()
             going = asyncio.create_task(host.disable("acme"))
             await withdrawn(host, "acme")
         assert (await under_way).status is RunStatus.INTERRUPTED
+        with pytest.raises(DeadlineExceeded, match="acme was unloaded before"):
+            await asked
         await going
         assert STAGE.log[-2:] == ["shut down", "provider closed"]
         assert host.owned("acme") == {}
