@@ -540,7 +540,7 @@ asyncio.run(main())
 
 
 async def test_a_run_interrupted_during_lookup_runs_nothing(place: Place) -> None:
-    document = numbered(0, 300, 1000)
+    document = numbered(0, 600, 100)
     await place.run(document)
     place.executed  # noqa: B018
     async with place.host() as bench:

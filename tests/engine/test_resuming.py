@@ -299,9 +299,11 @@ async def test_a_loop_resumes_with_the_iteration_cut_off(open_host: OpenHost, fi
         while len(notes(file)) < 4:
             await asyncio.sleep(0.01)
         before = await bench.interrupted(run_id)
+        whole = await bench.run(workflow({"z": loop(count=5)}))
     (tmp_path / "go").touch()
     async with open_host("acme_flow") as bench:
         kept = await bench.engine.get(run_id)
+        assert state(await bench.engine.get(whole.id), "z").iterations == 5
         run = await resumed(bench, run_id)
 
     check_counted(run)

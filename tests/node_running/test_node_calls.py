@@ -6,6 +6,7 @@ import asyncio
 import functools
 import sys
 import threading
+from collections import UserDict
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, TypedDict
 
@@ -238,3 +239,11 @@ async def test_how_a_node_may_be_run_is_known_across_the_boundary() -> None:
     (arrived,) = decode(encode([definition], list[NodeDefinition]), list[NodeDefinition])
     assert arrived == definition
     assert arrived.traits == NodeTraits(streams=True, cached=False, actions=("go",))
+
+
+async def test_any_mapping_will_do() -> None:
+    @node()
+    def user_dict() -> Ends:
+        return UserDict(first=1, last=2)  # type: ignore[return-value]
+
+    assert await direct(user_dict).open({}).run({}, None) == {"first": 1, "last": 2}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from node_bench import HostedNodes
 
-from tavern_host import Host, TavernError
+from tavern_host import Host, InvalidInput, TavernError
 from tavern_nodes.summaries import summarize
 
 HARBOUR = (
@@ -111,3 +111,8 @@ async def test_only_what_a_model_wrote_is_made_anew_in_each_run(hosted: Any) -> 
     change = hosted.runner("TextSummarizer").change
     assert await change({}, {"method": "sentences"}) == await change({}, {})
     assert await change({}, {"method": "model"}) != await change({}, {"method": "model"})
+
+
+async def test_a_length_below_one_is_refused(hosted: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^TextSummarizer: length must be at least 1, it is 0$"):
+        await hosted.run("TextSummarizer", {"text": "a", "length": 0})

@@ -132,7 +132,7 @@ async def test_what_is_nested_too_deeply_is_refused(bench: Bench) -> None:
 @pytest.mark.in_process_only("the wire has JSON alone, so the caller is told before it is sent")
 async def test_what_is_no_json_is_refused(bench: Bench) -> None:
     loop: list[Any] = []
-    loop.append(loop)
+    loop += [loop, loop]
 
     more = {1: 2, "set": {3}, "tuple": (1,), "number": 10**5000}
 

@@ -301,3 +301,13 @@ def test_what_cannot_be_shown_is_the_users_mistake(tmp_path: Path, arguments: li
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"Error: {error}")
+
+
+def test_a_broken_stored_workflow_is_shown_too(tmp_path: Path) -> None:
+    assert tavern("init", tmp_path / "inn").code == 0
+    broken = {"nodes": [{"id": "a", "type": "core:UpperCase"}, 5]}
+    (tmp_path / "inn" / "workflows" / "bad.json").write_text(json.dumps(broken))
+
+    ran = tavern("--project", tmp_path / "inn", "workflow", "show", "bad", cwd=tmp_path)
+
+    assert "a · core:UpperCase" in ran.out and "$.nodes[1]" in ran.out
