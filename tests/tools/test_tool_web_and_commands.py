@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,6 +67,15 @@ async def test_an_exit_code_says_whose_fault_it_was(bench: Any) -> None:
         assert (await bench.run("tools call", id=tool_id, arg=given)).exit_code == exit_code, given
     entries = await bench.host.services.get(AUDIT).tail(5)
     assert {entry.actor for entry in entries if entry.subject == "info"} == {"user:operator"}
+
+
+async def test_conversions_and_warnings_are_told(stocked: Any, tmp_path: Path) -> None:
+    called = await stocked.run("tools call", id="acme:repeat", arg=["text=a=b", "times=3"])
+    assert (called.text, called.data["status"]) == ("a=ba=ba=b", "done")
+    assert [line for line in called.lines if line.startswith("times: ")]
+    (tmp_path / "said.txt").write_text("Hello.\n!nope\n")
+    parsed = await stocked.run("parse", file=str(tmp_path / "said.txt"))
+    assert "warning: lines: nope is not known" in parsed.text
 
 
 # --- `tavern tools check` -----------------------------------------------------------------------------
