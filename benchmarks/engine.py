@@ -69,12 +69,12 @@ async def _chain() -> list[Result]:
 
 
 async def _fan() -> list[Result]:
-    return [await _against_tasks("W2 fan and join", fan(SIZES.fan), limit=0.7, aim=0.45)]
+    return [await _against_tasks("W2 fan and join", fan(SIZES.fan), limit=0.75, aim=0.45)]
 
 
 async def _plain_fan() -> list[Result]:
     graph = fan(SIZES.fan, plain=True)
-    return [await _against_tasks("W2 with plain def", graph, limit=0.65, aim=0.4)]
+    return [await _against_tasks("W2 with plain def", graph, limit=0.7, aim=0.4)]
 
 
 async def _layers() -> list[Result]:
