@@ -16,7 +16,7 @@ from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
 from tavern_host.hookspecs import hooks
 
-WATCHDOG_LIMIT = 3.0
+WATCHDOG_LIMIT = 4.0
 """How long code may block the loop of these hosts, in seconds: only what blocks it on purpose is to be blamed."""
 
 HERE = "# <- here"
