@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tavern_host.storage.files import write_atomic
+from tavern_host.storage.files import make_folder, write_atomic
 
 MARKS = 16
 """How many marks an anchor keeps: the newest, and each older one that the log was found to lack."""
@@ -62,7 +62,7 @@ def write_anchor(path: Path, marks: Sequence[Mark]) -> None:
     """Replace the marks of an anchor. Raises `AnchorProblem`."""
     content = {"marks": [{"seal" if mark.is_seal else "entry": mark.number, "hash": mark.hash} for mark in marks]}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_atomic(path, json.dumps(content).encode() + b"\n", mode=0o600)
     except OSError as error:
         raise AnchorProblem(f"{path} cannot be used: {error.strerror}") from None

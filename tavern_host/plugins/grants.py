@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from pydantic import Field, ValidationError
 
+from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured
 from tavern_host.contracts.plugins import PermissionInfo, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.storage.files import locked, write_atomic
@@ -73,10 +74,14 @@ class _Store(Generic[M]):
         return about.st_mtime_ns, about.st_ino
 
     def _change(self, change: Callable[[M], M]) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with locked(self._path.with_name(f".{self._path.name}.lock")):
-            data = json.dumps(change(self.load()).to_json(), indent=2)
-            write_atomic(self._path, data.encode(), mode=0o600)
+        lock = self._path.with_name(f".{self._path.name}.lock")
+        try:
+            with locked(lock):
+                data = json.dumps(change(self.load()).to_json(), indent=2)
+                write_atomic(self._path, data.encode(), mode=0o600)
+        except OSError as error:
+            kind = DeadlineExceeded if isinstance(error, TimeoutError) else Misconfigured
+            raise kind(f"{self._path} cannot be written: {error.filename or lock}: {error.strerror}") from None
 
 
 class GrantStore(_Store[Grants]):

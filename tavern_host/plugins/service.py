@@ -77,8 +77,9 @@ class HostPlugins(Plugins):
             self._manager.check_not_loading(name)
             if record.manifest is None or record.state in (PluginState.INVALID, PluginState.INCOMPATIBLE):
                 raise AdmissionError(f"{name} cannot be granted anything: {record.problems[0]}", list(record.problems))
-            self._grants.grant(name, record.source, record.permissions, record.manifest.version)
-            permissions = [p.name for p in record.permissions]
+            asked = record.permissions
+            await asyncio.to_thread(self._grants.grant, name, record.source, asked, record.manifest.version)
+            permissions = [p.name for p in asked]
             self._record(call, "plugin.granted", name, {"permissions": permissions})
             await self._load_if_allowed(name)
 
@@ -96,7 +97,7 @@ class HostPlugins(Plugins):
             if why is not None:
                 hint = f"to keep it out, disable it: `tavern plugins disable {name}`"
                 raise Conflict(f"{name} needs no grant: {why}; {hint}")
-            self._grants.revoke(name)
+            await asyncio.to_thread(self._grants.revoke, name)
             self._record(call, "plugin.revoked", name)
             await self._manager.reconsider([record], drain=False)
 
@@ -114,7 +115,7 @@ class HostPlugins(Plugins):
             if out is not None:
                 raise Conflict(f"{name} cannot be enabled here: {out}")
             if name in self._switches.load().disabled:
-                self._switches.enable(name)
+                await asyncio.to_thread(self._switches.enable, name)
                 self._record(call, "plugin.enabled", name)
             await self._load_if_allowed(name)
 
@@ -130,7 +131,7 @@ class HostPlugins(Plugins):
 
         async def disable(record: Record) -> None:
             if name not in self._switches.load().disabled:
-                self._switches.disable(name)
+                await asyncio.to_thread(self._switches.disable, name)
                 self._record(call, "plugin.disabled", name)
             affected.extend(one.name for one in self._manager.with_dependents([record]))
             await self._manager.reconsider([record])

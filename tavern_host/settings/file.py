@@ -18,12 +18,11 @@ from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.settings.secrets import SecretBox
-from tavern_host.storage.files import write_atomic
+from tavern_host.storage.files import LOCK_SECONDS, holder_of, make_lock_file, write_atomic
 from tavern_host.storage.yaml_file import InvalidFile
 
 MAX_BYTES = 16 << 20
-LOCK_DEADLINE = 10.0
-"""The largest file, and how many seconds another process may keep it locked."""
+"""The largest file."""
 
 _POLL = 0.02
 
@@ -89,23 +88,23 @@ class SettingsFile:
         return self._signature() != self._seen
 
     @contextlib.asynccontextmanager
-    async def locked(self, *, deadline: float = LOCK_DEADLINE) -> AsyncIterator[None]:
+    async def locked(self, *, deadline: float | None = None) -> AsyncIterator[None]:
         """Keep everybody else from writing while the block runs; the lock is a file beside the settings.
 
         Waits without holding up the host. Raises `DeadlineExceeded` where somebody keeps it for longer than
-        `deadline` seconds, `Misconfigured` where the folder cannot be written.
+        `deadline` seconds (None: `LOCK_SECONDS`), `Misconfigured` where the folder cannot be written.
         """
         from filelock import AsyncFileLock, Timeout
 
-        path = self.path.with_name(f".{self.path.name}.lock")
+        path, deadline = self.path.with_name(f".{self.path.name}.lock"), LOCK_SECONDS if deadline is None else deadline
         lock = AsyncFileLock(
             path, deadline, mode=0o600, poll_interval=_POLL, run_in_executor=False, fallback_to_soft=False
         )
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_lock_file(path)
             await lock.acquire()
         except Timeout:
-            message = f"settings cannot be saved: another process has held {path} for {deadline:g} s"
+            message = f"settings cannot be saved: {holder_of(path)} has held {path} for {deadline:g} s"
             raise DeadlineExceeded(message) from None
         except OSError as error:
             raise Misconfigured(f"settings cannot be saved: {path}: {error.strerror}") from None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from tavern_host.contracts.errors import Misconfigured
+from tavern_host.storage.files import make_folder
 
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
@@ -84,7 +85,7 @@ class SecretBox:
         from cryptography.fernet import Fernet
 
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self._path.parent)
             handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{KEY_FILE}.", suffix=".tmp")
             try:
                 with os.fdopen(handle, "wb") as file:

@@ -9,6 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+LOCK_SECONDS = 10.0
+"""How long a lock file is waited for."""
+
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Replace the content of `path` with `data`; the folder must exist.
@@ -30,24 +33,46 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, seconds: float = -1) -> Iterator[None]:
-    """Hold the lock of a lock file while the block runs, against other processes and threads; its folder must exist.
+def locked(path: Path, seconds: float | None = None) -> Iterator[None]:
+    """Hold the lock of a lock file while the block runs, against other processes and threads.
 
-    The system releases it where the process is killed, and the file stays. Waits without end unless `seconds` are
-    given, and raises `TimeoutError` then; `OSError` for a link and where the file system has no locks.
+    The system releases it where the process is killed, and the file stays. Raises `TimeoutError` after `seconds` (None:
+    `LOCK_SECONDS`); `OSError` for a link and where the file system has no locks.
     """
     from filelock import FileLock, Timeout
 
+    seconds = LOCK_SECONDS if seconds is None else seconds
+    make_lock_file(path)
     lock = FileLock(path, seconds, mode=0o600, poll_interval=0.01, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:
-        message = f"another process did not let go of it for {seconds:g} s"
-        raise TimeoutError(errno.ETIMEDOUT, message, str(path)) from None
+        raise TimeoutError(errno.ETIMEDOUT, f"{holder_of(path)} has held it for {seconds:g} s", str(path)) from None
     try:
         yield
     finally:
         lock.release()
+
+
+def make_lock_file(path: Path) -> None:
+    """Make a lock file that no other user may open, so that none can lock it, and the folders above it."""
+    make_folder(path.parent)
+    flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    handle = os.open(path, flags, 0o600)
+    try:
+        os.fchmod(handle, 0o600)  # an older version let others read it
+    finally:
+        os.close(handle)
+
+
+def holder_of(path: Path) -> str:
+    """Return which process holds a lock file, as far as the system says."""
+    with contextlib.suppress(OSError, LookupError, StopIteration):
+        locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+        inode = f":{path.stat().st_ino}"
+        process = next(each[4] for each in locks if each[1] == "FLOCK" and each[5].endswith(inode))
+        return f"process {process} ({Path('/proc', process, 'comm').read_text().strip()})"
+    return "another process"
 
 
 def make_folder(folder: Path) -> None:

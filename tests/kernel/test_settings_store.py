@@ -321,7 +321,7 @@ async def test_a_held_lock_ends_in_a_deadline(tmp_path: Path) -> None:
     with file.path.with_name(".settings.json.lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         ticks = asyncio.create_task(_count(5))
-        with pytest.raises(DeadlineExceeded, match=r"another process has held .*\.settings\.json\.lock for 0\.2 s"):
+        with pytest.raises(DeadlineExceeded, match=r"process \d+ \(.+\) has held .*\.settings\.json\.lock for 0\.2 s"):
             async with file.locked(deadline=0.2):
                 raise AssertionError("the lock was given twice")
         assert await ticks == 5

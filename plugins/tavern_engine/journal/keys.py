@@ -13,6 +13,8 @@ import secrets
 from hashlib import blake2b
 from pathlib import Path
 
+from tavern_host.storage.files import make_folder
+
 _SIZE = 32
 _SEAL = "sha256"
 
@@ -57,7 +59,7 @@ class ProjectKey:
 
     def _make(self) -> None:
         """Make the file, whole or not at all; of several who do at the same moment, the first one's counts."""
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self._path.parent)
         temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.tmp")
         try:
             with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
