@@ -11,6 +11,7 @@ import io
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,14 +49,16 @@ async def show(arguments: dict[str, JsonValue], context: PluginContext) -> Async
     problems = await manager.check(document)
     expand, values = bool(arguments.get("expand")), bool(arguments.get("values"))
     is_mermaid = bool(arguments.get("mermaid"))
-    if is_mermaid:
-        text = "\n".join(mermaid(workflow))
-    else:
-        text = page(name, workflow, groups, width, expand=expand, values=values)
+
+    def drawn() -> tuple[str, dict[str, JsonValue]]:
+        """Return the text and the JSON of the graph; importing what orders it takes long."""
+        tree = partial(page, name, workflow, groups, width, expand=expand, values=values)
+        return "\n".join(mermaid(workflow)) if is_mermaid else tree(), graph_form(workflow, groups if expand else {})
+
+    text, facts = await asyncio.to_thread(drawn)
     yield CommandOutput(kind="text", text=text)
     for line in _problem_lines(problems):
         yield CommandOutput(kind="progress" if is_mermaid else "text", text=line)
-    facts = graph_form(workflow, groups if expand else {})
     yield CommandOutput(kind="result", data={"id": name, **facts, "problems": [p.to_json() for p in problems]})
 
 
