@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import JsonValue, ValidationError
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import (
@@ -58,7 +59,8 @@ async def run_script(arguments: dict[str, JsonValue], context: PluginContext) ->
     scripts = Scripts(context, folders=[ScriptFolder(path.parent, str(path.parent))])
     shown: set[str] = set()
     try:
-        async with aclosing(scripts.stream(request)) as events:
+        call = CallContext(principal=Principal(kind="user", id="operator"), project=context.project.id)
+        async with aclosing(scripts.stream(request, call=call)) as events:
             async for event in events:
                 result = event.result or result
                 if event.kind != "result":

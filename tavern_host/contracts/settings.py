@@ -60,10 +60,11 @@ class SettingChoice(Model):
 
 
 class SettingItem(Model):
-    """One of a plugin's `configOptions`; the platform's `SettingItemConfig`, and our `secret`, `secretKeys` and
-    `placeholder`.
+    """One of a plugin's `configOptions`; the platform's `SettingItemConfig`, and our `secret`, `secretKeys`,
+    `operatorOnly` and `placeholder`.
 
-    `secretKeys` are the keys of a `json` value's objects, at any depth, whose values are secrets.
+    `secretKeys` are the keys of a `json` value's objects, at any depth, whose values are secrets. With `operatorOnly` a
+    project's value does not count.
     """
 
     key: str = Field(pattern=r"^[A-Za-z0-9_.:-]+$", max_length=200)
@@ -81,6 +82,7 @@ class SettingItem(Model):
     placeholder: str | None = None
     secret: bool = False
     secret_keys: list[str] | None = None
+    operator_only: bool = False
 
     @property
     def holds_value(self) -> bool:

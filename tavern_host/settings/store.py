@@ -392,6 +392,9 @@ def _problem(source: _Source, item: SettingItem, value: Any) -> Problem | None:
         message = f"the project's setting {item.key!r} is a secret, and a project holds none"
         hint = f"take it out of tavern.yaml, and save it with `tavern settings set {item.key} --stdin`"
         return Problem(message=message, hint=hint)
+    if source.layer == "project" and item.operator_only:
+        message = f"the project's setting {item.key!r} does not count: it is the operator's to decide"
+        return Problem(message=message, hint="write it in host.yaml, not in a project")
     wrong = item.problem(value)
     return Problem(message=f"{source.whose} setting {item.key!r} {wrong}", hint=_LEFT_OUT) if wrong else None
 

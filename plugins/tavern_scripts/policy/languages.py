@@ -59,6 +59,11 @@ class Interpreter:
     version: str
 
     @property
+    def place(self) -> str:
+        """The folder that it is installed in."""
+        return str(PurePosixPath(self.program).parent.parent)
+
+    @property
     def address_space(self) -> bool:
         """Whether memory can be limited by what is reserved: engines of JavaScript reserve far more than they use."""
         return self.language == "python"

@@ -27,7 +27,7 @@ from tavern_scripts.policy.policy import LANGUAGES, Policies, Policy
 from tavern_scripts.policy.review import Granted, decide
 from tavern_scripts.policy.script_files import Script, ScriptFolder, code_hash, find_script, folder_hash
 from tavern_scripts.results.refusal import Refused
-from tavern_scripts.workers.launches import Program
+from tavern_scripts.workers.launches import SCRIPT, Program
 
 MAX_CODE = 1 << 20
 """How many bytes of code are handed over at most."""
@@ -35,11 +35,14 @@ MAX_CODE = 1 << 20
 _SHORTEST_SECRET = 4
 """Texts that are shorter are not hidden in logs: they would be found everywhere."""
 
+_EVERYWHERE = frozenset({"/", "/usr", "/usr/local", "/opt"})
+"""Where programs are on any machine, which tells nobody anything."""
+
 
 @dataclass(frozen=True)
 class Plan:
     """What would be run. `script` is None for code that was handed over; `hash` is by which it is approved, and only
-    there where scripts have to be. `called` is its name in messages."""
+    there where scripts have to be. `called` is its name in messages, `root` the project's folder."""
 
     request: ScriptRequest
     policy: Policy
@@ -48,6 +51,7 @@ class Plan:
     limits: ScriptLimits
     granted: Granted
     called: str
+    root: Path
     script: Script | None = None
     hash: str | None = None
 
@@ -57,10 +61,16 @@ class Plan:
         return self.request.config
 
     @property
-    def hidden(self) -> list[str]:
-        """Texts that must not stand in logs."""
+    def hidden(self) -> dict[str, str]:
+        """Texts that must not stand in logs, the longest first, with what stands there instead: secrets, and where on
+        this machine scripts, the project and the interpreter are."""
         values = (self.request.config.get(key) for key in self.request.secrets)
-        return [value for value in values if isinstance(value, str) and len(value) >= _SHORTEST_SECRET]
+        found = {value: "***" for value in values if isinstance(value, str) and len(value) >= _SHORTEST_SECRET}
+        folders = {str(self.root): "<project>", self.interpreter.place: f"<{self.interpreter.language}>"}
+        if self.script is not None:
+            folders[str(self.script.folder)] = SCRIPT
+        found = {**{folder: shown for folder, shown in folders.items() if folder not in _EVERYWHERE}, **found}
+        return dict(sorted(found.items(), key=lambda item: len(item[0]), reverse=True))
 
 
 class Planner:
@@ -124,14 +134,18 @@ class Planner:
         )
         limits = policy.limits.model_copy(update={"wall": _wall(request, policy, remaining)})
         called = script.called if script is not None else f"{language} code"
-        return Plan(request, policy, program, interpreter, limits, granted, called, script, approval)
+        root = self._context.project.root
+        return Plan(request, policy, program, interpreter, limits, granted, called, root, script, approval)
 
     async def _bases(self, request: ScriptRequest, policy: Policy) -> list[ScriptFolder]:
         if request.plugin is None:
             root = self._context.project.root
             inner = {folder: folder.is_relative_to(root) and ".." not in folder.parts for folder in policy.folders}
             return self._folders or [
-                ScriptFolder(folder, str(folder), root if is_inner else None) for folder, is_inner in inner.items()
+                ScriptFolder(folder, f"the folder {folder.relative_to(root)} of the project", root)
+                if is_inner
+                else ScriptFolder(folder, f"the operator's folder {folder.name}")
+                for folder, is_inner in inner.items()
             ]
         folders = await self._context.services.get(PLUGINS).assets("plugin")
         found = next((asset for asset in folders if asset.plugin == request.plugin), None)

@@ -86,7 +86,7 @@ def _steps(path: str) -> tuple[str, ...]:
 def _within(base: ScriptFolder, steps: tuple[str, ...]) -> Script | None:
     called, root = "/".join(steps), Path(os.path.realpath(base.folder))
     if base.home is not None and not root.is_relative_to(os.path.realpath(base.home)):
-        raise _outside(called, f"a link leads {base.called} out of {base.home}")
+        raise _outside(called, f"a link leads {base.called} out of it")
     try:
         found = Path(os.path.realpath(root.joinpath(*steps), strict=True))
     except OSError:
@@ -192,7 +192,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
             if left < 0 or count > MAX_FOLDER_FILES:
                 raise Refused(
                     ScriptErrorType.SECURITY,
-                    f"{folder} holds more than the {MAX_FOLDER_FILES:,} files or {MAX_FOLDER >> 20} MB that are copied "
-                    "for a script; put it into a folder of its own",
+                    f"the script's folder holds more than the {MAX_FOLDER_FILES:,} files or {MAX_FOLDER >> 20} MB that "
+                    "are copied for a script; put it into a folder of its own",
                 )
             yield os.path.relpath(file, folder), file

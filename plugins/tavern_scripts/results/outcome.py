@@ -7,7 +7,7 @@ import json
 import re
 import signal
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -26,6 +26,7 @@ MAX_NESTING = 100
 
 _LONGEST_LINE = 8_000
 _LONGEST_TEXT = 200
+_NOTHING: Mapping[str, str] = {}
 _TAIL = 4_000
 _LINES_AT_ONCE, _LINES_OF_A_FLOOD = 5_000, 100
 _MOST_STDERR = 64 << 20
@@ -103,9 +104,9 @@ class Log:
 class _Lines:
     """Takes bytes apart into lines that can be shown; one that is too long is broken."""
 
-    def __init__(self, hidden: Sequence[str]) -> None:
+    def __init__(self, hidden: Mapping[str, str]) -> None:
         self._rest = b""
-        self._hidden = sorted(hidden, key=len, reverse=True)
+        self._hidden = hidden
         self.dropped = 0
 
     def feed(self, data: bytes, most: int) -> list[str]:
@@ -135,7 +136,8 @@ class Outcome:
     """Listens to one script. `heard` is called with each line of its log and of its progress, as they come.
 
     With `channel` the result is what is written to the descriptor 3, and all of stdout is log. With `any_text` what is
-    printed need not be JSON. `hidden` are texts that must not stand in logs and errors.
+    printed need not be JSON. `hidden` are texts that must not stand in logs and errors, the longest first, with what
+    stands there instead.
     """
 
     def __init__(
@@ -145,7 +147,7 @@ class Outcome:
         *,
         channel: bool = False,
         any_text: bool = False,
-        hidden: Sequence[str] = (),
+        hidden: Mapping[str, str] = _NOTHING,
     ) -> None:
         self.log = Log(limits.log)
         self.output = 0
@@ -320,10 +322,10 @@ def start_of_last_document(text: str) -> int | None:
         start = text.rfind("\n", 0, end) + 1
 
 
-def plain(line: str, hidden: Sequence[str] = ()) -> str:
+def plain(line: str, hidden: Mapping[str, str] = _NOTHING) -> str:
     """Return a line as it may be shown anywhere: without escape sequences, control characters and hidden texts."""
-    for secret in hidden:
-        line = line.replace(secret, "***")
+    for text, shown in hidden.items():
+        line = line.replace(text, shown)
     if "\x1b" in line:
         line = _ESCAPES.sub("", line)
     return _CONTROLS.sub("\ufffd", line)

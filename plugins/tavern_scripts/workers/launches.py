@@ -231,7 +231,7 @@ def _outermost(mounts: Iterable[SandboxMount]) -> list[SandboxMount]:
 
 
 def _too_many(folder: Path) -> Refused:
-    message = f"{folder} holds too much to be shown piece by piece; put the script into a folder of its own"
+    message = "the script's folder holds too much to be shown piece by piece; put the script into a folder of its own"
     return Refused(ScriptErrorType.SECURITY, message)
 
 
