@@ -166,6 +166,7 @@ async def test_the_configuration_has_the_options_of_all_plugins_with_their_value
         "defaultValue": "red",
         "categoryKey": "look",
         "secret": False,
+        "operatorOnly": False,
         "plugin": "acme-bar",
         "value": "red",
         "origin": "default",
