@@ -313,6 +313,9 @@ class Scripts(ScriptExecution):
         name = sha256(os.fsencode(folder)).hexdigest()[:24]
         kept = self._context.data_dir / "kept" / name
         for one in writes:
+            if not Path(os.path.realpath(kept / one)).is_relative_to(os.path.realpath(self._context.data_dir)):
+                message = f"a link leads what is kept of {one} out of the project, and nothing is written there"
+                raise Refused(ScriptErrorType.SECURITY, message)
             (kept / one).mkdir(parents=True, exist_ok=True)
         return kept
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,13 @@ from helpers.command_line import Ran, tavern
 from helpers.repetition import Failures
 
 from tavern_host import Host
-from tavern_host.contracts.scripts import SCRIPT_EXECUTION, ScriptErrorType, ScriptRequest
+from tavern_host.contracts.scripts import (
+    SCRIPT_EXECUTION,
+    FileAccess,
+    ScriptErrorType,
+    ScriptRequest,
+    SecurityContext,
+)
 
 SECRET = "secret-of-another: [x"
 TOOL = {"id": "text:a", "description": "A.", "implementation": {"type": "script", "command": "python a.py"}}
@@ -119,6 +126,34 @@ async def test_scripts_behind_a_link_are_not_run(project: Path, tmp_path: Path) 
             assert result.error is not None
             assert result.error.type is ScriptErrorType.SECURITY
             assert "told" not in result.error.message
+
+
+async def test_what_a_script_keeps_stays_in_the_project(project: Path, tmp_path: Path) -> None:
+    scripts = project / "scripts"
+    scripts.mkdir()
+    (scripts / "a.py").write_text(
+        "import os; open('/script/.cache/new', 'w'); print(len(os.listdir('/script/.cache')))"
+    )
+    (tmp_path / "outside" / ".cache").mkdir()
+    name = sha256(os.fsencode(scripts)).hexdigest()[:24]
+    kept = project / ".tavern" / "plugins" / "tavern-scripts" / "kept" / name
+    asked = SecurityContext(file_access=FileAccess(allow_write=[".cache/**"]))
+    request = ScriptRequest(script_path="a.py", security_context=asked)
+    async with Host(project) as host:
+        service = host.services.get(SCRIPT_EXECUTION)
+        assert (await service.run(request)).output_data == 1
+        assert (kept / ".cache" / "new").exists()
+        for link, target in ((kept, "outside"), (kept / ".cache", "outside/.cache")):
+            link.rename(link.with_name("before"))
+            link.symlink_to(tmp_path / target)
+            error = (await service.run(request)).error
+            assert error is not None
+            assert (
+                error.message == "a link leads what is kept of .cache out of the project, and nothing is written there"
+            )
+            link.unlink()
+            link.with_name("before").rename(link)
+    assert list((tmp_path / "outside" / ".cache").iterdir()) == []
 
 
 async def test_what_a_script_requires_is_read_beside_it_alone(project: Path, tmp_path: Path) -> None:
