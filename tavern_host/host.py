@@ -55,7 +55,7 @@ class HostServices:
     """The operator's way to services: every view has all permissions."""
 
     def __init__(self, manager: Manager) -> None:
-        self._views = Views(manager.services, str(OPERATOR), OPERATOR, None)
+        self._views = Views(manager.services, OPERATOR, None, True)
 
     def get(self, key: ServiceKey[S]) -> S:
         """Return the operator's view of a service. Raises `ServiceUnavailable`."""

@@ -80,7 +80,8 @@ class _Active:
         self.interrupted = self.interrupted or why
         if self.ticket is not None and not self.ticket.done():
             self.ticket.set_result(False)
-        self.execution.stop()
+        if not self.ended.is_set():
+            self.execution.stop()
 
 
 class Engine(ExecutionEngine):
@@ -411,6 +412,7 @@ class Engine(ExecutionEngine):
         active.result = run
         active.record.announce_end(run)
         active.ended.set()
+        del active.execution  # with the context that nodes were given: what they keep of it is worth nothing now
         self._publish_queue()
 
     # --- helpers ----------------------------------------------------------------------------------

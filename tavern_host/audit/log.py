@@ -92,19 +92,21 @@ class AuditLog:
         subject: str = "",
         details: Mapping[str, Any] | None = None,
         secrets: Collection[str] = (),
-        of_plugin: bool = False,
+        plugin: str | None = None,
     ) -> int:
         """Record that `actor` did `action`, a dotted name in the past tense, to `subject`; return the entry's number.
+        `plugin` is that through which it came, where it came through one.
 
         Never blocks and never raises: what is no JSON in `details` becomes a description, what stands under a
         secret's name, or under one of `secrets`, is masked, long texts are cut. All is encoded before this returns.
-        It is on disk about 50 ms later, or after `flush` or `written`. Entries `of_plugin` are dropped earlier where
+        It is on disk about 50 ms later, or after `flush` or `written`. Entries of plugins are dropped earlier where
         there are too many; a dropped entry has the number 0.
         """
-        body = encoded({"actor": str(actor), "action": action, "subject": subject}, details, secrets)[1:]
+        through = {} if plugin is None else {"plugin": plugin}
+        body = encoded({"actor": str(actor), "action": action, "subject": subject, **through}, details, secrets)[1:]
         with self._lock:
             size = self._pending_bytes + len(body) + _ENTRY_BYTES
-            if size > (MAX_PENDING // 2 if of_plugin else MAX_PENDING):
+            if size > (MAX_PENDING // 2 if plugin is not None else MAX_PENDING):
                 self.lost += 1
                 self._lost_unreported += 1
                 return 0
@@ -280,14 +282,16 @@ class HostAudit(Audit):
         `InvalidInput` for what is no dotted name.
         """
         _check_action(action)
-        principal = (call or system_call()).principal
+        call = call or system_call()
+        principal = call.principal
         own = principal.id if principal.kind == "plugin" else principal.kind
         first = action.partition(".")[0]
         if first in HOST_ACTIONS | recorded_actions() or (
             principal.kind == "plugin" and not action.startswith(f"{own}.")
         ):
             action = f"{own}.{action}"
-        self._log.record(action, actor=principal, subject=subject, details=details, of_plugin=True)
+        plugin = principal.id if principal.kind == "plugin" else None
+        self._log.record(action, actor=principal, subject=subject, details=details, plugin=call.via or plugin)
 
     async def tail(self, limit: int = 50, *, call: CallContext | None = None) -> list[AuditEntry]:
         """Return the newest entries; those recorded before this call are among them.
@@ -307,10 +311,15 @@ class HostAudit(Audit):
         return tail(self._log.path, limit)
 
 
-class PluginAudit:
-    """The audit log for one plugin; see `context.Audit`. `is_provider` says whether it may record now."""
+Allowed = Callable[[CallContext | None, str], CallContext]
 
-    def __init__(self, log: AuditLog, in_flight: InFlight, is_provider: Callable[[], bool]) -> None:
+
+class PluginAudit:
+    """The audit log for one plugin; see `context.Audit`. `is_provider` says whether it may record now; `allowed`
+    returns the context in which it records, or raises `Forbidden`."""
+
+    def __init__(self, log: AuditLog, in_flight: InFlight, is_provider: Callable[[], bool], allowed: Allowed) -> None:
+        self._allowed = allowed
         self._log = log
         self._in_flight = in_flight
         self._is_provider = is_provider
@@ -332,9 +341,9 @@ class PluginAudit:
             raise Forbidden(f"{plugin} may not record {action}: only the host itself does")
         if not self._is_provider():
             raise Forbidden(f"{plugin} provides none of the host's services: it records through the service audit")
-        actor = (call or system_call()).principal
-        secrets = frozenset(secrets)
-        return self._log.record(action, actor=actor, subject=subject, details=details, secrets=secrets, of_plugin=True)
+        call = self._allowed(call, "the audit log")
+        actor, plugin, secrets = call.principal, call.via or plugin, frozenset(secrets)
+        return self._log.record(action, actor=actor, subject=subject, details=details, secrets=secrets, plugin=plugin)
 
     @property
     def is_crowded(self) -> bool:

@@ -61,7 +61,8 @@ async def _verify(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterat
 def _line(entry: AuditEntry) -> str:
     moment = entry.time.astimezone().isoformat(sep=" ", timespec="seconds")
     details = json.dumps(entry.details, ensure_ascii=False) if entry.details else ""
-    parts = [moment, entry.actor, entry.action, entry.subject, details]
+    actor = entry.actor if entry.plugin is None else f"{entry.actor} (through {entry.plugin})"
+    parts = [moment, actor, entry.action, entry.subject, details]
     return "  ".join(part.replace("\n", "\\n") for part in parts if part)
 
 

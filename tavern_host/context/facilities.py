@@ -190,8 +190,9 @@ class PluginHttp:
 class PluginHooks:
     """Hook calls; see `context.Hooks`."""
 
-    def __init__(self, in_flight: InFlight, kernel: Kernel) -> None:
+    def __init__(self, in_flight: InFlight, kernel: Kernel, views: Views) -> None:
         self._plugin = in_flight.plugin
+        self._views = views
         self._in_flight = in_flight
         self._dispatcher = kernel.dispatcher
         self._kernel = kernel
@@ -207,17 +208,17 @@ class PluginHooks:
 
     async def collect(self, hook: str, **arguments: Any) -> list[Contribution[Any]]:
         """Return all answers, those collected from modules first."""
-        self._check(hook)
+        self._check(hook, arguments)
         return [*self._kernel.declared(hook), *await self._dispatcher.collect(hook, arguments)]
 
     async def first(self, hook: str, **arguments: Any) -> Contribution[Any] | None:
         """Return the first answer that is not None."""
-        self._check(hook)
+        self._check(hook, arguments)
         return await self._dispatcher.first(hook, arguments)
 
     async def filter(self, hook: str, value: T, **arguments: Any) -> T:
         """Pass a value through every implementation."""
-        self._check(hook)
+        self._check(hook, arguments)
         return await self._dispatcher.filter(hook, value, arguments)
 
     def report(
@@ -236,7 +237,7 @@ class PluginHooks:
             raise Forbidden(f"{self._plugin} may not report on {plugin}: it provides none of the host's services")
         self._kernel.tell(plugin, Problem(message=one_line(message), hint=hint, file=file, line=line, column=column))
 
-    def _check(self, hook: str) -> None:
+    def _check(self, hook: str, arguments: dict[str, Any]) -> None:
         self._in_flight.check()
         spec = self._dispatcher.catalogue.hooks.get(hook)
         caller = spec.caller if spec is not None else None
@@ -244,6 +245,9 @@ class PluginHooks:
         if caller is None or not (caller == owner(self._plugin) or provides(self._plugin, (caller,))):
             who = f"the provider of {caller}" if caller is not None else "nobody"
             raise Forbidden(f"{self._plugin} may not call {hook}: only {who} may")
+        for name, value in arguments.items():
+            if isinstance(value, CallContext):
+                arguments[name] = self._views.context(value, hook)
 
 
 @dataclass(frozen=True)
@@ -286,9 +290,9 @@ def make_context(
         data_dir=kernel.project.private / "plugins" / plugin,
         operator_dir=kernel.operator_dir / "plugins" / plugin,
         events=PluginEvents(kernel.bus(), ledger, in_flight, events),
-        audit=PluginAudit(kernel.audit, in_flight, lambda: kernel.provides_service(plugin)),
+        audit=PluginAudit(kernel.audit, in_flight, lambda: kernel.provides_service(plugin), views.context),
         tasks=PluginTasks(ledger, in_flight, kernel.report),
         http=PluginHttp(ledger, in_flight),
-        hooks=PluginHooks(in_flight, kernel),
+        hooks=PluginHooks(in_flight, kernel, views),
         serving=kernel.serving,
     )

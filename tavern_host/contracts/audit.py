@@ -13,13 +13,16 @@ from tavern_host.contracts.wire import Model
 
 class AuditEntry(Model):
     """One entry of the log. `actor` is a principal (`user:operator`, `plugin:acme`), `action` a dotted name in
-    the past tense (`plugin.granted`), `subject` what it was done to. `details` hold no secrets."""
+    the past tense (`plugin.granted`), `subject` what it was done to. `plugin` is the plugin through which it came: the
+    third-party one that passed the call on, else the one that recorded it; None where the host itself recorded it.
+    `details` hold no secrets."""
 
     seq: int
     time: datetime
     actor: str
     action: str
     subject: str = ""
+    plugin: str | None = None
     details: dict[str, JsonValue] = Field(default_factory=dict)
 
 

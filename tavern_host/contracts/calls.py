@@ -31,11 +31,13 @@ class Principal(Model):
 
 
 class CallContext(Model):
-    """The frozen context of one acting call.
+    """The frozen context of one acting call. The host issues it: until the call is over, a plugin passes on the one
+    that it was given, or a child of it; otherwise it acts as `plugin:NAME`.
 
     `deadline` is an absolute time (UTC) after which the caller is settled whether or not the callee
     answers; `depth` counts nested calls, at most 16; `trace_id` is shared by all calls that one request
-    caused, `parent_id` is the `id` of the call that made this one.
+    caused, `parent_id` is the `id` of the call that made this one. `via` is the third-party plugin that passed it on
+    last, whatever the plugin says.
     """
 
     principal: Principal
@@ -47,6 +49,7 @@ class CallContext(Model):
     deadline: datetime | None = None
     depth: int = 0
     idempotency_key: str | None = None
+    via: str | None = None
 
     def child(
         self,
@@ -77,6 +80,7 @@ class CallContext(Model):
             parent_id=self.id,
             deadline=deadline,
             depth=self.depth + 1,
+            via=self.via,
         )
 
     def remaining(self) -> float | None:

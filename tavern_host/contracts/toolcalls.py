@@ -188,7 +188,7 @@ class ToolApproval(Model):
     """A decision that a call waits for, or waited for.
 
     `reason` says which rule asks for it. After `expires_at` the `default` is what was decided. `edited`: the person who
-    approved changed the arguments.
+    approved changed the arguments. `decided_via` is the third-party plugin that passed the decision on.
     """
 
     reason: str
@@ -197,6 +197,7 @@ class ToolApproval(Model):
     default: Literal["approve", "refuse"] = "refuse"
     decision: Literal["approved", "refused"] | None = None
     decided_by: Principal | None = None
+    decided_via: str | None = None
     decided_at: datetime | None = None
     comment: str = ""
     edited: bool = False

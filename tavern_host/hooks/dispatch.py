@@ -26,6 +26,7 @@ from tavern_host.runtime.copying import duplicate
 from tavern_host.runtime.deadline import until_given_up
 from tavern_host.runtime.in_flight import InFlight, expire
 from tavern_host.runtime.in_process import InProcessRuntime
+from tavern_host.runtime.issued import handed_over
 from tavern_host.runtime.threads import ended, is_being_cancelled, run_in_thread
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class Implementation:
 
     def invoke(self, arguments: Mapping[str, Any]) -> Any:
         """Call it with copies of those arguments that it has a parameter for; the result may be a coroutine."""
-        copies = {name: duplicate(arguments[name]) for name in self.info.arguments if name != "context"}
+        copies = {name: duplicate(handed_over(arguments[name])) for name in self.info.arguments if name != "context"}
         return self.function(**copies, **({"context": self.context} if "context" in self.info.arguments else {}))
 
 
@@ -84,7 +85,7 @@ class Answer:
     async def call(self, handler: str, *arguments: Any) -> Any:
         """Call the plugin's function `handler`, with its context last."""
         self._in_flight.check()
-        result = self._runtime.call(handler, *arguments, self._context)
+        result = self._runtime.call(handler, *map(handed_over, arguments), self._context)
         if not isinstance(result, Coroutine):
             return result
         with self._in_flight.use_for_call(handler):

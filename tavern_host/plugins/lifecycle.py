@@ -87,7 +87,7 @@ class Lifecycle:
         assert manifest is not None
         in_flight, ledger = InFlight(record.name, self._code_name(record, manifest)), Ledger()
         granted = frozenset(p.name for p in record.permissions if p.granted)
-        views = self._kernel.services.views(record.name, granted.__contains__)
+        views = self._kernel.services.views(record.name, granted.__contains__, first_party=record.first_party)
         settings = self._settings.of(manifest)
         context = make_context(
             self._kernel,

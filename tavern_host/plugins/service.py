@@ -173,7 +173,7 @@ class HostPlugins(Plugins):
     def _record(
         self, call: CallContext | None, action: str, subject: str, details: Mapping[str, Any] | None = None
     ) -> None:
-        self._audit(action, actor=_actor(call), subject=subject, details=details)
+        self._audit(action, actor=_actor(call), subject=subject, details=details, plugin=call and call.via)
 
     def ask_to_reload(self, name: str | None = None) -> None:
         """Let running hosts of the project reload a plugin, or look for all. Raises `NotFound`."""

@@ -9,9 +9,14 @@ from collections.abc import Coroutine, Generator
 from functools import partial
 from typing import Any, TypeVar
 
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import DeadlineExceeded
 from tavern_host.runtime import threads
 
 T = TypeVar("T")
+
+LATER = 0.25
+"""Seconds after the deadline at which a call is settled: who looks at the deadline says by itself what became of it."""
 
 
 @types.coroutine
@@ -48,3 +53,16 @@ def until_given_up(coroutine: Coroutine[Any, Any, T], timer: asyncio.Timeout, se
     finally:
         if grace is not None:
             grace.cancel()
+
+
+async def settled(coroutine: Coroutine[Any, Any, T], call: CallContext | None, what: str) -> T:
+    """Await what a call does until `LATER` seconds after the call's deadline. Raises `DeadlineExceeded`."""
+    if call is None or (remaining := call.remaining()) is None:
+        return await coroutine
+    try:
+        async with asyncio.timeout(None) as timer:
+            return await until_given_up(coroutine, timer, remaining + LATER)
+    except TimeoutError:
+        if not timer.expired():
+            raise
+    raise DeadlineExceeded(f"{what} did not end before the caller's deadline; give it more time, or ask for less")

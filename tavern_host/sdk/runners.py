@@ -20,6 +20,7 @@ from tavern_host.contracts.errors import NotFound, PluginFailure
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, NodeRunner
 from tavern_host.runtime.codec import WireError, decode, encode
+from tavern_host.runtime.issued import hand_over
 from tavern_host.runtime.source import FolderSource
 from tavern_host.runtime.threads import ended, run_in_thread
 from tavern_host.sdk.decorator import NodeCode, NodeFunction
@@ -190,7 +191,7 @@ class _Instance:
                 plugin=self._context,
                 run_id=node_call.run_id,
                 node_id=node_call.node_id,
-                call=node_call.call,
+                call=hand_over(node_call.call),
                 iteration=node_call.iteration,
             )
         return ((inputs, dict(self._config)) if code.raw else ()), named

@@ -15,9 +15,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import PluginFailure, Recursion, ServiceUnavailable, TavernError, describe
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, gives_new, is_new
+from tavern_host.runtime.deadline import settled
 from tavern_host.runtime.in_flight import InFlight
+from tavern_host.runtime.issued import hand_over
 from tavern_host.services.views import ViewHandle
 
 Report = Callable[[str, str, BaseException], None]
@@ -109,9 +112,10 @@ def _call(provider: Provider, function: Callable[..., Any], where: str) -> Calla
     guard = _guard(provider, where)
 
     async def call(*args: Any, **kwargs: Any) -> Any:
+        context = _handed_over(provider, kwargs)
         try:
             with guard():
-                return await function(*args, **kwargs)
+                return await settled(function(*args, **kwargs), context, where)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             if (failure := provider.failure(where, error)) is error:
                 raise
@@ -127,6 +131,7 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         items: AsyncIterator[Any] | None = None
+        context = _handed_over(provider, kwargs)
         try:
             with nullcontext() if in_flight is None else in_flight.use_elsewhere():
                 items = aiter(function(*args, **kwargs))
@@ -134,7 +139,7 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
                     if in_flight is not None:
                         in_flight.check()
                     with guard():
-                        item = await anext(items, _END)
+                        item = await settled(_next(items), context, where)
                     if item is _END:
                         return
                     yield item
@@ -147,6 +152,18 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
                 await items.aclose()
 
     return stream
+
+
+def _handed_over(provider: Provider, arguments: dict[str, Any]) -> CallContext | None:
+    """Return the context of a call; a third-party provider gets a copy of it."""
+    call: CallContext | None = arguments.get("call")
+    if call is not None and provider.report is not None:
+        arguments["call"] = hand_over(call)
+    return call
+
+
+async def _next(items: AsyncIterator[Any]) -> Any:
+    return await anext(items, _END)
 
 
 Guard = Callable[[], AbstractContextManager[None]]

@@ -11,12 +11,13 @@ from typing import Any
 
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.catalogue import ALL_SERVICES
-from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied, ServiceUnavailable, TavernError
+from tavern_host.contracts.errors import Forbidden, InvalidInput, NotFound, PermissionDenied, ServiceUnavailable
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem, ServiceLayer
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, implements, interface_methods
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.runtime.boundary import Boundary
+from tavern_host.runtime.issued import passed_on
 from tavern_host.services.calls import Provider, implementation
 from tavern_host.services.interface_check import same_shape
 from tavern_host.services.json_calls import JsonCall
@@ -29,16 +30,18 @@ Allowed = Callable[[str, str], bool]
 class Views:
     """The views that one owner holds: a loaded plugin, or the operator.
 
-    `allowed` says whether the owner holds a permission; the operator's is None, and everything is allowed.
+    `allowed` says whether the owner holds a permission; the operator's is None, and everything is allowed. A
+    third-party plugin is not believed about whose call it makes.
     The view of a service is made once and is the same one each time.
     """
 
     def __init__(
-        self, registry: ServiceRegistry, owner: str, principal: Principal, allowed: Callable[[str], bool] | None
+        self, registry: ServiceRegistry, principal: Principal, allowed: Callable[[str], bool] | None, first_party: bool
     ) -> None:
+        self.principal = principal
+        self.first_party = first_party
         self._registry = registry
-        self._owner = owner
-        self._principal = principal
+        self._owner = principal.id if principal.kind == "plugin" else str(principal)
         self._allowed = allowed
         self._handles: dict[str, ViewHandle] = {}
         self._interfaces: dict[str, type[ServiceInterface]] = {}
@@ -64,17 +67,31 @@ class Views:
         handle = self._handles.get(service)
         if handle is None:
             interface = self._interfaces[service] = stack[0].interface
-            handle = self._handles[service] = self._registry.new_handle(interface, self._principal)
+            handle = self._handles[service] = self._registry.new_handle(interface, self)
             self.bind(service)
         return handle.view
 
     def original(self, provider: Provider) -> Any:
         """Return the view of what an override of this owner replaces; always the layers below it."""
         interface = provider.interface = self._registry.catalogue.interfaces[provider.service]
-        provider.original = self._registry.new_handle(interface, self._principal)
+        provider.original = self._registry.new_handle(interface, self)
         self._originals.append(provider)
         self._registry.bind_original(provider)
         return provider.original.view
+
+    def context(self, call: CallContext | None, what: str) -> CallContext:
+        """Return the context in which the owner does `what`, by default its own. Raises `Forbidden` where a third-party
+        plugin was not given it."""
+        call = call or CallContext(principal=self.principal)
+        passed = call if self.first_party else passed_on(call, self.principal)
+        if passed is None:
+            raise Forbidden(
+                f"{self._owner} may not use {what} in another's name: expected a context that it was given for a call "
+                f"that goes on, or a child of it, got another one of {call.principal}; pass on the one that it was "
+                f"given, or leave `call` out to act as {self.principal}",
+                plugin=self._owner,
+            )
+        return passed
 
     def bind(self, service: str) -> None:
         """Bind the view of a service, if there is one, to the service's current stack."""
@@ -100,7 +117,7 @@ class Views:
     def revoke(self) -> None:
         """Refuse every method of every view, including method objects taken from a view; forget them."""
 
-        def refusal(service: str) -> Callable[[str], TavernError]:
+        def refusal(service: str) -> Callable[[str], PermissionDenied]:
             return lambda name: _denied(self._owner, service, name, "its grant was taken back")
 
         for service, handle in self._handles.items():
@@ -255,9 +272,9 @@ class ServiceRegistry:
 
     # --- views ------------------------------------------------------------------------------------
 
-    def views(self, plugin: str, allowed: Callable[[str], bool]) -> Views:
+    def views(self, plugin: str, allowed: Callable[[str], bool], *, first_party: bool) -> Views:
         """Return the views of one load of a plugin, none yet."""
-        return Views(self, plugin, Principal(kind="plugin", id=plugin), allowed)
+        return Views(self, Principal(kind="plugin", id=plugin), allowed, first_party)
 
     def remember(self, views: Views) -> None:
         """Bind these views whenever a stack changes."""
@@ -267,9 +284,9 @@ class ServiceRegistry:
         """Stop binding these views."""
         self._views.pop(views, None)
 
-    def new_handle(self, interface: type[ServiceInterface], principal: Principal) -> ViewHandle:
+    def new_handle(self, interface: type[ServiceInterface], views: Views) -> ViewHandle:
         """Return the handle of a new view, which is not bound yet."""
-        return ViewHandle(interface, self._completer(principal, interface.service_name))
+        return ViewHandle(interface, self._completer(views, interface.service_name))
 
     def bind_original(self, provider: Provider) -> None:
         """Bind an override's view of what it replaces to the providers that are below it now."""
@@ -288,7 +305,7 @@ class ServiceRegistry:
             if provider.service == service and provider.original is not None:
                 self.bind_original(provider)
 
-    def _completer(self, principal: Principal, service: str) -> Callable[[str, MethodInfo], Complete]:
+    def _completer(self, views: Views, service: str) -> Callable[[str, MethodInfo], Complete]:
         """Return, per method, what fills in the caller and refuses a caller that lacks the permission.
 
         The rights of a call are those of the view's owner (bound into the view) and of the principal on
@@ -297,10 +314,9 @@ class ServiceRegistry:
 
         def for_method(name: str, info: MethodInfo) -> Complete:
             def complete(call: CallContext | None) -> CallContext:
-                if call is None:
-                    return CallContext(principal=principal)
+                call = views.context(call, f"{service}.{name}")
                 asking = call.principal
-                if asking.kind == "plugin" and asking != principal and not self.may_use(asking.id, info):
+                if asking.kind == "plugin" and asking != views.principal and not self.may_use(asking.id, info):
                     raise _denied(asking.id, service, name, _needs(info))
                 return call
 

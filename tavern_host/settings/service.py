@@ -43,10 +43,8 @@ class Filter(Protocol):
     async def __call__(self, hook: str, value: SettingsChange, /, *, call: CallContext) -> SettingsChange: ...
 
 
-class Record(Protocol):
-    """Writes an entry into the audit log."""
-
-    def __call__(self, action: str, *, subject: str, actor: str, details: dict[str, JsonValue]) -> object: ...
+Record = Callable[..., object]
+"""Writes an entry into the audit log: `record(action, subject=, actor=, details=, plugin=)`."""
 
 
 class HostSettings(Settings):
@@ -97,7 +95,7 @@ class HostSettings(Settings):
             self._publish_changes(changed)
             if mine:
                 details: dict[str, JsonValue] = {"plugin": plugin, "keys": [*mine]}
-                self._record(AUDITED, subject=plugin, actor=str(call.principal), details=details)
+                self._record(AUDITED, subject=plugin, actor=str(call.principal), details=details, plugin=call.via)
         manifest = self._manifests().get(plugin)
         return self._values(manifest) if manifest is not None else []
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from escape_scene import scene
+from helpers.given_contexts import given_by
 from helpers.repetition import Failures
 
 from tavern_host import EXECUTION_ENGINE, LLM, WORKFLOW_MANAGER, CallContext, Principal
@@ -106,7 +107,7 @@ async def test_naming_another_principal_gives_no_permission(tmp_path: Path) -> N
 
 async def test_a_plugin_cannot_lend_its_permission(tmp_path: Path) -> None:
     async with scene(tmp_path, use=[*SAVE, "llm:complete"]) as on:
-        for call in (by("plugin", "vault"), by("plugin", "nobody-knows")):
+        for call in (given_by("plugin", "vault"), given_by("plugin", "nobody-knows")):
             with pytest.raises(PermissionDenied, match=r"may not call workflowManager\.save") as refused:
                 await on.view.save("mine", Workflow(name="Mine"), call=call)
             assert refused.value.info.plugin == call.principal.id

@@ -16,7 +16,7 @@ import pytest
 from escape_doors import attributes, closures, frames, reach
 from escape_scene import ACME, SECRET, acme_plugin, module_of, scene
 
-from tavern_host import LLM, NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, CallContext, Host, Principal
+from tavern_host import LLM, NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.contracts.plugins import PluginState
@@ -217,14 +217,6 @@ async def test_a_plugin_can_publish_in_the_name_of_another(tmp_path: Path) -> No
             if value == "acme":
                 setattr(events, name, "vault")
         assert events.publish("vault.opened", {}).plugin == "vault"
-
-
-async def test_a_call_is_made_in_whatever_name_it_says(tmp_path: Path) -> None:
-    """A plugin that may act can say that it acts for anybody, and that is what is recorded."""
-    async with scene(tmp_path, use=SAVE) as on:
-        call = CallContext(principal=Principal(kind="user", id="operator"))
-        await on.view.save("mine", MINE, call=call)
-        assert str(on.plain.calls[-1].principal) == "user:operator"
 
 
 async def test_a_reading_that_was_prepared_is_carried_out(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tavern_host.audit.log import AuditLog, PluginAudit
 from tavern_host.audit.store import tail, verify
 from tavern_host.contracts.audit import AuditCheck, AuditEntry
-from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.errors import Forbidden, InvalidInput, PermissionDenied
 from tavern_host.contracts.settings import MASK
 from tavern_host.runtime.in_flight import InFlight
@@ -19,7 +19,7 @@ WRITER = Principal(kind="agent", id="writer")
 
 @pytest.fixture
 def facility(log: AuditLog) -> PluginAudit:
-    return PluginAudit(log, InFlight("acme"), lambda: True)
+    return PluginAudit(log, InFlight("acme"), lambda: True, lambda call, _: call or system_call())
 
 
 def newest(log: AuditLog) -> AuditEntry:
@@ -37,7 +37,7 @@ async def test_a_provider_records_its_callers_name(log: AuditLog, facility: Plug
 
 
 def test_a_plugin_without_services_records_nothing(log: AuditLog) -> None:
-    facility = PluginAudit(log, InFlight("acme"), lambda: False)
+    facility = PluginAudit(log, InFlight("acme"), lambda: False, lambda call, _: call or system_call())
     with pytest.raises(Forbidden, match="acme provides none of the host's services"):
         facility.record("tool.called")
 
@@ -55,7 +55,7 @@ def test_an_action_is_a_dotted_name(facility: PluginAudit) -> None:
 
 def test_a_plugin_that_was_taken_out_records_nothing(log: AuditLog) -> None:
     in_flight = InFlight("acme")
-    facility = PluginAudit(log, in_flight, lambda: True)
+    facility = PluginAudit(log, in_flight, lambda: True, lambda call, _: call or system_call())
     in_flight.close()
     with pytest.raises(PermissionDenied):
         facility.record("tool.called")

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.given_contexts import given_by as by
 from helpers.repetition import Failures
 from plugin_maker import KEEP_CONTEXT, context_of, contextual, host_with, make_plugin, module_of, problems_of
 
 from tavern_host import LLM, PLUGINS, WORKFLOW_MANAGER, Host
-from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.errors import (
     InvalidInput,
@@ -27,10 +27,6 @@ from tavern_host.contracts.services import ServiceInterface, ServiceKey, interfa
 from tavern_host.contracts.workflows import Workflow
 
 ALLOWED = {"services": {"use": ["workflowManager:save"]}}
-
-
-def by(kind: Any, name: str) -> CallContext:
-    return CallContext(principal=Principal(kind=kind, id=name))
 
 
 # --- what may be called ------------------------------------------------------------------------------
@@ -179,7 +175,7 @@ async def test_a_forwarded_call_stays_as_it_is(project: Path, tmp_path: Path) ->
         call = by("agent", "assistant").child(run_id="run_1")
         await context_of().services.get(LLM).complete(asking(), call=call)
         (seen,) = module_of("provider").SEEN
-        assert seen == call
+        assert seen == call.model_copy(update={"id": seen.id, "parent_id": call.id, "via": "acme"})
 
 
 # --- what a provider raises --------------------------------------------------------------------------
@@ -206,7 +202,7 @@ async def test_a_revoked_plugin_starts_nothing_through_its_context(project: Path
         context = context_of()
         await host.revoke("acme")
         for call in (
-            context.services.invoke("workflowManager", "get", {"workflowId": "tale"}, call=system_call()),
+            context.services.invoke("workflowManager", "get", {"workflowId": "tale"}, call=by("system", "host")),
             context.hooks.collect("tavern_startup"),
         ):
             with pytest.raises(PermissionDenied):

