@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 from escape_doors import attributes, closures, frames, reach
 from escape_scene import ACME, SECRET, acme_plugin, module_of, scene
+from helpers.folder_plugins import write_plugin
 
 from tavern_host import LLM, NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
 from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.workflows import Workflow
 
 SAVE = ["workflowManager:save"]
@@ -217,6 +219,34 @@ async def test_a_plugin_can_publish_in_the_name_of_another(tmp_path: Path) -> No
             if value == "acme":
                 setattr(events, name, "vault")
         assert events.publish("vault.opened", {}).plugin == "vault"
+
+
+KEEPS_FRAMES = """
+import sys
+from tavern_host import hookimpl
+
+KEPT = []
+
+@hookimpl
+def tavern_startup(context):
+    KEPT.append(context)
+
+@hookimpl
+def tavern_before_tool_call(request, call):
+    KEPT.append((call, sys._getframe()))
+"""
+
+
+async def test_a_kept_frame_keeps_a_context_good(tmp_path: Path) -> None:
+    """A context that a plugin keeps with the frame in which it got it outlives its call."""
+    hooks = ["hook:server:host:startup", "hook:server:tool:before-call"]
+    asked = {"hooks": hooks, "services": {"use": ["toolManager:execute"]}}
+    folder = write_plugin(tmp_path / "acme_frames", {"__init__.py": KEEPS_FRAMES}, permissions=asked)
+    async with Host(tmp_path / "project", plugins=[folder], trust=["acme-frames"]) as host:
+        request = ToolCallRequest(tool_id="FileOperator.ListFiles", arguments={})
+        await host.services.get(TOOL_MANAGER).call(request, call=host.call())
+        context, (kept, _), *_ = sys.modules["tavern_plugins.acme_frames"].KEPT
+        assert (await context.services.get(TOOL_MANAGER).call(request, call=kept)).status == "done"
 
 
 async def test_a_reading_that_was_prepared_is_carried_out(tmp_path: Path) -> None:
