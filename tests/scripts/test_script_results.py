@@ -262,14 +262,14 @@ async def test_secrets_do_not_stand_in_logs_and_errors(scripts: Scripts) -> None
     code = """
 import os, sys
 secret = os.environ["TAVERN_CONFIG_COOKIE"]
-print(f"cookie={secret}; base={os.environ['TAVERN_CONFIG_API_BASE']}")
+print(f"cookie={secret}x; base={os.environ['TAVERN_CONFIG_API_BASE']}")
 sys.exit(f"not even {secret}")
 """
-    config = {"cookie": "SESSDATA=abc", "apiBase": "https://x.example"}
+    config = {"cookie": "/SESSDATA=abc", "apiBase": "https://x.example"}
     result = await scripts.python(code, config=config, secrets=["cookie"])
     assert result.error is not None
     assert "SESSDATA" not in result.model_dump_json()
-    assert result.logs == ["not even ***", "cookie=***; base=https://x.example"]
+    assert result.logs == ["not even ***", "cookie=***x; base=https://x.example"]
 
 
 async def test_settings_that_are_no_texts_are_json(scripts: Scripts) -> None:

@@ -50,6 +50,18 @@ async def test_no_path_of_this_machine_is_shown(
                 assert str(place) not in shown
 
 
+async def test_only_whole_paths_are_hidden(project: Path) -> None:
+    code = "import json, sys; print(json.load(sys.stdin), file=sys.stderr); print(1)"
+    for given, shown in (
+        (f"{project}/a", "<project>/a"),
+        (f"{project}a", f"{project}a"),
+        (f"x{project}", f"x{project}"),
+    ):
+        async with Host(project) as host:
+            request = ScriptRequest(code=code, language="python", input_data=given)
+            assert (await host.services.get(SCRIPT_EXECUTION).run(request)).logs == [shown]
+
+
 def test_a_projects_word_on_the_operators_settings_does_not_count(project: Path) -> None:
     given = {"tavern-scripts.unsafeAllowUnsandboxed": True, "tavern-scripts.memoryMegabytes": 9999}
     given |= {"tavern-tools.callbackHosts": ["*:80"], "tavern-tools.nodeTools": ["*"], "tavern-tools.access": {}}

@@ -26,6 +26,7 @@ from tavern_scripts.policy.languages import CODE_NAMES, Command, Interpreter, In
 from tavern_scripts.policy.policy import LANGUAGES, Policies, Policy
 from tavern_scripts.policy.review import Granted, decide
 from tavern_scripts.policy.script_files import Script, ScriptFolder, code_hash, find_script, folder_hash
+from tavern_scripts.results.outcome import SECRET
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.workers.launches import SCRIPT, Program
 
@@ -65,7 +66,7 @@ class Plan:
         """Texts that must not stand in logs, the longest first, with what stands there instead: secrets, and where on
         this machine scripts, the project and the interpreter are."""
         values = (self.request.config.get(key) for key in self.request.secrets)
-        found = {value: "***" for value in values if isinstance(value, str) and len(value) >= _SHORTEST_SECRET}
+        found = {value: SECRET for value in values if isinstance(value, str) and len(value) >= _SHORTEST_SECRET}
         folders = {str(self.root): "<project>", self.interpreter.place: f"<{self.interpreter.language}>"}
         if self.script is not None:
             folders[str(self.script.folder)] = SCRIPT

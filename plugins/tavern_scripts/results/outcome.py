@@ -27,6 +27,8 @@ MAX_NESTING = 100
 _LONGEST_LINE = 8_000
 _LONGEST_TEXT = 200
 _NOTHING: Mapping[str, str] = {}
+SECRET = "***"
+"""What is shown in the place of a secret."""
 _TAIL = 4_000
 _LINES_AT_ONCE, _LINES_OF_A_FLOOD = 5_000, 100
 _MOST_STDERR = 64 << 20
@@ -325,7 +327,10 @@ def start_of_last_document(text: str) -> int | None:
 def plain(line: str, hidden: Mapping[str, str] = _NOTHING) -> str:
     """Return a line as it may be shown anywhere: without escape sequences, control characters and hidden texts."""
     for text, shown in hidden.items():
-        line = line.replace(text, shown)
+        if shown == SECRET:
+            line = line.replace(text, shown)
+        elif text in line:  # a path, and no part of a longer name
+            line = re.sub(rf"(?<![\w.-]){re.escape(text)}(?![\w.-])", shown, line)
     if "\x1b" in line:
         line = _ESCAPES.sub("", line)
     return _CONTROLS.sub("\ufffd", line)
