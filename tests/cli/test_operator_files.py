@@ -99,9 +99,7 @@ def test_a_lock_that_others_could_read_is_closed(project: Path, operator_folders
                 assert oct(lock.stat().st_mode & 0o777) == "0o600"
 
 
-def test_a_held_lock_ends_in_an_error_with_its_holder(
-    project: Path, operator_folders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_held_lock_names_its_holder(project: Path, operator_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decide(project)
     for module in ("storage.files", "settings.file"):
         monkeypatch.setattr(f"tavern_host.{module}.LOCK_SECONDS", 0.2)
@@ -124,7 +122,7 @@ def test_the_lock_of_a_killed_process_is_free(project: Path, operator_folders: P
         assert tavern("--project", project, *DECISIONS["grants"]).code == 0
 
 
-def test_a_link_in_the_place_of_a_lock_is_refused(project: Path, operator_folders: Path, tmp_path: Path) -> None:
+def test_a_link_as_a_lock_is_refused(project: Path, operator_folders: Path, tmp_path: Path) -> None:
     decide(project)
     lock = lock_of(operator_folders, "grants")
     lock.unlink()

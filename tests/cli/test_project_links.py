@@ -82,7 +82,7 @@ def test_no_project_is_made_through_links(tmp_path: Path) -> None:
     assert "is a link that leads out of the project" in ran.error
 
 
-def test_links_within_a_project_and_to_it_are_followed(project: Path, tmp_path: Path) -> None:
+def test_links_within_a_project_are_followed(project: Path, tmp_path: Path) -> None:
     (project / "tools").rename(project / "more")
     (project / "tools").symlink_to("more")
     (project / "more" / "a.tool.json").write_text(json.dumps(TOOL))
@@ -109,7 +109,7 @@ def test_a_link_among_tools_is_not_read(project: Path, tmp_path: Path) -> None:
     assert "text:a" not in {tool["id"] for tool in run(project, "tools", "list", "--json").json()}
 
 
-def test_a_link_among_workflows_and_profiles_is_not_read(project: Path, tmp_path: Path) -> None:
+def test_links_among_workflows_and_profiles_are_not_read(project: Path, tmp_path: Path) -> None:
     for part in ("workflows", "agents"):
         (project / part / "a.json").symlink_to(tmp_path / "outside" / "a.json")
     for command in ("show", "check", "run"):
@@ -156,7 +156,7 @@ async def test_what_a_script_keeps_stays_in_the_project(project: Path, tmp_path:
     assert list((tmp_path / "outside" / ".cache").iterdir()) == []
 
 
-async def test_what_a_script_requires_is_read_beside_it_alone(project: Path, tmp_path: Path) -> None:
+async def test_requirements_are_read_beside_the_script_alone(project: Path, tmp_path: Path) -> None:
     (project / "scripts").mkdir()
     (project / "scripts" / "a.py").write_text("print(1)")
     for name in ("requirements.txt", "pyproject.toml", "uv.lock", "a.py.lock"):

@@ -120,7 +120,7 @@ def test_no_distribution_claims_to_be_the_hosts(tmp_path: Path) -> None:
                 assert (engine.state, engine.first_party) == (PluginState.DISCOVERED, True)
 
 
-def test_two_hosts_on_the_path_leave_nothing_first_party(tmp_path: Path) -> None:
+def test_two_hosts_leave_nothing_first_party(tmp_path: Path) -> None:
     site = tmp_path / "site"
     unpack(wheel(tmp_path, "tavern_host", files={"direct_url.json": EDITABLE}), site)
     plugins = plugins_with(site, tmp_path)
@@ -130,7 +130,7 @@ def test_two_hosts_on_the_path_leave_nothing_first_party(tmp_path: Path) -> None
     assert engine.problems[0].hint == "uninstall all but one"
 
 
-def test_a_package_earlier_on_the_path_is_not_first_party(tmp_path: Path) -> None:
+def test_packages_earlier_on_the_path_are_refused(tmp_path: Path) -> None:
     unpack(wheel(tmp_path, "acme_pack", entry="tavern-demo", package="tavern_demo"), tmp_path / "site")
     plugins = plugins_with(tmp_path / "site", tmp_path)
     found = {plugin.source: plugin for plugin in of_name(plugins, "tavern-demo")}

@@ -171,7 +171,7 @@ async def test_bytecode_of_a_reviewed_source_is_no_change(project: Path) -> None
     assert state(project) is PluginState.DISCOVERED
 
 
-async def test_bytecode_is_not_run_in_place_of_its_source(project: Path) -> None:
+async def test_bytecode_is_not_run_for_its_source(project: Path) -> None:
     folder = acme(project, WEB % "unseen")
     py_compile.compile(str(folder / "web.py"), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
     (folder / "web.py").write_text(WEB % "as reviewed")

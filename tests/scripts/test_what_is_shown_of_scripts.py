@@ -62,7 +62,7 @@ async def test_only_whole_paths_are_hidden(project: Path) -> None:
             assert (await host.services.get(SCRIPT_EXECUTION).run(request)).logs == [shown]
 
 
-def test_a_projects_word_on_the_operators_settings_does_not_count(project: Path) -> None:
+def test_projects_do_not_decide_operators_settings(project: Path) -> None:
     given = {"tavern-scripts.unsafeAllowUnsandboxed": True, "tavern-scripts.memoryMegabytes": 9999}
     given |= {"tavern-tools.callbackHosts": ["*:80"], "tavern-tools.nodeTools": ["*"], "tavern-tools.access": {}}
     settings = {f"extensions.{key}": value for key, value in given.items()}
@@ -75,7 +75,7 @@ def test_a_projects_word_on_the_operators_settings_does_not_count(project: Path)
     assert listed["extensions.tavern-scripts.unsafeAllowUnsandboxed"]["value"] is False
 
 
-def test_a_script_that_the_operator_runs_is_audited_as_theirs(project: Path) -> None:
+def test_the_operators_scripts_are_audited_as_theirs(project: Path) -> None:
     (project / "scripts" / "one.py").write_text("print(1)")
     tavern("--project", project, "scripts", "run", project / "scripts" / "one.py")
     entries = tavern("--project", project, "audit", "tail", "--json").json()

@@ -136,7 +136,7 @@ async def test_the_files_go_with_the_plugin(tmp_path: Path) -> None:
         assert (await site.get("/api/x/acme-web/page")).status == 404
 
 
-async def test_a_file_that_was_changed_since_its_review_is_not_served(tmp_path: Path) -> None:
+async def test_files_changed_since_their_review_are_not_served(tmp_path: Path) -> None:
     project = tmp_path / "inn"
     web = project / "plugins" / "acme_web" / "web"
     shutil.copytree(ACME, web.parent)
