@@ -85,17 +85,21 @@ def everything_written(folder: Path) -> bytes:
 # --- what is saved ----------------------------------------------------------------------------------------
 
 
-async def test_saved_values_hold_in_the_next_host(tmp_path: Path) -> None:
+async def test_saved_values_hold_until_they_are_reset(tmp_path: Path) -> None:
     folder = contextual(tmp_path, configOptions=OPTIONS)
     async with host_with(tmp_path / "p", folder) as host:
         answer = await save(host, colour="blue")
         assert (answer["colour"].value, answer["colour"].origin) == ("blue", "operator")
         assert context_of().settings.get("colour") == "blue"
         assert context_of().settings.origin("colour") == "operator"
-    async with host_with(tmp_path / "p", folder):
+    async with host_with(tmp_path / "p", folder) as host:
         assert context_of().settings.get("colour") == "blue"
+        await save(host, size=3)
+        await save(host, colour=None)
+    async with host_with(tmp_path / "p", folder):
+        assert (context_of().settings.get("colour"), context_of().settings.get("size")) == ("red", 3)
     async with host_with(tmp_path / "another", folder):
-        assert context_of().settings.get("colour") == "red"
+        assert context_of().settings.get("size") is None
 
 
 async def test_settings_have_value_and_origin(host: Host) -> None:

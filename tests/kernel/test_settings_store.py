@@ -150,19 +150,12 @@ def test_undeclared_values_are_not_shown() -> None:
 # --- changes ----------------------------------------------------------------------------------------------
 
 
-async def test_plugins_get_their_changes_without_the_prefix(tmp_path: Path) -> None:
-    store = store_with(tmp_path)
-    changes = store.of(ACME).changes()
-    await store.save({SIZE: 3, "extensions.other.x": 1})
-    assert await next_of(changes) == ["size"]
-
-
-async def test_unread_changes_are_merged(tmp_path: Path) -> None:
+async def test_a_plugins_unread_changes_are_merged(tmp_path: Path) -> None:
     store = store_with(tmp_path)
     changes = store.of(ACME).changes()
     for size in (1, 2, 3):
         await store.save({SIZE: size})
-    await store.save({COLOUR: "blue"})
+    await store.save({COLOUR: "blue", "extensions.other.x": 1})
     assert await next_of(changes) == ["size", "colour"]
     await store.save({COLOUR: "green"})
     assert await next_of(changes) == ["colour"]
@@ -231,17 +224,6 @@ async def test_changes_can_be_requested_on_any_thread(tmp_path: Path) -> None:
 
 
 # --- the file ---------------------------------------------------------------------------------------------
-
-
-async def test_saved_values_persist_until_reset(tmp_path: Path) -> None:
-    written = {"operator": full({"size": 2})}
-    await store_with(tmp_path, **written).save({SIZE: 5, COLOUR: "blue"})
-    found = store_with(tmp_path, **written).of(ACME)
-    assert (found.get("size"), found.origin("size"), found.get("colour")) == (5, "operator", "blue")
-
-    await store_with(tmp_path, **written).save({SIZE: None})
-    found = store_with(tmp_path, **written).of(ACME)
-    assert (found.get("size"), found.get("colour")) == (2, "blue")
 
 
 async def test_only_the_operator_can_read_the_file(tmp_path: Path) -> None:
