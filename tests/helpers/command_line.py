@@ -39,9 +39,15 @@ class Ran:
         return self.err.splitlines()[-1] if self.err else ""
 
 
-def tavern(*arguments: str | Path, stdin: str = "", cwd: Path | None = None, **environment: str) -> Ran:
-    """Run `tavern` with these arguments in this process. A traceback, which no command may show, fails the test."""
-    out, err = _stream(), _stream()
+def tavern(
+    *arguments: str | Path, stdin: str = "", cwd: Path | None = None, one_stream: bool = False, **environment: str
+) -> Ran:
+    """Run `tavern` with these arguments in this process; with `one_stream` stderr goes to stdout too, as on a terminal.
+
+    A traceback, which no command may show, fails the test.
+    """
+    out = _stream()
+    err = out if one_stream else _stream()
     with (
         contextlib.chdir(cwd or Path.cwd()),
         _variables(environment),
@@ -51,7 +57,7 @@ def tavern(*arguments: str | Path, stdin: str = "", cwd: Path | None = None, **e
         contextlib.redirect_stderr(err),
     ):
         code = run([*map(str, arguments)])
-    return _without_traceback(Ran(code, _text(out), _text(err)))
+    return _without_traceback(Ran(code, _text(out), "" if one_stream else _text(err)))
 
 
 def tavern_process(*arguments: str | Path, stdin: str = "", cwd: Path | None = None, **environment: str) -> Ran:
