@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tavern_host.audit.log import AuditLog
 
@@ -17,3 +17,10 @@ def kept_locked(log: AuditLog) -> Iterator[None]:
     with contextlib.closing(sqlite3.connect(log.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
+
+
+def unwritable(log: AuditLog) -> Callable[[], None]:
+    """Keep a log from being written; return what lets it be written again."""
+    log.path.parent.parent.mkdir(exist_ok=True)
+    log.path.parent.write_text("a file where the folder should be")
+    return log.path.parent.unlink

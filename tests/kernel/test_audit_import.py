@@ -112,47 +112,35 @@ def test_a_log_cut_by_a_crash_is_imported(old: OldLog) -> None:
     assert old.verify() == AuditCheck(entries=9)
 
 
-def changed(lines: list[bytes]) -> list[bytes]:
-    return [*lines[:3], lines[3].replace(b"operator", b"Operator"), *lines[4:]]
-
-
-def deleted(lines: list[bytes]) -> list[bytes]:
-    return [*lines[:6], *lines[7:]]
-
-
-def swapped(lines: list[bytes]) -> list[bytes]:
-    return [lines[1], lines[0], *lines[2:]]
-
-
-def inserted(lines: list[bytes]) -> list[bytes]:
-    return [*lines[:5], b'{"seq":4,"time":"x","actor":"a","action":"b"}\n', *lines[5:]]
-
-
-def truncated(lines: list[bytes]) -> list[bytes]:
-    return lines[:5]
-
-
-def replaced(lines: list[bytes]) -> list[bytes]:
-    return sealed([["a"], ["b"], ["c"], ["d"]])[0]
+INSERTED = b'{"seq":4,"time":"x","actor":"a","action":"b"}\n'
 
 
 @pytest.mark.parametrize(
-    ("tamper", "at", "problem"),
+    ("where", "lines", "at", "problem"),
     [
-        (changed, 4, "lines 4 to 5 are not as they were sealed: something was changed or deleted"),
-        (deleted, 7, "entry 6 follows entry 4"),
-        (swapped, 1, "entry 2 follows entry 0"),
-        (inserted, 7, "entry 4 follows entry 4"),
-        (truncated, 5, "the end was cut off: it has 2 seals, and the operator's anchor knows seal 3"),
-        (replaced, 8, "it was replaced: its seal 3 is not the one that the operator's anchor knows"),
+        (
+            slice(3, 4),
+            [line(3, "b.2")],
+            4,
+            "lines 4 to 5 are not as they were sealed: something was changed or deleted",
+        ),
+        (slice(6, 7), [], 7, "entry 6 follows entry 4"),
+        (slice(0, 2), [line(2, "a.2"), line(1, "a.1")], 1, "entry 2 follows entry 0"),
+        (slice(5, 5), [INSERTED], 7, "entry 4 follows entry 4"),
+        (slice(5, None), [], 5, "the end was cut off: it has 2 seals, and the operator's anchor knows seal 3"),
+        (
+            slice(None),
+            sealed([["a"], ["b"], ["c"], ["d"]])[0],
+            8,
+            "it was replaced: its seal 3 is not the one that the operator's anchor knows",
+        ),
     ],
-    ids=lambda value: getattr(value, "__name__", None),
+    ids=["changed", "deleted", "swapped", "inserted", "truncated", "replaced"],
 )
 def test_importing_does_not_cover_up_tampering(
-    old: OldLog, tamper: object, at: int, problem: str, caplog: pytest.LogCaptureFixture
+    old: OldLog, where: slice, lines: list[bytes], at: int, problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert callable(tamper)
-    old.lines = tamper(old.lines)
+    old.lines[where] = lines
     old.write()
     before = old.verify()
     assert (before.line, before.problem) == (at, problem)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.audit_logs import kept_locked
+from helpers.audit_logs import kept_locked, unwritable
 
 from tavern_host.audit import log as audit
 from tavern_host.audit.log import AuditLog
@@ -34,11 +33,6 @@ def flushes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def numbers(log: AuditLog) -> list[Any]:
     return [entry.details.get("n") for entry in tail(log.path, 100_000)]
-
-
-def unwritable(log: AuditLog) -> Callable[[], None]:
-    log.path.parent.write_text("a file where the folder should be")
-    return log.path.parent.unlink
 
 
 async def test_awaited_entries_are_on_disk_in_order(log: AuditLog) -> None:

@@ -437,7 +437,8 @@ async def test_a_host_takes_over_what_another_host_saves(tmp_path: Path) -> None
     async with host_with(tmp_path / "p", folder) as host, host_with(tmp_path / "p") as other:
         changes = context_of().settings.changes()
         events = host.events.subscribe("SETTINGS_CHANGED")
-        (file,) = [await _saved_by(host)]
+        await save(host, colour="blue")
+        file = host.folders.project_state(host.project) / "settings.json"
         content = json.loads(file.read_text())
         content["values"]["extensions.acme.size"] = 8
         file.write_text(json.dumps(content))
@@ -450,11 +451,6 @@ async def test_a_host_takes_over_what_another_host_saves(tmp_path: Path) -> None
             ["extensions.acme.colour"],
             ["extensions.acme.size"],
         ]
-
-
-async def _saved_by(host: Host) -> Path:
-    await save(host, colour="blue")
-    return host.folders.project_state(host.project) / "settings.json"
 
 
 # --- who may ----------------------------------------------------------------------------------------------
