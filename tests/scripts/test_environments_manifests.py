@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,14 @@ from tavern_scripts.environments.requirements import read_block, read_pyproject,
 from tavern_scripts.results.refusal import Refused
 
 SHA = "sha256:" + "a" * 64
+
+
+def refuses(rows: list[Any], read: Callable[[Any], object]) -> None:
+    """Fail unless each row's first value is refused when it is read, with a message that matches its second."""
+    with Failures() as failures:
+        for wrong, problem in rows:
+            with failures.row(wrong), pytest.raises(Refused, match=problem):
+                read(wrong)
 
 
 def test_requirements_are_names_versions_markers_and_hashes() -> None:
@@ -83,7 +92,7 @@ def test_a_poisoned_requirement_is_refused_with_its_line() -> None:
                 assert len(refused.value.error.message) < 400 and "\x00" not in refused.value.error.message
 
 
-def test_a_line_cannot_be_hidden_by_a_line_that_goes_on() -> None:
+def test_a_continued_line_hides_no_other() -> None:
     with pytest.raises(Refused, match="line 1 .*only option of a requirement"):
         read_requirements("six \\\n --index-url https://evil.example\n", "requirements.txt")
     with pytest.raises(Refused, match="line 2"):
@@ -111,10 +120,7 @@ def test_a_poisoned_pyproject_is_refused_with_its_line() -> None:
         ("project = 1", "must be a table"),
         ("a = " + "[" * 5000, "it is no TOML"),
     ]
-    with Failures() as failures:
-        for text, problem in rows:
-            with failures.row(text), pytest.raises(Refused, match=problem):
-                read_pyproject(text, "pyproject.toml")
+    refuses(rows, lambda text: read_pyproject(text, "pyproject.toml"))
 
 
 def test_a_block_in_a_script_says_what_it_depends_on() -> None:
@@ -133,10 +139,7 @@ def test_a_poisoned_block_is_refused() -> None:
         ("# /// script\n# a = 1\n# ///\n\n# /// script\n# a = 1\n# ///\n", "more than one block"),
         ("# /// script\n# = 1\n# ///\n", "no TOML"),
     ]
-    with Failures() as failures:
-        for block, problem in rows:
-            with failures.row(block), pytest.raises(Refused, match=problem):
-                read_block(block, "x.py")
+    refuses(rows, lambda block: read_block(block, "x.py"))
 
 
 def package(**fields: Any) -> str:
@@ -150,7 +153,7 @@ ELSEWHERE = """
 """
 
 
-def test_a_package_from_elsewhere_than_the_registry_is_refused() -> None:
+def test_a_package_not_from_the_registry_is_refused() -> None:
     with Failures() as failures:
         for group in ("dependencies", "optionalDependencies", "overrides", "resolutions"):
             for wanted in [*ELSEWHERE.split(), "1\n2", "x" * 300]:
@@ -180,13 +183,10 @@ def test_a_poisoned_package_json_is_refused() -> None:
         ({"dependencies": ["a"]}, "must be an object"),
         ({"dependencies": {f"a{n}": "1" for n in range(600)}}, "at most 500"),
     ]
-    with Failures() as failures:
-        for fields, problem in rows:
-            with failures.row(fields), pytest.raises(Refused, match=problem):
-                read_package(package(**fields), "package.json")
+    refuses(rows, lambda fields: read_package(package(**fields), "package.json"))
 
 
-def test_ranges_aliases_and_harmless_fields_of_a_package_json_are_taken() -> None:
+def test_ranges_aliases_and_harmless_fields_are_taken() -> None:
     dependencies = {"a": "^1.2.3 || >=2 <3", "@scope/b": "latest", "c": "npm:@scope/d@~1", "e": "*", "f": ""}
     found = read_package(
         package(
@@ -199,12 +199,9 @@ def test_ranges_aliases_and_harmless_fields_of_a_package_json_are_taken() -> Non
     assert "scripts" not in found.package and not found.is_empty
 
 
-def test_what_is_no_package_json_is_said_to_be_none() -> None:
-    rows: list[Any] = ["", "[]", "{", '{"a": ' * 5000, '{"a": 1' + "0" * 5000 + "}", "null"]
-    with Failures() as failures:
-        for text in rows:
-            with failures.row(text), pytest.raises(Refused, match=r"package.json"):
-                read_package(text, "package.json")
+def test_what_is_no_package_json_is_refused() -> None:
+    rows = ["", "[]", "{", '{"a": ' * 5000, '{"a": 1' + "0" * 5000 + "}", "null"]
+    refuses([(text, r"package.json") for text in rows], lambda text: read_package(text, "package.json"))
 
 
 LOCKED = {"version": "1.0.0", "integrity": "sha512-" + "A" * 86 + "=="}
@@ -236,13 +233,10 @@ def test_a_poisoned_lock_is_refused() -> None:
         ('{"lockfileVersion": 1, "dependencies": {}}', "version 2 or 3"),
         ('{"lockfileVersion": 3, "packages": {"node_modules/a": 1}}', "must be an object"),
     ]
-    with Failures() as failures:
-        for text, problem in rows:
-            with failures.row(text), pytest.raises(Refused, match=problem):
-                read_lock(text, "package-lock.json", {"packages.example"})
+    refuses(rows, lambda text: read_lock(text, "package-lock.json", {"packages.example"}))
 
 
-def test_a_lock_is_written_anew_without_what_was_not_checked() -> None:
+def test_a_lock_is_rewritten_without_unchecked_fields() -> None:
     text = lock(resolved="https://packages.example/a.tgz", hasInstallScript=True, bin={"a": "../../x"}, unknown=1)
     written = json.loads(read_lock(text, "package-lock.json", {"packages.example"}))["packages"]["node_modules/a"]
 
@@ -271,7 +265,7 @@ def test_a_poisoned_lock_of_uv_is_refused(tmp_path: Path) -> None:
                 Manifests().find("python", tmp_path, None)
 
 
-def test_a_lock_of_uv_that_lacks_what_is_wanted_is_refused(tmp_path: Path) -> None:
+def test_an_incomplete_uv_lock_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["six", "Rich"]\n')
     (tmp_path / "uv.lock").write_text(uv_lock('{ registry = "https://x" }'))
 
@@ -279,7 +273,7 @@ def test_a_lock_of_uv_that_lacks_what_is_wanted_is_refused(tmp_path: Path) -> No
         Manifests().find("python", tmp_path, None)
 
 
-def test_the_block_in_a_script_counts_before_the_files_beside_it(tmp_path: Path) -> None:
+def test_a_scripts_block_counts_before_files_beside_it(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("rich\n")
     (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["attrs"]\n')
     manifests = Manifests()
@@ -328,7 +322,7 @@ def test_a_changed_manifest_is_read_again(tmp_path: Path) -> None:
     assert first != second and isinstance(second, PythonManifest) and second.requirements.lines == ("attrs",)
 
 
-def test_a_manifest_that_is_a_link_a_pipe_too_large_or_no_text_is_refused_and_not_shown(tmp_path: Path) -> None:
+def test_what_is_no_plain_manifest_is_refused(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("-token=hunter2")
     place = tmp_path / "x"
@@ -344,16 +338,14 @@ def test_a_manifest_that_is_a_link_a_pipe_too_large_or_no_text_is_refused_and_no
     with pytest.raises(Refused, match="must be a plain file"):
         Manifests().find("python", place, None)
     file.unlink()
-    file.write_bytes(b"#" * (600 << 10))
-    with pytest.raises(Refused, match="larger than 512 KiB"):
-        Manifests().find("python", place, None)
-    file.write_bytes(b"\xff\xfe")
-    with pytest.raises(Refused, match="must be UTF-8"):
-        Manifests().find("python", place, None)
+    for content, problem in ((b"#" * (600 << 10), "larger than 512 KiB"), (b"\xff\xfe", "must be UTF-8")):
+        file.write_bytes(content)
+        with pytest.raises(Refused, match=problem):
+            Manifests().find("python", place, None)
 
 
 @given(text=st.text(max_size=200))
-def test_any_text_is_requirements_that_name_no_place_or_refused(text: str) -> None:
+def test_accepted_requirements_name_no_place(text: str) -> None:
     try:
         found = read_requirements(text, "requirements.txt")
     except Refused:
