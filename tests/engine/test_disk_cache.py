@@ -490,8 +490,8 @@ async def test_a_folder_that_cannot_be_used_costs_one_line(place: Place, caplog:
 
 
 async def test_a_cache_behind_a_link_is_not_used(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    elsewhere = place.root / "elsewhere"
-    elsewhere.mkdir()
+    elsewhere = place.project / "elsewhere"
+    elsewhere.mkdir(parents=True)
     place.database.parent.parent.mkdir(parents=True)
     place.database.parent.symlink_to(elsewhere)
     await place.run(CHAIN)
