@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -37,6 +38,11 @@ LONG = (
     "test_faults",
 )
 """What takes longest: folders of tests, and files."""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """With `-n auto` start three workers for two processors: tests wait for processes, sandboxes and the disk."""
+    return None if config.option.numprocesses == "logical" else (len(os.sched_getaffinity(0)) * 3 + 1) // 2
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""The limits of `tests.house` hold, and its counters see what they are for."""
+"""The counters of `tests.house` see what they are for; that its limits hold is a step of `.ci/run`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests import house
-
-
-def test_enforced_limits_hold() -> None:
-    found = house.faults()
-    assert {name: found[name] for name in house.ENFORCED if found[name]} == {}
 
 
 def test_code_is_counted_without_docstrings_and_comments(tmp_path: Path) -> None:
