@@ -35,6 +35,9 @@ LONG = (
     "test_sandbox_as_an_ordinary_user",
     "test_many_cycles",
     "test_docs",
+    "test_testing",
+    "test_author_commands",
+    "test_disk_cache",
     "test_faults",
 )
 """What takes longest: folders of tests, and files."""
