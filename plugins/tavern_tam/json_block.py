@@ -11,11 +11,10 @@ import re
 from tavern_host.contracts.protocols import ParserOptions
 from tavern_tam.native import NativeParser
 from tavern_tam.tags import TAG, held_tag, same_name
-from tavern_tam.window import Outcome, Warn, Window
+from tavern_tam.window import Outcome, Warn, Window, behind_blanks
 
 PROTOCOL = "tool_call"
 
-_BLANK = re.compile(r"\s*+")
 _MARK = re.compile('["<]')
 _MARK_IN_STRING = re.compile(r'\\.|"', re.DOTALL)
 
@@ -38,8 +37,7 @@ class JsonBlock:
         """Read on; return the finished block, with the window standing behind it, or None for more text."""
         window = self._window
         if not self._begun:
-            blank = _BLANK.match(window.data, window.position)
-            begin = blank.end() if blank is not None else window.position
+            begin = behind_blanks(window.data, window.position)
             if begin == len(window.data) and not window.final:
                 return None
             if not window.data.startswith("{", begin):
@@ -52,7 +50,7 @@ class JsonBlock:
             self._in_string ^= found.group() == '"'
         cut_off = not window.final and self._in_string and window.data.endswith("\\")
         self._parts.append(window.take(len(window.data) - cut_off))
-        return self._outcome("", closed=False) if window.final else None
+        return self._outcome("") if window.final else None
 
     def _next_mark(self) -> re.Match[str] | None:
         pattern = _MARK_IN_STRING if self._in_string else _MARK
@@ -65,10 +63,10 @@ class JsonBlock:
         if tag is None and not window.final and held_tag(window.data, place) == place:
             return None
         if tag is None or not tag["closing"] or same_name(tag["name"]) != self._element:
-            return self._outcome("", closed=False)
-        return self._outcome(window.take(tag.end()), closed=True)
+            return self._outcome("")
+        return self._outcome(window.take(tag.end()))
 
-    def _outcome(self, closing: str, *, closed: bool) -> Outcome:
+    def _outcome(self, closing: str) -> Outcome:
         text = "".join(self._parts)
         outcome = Outcome(self._begin, f"{self._opening}{text}{closing}")
         parser = NativeParser(self._options)
@@ -81,6 +79,6 @@ class JsonBlock:
             outcome.problem = Warn(f"{problem}; nothing is called", self._begin)
             return outcome
         outcome.calls = [calls[0].model_copy(update={"block": self._number, "protocol": PROTOCOL})]
-        if not closed:
+        if not closing:
             outcome.warnings = [Warn("it has no closing tag </tool_call>; it ends behind its JSON", self._begin)]
         return outcome

@@ -8,7 +8,6 @@ with different ids apart.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +16,11 @@ from pydantic_core import from_json
 
 from tavern_host.contracts.protocols import ParseEvent, ParserOptions
 from tavern_host.contracts.toolcalls import ToolCallRequest
-from tavern_tam.window import without_surrogates
+from tavern_host.contracts.wire import without_surrogates
+from tavern_tam.window import behind_blanks
 
 PROTOCOL = "native"
 
-_BLANK = re.compile(r"\s*+")
 _SHOWN = 60
 
 
@@ -69,7 +68,7 @@ class NativeParser:
     def _documents(self, text: str) -> list[Any]:
         decoder = json.JSONDecoder(parse_constant=_refuse_constant)
         documents: list[Any] = []
-        begin = _behind_blanks(text, 0)
+        begin = behind_blanks(text, 0)
         while begin < len(text):
             try:
                 document, end = decoder.raw_decode(text, begin)
@@ -77,7 +76,7 @@ class NativeParser:
                 self._warnings.append(f"not JSON: {_reason(error)}")
                 break
             documents.append(document)
-            begin = _behind_blanks(text, end)
+            begin = behind_blanks(text, end)
         return documents
 
     def _pieces(self, document: Any) -> list[dict[str, Any]]:
@@ -165,11 +164,6 @@ def _arguments(call: _Call) -> dict[str, JsonValue]:
     if not isinstance(value, dict):
         raise ValueError(f"expected an object, got {_shown(value)}")
     return value
-
-
-def _behind_blanks(text: str, begin: int) -> int:
-    found = _BLANK.match(text, begin)
-    return found.end() if found else begin
 
 
 def _refuse_constant(name: str) -> None:

@@ -21,7 +21,7 @@ from operator import itemgetter
 
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.tags import CDATA, CDATA_END, MARK, TAG, Tag, decoded, held_tag, tag_of
-from tavern_tam.window import Outcome, Warn, Window
+from tavern_tam.window import Outcome, Warn, Window, behind_blanks
 
 PARAMETERS = frozenset({"input", "param", "parameter"})
 LISTS = frozenset({"inputs", "params", "parameters"})
@@ -29,7 +29,6 @@ LISTS = frozenset({"inputs", "params", "parameters"})
 _MOST_STRAY = 500
 _SHOWN = 60
 _COMMENT, _COMMENT_END = "<!--", "-->"
-_BLANK = re.compile(r"\s*+")
 _FIRST_BREAK = re.compile(r"\r?\n")
 _LAST_BREAK = re.compile(r"\r?\n[ \t]*\Z")
 
@@ -127,8 +126,7 @@ class TagBlock:
 
     def _read_gap(self) -> None:
         window = self._window
-        blank = _BLANK.match(window.data, window.position)
-        self._take(blank.end() if blank else window.position)
+        self._take(behind_blanks(window.data, window.position))
         data, begin = window.data, window.position
         if self._stray is not None and window.offset - self._stray[1] > _MOST_STRAY:
             self._end_here()

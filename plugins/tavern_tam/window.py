@@ -13,18 +13,13 @@ from tavern_host.contracts.wire import Model
 
 M = TypeVar("M", bound=Model)
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_BLANK = re.compile(r"\s*+")
 
 
-def without_surrogates(text: str) -> str:
-    """Return `text` with lone surrogates, which no wire value may hold, as U+FFFD."""
-    if text.isascii():
-        return text
-    try:
-        text.encode("utf-32-le")  # the quickest look at every character
-    except UnicodeEncodeError:
-        return _SURROGATE.sub("\ufffd", text)
-    return text
+def behind_blanks(text: str, begin: int) -> int:
+    """Return the index behind the blanks that stand in `text` at `begin`."""
+    found = _BLANK.match(text, begin)
+    return found.end() if found else begin
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+import re
 import types
 import typing
 from collections.abc import AsyncIterator, Callable
@@ -17,7 +18,20 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.alias_generators import to_camel
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 SCALARS = (type(None), bool, int, float, str, bytes, datetime)
+
+
+def without_surrogates(text: str) -> str:
+    """Return `text` with lone surrogates, which no wire value may hold, as U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-32-le")  # the quickest look at every character
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
 
 
 class Model(BaseModel):

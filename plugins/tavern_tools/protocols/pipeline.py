@@ -12,7 +12,6 @@ others left, one after another.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import count
 from operator import attrgetter
@@ -20,14 +19,13 @@ from operator import attrgetter
 from tavern_host.contracts.protocols import ParseEvent
 from tavern_host.contracts.thoughts import Thought
 from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_host.contracts.wire import without_surrogates
 from tavern_tools.protocols.fences import LONGEST as LONGEST_FENCE
 from tavern_tools.protocols.fences import FenceTracker
 from tavern_tools.protocols.follower import Follower
 from tavern_tools.protocols.parser_reading import ParserReading
 from tavern_tools.protocols.stage import PARSER_FAILURES, Stage, event_of_text
 from tavern_tools.protocols.text_buffer import Openings, Places, TextBuffer
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Pipeline:
@@ -47,7 +45,7 @@ class Pipeline:
 
     def feed(self, text: str) -> list[ParseEvent]:
         """Take more text; return what is certain by now, with offsets in the whole text."""
-        return self._follow(self._owners.feed(_without_surrogates(text)))
+        return self._follow(self._owners.feed(without_surrogates(text)))
 
     def finish(self) -> list[ParseEvent]:
         """Say that the text is complete; return the rest."""
@@ -370,13 +368,3 @@ def _one(run: list[ParseEvent]) -> ParseEvent:
     if len(run) == 1:
         return run[0]
     return ParseEvent(kind="text", text="".join(event.text for event in run), offset=run[0].offset)
-
-
-def _without_surrogates(text: str) -> str:
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return _SURROGATE.sub("\ufffd", text)
-    return text
