@@ -101,7 +101,7 @@ class _Asking:
         self._services()
         self._events()
         if self._manifest.frontend is not None and self._manifest.frontend.folder() is not None:
-            self._want(FRONT_END, "intercept", "Run its front end in the page, with all rights of whoever looks at it.")
+            self._want(FRONT_END, "intercept", "Run its front end in the page, with all rights of its viewer.")
         if code_hash is not None:
             self._want(f"{CODE}{code_hash}", "intercept", "Run the code that is in its folder now.")
         return self._wanted, self._problems

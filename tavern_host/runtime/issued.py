@@ -1,6 +1,6 @@
 """The contexts of calls that plugins were given: a third-party plugin acts in its own name, or within one of these.
 
-A plugin gets copies. The host holds the original as long as the call, the request or the run goes on for which it was
+A plugin gets copies. The host holds the original as long as the call, the request or the run is active for which it was
 made; after that the copies are worth nothing.
 """
 

@@ -87,7 +87,7 @@ class Views:
         if passed is None:
             raise Forbidden(
                 f"{self._owner} may not use {what} in another's name: expected a context that it was given for a call "
-                f"that goes on, or a child of it, got another one of {call.principal}; pass on the one that it was "
+                f"that is active, or a child of it, got another one of {call.principal}; pass on the one that it was "
                 f"given, or leave `call` out to act as {self.principal}",
                 plugin=self._owner,
             )

@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def open_to_all() -> Iterator[None]:
-    """Let files be made that everybody may read and write, unless whoever makes them says otherwise."""
+    """Let files be made that everybody may read and write, unless their maker says otherwise."""
     before = os.umask(0)
     yield
     os.umask(before)

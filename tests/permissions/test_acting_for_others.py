@@ -1,4 +1,4 @@
-"""A plugin acts in its own name, or in that of a call that it was given while that call goes on; the log names it."""
+"""A plugin acts in its own name, or in that of a call that it was given while that call is active; the log names it."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ PERMISSIONS = {
 
 
 class Scene:
-    """A host with the plugin, which does what it is told in the place where it was given a context."""
+    """A host with the plugin, which does what it is asked in the place where it was given a context."""
 
     def __init__(self, host: Host) -> None:
         self.host = host

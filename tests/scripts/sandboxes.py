@@ -52,7 +52,7 @@ class Came:
 
 
 def bubblewrap() -> Bubblewrap:
-    """Return the sandbox by bubblewrap for whoever runs the tests; the test is skipped where there is none."""
+    """Return the sandbox by bubblewrap for the user who runs the tests; the test is skipped where there is none."""
     found = find_bubblewrap()
     if not found:
         pytest.skip("needs bubblewrap")

@@ -21,7 +21,7 @@ from tests.scripts.sandboxes import IS_ROOT, LIMITS, MB, PYTHON, bubblewrap, giv
 
 @pytest.fixture(params=["bubblewrap", "landlock"])
 def backend(request: pytest.FixtureRequest) -> ScriptBackend:
-    """Each sandbox that whoever runs the tests can have."""
+    """Each sandbox that the user who runs the tests can have."""
     if request.param == "bubblewrap":
         return bubblewrap()
     if IS_ROOT or kernel.version() < kernel.NEEDED:
