@@ -57,6 +57,9 @@ from tavern_host.contracts.workflows import Workflow
 REMEMBERED_RUNS, REMEMBERED_NODES = 500, 200_000
 """How many finished runs are remembered, and how many nodes they may have altogether; the oldest are dropped first."""
 
+QUEUE_UPDATES = 0.05
+"""Seconds between two messages about the queue, in which many short runs may come and go."""
+
 _POLL = 0.2
 """Seconds between two polls of a run that runs in another process."""
 
@@ -104,6 +107,8 @@ class Engine(ExecutionEngine):
         self._endings: set[asyncio.Task[None]] = set()
         self._active: dict[str, _Active] = {}
         self._finished: FIFOCache[str, Run] = FIFOCache(REMEMBERED_NODES, getsizeof=_weight)
+        self._queue_update: asyncio.TimerHandle | None = None
+        self._next_queue_update = 0.0
         context.state["engine"] = self
 
     async def submit(self, request: RunRequest, *, call: CallContext | None = None) -> str:
@@ -217,6 +222,8 @@ class Engine(ExecutionEngine):
             await asyncio.wait(tasks, timeout=2 * GRACE)
         if self._endings:
             await asyncio.wait(self._endings, timeout=2 * GRACE)
+        if self._queue_update is not None:
+            self._queue_update.cancel()
         await self._recorder.close()
         await self.disk_cache.close()
 
@@ -433,13 +440,21 @@ class Engine(ExecutionEngine):
         self._context.events.publish_all(messages)
 
     def _publish_queue(self) -> None:
-        """Publish the running and the waiting runs."""
+        """Publish the running and the waiting runs soon, with what changes until then."""
+        if self._queue_update is None:
+            loop = asyncio.get_running_loop()
+            when = max(loop.time(), self._next_queue_update)
+            self._queue_update = loop.call_at(when, self._publish_queue_now)
+
+    def _publish_queue_now(self) -> None:
+        self._queue_update = None
+        self._next_queue_update = asyncio.get_running_loop().time() + QUEUE_UPDATES
         records = [active.record for active in self._active.values()]
         update = {
             "runningExecutions": [r.summary() for r in records if r.status is RunStatus.RUNNING],
             "pendingExecutions": [r.summary() for r in records if r.status is RunStatus.QUEUED],
         }
-        self._context.events.publish("SYSTEM_QUEUE_UPDATE", update)
+        self._publish([("SYSTEM_QUEUE_UPDATE", update)])
 
 
 def _weight(run: Run) -> int:

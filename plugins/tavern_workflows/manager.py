@@ -108,6 +108,9 @@ class Workflows(WorkflowManager):
             for asset in await self._context.services.get(PLUGINS).assets("workflows"):
                 path = Path(asset.path)
                 folders.append(Folder(path, f"plugin:{asset.plugin}", home=path))
+        scan = self._files.unchanged(folders)
+        if scan is not None:
+            return scan
         scan = await asyncio.to_thread(self._files.scan, folders)
         self._tell([*scan.problems, *_of_plugins(scan)])
         return scan

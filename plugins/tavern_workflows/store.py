@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import time
 import uuid
 from collections.abc import Iterable
@@ -26,6 +27,9 @@ PROJECT = "project"
 SUFFIX = ".json"
 MAX_ID = 200
 """How many bytes an id may have, so that it is a file name everywhere."""
+
+FEW = 100
+"""How many files are looked at on the event loop; more of them in a thread."""
 
 _FORBIDDEN = frozenset('<>:"/\\|?*')
 _SETTLED = 2.0
@@ -87,13 +91,21 @@ class WorkflowFiles:
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[tuple[int, ...], Entry]] = {}
+        self._last: tuple[list[Folder], list[object] | None, Scan] | None = None
+
+    def unchanged(self, folders: list[Folder]) -> Scan | None:
+        """Return the last scan if a look at a few files, short enough for the event loop, shows no change."""
+        last = self._last
+        return last[2] if last is not None and last[0] == folders and last[1] == _stamps(folders) else None
 
     def scan(self, folders: Iterable[Folder]) -> Scan:
         """Read the folders. Of two files with one id the first wins: by folder, then by name.
 
         That is a problem, except for a workflow of the project that takes the place of a plugin's.
         """
+        folders = list(folders)
         entries: dict[str, Entry] = {}
+        stamps = _stamps(folders)
         problems: list[FileProblem] = []
         seen: set[Path] = set()
         for folder in folders:
@@ -111,20 +123,23 @@ class WorkflowFiles:
                     message = f"has the id {entry.id!r} of {other} and is ignored"
                     problems.append(FileProblem(path, folder.source, message))
         self._known = {path: known for path, known in self._known.items() if path in seen}
-        return Scan(entries, tuple(problems))
+        scan = Scan(entries, tuple(problems))
+        is_settled = stamps is not None and self._known.keys() == seen
+        self._last = (folders, stamps, scan) if is_settled else None
+        return scan
 
     def _entry(self, path: Path, source: str) -> Entry:
         try:
-            stat = path.stat()
+            about = path.stat()
         except OSError as error:
             raise InvalidInput(f"{path} cannot be read: {error}") from None
-        stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        stamp = (about.st_mtime_ns, about.st_size, about.st_ino)
         known = self._known.get(path)
         if known is not None and known[0] == stamp and known[1].source == source:
             return known[1]
         document = read_document_file(path)
-        entry = _make_entry(path, source, document, datetime.fromtimestamp(stat.st_mtime, UTC))
-        if time.time() - stat.st_mtime > _SETTLED:
+        entry = _make_entry(path, source, document, datetime.fromtimestamp(about.st_mtime, UTC))
+        if time.time() - about.st_mtime > _SETTLED:
             self._known[path] = (stamp, entry)
         return entry
 
@@ -141,6 +156,7 @@ class WorkflowFiles:
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, data)
         self._known.pop(path, None)
+        self._last = None
         return revision
 
 
@@ -177,24 +193,43 @@ def _files(folder: Folder, problems: list[FileProblem]) -> list[Path]:
     """Return the workflow files of a folder by name, without those that lead out of it."""
     try:
         root = folder.path.resolve(strict=True)
-        if folder.escapes():
+        if not root.is_relative_to(folder.home.resolve()):
             message = f"is a link that leads out of {folder.home} and is not read"
             problems.append(FileProblem(folder.path, folder.source, message))
             return []
-        names = sorted(p.name for p in folder.path.iterdir() if p.suffix == SUFFIX and not p.name.startswith("."))
+        with os.scandir(root) as listed:
+            files = sorted((e for e in listed if e.name.endswith(SUFFIX) and e.name[0] != "."), key=lambda e: e.name)
     except FileNotFoundError:
         return []
     except (OSError, RuntimeError) as error:
         problems.append(FileProblem(folder.path, folder.source, f"cannot be read: {error}"))
         return []
     found = []
-    for name in names:
-        path = folder.path / name
-        if path.is_symlink() and not path.resolve().is_relative_to(root):
+    for file in files:
+        path = folder.path / file.name
+        if file.is_symlink() and not path.resolve().is_relative_to(root):
             message = "is a link that leads out of its folder and is ignored"
             problems.append(FileProblem(path, folder.source, message))
-        elif not path.is_dir():
+        elif not file.is_dir():
             found.append(path)
+    return found
+
+
+def _stamps(folders: list[Folder]) -> list[object] | None:
+    """Return what changes when a workflow file does; None where there are many, or links among them."""
+    found: list[object] = []
+    try:
+        for folder in folders:
+            about = folder.path.stat()
+            found.append((about.st_dev, about.st_ino))
+            with os.scandir(folder.path) as listed:
+                for file in listed:
+                    about = file.stat(follow_symlinks=False)
+                    if stat.S_ISLNK(about.st_mode) or len(found) > FEW:
+                        return None
+                    found.append((file.name, about.st_mtime_ns, about.st_size, about.st_ino))
+    except OSError:
+        return None
     return found
 
 

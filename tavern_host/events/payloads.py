@@ -47,8 +47,11 @@ def copied_object(value: Mapping[str, Any], depth: int = 0) -> tuple[dict[str, J
 
 def _copied(value: Any, depth: int) -> tuple[JsonValue, int]:
     """Return a copy of any value; of a subclass of a JSON type, such as a member of an enum, what it stands for."""
-    if value is None or isinstance(value, bool):
+    kind = type(value)
+    if kind is bool or value is None:
         return value, 0
+    if kind is dict:
+        return copied_object(value, depth + 1)
     if isinstance(value, str):
         text = str.__str__(value)
         return text, (sys.getsizeof(text) if len(text) > _SHORT else 0)

@@ -51,17 +51,22 @@ def _whole(value: Any, made: _Made) -> Any:
 def _shallow(item: Any, waiting: _Waiting, made: _Made) -> Any:
     """Return a copy of one value; the dicts and lists whose items have to be copied go to `waiting`."""
     copied: Any
-    if isinstance(item, dict):
-        is_plain = type(item) is dict
-        copied = item.copy() if is_plain else {_plain(key): inner for key, inner in dict.items(item)}
+    kind = type(item)
+    if kind is dict:
+        copied = item.copy()
+        if copied:
+            waiting.append((copied, copied))
+    elif isinstance(item, BaseModel):
+        copied = _model(item, waiting)
+    elif isinstance(item, dict):
+        copied = {_plain(key): inner for key, inner in dict.items(item)}
         waiting.append((copied, copied))
     elif isinstance(item, list):
         copied = list(list.__iter__(item))
-        waiting.append((copied, range(len(copied))))
+        if copied:
+            waiting.append((copied, range(len(copied))))
     elif isinstance(item, tuple):  # its items cannot be set later
         copied = tuple(made[id(i)] if id(i) in made else _whole(i, made) for i in tuple.__iter__(item))
-    elif isinstance(item, BaseModel):
-        copied = _model(item, waiting)
     else:
         copied = _plain(item)
     made[id(item)] = copied
@@ -76,10 +81,11 @@ def _model(item: BaseModel, waiting: _Waiting) -> BaseModel:
         return item
     copied = object.__new__(type(item))
     values = held.copy()
+    private = item.__pydantic_private__
     object.__setattr__(copied, "__dict__", values)
     object.__setattr__(copied, "__pydantic_fields_set__", item.__pydantic_fields_set__)  # nothing in a model changes it
     object.__setattr__(copied, "__pydantic_extra__", extra if extra is None else extra.copy())
-    object.__setattr__(copied, "__pydantic_private__", copy.copy(item.__pydantic_private__))
+    object.__setattr__(copied, "__pydantic_private__", private if private is None else copy.copy(private))
     waiting.append((values, held))
     if copied.__pydantic_extra__:
         waiting.append((copied.__pydantic_extra__, extra or ()))

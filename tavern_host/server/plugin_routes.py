@@ -27,7 +27,7 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         if allowed:
             raise wrong_method(request, allowed)
         raise web.HTTPNotFound(text=f"there is nothing at {request.path}")
-    asked = HttpRequest(
+    asked = HttpRequest.trusted(
         method=request.method,
         path=request.path,
         parameters={key: unquote(value) for key, value in parameters.items()},

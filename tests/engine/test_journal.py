@@ -81,17 +81,24 @@ async def test_results_are_written_soon_unasked(store: SqliteRunStore, journal: 
 async def test_results_added_during_a_write_are_drained(store: SqliteRunStore, journal: Journal) -> None:
     await accepted(store, *(f"run_{i}" for i in range(5)))
 
+    ended: list[int] = []
+
     async def run(number: int) -> None:
         taken = journal.begin(f"run_{number}")
+
+        async def done() -> None:
+            ended.append(number)
+
         chance = random.Random(number)
         for index in range(300):
             add(taken, f"n{index}", {"value": index})
             if chance.random() < 0.02:
                 await asyncio.sleep(chance.random() * 0.02)
-        await journal.end(f"run_{number}")
+        await journal.end(f"run_{number}", done)
 
     await asyncio.gather(*(run(number) for number in range(5)))
 
+    assert sorted(ended) == [0, 1, 2, 3, 4]
     for number in range(5):
         assert await outputs(store, f"run_{number}") == {(f"n{i}", None): {"value": i} for i in range(300)}
 

@@ -29,6 +29,9 @@ MAX_BEHIND = 1.0
 CLOSE_SECONDS = 10.0
 """How long closing waits for what is not written yet."""
 
+Last = Callable[[], Awaitable[None]]
+"""Writes the end of a run."""
+
 
 class Journal:
     """Writes the results of one worker's runs. Made on the event loop, and closed by its owner."""
@@ -62,9 +65,10 @@ class Journal:
         if run is not None:
             await run.drain()
 
-    async def end(self, run_id: str) -> None:
-        """Flush a run, and drop its journal."""
-        await self.drain(run_id)
+    async def end(self, run_id: str, last: Last) -> None:
+        """Flush a run, await `last()` with its last batch, so that the store writes both at once; drop its journal."""
+        run = self._runs.get(run_id)
+        await (run.end(last) if run is not None else last())
         self._runs.pop(run_id, None)
 
     async def close(self) -> None:
@@ -119,6 +123,7 @@ class RunJournal:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
         self._writing_since = 0.0
+        self._last: Last | None = None
         self._kept: set[str] = set()
         self._is_reported = self._is_lost = False
 
@@ -176,6 +181,14 @@ class RunJournal:
             if self._writing is not None:
                 await asyncio.wait([self._writing])
 
+    async def end(self, last: Last) -> None:
+        """Write what was added before, and await `last()` once, with the last batch of it."""
+        self._last = last
+        await self.drain()
+        if self._last is not None:  # there was nothing to write
+            self._last = None
+            await last()
+
     def stop(self) -> None:
         """Discard what is not written."""
         self._is_lost = True
@@ -213,10 +226,11 @@ class RunJournal:
         done = 0
         while done < len(rows) and not self._is_lost:
             batch = await self._journal.encode(rows, done)
+            done += batch.rows
             for reason in batch.lacking[:1]:
                 self._tell(reason)
             try:
-                await self._keep(batch)
+                await self._keep(batch, is_last=done == len(rows) and not self._rows)
                 self._journal.record_success()
             except Exception as error:  # whatever the store does, the run continues
                 if isinstance(error, TavernError) and error.info.code == Conflict.code:
@@ -225,14 +239,23 @@ class RunJournal:
                     self._lost()
                 else:
                     self._failed(error)
-            done += batch.rows
 
-    async def _keep(self, batch: Batch) -> None:
+    async def _keep(self, batch: Batch, *, is_last: bool) -> None:
         store = self._journal.store
         for name, content in batch.large.items():
             if name not in self._kept:
                 await store.put(content)
-        await store.append(self._journal.worker, self._run_id, batch.content, contents=tuple(batch.large))
+        append = store.append(self._journal.worker, self._run_id, batch.content, contents=tuple(batch.large))
+        last = None
+        if is_last:
+            last, self._last = self._last, None
+        if last is None:
+            await append
+        else:
+            appended, ended = await asyncio.gather(append, last(), return_exceptions=True)
+            for error in (appended, ended):
+                if isinstance(error, BaseException):
+                    raise error
         self._kept.update(batch.large)
 
     def _failed(self, error: Exception) -> None:

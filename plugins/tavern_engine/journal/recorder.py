@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from pydantic import JsonValue
 from tavern_engine.journal.batch_decoder import fetched
 from tavern_engine.journal.batch_rows import NodeRow
 from tavern_engine.journal.documents import documents_of, pack
-from tavern_engine.journal.journal import Journal, RunJournal, read_results, read_rows
+from tavern_engine.journal.journal import DELAY, Journal, RunJournal, read_results, read_rows
 from tavern_engine.journal.leases import LEASE, Leases
 from tavern_engine.run.event_batch import STATUS_NAMES, shown
 from tavern_engine.run.loop_log import LoopState
@@ -28,6 +29,9 @@ from tavern_host.contracts.workflows import Workflow
 
 PATIENCE = 5.0
 """Seconds that the end of a run may wait for the store before it is published all the same."""
+
+KEPT = 1000
+"""How many documents are known to be in the store, so that they are not put there again."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ class RunRecorder:
         self._worker = new_id("worker")
         self._journal: Journal | None = None
         self._leases: Leases | None = None
-        self._hashes: FIFOCache[int, tuple[Workflow, str]] = FIFOCache(64)
+        self._kept: FIFOCache[str, None] = FIFOCache(KEPT)
+        self._starts: dict[str, asyncio.TimerHandle | asyncio.Task[None]] = {}
         self._recorded: set[str] = set()
 
     @property
@@ -72,7 +77,7 @@ class RunRecorder:
                     await store.accept(entry, worker=self._worker, lease=LEASE)
                     break
                 except NotFound:  # an unused document was pruned meanwhile
-                    self._hashes.clear()
+                    self._kept.clear()
                     if attempt:
                         raise
         except Exception as error:  # such as a full disk: the run runs all the same
@@ -100,22 +105,36 @@ class RunRecorder:
         return self._journal.begin(record.id, not_resumable=not_resumable, lost=lost)
 
     async def started(self, record: RunRecord) -> None:
-        """Record that a run has started."""
-        await self._update(record, RunStatus.RUNNING, {})
+        """Record that a run has started: soon, since most end before. One that was resumed at once, so that its
+        attempts are counted although it ends the host."""
+        if record.attempt > 1:
+            await self._update(record, RunStatus.RUNNING, {})
+        elif record.id in self._recorded:
+            self._starts[record.id] = asyncio.get_running_loop().call_later(DELAY, self._write_start, record)
+
+    def _write_start(self, record: RunRecord) -> None:
+        update = self._update(record, RunStatus.RUNNING, {})
+        self._starts[record.id] = asyncio.get_running_loop().create_task(update, name=f"start of {record.id}")
 
     async def end(self, record: RunRecord, run: Run) -> None:
         """Flush the journal of a run, and record its end."""
         if record.id not in self._recorded or self._journal is None or self._leases is None:
             return
+        store = self._store  # where the host stops, it is withdrawn while the last results are written
+        start = self._starts.pop(record.id, None)
+        if isinstance(start, asyncio.TimerHandle):
+            start.cancel()
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._journal.end(record.id)
-                await self._update(record, run.status, run.outputs, run)
+                if isinstance(start, asyncio.Task) and not start.done():
+                    await asyncio.wait([start])
+                if run.status is not RunStatus.COMPLETE:  # whether it can be resumed is known when all is written
+                    await self._journal.drain(record.id)
+                await self._journal.end(record.id, lambda: self._update(record, run.status, run.outputs, run, store))
         except TimeoutError:
             self._context.log.error("run %s: its end could not be written within %g s", record.id, PATIENCE)
-        finally:
-            self._leases.release(record.id)
-            self._recorded.discard(record.id)
+        self._leases.release(record.id)  # not where it is cancelled: then it is called once more
+        self._recorded.discard(record.id)
 
     async def close(self) -> None:
         """Flush all journals, and release the leases."""
@@ -137,7 +156,7 @@ class RunRecorder:
         if store is None:
             return
         error = TavernError(reason).info.model_copy(update={"code": "interrupted"}) if reason else entry.error
-        end = RunEnd(
+        end = RunEnd.trusted(
             status=status,
             finished_at=entry.finished_at,
             outputs=entry.outputs,
@@ -210,9 +229,10 @@ class RunRecorder:
 
     async def _entry(self, record: RunRecord, store: RunStore) -> RunEntry:
         groups = {name: await self._document(group, store) for name, group in record.groups.items()}
-        return RunEntry(
+        request = record.request
+        return RunEntry.trusted(
             id=record.id,
-            request=record.request.model_copy(update={"workflow": None}),
+            request=request.model_copy(update={"workflow": None}) if request.workflow is not None else request,
             workflow=await self._document(record.workflow, store),
             groups=groups,
             call=record.call,
@@ -223,19 +243,23 @@ class RunRecorder:
         )
 
     async def _document(self, workflow: Workflow, store: RunStore) -> str:
-        """Return the hash of a document in the store, putting it there unless that was done just now."""
-        known = self._hashes.get(id(workflow))
-        if known is not None and known[0] is workflow:
-            return known[1]
-        content = await asyncio.to_thread(pack, workflow) if len(workflow.nodes) > 50 else pack(workflow)
-        name = await store.put(content)
-        self._hashes[id(workflow)] = (workflow, name)
+        """Return the hash of a document in the store, putting it there unless that was done before."""
+        is_large = len(workflow.nodes) > 50
+        content, name = await asyncio.to_thread(_packed, workflow) if is_large else _packed(workflow)
+        if name not in self._kept:
+            await store.put(content)
+            self._kept[name] = None
         return name
 
     async def _update(
-        self, record: RunRecord, status: RunStatus, outputs: dict[str, JsonValue], run: Run | None = None
+        self,
+        record: RunRecord,
+        status: RunStatus,
+        outputs: dict[str, JsonValue],
+        run: Run | None = None,
+        store: RunStore | None = None,
     ) -> None:
-        store = self._store
+        store = store or self._store
         if record.id not in self._recorded or store is None:
             return
         end = RunEnd(
@@ -274,3 +298,9 @@ class RunRecorder:
             bypassed=row.status == "bypassed",
             attempts=row.attempts,
         )
+
+
+def _packed(workflow: Workflow) -> tuple[bytes, str]:
+    """Return a document as it is stored, and the hash by which the store finds it."""
+    content = pack(workflow)
+    return content, hashlib.sha256(content).hexdigest()

@@ -155,7 +155,7 @@ class NodeTable:
         output = self.outputs[number]
         if output is None and state is State.CACHED:
             output = self.outputs[number] = self.load_output(number)
-        return NodeState(
+        return NodeState.trusted(
             status=_STATUSES[state],
             output=fits(output) if output else output,
             error=self.errors.get(number),

@@ -129,7 +129,7 @@ class RunFacts(Protocol):
 def run_of(facts: RunFacts, status: RunStatus, outputs: dict[str, JsonValue], nodes: dict[str, NodeState]) -> Run:
     """Return a run as the service `executionEngine` shows it."""
     request = facts.request
-    return Run(
+    return Run.trusted(
         id=facts.id,
         status=status,
         workflow_id=facts.workflow_id,

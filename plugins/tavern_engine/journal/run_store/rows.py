@@ -77,7 +77,9 @@ def entry_blob(entry: RunEntry) -> bytes:
     """Return the immutable part of a run. Raises `InvalidInput` for what cannot be kept, such as NaN."""
     return _blob(
         {
-            "request": entry.request.model_copy(update={"workflow": None}),
+            "request": entry.request
+            if entry.request.workflow is None
+            else entry.request.model_copy(update={"workflow": None}),
             "workflow": entry.workflow,
             "groups": entry.groups,
             "call": entry.call,
@@ -113,8 +115,7 @@ def label(entry: RunEntry) -> str:
 
 def _blob(content: dict[str, Any], what: str) -> bytes:
     try:
-        shown = json.dumps(content, default=_form, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return shown.encode("utf-8", "surrogatepass")  # a lone surrogate comes back as it was
+        return _encoder.encode(content).encode("utf-8", "surrogatepass")  # a lone surrogate comes back as it was
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{what}: {str(error) or type(error).__name__}") from None
 
@@ -123,6 +124,9 @@ def _form(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+_encoder = json.JSONEncoder(default=_form, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 # --- reading ------------------------------------------------------------------------------------------
