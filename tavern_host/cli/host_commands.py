@@ -5,6 +5,7 @@ Each takes a factory of hosts, since `init` runs without a project."""
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ async def _serve(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
     async with make_host(serving=True) as host:
         for plugin in _out_of_order(host.plugins()):
             yield CommandOutput(kind="progress", text=f"{plugin.name} is {plugin.state.value}: {_reason(plugin)}")
-        async for output in serve(host, port=arguments["port"]):
+        others = [Path(folder) for folder in arguments["also"]]
+        make_other = partial(make_host, serving=True)
+        async for output in serve(host, port=arguments["port"], also=others, make_host=make_other):
             yield output
 
 
@@ -151,6 +154,7 @@ _ALL: tuple[tuple[CommandInfo, Command], ...] = (
         "Run the host and its web page on this machine.",
         _serve,
         CommandParameter(name="--port", type="integer", default=8188, help="Port; 0 takes any free one."),
+        CommandParameter(name="--also", type="path", multiple=True, help="Another project to serve beside it."),
     ),
     own_command(
         "init",

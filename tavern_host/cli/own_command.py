@@ -10,8 +10,8 @@ from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandPa
 from tavern_host.host import Host
 
 MakeHost = Callable[..., Host]
-"""Makes the host that the command's options ask for; `serving=True`, for one that runs until it is stopped,
-`third_party=False`, for one that loads first-party plugins alone."""
+"""Makes the host that the command's options ask for, or with a folder the host of that project; `serving=True`, for one
+that runs until it is stopped, `third_party=False`, for one that loads first-party plugins alone."""
 Command = Callable[[MakeHost, dict[str, Any]], AsyncIterator[CommandOutput]]
 
 

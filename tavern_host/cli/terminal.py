@@ -129,10 +129,10 @@ def run(arguments: list[str]) -> int:
 
 
 async def _run(options: dict[str, Any], rest: list[str]) -> int:
-    def make_host(*, serving: bool = False, third_party: bool = True) -> Host:
+    def make_host(project: Path | None = None, *, serving: bool = False, third_party: bool = True) -> Host:
         dev = [Path(path) for path in options["dev"]]
         return Host(
-            options["project"],
+            project or options["project"],
             create=False,
             dev=dev,
             without=options["no_plugin"],

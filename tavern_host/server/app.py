@@ -23,8 +23,9 @@ from tavern_host.contracts.http import SocketMessage, SocketReply
 from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.events.bus import BusSubscription
 from tavern_host.host import Host
-from tavern_host.server.app_keys import HOST
 from tavern_host.server.plugin_routes import call_message, plugin_route, wrong_method
+from tavern_host.server.served import ROUTES as PROJECT_ROUTES
+from tavern_host.server.served import SERVED, ServedProjects, host_of, project_of
 from tavern_host.server.settings_routes import ROUTES as SETTINGS_ROUTES
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -95,10 +96,11 @@ class Gate:
         return request.query.get("token") or request.cookies.get(self.cookie, "")
 
 
-def make_app(host: Host, *, token: str, port: int) -> web.Application:
-    """Return the application that serves a started host."""
+def make_app(host: Host | ServedProjects, *, token: str, port: int) -> web.Application:
+    """Return the application that serves a started host, or several."""
     app = web.Application(middlewares=[_errors, _guard], client_max_size=MAX_BODY)
-    app[HOST] = host
+    app[SERVED] = served = host if isinstance(host, ServedProjects) else ServedProjects(host)
+    app.cleanup_ctx.append(served.of_application)
     app[_GATE] = Gate(token, port)
     handlers: dict[str, dict[str, Handler]] = {}
     for method, path, handler in (
@@ -115,6 +117,9 @@ def make_app(host: Host, *, token: str, port: int) -> web.Application:
         *SETTINGS_ROUTES,
         ("GET", "/plugins/{name}/{path:.+}", _plugin_file),
     ):
+        for address in (path, _in_project(path)):
+            handlers.setdefault(address, {})[method] = handler
+    for method, path, handler in PROJECT_ROUTES:
         handlers.setdefault(path, {})[method] = handler
     for path, by_method in handlers.items():
         resource = app.router.add_resource(path)
@@ -123,9 +128,16 @@ def make_app(host: Host, *, token: str, port: int) -> web.Application:
         if "GET" in by_method and path != "/ws":
             resource.add_route("HEAD", by_method["GET"])
         resource.add_route("*", _refuse_other_methods(sorted(by_method)))
+    app.router.add_route("*", "/api/projects/{projectId}/{path:.*}", plugin_route)
     app.router.add_route("*", "/{path:.*}", plugin_route)
     app.on_response_prepare.append(_add_headers)
     return app
+
+
+def _in_project(path: str) -> str:
+    """Return where a route of one project is found among several: the API below the project, all else beside it."""
+    api = path.removeprefix("/api/")
+    return f"/projects/{{projectId}}{path}" if api == path else f"/api/projects/{{projectId}}/{api}"
 
 
 def _refuse_other_methods(allowed: list[str]) -> Handler:
@@ -185,46 +197,57 @@ def _error(status: int, code: str, message: str, details: Any = None) -> web.Res
 
 
 async def _list_plugins(request: web.Request) -> web.Response:
-    return web.json_response([plugin.to_json() for plugin in request.app[HOST].plugins()])
+    return web.json_response([_shown(request, plugin) for plugin in host_of(request).plugins()])
 
 
 async def _show_plugin(request: web.Request) -> web.Response:
-    return web.json_response(request.app[HOST].plugin(request.match_info["name"]).to_json())
+    return web.json_response(_shown(request, host_of(request).plugin(request.match_info["name"])))
+
+
+def _shown(request: web.Request, plugin: PluginInfo) -> dict[str, Any]:
+    """Return a plugin as clients see it, its front end with the addresses that it has in its project."""
+    host, shown = host_of(request), plugin.to_json()
+    if plugin.frontend is not None and host is not request.app[SERVED].default:
+        base = f"/projects/{host.project.id}"
+        entry, styles = plugin.frontend.entry_url, plugin.frontend.style_urls
+        moved = {"entry_url": entry and base + entry, "style_urls": [base + style for style in styles]}
+        shown["frontend"] = plugin.frontend.model_copy(update=moved).to_json()
+    return shown
 
 
 async def _grant_plugin(request: web.Request) -> web.Response:
-    return web.json_response((await request.app[HOST].grant(request.match_info["name"])).to_json())
+    return web.json_response(_shown(request, await host_of(request).grant(request.match_info["name"])))
 
 
 async def _revoke_plugin(request: web.Request) -> web.Response:
-    return web.json_response((await request.app[HOST].revoke(request.match_info["name"])).to_json())
+    return web.json_response(_shown(request, await host_of(request).revoke(request.match_info["name"])))
 
 
 async def _switch_plugin(request: web.Request) -> web.Response:
     """Enable or disable a plugin: `{"enabled": true}` (the platform's shape)."""
-    host, name = request.app[HOST], request.match_info["name"]
+    host, name = host_of(request), request.match_info["name"]
     body = await _object(request)
     enabled = body.get("enabled")
     if not isinstance(enabled, bool) or set(body) != {"enabled"}:
         raise InvalidInput('the body must be {"enabled": true} or {"enabled": false}')
     plugin = await (host.enable(name) if enabled else host.disable(name))
-    return _done(f"{name} is {plugin.state.value}", [plugin])
+    return _done(request, f"{name} is {plugin.state.value}", [plugin])
 
 
 async def _reload_plugins(request: web.Request) -> web.Response:
     """Look for plugins that are new, changed or gone, and take them over."""
-    plugins = await request.app[HOST].reload()
+    plugins = await host_of(request).reload()
     changed = ", ".join(f"{p.name} is {p.state.value}" for p in plugins)
-    return _done(changed or "no plugin is new, changed or gone", plugins)
+    return _done(request, changed or "no plugin is new, changed or gone", plugins)
 
 
 async def _reload_plugin(request: web.Request) -> web.Response:
-    plugins = await request.app[HOST].reload(request.match_info["name"])
-    return _done(", ".join(f"{p.name} is {p.state.value}" for p in plugins), plugins)
+    plugins = await host_of(request).reload(request.match_info["name"])
+    return _done(request, ", ".join(f"{p.name} is {p.state.value}" for p in plugins), plugins)
 
 
-def _done(message: str, plugins: list[PluginInfo]) -> web.Response:
-    body = {"success": True, "message": message, "plugins": [plugin.to_json() for plugin in plugins]}
+def _done(request: web.Request, message: str, plugins: list[PluginInfo]) -> web.Response:
+    body = {"success": True, "message": message, "plugins": [_shown(request, plugin) for plugin in plugins]}
     return web.json_response(body)
 
 
@@ -247,20 +270,20 @@ async def _list_permissions(request: web.Request) -> web.Response:
             "description": permission.description,
             "plugins": [{"name": name, "granted": granted} for name, granted in asking.items()],
         }
-        for permission, asking in request.app[HOST].permissions()
+        for permission, asking in host_of(request).permissions()
     ]
     return web.json_response(permissions)
 
 
 async def _why(request: web.Request) -> web.Response:
-    return web.json_response(request.app[HOST].why(request.match_info["subject"]).to_json())
+    return web.json_response(host_of(request).why(request.match_info["subject"]).to_json())
 
 
 async def _plugin_file(request: web.Request) -> web.StreamResponse:
     """Serve a file of a loaded plugin's front end; nothing outside of that folder, nothing hidden, and of a folder that
     was reviewed, nothing that is not as it was then."""
     name, path = request.match_info["name"], request.match_info["path"]
-    folder = request.app[HOST].frontend_folder(name)
+    folder = host_of(request).frontend_folder(name)
     missing = web.HTTPNotFound(text=f"the plugin {name!r} serves no file {path!r}")
     if folder is None or "\0" in path or any(part.startswith(".") for part in path.split("/")):
         raise missing
@@ -272,7 +295,7 @@ async def _plugin_file(request: web.Request) -> web.StreamResponse:
         found = False
     if not found:
         raise missing
-    reviewed = request.app[HOST].frontend_review(name)
+    reviewed = host_of(request).frontend_review(name)
     if reviewed is None:
         return web.FileResponse(file)
     content = await asyncio.to_thread(file.read_bytes)
@@ -288,7 +311,7 @@ async def _plugin_file(request: web.Request) -> web.StreamResponse:
 
 async def _socket(request: web.Request) -> web.WebSocketResponse:
     """Speak the platform's wire: `{"type", "payload", "seq"}`; `?since=SEQ` replays what was missed."""
-    host = request.app[HOST]
+    host = host_of(request)
     since = _since(request, host.events.last_seq)
     # Nothing leaves this machine: compressing would cost more than it saves.
     socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_BODY, compress=False)
@@ -299,7 +322,7 @@ async def _socket(request: web.Request) -> web.WebSocketResponse:
         forward = asyncio.create_task(_forward(socket, subscription), name="forward events")
         async for message in socket:
             if message.type is WSMsgType.TEXT:
-                await _answer(host, socket, message.data)
+                await _answer(request, socket, message.data)
             elif message.type is WSMsgType.BINARY:
                 await _send(socket, _error_reply("messages are JSON text, not binary"))
     finally:
@@ -350,10 +373,14 @@ def _event_bytes(event: Event | Gap) -> bytes | None:
     return _bytes({"type": "GAP", "payload": event.to_json()})
 
 
-async def _answer(host: Host, socket: web.WebSocketResponse, text: str) -> None:
+async def _answer(request: web.Request, socket: web.WebSocketResponse, text: str) -> None:
     """Hand one message to the plugin that registered its type, and send its replies."""
+    host = host_of(request)
     try:
         message = _parse(text)
+        meant = project_of(message["payload"])
+        if meant is not None and request.app[SERVED].get(meant) is not host:
+            raise InvalidInput(f"this socket is of {host.project.id}; open /ws?projectId={meant} for the other project")
         registered = host.registrations.messages.get(message["type"])
         if registered is None:
             known = ", ".join(sorted(host.registrations.messages)) or "none"

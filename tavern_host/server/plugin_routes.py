@@ -13,27 +13,31 @@ from tavern_host.contracts.errors import PluginFailure, TavernError
 from tavern_host.contracts.http import HttpRequest, HttpResponse, MessageInfo, RouteInfo, SocketMessage, SocketReply
 from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
-from tavern_host.server.app_keys import HOST
+from tavern_host.server.served import host_of, take_project
 
 _PRIVATE_HEADERS = frozenset({"authorization", "cookie"})
 
 
 async def plugin_route(request: web.Request) -> web.StreamResponse:
     """Answer a request with the plugin that registered its route."""
-    host = request.app[HOST]
+    named, body = take_project(await request.read())
+    host = host_of(request, named)
     # An encoded slash belongs to the parameter that it stands in.
-    registered, parameters, allowed = host.registrations.find(request.method, request.rel_url.path_safe)
+    path = request.rel_url.path_safe
+    if "projectId" in request.match_info:
+        path = "/api/" + path.split("/", 4)[4]
+    registered, parameters, allowed = host.registrations.find(request.method, path)
     if registered is None:
         if allowed:
             raise wrong_method(request, allowed)
         raise web.HTTPNotFound(text=f"there is nothing at {request.path}")
     asked = HttpRequest.trusted(
         method=request.method,
-        path=request.path,
+        path=unquote(path),
         parameters={key: unquote(value) for key, value in parameters.items()},
-        query={key: value for key, value in request.query.items() if key != "token"},
+        query={key: value for key, value in request.query.items() if key not in ("token", "projectId")},
         headers={k.lower(): v for k, v in request.headers.items() if k.lower() not in _PRIVATE_HEADERS},
-        body=await request.read(),
+        body=body,
         call=host.call(),
     )
     response = await call_route(host, registered, asked)

@@ -8,7 +8,8 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from urllib.parse import quote
 
 from tavern_host.cli.garbage import collect_again
@@ -22,39 +23,46 @@ DRAIN = 2.0
 has cancelled."""
 
 
-async def serve(host: Host, *, port: int) -> AsyncIterator[CommandOutput]:
-    """Serve a started host until a signal comes. `port` 0 takes any free one.
+async def serve(
+    host: Host, *, port: int, also: Sequence[Path] = (), make_host: Callable[[Path], Host] | None = None
+) -> AsyncIterator[CommandOutput]:
+    """Serve a started host until a signal comes, and the projects in `also` beside it, each with a host of its own that
+    `make_host` makes. `port` 0 takes any free one.
 
-    The token is `TAVERN_TOKEN`, else a fresh one. Raises `InvalidInput` where the port cannot be used.
+    The token is `TAVERN_TOKEN`, else a fresh one. Raises `InvalidInput` where the port cannot be used or a folder is no
+    project.
     """
     from aiohttp import web
 
     from tavern_host.server.app import make_app
+    from tavern_host.server.served import ServedProjects
 
     listener = _listen(port)
     port = listener.getsockname()[1]
     token = os.environ.get("TAVERN_TOKEN", "").strip() or secrets.token_urlsafe(24)
-    runner = web.AppRunner(make_app(host, token=token, port=port), shutdown_timeout=DRAIN, access_log=None)
+    served = ServedProjects(host, make_host)
+    runner = web.AppRunner(make_app(served, token=token, port=port), shutdown_timeout=DRAIN, access_log=None)
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    watch = asyncio.create_task(host.watch_decisions(), name="follow decisions")
     try:
         await runner.setup()
+        for folder in also:
+            await served.open(folder)
         await web.SockSite(runner, listener).start()
         collect_again()
         url = f"http://{ADDRESS}:{port}/?token={quote(token, safe='')}"
-        yield CommandOutput(kind="text", text=f"Serving the project {host.project.name} ({host.project.root})")
+        for one in served.all():
+            yield CommandOutput(kind="text", text=f"Serving the project {one.project.name} ({one.project.root})")
         yield CommandOutput(kind="text", text=f"Open {url}")
         yield CommandOutput(kind="text", text="Stop with Ctrl-C.")
         yield CommandOutput(kind="result", data={"url": url, "port": port, "project": str(host.project.root)})
         await stopped.wait()
         yield CommandOutput(kind="progress", text="Stopping …")
     finally:
-        watch.cancel()
-        await asyncio.wait([watch])
-        await host.events.close()
+        for one in served.all():
+            await one.events.close()
         await runner.cleanup()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)

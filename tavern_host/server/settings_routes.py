@@ -13,21 +13,21 @@ from aiohttp import web
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import SETTINGS, SettingItem, SettingsChange, SettingValue
-from tavern_host.server.app_keys import HOST
+from tavern_host.server.served import host_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 async def _show(request: web.Request) -> web.Response:
     """Answer with a plugin's settings in force by full key; secrets are masked, what is not set is null."""
-    host = request.app[HOST]
+    host = host_of(request)
     values = await host.services.get(SETTINGS).values(request.match_info["name"], call=host.call())
     return web.json_response(_flat(values))
 
 
 async def _save(request: web.Request) -> web.Response:
     """Save the values in the body; keys are full, or without `extensions.{plugin}.`."""
-    host = request.app[HOST]
+    host = host_of(request)
     change = SettingsChange.model_construct(plugin=request.match_info["name"], values=await _body(request))
     values = await host.services.get(SETTINGS).save(change, call=host.call())
     message = f"The settings of {change.plugin} are saved."
@@ -36,7 +36,7 @@ async def _save(request: web.Request) -> web.Response:
 
 async def _config(request: web.Request) -> web.Response:
     """Answer with the options of all plugins that are not disabled, each with its value and where that comes from."""
-    host = request.app[HOST]
+    host = host_of(request)
     settings = host.services.get(SETTINGS)
     options: list[dict[str, Any]] = []
     for name in dict.fromkeys(plugin.name for plugin in host.plugins() if plugin.is_enabled and plugin.config_options):

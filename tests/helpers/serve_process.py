@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +81,9 @@ class Listener:
 
 
 @asynccontextmanager
-async def serving(project: Path, environment: Mapping[str, str] | None = None) -> AsyncIterator[Serving]:
+async def serving(
+    project: Path, environment: Mapping[str, str] | None = None, options: Sequence[str] = ()
+) -> AsyncIterator[Serving]:
     """Run `tavern serve` on a free port until the end of the `with`."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
@@ -91,6 +93,7 @@ async def serving(project: Path, environment: Mapping[str, str] | None = None) -
         "--port",
         "0",
         "--json",
+        *options,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **(environment or {})},

@@ -1,4 +1,4 @@
-"""PrioritySemaphore a `PROMPT_REQUEST` of the platform's clients into a `RunRequest`: they send nodes and edges in a
+"""Turns a `PROMPT_REQUEST` of the platform's clients into a `RunRequest`: they send nodes and edges in a
 flattened form of their own."""
 
 from __future__ import annotations

@@ -1,0 +1,183 @@
+"""The projects that one server serves: a host for each, so that grants, settings, plugins, events and limits are apart.
+
+A request says which one it means: in its path (`/api/projects/{projectId}/…`), its query or its JSON body
+(`projectId`); `default` is the project that the server was started for, and means it where a request says nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
+from tavern_host.contracts.names import did_you_mean
+from tavern_host.host import Host
+from tavern_host.projects import find_project
+
+DEFAULT = "default"
+MOST = 32
+"""How many projects one server has open at a time; each is a host with its plugins."""
+
+
+class ServedProjects:
+    """The hosts of one server by the id of their project; they live as long as the server's application.
+
+    `default` is a started host, which whoever made it stops; `make_host` makes one for another folder. What operators
+    decide in other processes is followed for all of them.
+    """
+
+    def __init__(self, default: Host, make_host: Callable[[Path], Host] | None = None) -> None:
+        self.default = default
+        self._make_host = make_host or (self._of_folder)
+        self._hosts = {default.project.id: default}
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._changes = asyncio.Lock()
+
+    def _of_folder(self, folder: Path) -> Host:
+        return Host(folder, create=False, serving=True, folders=self.default.folders)
+
+    def all(self) -> list[Host]:
+        """Return the hosts, the default one first."""
+        return list(self._hosts.values())
+
+    def get(self, project_id: str) -> Host:
+        """Return the host of a project. Raises `NotFound`."""
+        if project_id == DEFAULT:
+            return self.default
+        host = self._hosts.get(project_id)
+        if host is None:
+            near = did_you_mean(project_id, [DEFAULT, *self._hosts])
+            raise NotFound(f"this server has no project {project_id!r}{near}; GET /api/projects lists them")
+        return host
+
+    async def open(self, folder: Path) -> Host:
+        """Return the host of the project in a folder, started if it is not served yet.
+
+        Raises `InvalidInput` for a folder that is no project, `InvalidFile` for a bad `tavern.yaml`, and `Conflict`
+        where `MOST` are open.
+        """
+        async with self._changes:
+            found = await asyncio.to_thread(find_project, folder, self.default.folders)
+            if found.project.id in self._hosts:
+                return self._hosts[found.project.id]
+            if len(self._hosts) >= MOST:
+                raise Conflict(f"{MOST} projects are open, and one server has no more; close one")
+            host = self._make_host(folder)
+            await host.__aenter__()
+            self._hosts[host.project.id] = host
+            self._follow(host)
+            return host
+
+    async def close(self, project_id: str) -> None:
+        """Stop serving a project. Raises `NotFound`, and `Conflict` for the default one."""
+        async with self._changes:
+            host = self.get(project_id)
+            if host is self.default:
+                raise Conflict("the server was started for this project; stop the server to close it")
+            del self._hosts[host.project.id]
+            await self._stop(host)
+
+    def _follow(self, host: Host) -> None:
+        task = asyncio.create_task(host.watch_decisions(), name=f"follow decisions of {host.project.id}")
+        self._following[host.project.id] = task
+
+    async def _stop(self, host: Host) -> None:
+        following = self._following.pop(host.project.id)
+        following.cancel()
+        await asyncio.wait([following])
+        if host is not self.default:
+            await host.stop()
+
+    async def of_application(self, app: web.Application) -> AsyncIterator[None]:
+        """Follow decisions while an application runs, and stop the hosts that were opened when it ends."""
+        self._follow(self.default)
+        yield
+        async with self._changes:
+            await asyncio.gather(*(self._stop(host) for host in self.all()), return_exceptions=True)
+
+
+SERVED: web.AppKey[ServedProjects] = web.AppKey("served", ServedProjects)
+
+
+def host_of(request: web.Request, in_body: str | None = None) -> Host:
+    """Return the host that a request means. `in_body` is the `projectId` of its body, if it has one.
+
+    Raises `NotFound` for a project that is not served, `InvalidInput` where the request names two.
+    """
+    named = [request.match_info.get("projectId"), request.query.get("projectId"), in_body]
+    hosts = [request.app[SERVED].get(one) for one in named if one is not None]
+    if any(host is not hosts[0] for host in hosts):
+        raise InvalidInput(f"the request names two projects: {', '.join(one for one in named if one is not None)}")
+    return hosts[0] if hosts else request.app[SERVED].default
+
+
+def take_project(body: bytes) -> tuple[str | None, bytes]:
+    """Return the `projectId` of a body that is a JSON object, and the body without it; other bodies are as they were,
+    for their route to judge."""
+    if b'"projectId"' not in body:
+        return None, body
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return None, body
+    named = project_of(value)
+    if named is None:
+        return None, body
+    return named, json.dumps({key: item for key, item in value.items() if key != "projectId"}).encode()
+
+
+def project_of(value: Any) -> str | None:
+    """Return the `projectId` that a message or body has. Raises `InvalidInput` for one that is no text."""
+    named = value.get("projectId") if isinstance(value, dict) else None
+    if not isinstance(named, str | None):
+        raise InvalidInput("projectId must be the id of a project, a text")
+    return named
+
+
+# --- routes ---------------------------------------------------------------------------------------
+
+
+async def _list(request: web.Request) -> web.Response:
+    served = request.app[SERVED]
+    return web.json_response([_shown(served, host) for host in served.all()])
+
+
+async def _show(request: web.Request) -> web.Response:
+    return web.json_response(_shown(request.app[SERVED], host_of(request)))
+
+
+async def _open(request: web.Request) -> web.Response:
+    """Serve one more project: `{"path": "/absolute/folder"}`."""
+    try:
+        body = await request.json()
+    except (ValueError, RecursionError):
+        body = None
+    path = body.get("path") if isinstance(body, dict) else None
+    if not isinstance(path, str) or not Path(path).is_absolute() or "\0" in path:
+        raise InvalidInput('the body must be {"path": "…"} with the absolute path of a project\'s folder')
+    host = await request.app[SERVED].open(Path(path))
+    return web.json_response(_shown(request.app[SERVED], host))
+
+
+async def _close(request: web.Request) -> web.Response:
+    name = request.match_info["projectId"]
+    await request.app[SERVED].close(name)
+    return web.json_response({"success": True, "message": f"{name} is closed."})
+
+
+def _shown(served: ServedProjects, host: Host) -> dict[str, Any]:
+    project = host.project
+    return {"id": project.id, "name": project.name, "path": str(project.root), "isDefault": host is served.default}
+
+
+ROUTES = (
+    ("GET", "/api/projects", _list),
+    ("POST", "/api/projects", _open),
+    ("GET", "/api/projects/{projectId}", _show),
+    ("DELETE", "/api/projects/{projectId}", _close),
+)
