@@ -704,9 +704,6 @@ def test_a_coroutine_function_cannot_be_blocking() -> None:
         node(blocking=True)(fetch)
 
 
-def with_isolated_context(text: str, context: NodeContext) -> str: ...
-
-
 async def isolated_coroutine(text: str) -> str: ...
 
 
@@ -730,11 +727,6 @@ OF_A_MODULE = "isolated=True is for `def` functions of a module, which another p
         (isolated_stream, {"isolated": True}, "isolated=True is for functions without streams; 'text' is one"),
         (isolated_stream, {"blocking": True}, "blocking=True is for functions without streams; 'text' is one"),
         (IsolatedClass, {"isolated": True}, OF_A_MODULE),
-        (
-            with_isolated_context,
-            {"isolated": True},
-            "isolated=True is for functions without a context; 'context' is one",
-        ),
         (plain, {"isolated": True, "blocking": True}, "blocking=True and isolated=True exclude each other"),
         (plain, {"bypass": "pass"}, "bypass is 'mute' or a dict of outputs and inputs, got 'pass'"),
         (plain, {"bypass": {"resul": "text"}}, "bypass names the output 'resul', which the node does not have"),

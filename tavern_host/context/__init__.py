@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from tavern_host.contracts.calls import CallContext
+    from tavern_host.contracts.nodes import Report
     from tavern_host.contracts.services import ServiceInterface
     from tavern_host.contracts.wire import Model
 
@@ -332,3 +333,16 @@ class NodeContext:
     node_id: str
     call: CallContext
     iteration: int | None = None
+    report: Report | None = field(default=None, repr=False, compare=False)
+
+    def progress(self, value: float, maximum: float | None = None, message: str | None = None) -> None:
+        """Say how far the node is: `value`, of `maximum` where that is known, and what it does; on any thread.
+
+        Clients get the latest at most twenty times a second. Raises `InvalidInput` for what is no finite number, or
+        no text.
+        """
+        from tavern_host.contracts.nodes import NodeProgress
+
+        said = NodeProgress.of(value, maximum, message)
+        if self.report is not None:
+            self.report(said)

@@ -6,6 +6,7 @@ The JSON of a `NodeDefinition` is what the existing platform serves at `GET /api
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -13,8 +14,9 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.contributions import ContributionKind
+from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
-from tavern_host.contracts.wire import Model, OpenModel
+from tavern_host.contracts.wire import Model, OpenModel, without_surrogates
 
 
 class DataFlowType(enum.StrEnum):
@@ -170,6 +172,37 @@ class NodeCall(Model):
     iteration: int | None = None
 
 
+MAX_MESSAGE = 500
+"""How many characters of what a node says that it does are passed on."""
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+class NodeProgress(Model):
+    """How far a node says it is: `value` of `maximum`, where that is known, and what it does at the moment."""
+
+    value: float
+    maximum: float | None = None
+    message: str | None = None
+
+    @classmethod
+    def of(cls, value: object, maximum: object = None, message: object = None) -> NodeProgress:
+        """Return what a node says, its message at most `MAX_MESSAGE` characters long. Raises `InvalidInput`."""
+        if not (_is_finite(value) and (maximum is None or _is_finite(maximum))):
+            wrong = maximum if _is_finite(value) else value
+            raise InvalidInput(f"the progress of a node is told in finite numbers, not {wrong!r:.80}")
+        if not (message is None or isinstance(message, str)):
+            raise InvalidInput(f"what a node says that it does is a text, not {message!r:.80}")
+        said = None if message is None else without_surrogates(str.__str__(message)[:MAX_MESSAGE])
+        return cls.trusted(value=value, maximum=maximum, message=said)
+
+
+Report = Callable[[NodeProgress], None]
+"""Takes what a node says of its progress, on any thread. A boundary carries it over like an item of a stream."""
+
+
 class DirectCall(NamedTuple):
     """A shorter way to run the simplest nodes: `function(**inputs)`, awaited where it `is_async`, is the value of the
     one output `output`. It does what `run` does, for inputs that the type declares, and raises what `run` would."""
@@ -182,7 +215,9 @@ class DirectCall(NamedTuple):
 class ItemStream(Protocol):
     """Executes a node whose one output is a stream."""
 
-    def __call__(self, inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncIterator[Any]:
+    def __call__(
+        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
+    ) -> AsyncIterator[Any]:
         """Yield the items of the stream; closing the iterator ends the node's code."""
 
 
@@ -196,13 +231,18 @@ class NodeInstance(Protocol):
     direct: DirectCall | None
     items: ItemStream | None
 
-    async def run(self, inputs: dict[str, Any], node_call: NodeCall | None) -> dict[str, Any]:
+    async def run(
+        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
+    ) -> dict[str, Any]:
         """Execute once: values by input slot in, values by output slot out. Raises what the node raises.
 
-        An input that is a stream is an `AsyncIterator` with one reader. `inputs` is not used again by the caller.
+        `report` takes the node's progress while it runs. An input that is a stream is an `AsyncIterator` with one
+        reader. `inputs` is not used again by the caller.
         """
 
-    def stream(self, inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncIterator[dict[str, Any]]:
+    def stream(
+        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
         """Execute a node that streams: yields, by output slot, items of its streams and values of its other outputs.
 
         Of an output that is no stream the last value counts. Closing the iterator ends the node's code.

@@ -7,7 +7,16 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, NodeRunner
+from tavern_host.contracts.nodes import (
+    DirectCall,
+    ItemStream,
+    NodeCall,
+    NodeDefinition,
+    NodeInstance,
+    NodeProgress,
+    NodeRunner,
+    Report,
+)
 from tavern_host.runtime.loopback import CarriedStream, Crossing, loose_trip, passed_on, round_trip
 
 
@@ -48,24 +57,36 @@ class _Instance:
         self._crossing = crossing
         self.items: ItemStream | None = self._items if inner.items is not None else None
 
-    async def run(self, inputs: dict[str, Any], node_call: NodeCall | None) -> dict[str, Any]:
+    async def run(
+        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
+    ) -> dict[str, Any]:
         with self._crossing:
-            outputs = await self._inner.run(_sent(inputs), round_trip(node_call, NodeCall | None))
+            call = round_trip(node_call, NodeCall | None)
+            outputs = await self._inner.run(_sent(inputs), call, _carried_report(report))
         return loose_trip(outputs)  # type: ignore[no-any-return]
 
-    def stream(self, inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncIterator[dict[str, Any]]:
-        sent = _sent(inputs)
+    def stream(
+        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
+        sent, carried = _sent(inputs), _carried_report(report)
         call = round_trip(node_call, NodeCall | None)
-        return passed_on(lambda: self._inner.stream(sent, call), loose_trip, self._crossing)
+        return passed_on(lambda: self._inner.stream(sent, call, carried), loose_trip, self._crossing)
 
-    def _items(self, inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncIterator[Any]:
+    def _items(
+        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
+    ) -> AsyncIterator[Any]:
         assert self._inner.items is not None
-        items, sent, call = self._inner.items, _sent(inputs), round_trip(node_call, NodeCall | None)
-        return passed_on(lambda: items(sent, call), loose_trip, self._crossing)
+        items, sent, carried = self._inner.items, _sent(inputs), _carried_report(report)
+        call = round_trip(node_call, NodeCall | None)
+        return passed_on(lambda: items(sent, call, carried), loose_trip, self._crossing)
 
     async def close(self) -> None:
         with self._crossing:
             await self._inner.close()
+
+
+def _carried_report(report: Report | None) -> Report | None:
+    return None if report is None else lambda progress: report(round_trip(progress, NodeProgress))
 
 
 def _sent(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -111,8 +111,9 @@ def node(
     the node gives when it is bypassed: `"mute"`, or by output the input that it passes through.
 
     `blocking=True` runs a `def` function in a thread, `isolated=True` in a process of its own, which is killed when
-    the run is interrupted. With `definition` nothing else is read from the hints and the function is called as
-    `run(inputs, config)`. Raises `TypeError` naming what cannot be read.
+    the run is interrupted; the context of an isolated one has all but the plugin's. With `definition` nothing else is
+    read from the hints and the function is called as `run(inputs, config)`. Raises `TypeError` naming what cannot be
+    read.
     """
 
     def mark(target: F) -> F:
@@ -277,8 +278,6 @@ def _placement(code: NodeCode, blocking: bool, isolated: bool) -> Literal["loop"
         return "thread"
     if not inspect.isfunction(target) or target.__qualname__ != target.__name__ or not name.isidentifier():
         raise TypeError("isolated=True is for `def` functions of a module, which another process can import")
-    if code.context_parameter is not None:
-        raise TypeError(f"isolated=True is for functions without a context; {code.context_parameter!r} is one")
     return "process"
 
 

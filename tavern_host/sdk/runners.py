@@ -18,13 +18,21 @@ from pydantic import JsonValue
 from tavern_host.context import NodeContext, PluginContext
 from tavern_host.contracts.errors import NotFound, PluginFailure
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, NodeRunner
+from tavern_host.contracts.nodes import (
+    DirectCall,
+    ItemStream,
+    NodeCall,
+    NodeDefinition,
+    NodeInstance,
+    NodeRunner,
+    Report,
+)
 from tavern_host.runtime.codec import WireError, decode, encode
 from tavern_host.runtime.issued import hand_over
 from tavern_host.runtime.source import FolderSource
 from tavern_host.runtime.threads import ended, run_in_thread
 from tavern_host.sdk.decorator import NodeCode, NodeFunction
-from tavern_host.sdk.worker_process import run_in_process
+from tavern_host.sdk.worker_process import Request, run_in_process
 
 
 def open_node(
@@ -118,12 +126,14 @@ class _Instance:
         self.direct = self._direct()
         self.items: ItemStream | None = self._items if self._streams and code.single_output is not None else None
 
-    async def run(self, inputs: dict[str, Any], node_call: NodeCall | None) -> dict[str, Any]:
+    async def run(
+        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
+    ) -> dict[str, Any]:
         """Return the values by output slot; of a node that streams, each stream as a list."""
         if not self._streams:
-            return self._outputs(await self._call(inputs, node_call))
+            return self._outputs(await self._call(inputs, node_call, report))
         collected: dict[str, Any] = {key: [] for key in self._stream_keys}
-        async with aclosing(self.stream(inputs, node_call)) as parts:
+        async with aclosing(self.stream(inputs, node_call, report)) as parts:
             async for part in parts:
                 for key, value in part.items():
                     if key in self._stream_keys:
@@ -132,12 +142,14 @@ class _Instance:
                         collected[key] = value
         return collected
 
-    async def stream(self, inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncGenerator[dict[str, Any], None]:
+    async def stream(
+        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """Yield values by output slot."""
         if not self._streams:
-            yield await self.run(inputs, node_call)
+            yield await self.run(inputs, node_call, report)
             return
-        items = self._items(inputs, node_call)
+        items = self._items(inputs, node_call, report)
         try:
             try:
                 async for item in items:
@@ -147,8 +159,10 @@ class _Instance:
         except (SystemExit, KeyboardInterrupt) as error:
             raise ended(self._what, error) from error
 
-    def _items(self, inputs: dict[str, Any], node_call: NodeCall | None) -> AsyncGenerator[Any, None]:
-        arguments, named = self._arguments(inputs, node_call)
+    def _items(
+        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
+    ) -> AsyncGenerator[Any, None]:
+        arguments, named = self._arguments(inputs, node_call, report)
         items: AsyncGenerator[Any, None] = self._target(*arguments, **named)
         return items
 
@@ -177,7 +191,7 @@ class _Instance:
         return made.run  # type: ignore[no-any-return]
 
     def _arguments(
-        self, inputs: dict[str, Any], node_call: NodeCall | None
+        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None
     ) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
         """Return what the function is called with, by position and by name."""
         code = self._code
@@ -185,7 +199,7 @@ class _Instance:
         if not code.raw:
             named.update((key, inputs[key]) for key in code.parameters if key in inputs)
             named.update(self._bound)
-        if code.context_parameter is not None:
+        if code.context_parameter is not None and self._placement != "process":  # which makes a context of its own
             assert node_call is not None, "a node with a context needs its call"
             named[code.context_parameter] = NodeContext(
                 plugin=self._context,
@@ -193,15 +207,19 @@ class _Instance:
                 node_id=node_call.node_id,
                 call=hand_over(node_call.call),
                 iteration=node_call.iteration,
+                report=report,
             )
         return ((inputs, dict(self._config)) if code.raw else ()), named
 
-    async def _call(self, inputs: dict[str, Any], node_call: NodeCall | None) -> Any:
+    async def _call(self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None) -> Any:
         """Return what the function returns, wherever it runs."""
-        arguments, named = self._arguments(inputs, node_call)
+        arguments, named = self._arguments(inputs, node_call, report)
         placement = self._placement
         if placement == "process":
-            return await run_in_process(self._code.definition.handler, self._source, arguments, named, what=self._what)
+            parameter = self._code.context_parameter
+            context = None if parameter is None or node_call is None else (parameter, node_call)
+            request = Request(self._code.definition.handler, self._source, arguments, named, self._what, context)
+            return await run_in_process(request, report)
         if placement == "thread":
             return await run_in_thread(partial(self._target, *arguments, **named), what=self._what)
         try:

@@ -12,11 +12,19 @@ import os
 import select
 import signal
 import sys
+import threading
+import time
 from importlib import import_module
 from typing import Any, NoReturn
 
 TRAILER = 12
 """How many bytes at the end of what comes back say how the process of the function ended."""
+
+PROGRESS = b"progress "
+"""What a line of the answer begins with that says how far the function is."""
+
+_BETWEEN = 0.002
+"""Seconds between two such lines; what is said sooner is left out."""
 
 
 def main(lifeline: int) -> None:
@@ -68,7 +76,9 @@ def _work(answer_to: int) -> NoReturn:
         values = incoming.read()
     _close_input()
     sys.path[:] = request["path"]
-    answer = _answer(request, values)
+    report = _Report(answer_to)
+    answer = _answer(request, values, report)
+    report.close()
     for printed in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):  # the function may have closed or replaced it
             printed.flush()
@@ -96,7 +106,7 @@ def uncoded(value: Any, kept: list[Any]) -> str:
     return f"holds {shown}, which has no codec and cannot go from one process to another"
 
 
-def _answer(request: dict[str, Any], values: bytes) -> bytes:
+def _answer(request: dict[str, Any], values: bytes, report: _Report) -> bytes:
     """Return what the function returns or raises: a line that says which, and the bytes of it."""
     from tavern_host.contracts.errors import PluginFailure
     from tavern_host.runtime.threads import ended
@@ -105,6 +115,9 @@ def _answer(request: dict[str, Any], values: bytes) -> bytes:
     try:
         function = _function(request["handler"], request["folder"])
         arguments, named = decode_loose(values, [])
+        if request["context"] is not None:
+            parameter, call = request["context"]
+            named[parameter] = _context(call, report)
         result = function(*arguments, **named)
         encoded, kept = encode_loose(result)
         if kept:
@@ -114,6 +127,47 @@ def _answer(request: dict[str, Any], values: bytes) -> bytes:
     except BaseException as error:  # whatever it is, the host gets it
         return _failure(error)
     return _framed(encoded, trace=None)
+
+
+class _NoPlugin:
+    """Stands for a plugin's context where there is none."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        from tavern_host.contracts.errors import PluginFailure
+
+        raise PluginFailure(f"an isolated node runs in a process of its own and has no plugin context, so no {name}")
+
+
+def _context(call: dict[str, Any], report: _Report) -> Any:
+    """Return the context of a node in this process."""
+    from tavern_host.context import NodeContext
+    from tavern_host.contracts.nodes import NodeCall
+
+    known = NodeCall.model_validate(call)
+    plugin: Any = _NoPlugin()
+    return NodeContext(plugin, known.run_id, known.node_id, known.call, known.iteration, report)
+
+
+class _Report:
+    """Writes to the host how far the function is, as long as it runs; from any of its threads."""
+
+    def __init__(self, answer_to: int) -> None:
+        self._to = answer_to
+        self._lock = threading.Lock()
+        self._next = 0.0
+        self._is_closed = False
+
+    def __call__(self, said: Any) -> None:
+        with self._lock, contextlib.suppress(OSError):  # the host is gone, or this is a child of the function
+            now = time.monotonic()
+            if not self._is_closed and now >= self._next:
+                self._next = now + _BETWEEN
+                os.write(self._to, PROGRESS + json.dumps([said.value, said.maximum, said.message]).encode() + b"\n")
+
+    def close(self) -> None:
+        """Write nothing any more: now comes the answer."""
+        with self._lock:
+            self._is_closed = True
 
 
 def _failure(error: BaseException) -> bytes:

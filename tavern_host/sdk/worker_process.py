@@ -13,14 +13,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput, PluginFailure, error_of
+from tavern_host.contracts.nodes import NodeCall, NodeProgress, Report
 from tavern_host.runtime.codec import decode
 from tavern_host.runtime.source import FolderSource
 from tavern_host.runtime.threads import retrieve_exception, run_in_thread
-from tavern_host.sdk.worker_main import TRAILER, uncoded
+from tavern_host.sdk.worker_main import PROGRESS, TRAILER, uncoded
 from tavern_host.storage.values import decode_loose, encode_loose
 
 _CHILD = Path(__file__).with_name("worker_main.py")
@@ -28,27 +30,34 @@ ENDS_BY_ITSELF = 5.0
 """Seconds after which a process that was asked to end is killed; the function may have stopped it."""
 
 
-async def run_in_process(
-    handler: str,
-    source: FolderSource | None,
-    arguments: tuple[Any, ...],
-    named: Mapping[str, Any],
-    *,
-    what: str,
-) -> Any:
-    """Return what the function `handler` (`module:name`) returns, called in a new process.
+@dataclass(frozen=True)
+class Request:
+    """A call of the function `handler` (`module:name`); `what` is its name in messages. `context` is the parameter
+    that gets a node's context, and what is in it."""
+
+    handler: str
+    source: FolderSource | None
+    arguments: tuple[Any, ...]
+    named: Mapping[str, Any]
+    what: str
+    context: tuple[str, NodeCall] | None = None
+
+
+async def run_in_process(request: Request, report: Report | None = None) -> Any:
+    """Return what a function returns, called in a new process; `report` takes its progress, on another thread.
 
     Values are encoded on both ways. Cancelling kills the process and those that it started, and waits for its end.
     Raises `InvalidInput` for an argument without a codec, `PluginFailure` where the process ends without an answer
     or its result has no codec, else what the function raises: as itself where it has a code, else as
     `PluginFailure`, with the traceback as a note.
     """
+    what = request.what
     if not hasattr(os, "fork") or not sys.executable:
         raise PluginFailure(f"{what} cannot run in a process of its own on this system")
     process = _Process(what)
 
     def ask() -> Any:
-        return _result(process.answer(_request(handler, source, arguments, named, what)), what)
+        return _result(process.answer(_encoded(request), report), what)
 
     running = asyncio.ensure_future(run_in_thread(ask, what=what))
     running.add_done_callback(retrieve_exception)
@@ -76,11 +85,14 @@ class _Process:
         self._held: int | None = None
         self._is_over = False
 
-    def answer(self, request: bytes) -> bytes:
-        """Start the process with a request and return its answer. Raises `PluginFailure` where it gives none."""
+    def answer(self, request: bytes, report: Report | None) -> bytes:
+        """Start the process with a request, pass its progress on, and return its answer.
+
+        Raises `PluginFailure` where it gives none.
+        """
         child = self._start()
         try:
-            given = _exchange(child, request)
+            given = _exchange(child, request, report)
         finally:
             self.end()
             self._bury(child)
@@ -138,20 +150,22 @@ class _Process:
                 pipe.close()
 
 
-def _exchange(child: subprocess.Popen[bytes], request: bytes) -> bytes:
+def _exchange(child: subprocess.Popen[bytes], request: bytes, report: Report | None) -> bytes:
     assert child.stdin is not None and child.stdout is not None
     with contextlib.suppress(BrokenPipeError):
         child.stdin.write(request)
         child.stdin.close()
-    return child.stdout.read()
+    while (line := child.stdout.readline()).startswith(PROGRESS) and line.endswith(b"\n"):
+        if report is not None:
+            report(NodeProgress.of(*json.loads(line[len(PROGRESS) :])))
+    return line + child.stdout.read()
 
 
-def _request(
-    handler: str, source: FolderSource | None, arguments: tuple[Any, ...], named: Mapping[str, Any], what: str
-) -> bytes:
-    values, kept = encode_loose([arguments, dict(named)])
+def _encoded(request: Request) -> bytes:
+    source, context = request.source, request.context
+    values, kept = encode_loose([request.arguments, dict(request.named)])
     if kept:
-        _refuse(arguments, named, what)
+        _refuse(request.arguments, request.named, request.what)
     reviewed = None if source is None else source.reviewed
     folder = source and {
         "package": source.package,
@@ -160,9 +174,10 @@ def _request(
     }
     header = {
         "path": [path for path in sys.path if isinstance(path, str)],
-        "handler": handler,
-        "what": what,
+        "handler": request.handler,
+        "what": request.what,
         "folder": folder,
+        "context": context and [context[0], context[1].to_json()],
     }
     return json.dumps(header).encode() + b"\n" + values
 

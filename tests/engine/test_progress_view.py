@@ -124,6 +124,9 @@ def test_what_a_node_says_while_it_runs_is_beside_it() -> None:
 
     assert [row[3] for row in view.picture().rows] == ["Once upon a time", "3/10"]
 
+    view.see("NODE_PROGRESS", {"nodeId": "b", "value": 2.5, "max": 10.0, "message": "reading"})
+    assert view.picture().rows[1][3] == "2.5/10 reading"
+
 
 def test_after_lost_events_the_run_itself_says_how_it_stands() -> None:
     view, _ = board_of(run_of("a", "b"))

@@ -19,7 +19,7 @@ from node_runners import RunnerOf, direct
 from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError
 from tavern_host.runtime.source import FolderSource
 from tavern_host.sdk import worker_process
-from tavern_host.sdk.worker_process import run_in_process
+from tavern_host.sdk.worker_process import Request, run_in_process
 
 HERE = Path(__file__).parent
 
@@ -237,7 +237,9 @@ async def test_the_process_imports_a_folder_plugin_only_as_it_was_reviewed(tmp_p
     source = FolderSource("tavern_plugins.acme", tmp_path, reviewed)
 
     async def double() -> Any:
-        return await run_in_process("tavern_plugins.acme.nodes:double", source, (), {"value": 4}, what="node Double")
+        return await run_in_process(
+            Request("tavern_plugins.acme.nodes:double", source, (), {"value": 4}, "node Double")
+        )
 
     assert await double() == 8
     (tmp_path / "more.py").write_text("def times(value):\n    return 3 * value\n")

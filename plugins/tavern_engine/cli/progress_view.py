@@ -108,8 +108,9 @@ class ProgressView:
             message = details.get("message") if isinstance(details, dict) else details
             return self._ends(node_id, node, "failed", str(message))
         if type == "NODE_PROGRESS":
-            of = payload.get("max")
-            node.detail = f"{payload.get('value')}" + (f"/{of}" if of is not None else "")
+            of, message = payload.get("max"), payload.get("message")
+            node.detail = _number(payload.get("value")) + (f"/{_number(of)}" if of is not None else "")
+            node.detail += f" {message}" if isinstance(message, str) else ""
         elif type == "NODE_YIELD":
             node.detail = (node.detail + text_chunk(payload))[-_DETAIL:]
         return None
@@ -192,6 +193,10 @@ def _note(node: _Node) -> str:
     if node.word == "running" and len(detail) > 60:
         detail = f"…{detail[-60:]}"  # of a text that comes, its end
     return "  ".join(part for part in (times, word, detail) if part)
+
+
+def _number(value: JsonValue) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def text_chunk(payload: dict[str, JsonValue]) -> str:

@@ -19,6 +19,7 @@ from tavern_engine.cache.cache import OutputCache
 from tavern_engine.compile.plan import Plan
 from tavern_engine.journal.journal import RunJournal
 from tavern_engine.run.json_values import json_form
+from tavern_engine.run.node_reports import NodeReports
 from tavern_engine.run.node_table import NodeTable, State
 from tavern_engine.run.stream_messages import Message, StreamMessages, brief
 from tavern_host.contracts.dataflow import collected
@@ -123,6 +124,7 @@ class EventBatch:
         self._completed = Completions()
         self._rows: list[NodeEvent] = []
         self.stream_messages = StreamMessages(run_id, plan.ids, publish)
+        self.reports = NodeReports(table, self.progress)
         self.table = table
         self.journal = journal
         self.cache = cache
@@ -139,7 +141,7 @@ class EventBatch:
     def for_loop_body(self) -> EventBatch:
         """Return the batch for the body of a loop: its events are published and neither cached nor journaled."""
         batch = EventBatch(self._run_id, self._plan, self.table, self._publish)
-        batch.stream_messages = self.stream_messages
+        batch.stream_messages, batch.reports = self.stream_messages, self.reports
         batch._base = self._base
         batch._is_inner = True
         return batch
@@ -173,11 +175,13 @@ class EventBatch:
         self.table.start(numbers, time.perf_counter())
         self._publish([("NODE_EXECUTING", {"promptId": run_id, "nodeId": shown[number]}) for number in numbers])
 
-    def progress(self, number: int, value: float, maximum: float | None) -> None:
+    def progress(self, number: int, value: float, maximum: float | None, message: str | None = None) -> None:
         """Publish the progress of a node."""
         payload: dict[str, Any] = {"promptId": self._run_id, "nodeId": self._plan.ids[number], "value": value}
         if maximum is not None:
             payload["max"] = maximum
+        if message is not None:
+            payload["message"] = message
         self._publish([("NODE_PROGRESS", payload)])
 
     def journal_iteration(

@@ -281,17 +281,18 @@ class NodeExecutor:
             )
         instance = node.instance or self._instance(node)
         assert node.node_type is not None
-        call = None
+        call = report = None
         if node.node_type.definition.traits.wants_call:
             scope = self._scope
             call = NodeCall(run_id=scope.run_id, node_id=node.id, call=scope.call, iteration=self._iteration)
+            report = scope.events.reports.of(node.number)
         if writer is not None:
             if instance.items is not None and len(writer.streams) == 1:
-                await writer.write_items(instance.items(inputs, call))
+                await writer.write_items(instance.items(inputs, call, report))
             else:
-                await writer.write_parts(instance.stream(inputs, call))
+                await writer.write_parts(instance.stream(inputs, call, report))
             return {}
-        outputs: object = await instance.run(inputs, call)
+        outputs: object = await instance.run(inputs, call, report)
         if not isinstance(outputs, dict):
             raise PluginFailure(f"it returned {type(outputs).__name__}, expected a dict with its outputs")
         return outputs

@@ -77,6 +77,7 @@ class RunExecution:
         finally:
             await scope.close()
             scope.events.stream_messages.close()
+            scope.events.reports.close()
             scope.events.flush()
             scope.events.table.close()
             if scheduler.stragglers:

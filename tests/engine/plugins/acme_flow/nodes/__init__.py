@@ -282,3 +282,56 @@ async def wait_for_its(folder: str, value: Any = None) -> Passed:
     while not Path(folder, f"go{value}").exists():
         await asyncio.sleep(0.005)
     return value
+
+
+def _two(context: NodeContext) -> None:
+    context.progress(1, 4, "first")
+    time.sleep(0.01)
+    context.progress(2, 4, "second")
+
+
+@node(cached=False)
+async def tell(file: str, context: NodeContext, value: Any = None) -> Passed:
+    """Say how far it is, and wait until a file is there."""
+    _two(context)
+    return await wait_until(file, value)
+
+
+@node(cached=False, blocking=True)
+def tell_in_thread(file: str, context: NodeContext, value: Any = None) -> Passed:
+    _two(context)
+    while not Path(file).exists():
+        time.sleep(0.005)
+    return value
+
+
+@node(cached=False, isolated=True)
+def tell_apart(file: str, context: NodeContext, value: Any = None) -> Passed:
+    return tell_in_thread(file, context, value)
+
+
+@node(cached=False)
+async def tell_in_stream(file: str, context: NodeContext, value: Any = None) -> AsyncIterator[str]:
+    _two(context)
+    await wait_until(file)
+    yield "done"
+
+
+@node(cached=False)
+async def chatter(times: int, context: NodeContext, value: Any = None) -> Passed:
+    """Say very often how far it is."""
+    for number in range(times):
+        context.progress(number, times)
+        await asyncio.sleep(0)
+    return value
+
+
+@node(cached=False)
+def misreport(what: Any, context: NodeContext) -> Passed:
+    context.progress(what)
+    return what
+
+
+@node(cached=False, isolated=True)
+def use_plugin_apart(context: NodeContext) -> Annotated[str, Slot(key="value")]:
+    return context.plugin.settings.get("anything")

@@ -1,0 +1,86 @@
+"""What clients hear of the progress of nodes, wherever their code runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from engine_bench import PLUGINS, Bench, state, workflow
+from helpers.repetition import Failures
+
+from tavern_engine.cli.progress_view import ProgressView
+from tavern_host import Host
+from tavern_host.contracts.events import Event
+from tavern_host.testing.fixtures import Placement
+
+SHARED_PLUGINS = ["acme_flow"]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+KINDS = ("Tell", "TellInThread", "TellApart", "TellInStream")
+MESSAGES = ("NODE_EXECUTING", "NODE_PROGRESS", "NODE_COMPLETE")
+
+
+@pytest.mark.parametrize("placement", ["in-process", "loopback"])
+async def test_a_nodes_progress_is_told_while_it_runs(placement: Placement, tmp_path: Path) -> None:
+    document = workflow(
+        {kind: {"type": f"acme-flow:{kind}", "inputValues": {"file": str(tmp_path / "go")}} for kind in KINDS}
+    )
+    plugins = [PLUGINS / "acme_nodes", PLUGINS / "acme_flow"]
+    trust = ["acme-nodes", "acme-flow"]
+    async with Host(tmp_path / "project", plugins=plugins, trust=trust, placement=placement) as host:
+        bench = Bench(host)
+        watching = host.events.subscribe(*MESSAGES)
+        run_id = await bench.start(document)
+        view = ProgressView(await bench.engine.get(run_id), lambda node_id: node_id, lambda: 0.0)
+        for kind in KINDS:
+            await bench.until("NODE_PROGRESS", nodeId=kind, value=2, max=4, message="second")
+        (tmp_path / "go").touch()
+        run = await bench.engine.wait(run_id)
+        await watching.close()
+        events = [event async for event in watching if isinstance(event, Event)]
+
+    assert run.status == "complete", run.error
+    with Failures() as failures:
+        for kind in KINDS:
+            own = [event for event in events if event.payload.get("nodeId") == kind]
+            shown = []
+            for event in own:
+                view.see(event.type, event.payload)
+                if event.type == "NODE_PROGRESS":
+                    shown.append(next(row[3] for row in view.picture().rows if row[1] == kind))
+            with failures.row(kind):
+                types = [event.type for event in own]
+                assert types[0] == "NODE_EXECUTING"
+                assert types[-1] == "NODE_COMPLETE"
+                assert shown[-1] == "2/4 second"
+
+
+async def test_very_much_progress_becomes_few_messages(shared: Bench) -> None:
+    times = 20_000
+    run = await shared.run(workflow({"n": {"type": "acme-flow:Chatter", "inputValues": {"times": times}}}))
+
+    told = await shared.events(run, "NODE_PROGRESS")
+
+    shown = state(run, "n")
+    assert shown.started is not None and shown.finished is not None
+    assert 1 <= len(told) <= 2 + 20 * (shown.finished - shown.started)
+    values = [event.payload["value"] for event in told]
+    assert values == sorted(values)
+
+
+async def test_progress_that_is_no_number_is_refused(shared: Bench) -> None:
+    with Failures() as failures:
+        for what, shown in [("half", "'half'"), (True, "True"), ([1], "[1]")]:
+            node = {"type": "acme-flow:Misreport", "inputValues": {"what": what}}
+            run = await shared.run(workflow({"n": node}))
+            with failures.row(shown):
+                error = state(run, "n").error
+                assert error is not None
+                assert f"the progress of a node is told in finite numbers, not {shown}" in error.message
+
+
+async def test_an_isolated_node_has_no_plugin_context(shared: Bench) -> None:
+    run = await shared.run(workflow({"n": "acme-flow:UsePluginApart"}))
+    error = state(run, "n").error
+    assert error is not None
+    assert "an isolated node runs in a process of its own and has no plugin context, so no settings" in error.message
