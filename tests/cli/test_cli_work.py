@@ -28,6 +28,7 @@ def test_nodes_are_listed_by_their_full_type() -> None:
 
     assert ran.code == 0
     assert "core:TextMerge" in ran.out and "separator: STRING" in ran.out
+    assert "TextMerge" in {node["type"] for node in tavern("nodes", "list", "--json").json()}
 
 
 def test_a_stored_workflow_runs_with_its_progress_on_stderr() -> None:
@@ -232,9 +233,6 @@ def test_showing_a_tool_that_is_not_there_is_the_users_mistake() -> None:
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == 'Error: no tool has the id "text:shou" (did you mean text:shout?)\n'
-
-
-# --- agents ---------------------------------------------------------------------------------------
 
 
 # --- action text ----------------------------------------------------------------------------------

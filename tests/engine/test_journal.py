@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.repetition import repetitions
-from runs_bench import LOG, Child, accepted, opened
+from runs_bench import LOG, accepted, opened
 
 from tavern_engine.journal.documents import documents_of, pack, unpack
 from tavern_engine.journal.journal import Journal, read_results, read_rows
@@ -261,48 +260,6 @@ async def test_a_node_whose_large_value_is_gone_counts_as_not_run(
 
 
 # --- killed --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(repetitions(2, 15)))
-async def test_drained_results_survive_a_killed_process(tmp_path: Path, seed: int) -> None:
-    child = Child(
-        tmp_path,
-        """
-from tavern_engine.journal.journal import Journal
-await accepted(store, "run_1", worker="dead")
-journal = Journal(store, "dead", LOG)
-run = journal.begin("run_1")
-say(-1)
-for number in range(1_000_000):
-    large = {"large": str(number) * 100_000} if number % 50 == 0 else {}
-    run.add(f"n{number}", b"s" * 16, "complete", 0.0, 0.0, {"value": number, **large})
-    if number % 7 == 0:
-        await asyncio.sleep(0.001)
-    if number % 40 == 0:
-        await run.drain()
-        say(number)
-""",
-    )
-    assert await child.said() == -1
-    drained = [-1]
-
-    async def listen() -> None:
-        while (number := await child.said()) is not None:
-            drained.append(number)
-
-    listening = asyncio.create_task(listen())
-    await asyncio.sleep(random.Random(seed).uniform(0, 0.5))
-    child.kill()
-    await listening
-
-    async with opened(tmp_path) as store:
-        assert await store.claim("w", 30) is not None
-        found = await outputs(store, "run_1")
-        for number in range(drained[-1] + 1):
-            assert found[f"n{number}", None]["value"] == number
-        for (name, _), kept in found.items():
-            number = int(name[1:])
-            assert kept == {"value": number} | ({"large": str(number) * 100_000} if number % 50 == 0 else {})
 
 
 # --- leases --------------------------------------------------------------------------------------------

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import random
 from pathlib import Path
 
-import pytest
-from helpers.repetition import repetitions
 from runs_bench import Child, accepted, opened
 
 from tavern_host.contracts.executions import RunFilter, RunStatus
-from tavern_host.contracts.runs import RunEnd
 
 
 async def test_each_run_is_claimed_by_one_worker(tmp_path: Path) -> None:
@@ -72,63 +67,6 @@ async def test_runs_of_a_killed_process_are_free(tmp_path: Path) -> None:
         assert claimed is not None
         assert (claimed.id, claimed.status, claimed.owner) == ("run_2", RunStatus.QUEUED, "w")
         assert await store.delete("run_1") is True
-
-
-@pytest.mark.parametrize("seed", range(repetitions(2, 12)))
-async def test_completed_writes_survive_a_killed_process(tmp_path: Path, seed: int) -> None:
-    child = Child(
-        tmp_path,
-        """
-say("begun")
-for number in range(1_000_000):
-    name = f"run_{number}"
-    await accepted(store, name, worker="dead")
-    say(["accepted", name])
-    for batch in range(3):
-        content = os.urandom(70_000)
-        hash = await store.put(content)
-        say(["put", hash])
-        await store.append("dead", name, hash.encode(), contents=(hash,))
-        say(["appended", name, hash])
-    if number % 2:
-        from tavern_host.contracts.runs import RunEnd
-        await store.update("dead", name, RunEnd(status="complete", outputs={"n": number}))
-        say(["ended", name, number])
-""",
-    )
-    told: list[list[str]] = []
-    moment = random.Random(seed).uniform(0, 0.3)
-
-    async def listen() -> None:
-        while (line := await child.said()) is not None:
-            told.append(line)
-
-    assert await child.said() == "begun"
-    listening = asyncio.create_task(listen())
-    await asyncio.sleep(moment)
-    child.kill()
-    with contextlib.suppress(ValueError):  # the last line was cut off
-        await listening
-
-    async with opened(tmp_path) as store:
-        statuses = {run.id: run.status for run in await store.list_runs(RunFilter(limit=1000))}
-        open_runs = {name for name, status in statuses.items() if not status.is_final}
-        for line in told:
-            match line:
-                case ["accepted", name]:
-                    assert name in statuses
-                case ["put", hash]:
-                    assert len(await store.content(hash)) == 70_000
-                case ["appended", name, hash]:
-                    assert hash.encode() in await store.batches(name)
-                case ["ended", name, number]:
-                    assert (await store.get(name)).outputs == {"n": number}
-                    assert statuses[name] == "complete"
-        claimed = set()
-        while (entry := await store.claim("w", 30)) is not None:
-            claimed.add(entry.id)
-            await store.update("w", entry.id, RunEnd(status=RunStatus.INTERRUPTED))
-        assert claimed == open_runs
 
 
 async def test_processes_make_one_store_at_once(tmp_path: Path) -> None:

@@ -115,16 +115,6 @@ def test_a_long_text_becomes_one_short_line() -> None:
     assert shortened(" " * 1000 + "end", 5) == "…"
 
 
-def test_a_query_becomes_a_filter() -> None:
-    asked = run_filter(
-        {"status": "error, Interrupted", "workflowId": "w", "since": "2026-05-01", "limit": "7", "offset": "", "_": "1"}
-    )
-
-    assert asked.statuses == [RunStatus.ERROR, RunStatus.INTERRUPTED]
-    assert (asked.workflow_id, asked.limit, asked.offset) == ("w", 7, 0)
-    assert asked.since == datetime(2026, 5, 1, tzinfo=UTC)
-
-
 @pytest.mark.parametrize(
     ("query", "message"),
     [

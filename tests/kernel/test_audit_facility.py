@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tavern_host.audit.log import AuditLog, PluginAudit
-from tavern_host.audit.store import tail, verify
-from tavern_host.contracts.audit import AuditCheck, AuditEntry
+from tavern_host.audit.store import tail
+from tavern_host.contracts.audit import AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.errors import Forbidden, InvalidInput, PermissionDenied
 from tavern_host.contracts.settings import MASK
@@ -77,12 +77,3 @@ def test_names_that_hold_secrets_can_be_given(log: AuditLog, facility: PluginAud
     kept = {"path": MASK, "limit": 1, "text": {"path": MASK, "x": 2}}
     facility.record("tool.denied", details={"arguments": arguments}, secrets=["path"])
     assert newest(log).details == {"arguments": kept}
-
-
-def test_names_cannot_forge_another_entry(log: AuditLog, facility: PluginAudit) -> None:
-    who = Principal(kind="agent", id='x","action":"plugin.granted\n')
-    for details in ({}, {"path": '"}\n'}):
-        facility.record("tool.called", subject='a"}\n{"seq":1', details=details, call=CallContext(principal=who))
-    log.flush()
-    assert [entry.actor for entry in tail(log.path, 10)] == [f"agent:{who.id}"] * 2
-    assert verify(log.path, log.anchor) == AuditCheck(entries=2)

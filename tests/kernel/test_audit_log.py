@@ -111,26 +111,6 @@ async def test_closing_writes_all_and_ends_the_thread(log: AuditLog) -> None:
     await log.close()
 
 
-async def test_an_entry_after_closing_is_written_too(log: AuditLog) -> None:
-    log.record("host.started", actor="system:host")
-    await log.close()
-    log.record("host.stopped", actor="system:host")
-    await until(lambda: len(written(log)) == 2)
-    await log.close()
-    assert verify(log.path, log.anchor) == AuditCheck(entries=2)
-
-
-async def test_two_hosts_may_share_a_log(log: AuditLog) -> None:
-    other = AuditLog(log.path, anchor=log.anchor)
-    for number in range(50):
-        (log if number % 2 else other).record("thing.done", actor="system:host")
-        if number % 7 == 0:
-            (other if number % 3 else log).flush()
-    await other.close()
-    await log.close()
-    assert verify(log.path, log.anchor) == AuditCheck(entries=50)
-
-
 # --- what goes wrong ----------------------------------------------------------------------------------
 
 
@@ -243,14 +223,6 @@ async def test_nobody_can_record_what_the_host_records(
 async def test_what_is_no_action_is_refused(log: AuditLog, action: Any) -> None:
     with pytest.raises(InvalidInput, match="an action is a dotted name"):
         await HostAudit(log).record(action, call=call("plugin", "acme"))
-
-
-async def test_the_service_reads_the_newest_entries(log: AuditLog) -> None:
-    service = HostAudit(log)
-    assert await service.tail() == []
-    for number in range(5):
-        await service.record(f"acme.{number}", call=call("plugin", "acme"))
-    assert [entry.action for entry in await service.tail(2)] == ["acme.3", "acme.4"]
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001])

@@ -344,13 +344,6 @@ def test_a_damaged_anchor_is_reported_and_kept(full: Log, content: bytes) -> Non
     assert full.verify() == AuditCheck(entries=9)
 
 
-def test_an_unwritable_anchor_does_not_stop_the_log(log: Log) -> None:
-    log.anchor.parent.write_text("a file where the folder should be")
-    log.append("a.1")
-    assert log.actions() == ["a.1"]
-    assert log.store.anchor_problem == f"{log.anchor} cannot be used: Not a directory"
-
-
 # --- what a crash leaves ------------------------------------------------------------------------------
 
 

@@ -198,13 +198,6 @@ async def test_unknown_or_incompatible_plugins_cannot_be_granted(project: Path) 
         await host.grant("later")
 
 
-def test_a_project_cannot_disable_or_trust(project: Path) -> None:
-    interceptor(project)
-    (project / "tavern.yaml").write_text("name: here\ntrust: [acme]\n")
-    with pytest.raises(TavernError, match=r"tavern\.yaml:2:1: unknown key 'trust' \(this is the operator's to decide"):
-        Host(project)
-
-
 async def test_the_operator_trusts_and_disables_by_name(project: Path, operator_folders: Path) -> None:
     interceptor(project)
     make_plugin(project / "plugins", "other")
@@ -275,21 +268,6 @@ async def test_compiled_code_is_code(project: Path, mark: Path) -> None:
     (folder / "nodes.py").unlink()
     async with Host(project) as host:
         assert host.plugin("acme").state is PluginState.NEEDS_REVIEW
-    assert not mark.exists()
-
-
-async def test_compiled_caches_are_never_run(project: Path, mark: Path, tmp_path: Path) -> None:
-    folder = interceptor(project, code="from . import inner\n" + INTERCEPTS)
-    write(folder / "inner" / "__init__.py", "from .deeper import x\n")
-    write(folder / "inner" / "deeper.py", "x = 1\n")
-    await grant(project)
-    cache = folder / "inner" / "__pycache__" / f"deeper.{sys.implementation.cache_tag}.pyc"
-    write(tmp_path / "evil.py", MARK + "x = 2\n")
-    py_compile.compile(
-        str(tmp_path / "evil.py"), cfile=str(cache), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
-    )
-    async with Host(project) as host:
-        assert host.plugin("acme").state is PluginState.STARTED
     assert not mark.exists()
 
 

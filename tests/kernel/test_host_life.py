@@ -257,32 +257,6 @@ async def test_a_sample_fills_only_new_projects(tmp_path: Path) -> None:
         assert not (root / "files" / "hello.txt").exists()
 
 
-async def test_the_default_project_begins_with_the_sample(
-    tmp_path: Path, operator_folders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    async with Host() as host:
-        assert host.project.root == operator_folders / "data" / "default"
-        assert list(host.project.folder("workflows").iterdir())
-
-
-async def test_which_project_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("here", "named", "said"):
-        write(tmp_path / name / "tavern.yaml", f"name: {name}\n")
-    monkeypatch.chdir(tmp_path / "here")
-    assert Host().project.name == "here"
-    monkeypatch.setenv("TAVERN_PROJECT", str(tmp_path / "named"))
-    assert Host().project.name == "named"
-    assert Host("../said").project.name == "said"
-    assert Host("../said").project.id == Host(tmp_path / "said").project.id
-    assert Host().project.id != Host("../said").project.id
-
-
-def test_a_folder_without_a_project_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TavernError, match=r"is not a project: it has no tavern.yaml \(make one with `tavern init"):
-        Host(tmp_path / "nope", create=False)
-
-
 async def test_a_project_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises((TavernError, OSError)):

@@ -224,16 +224,6 @@ UNORDERED = (
 )
 
 
-async def test_the_upper_override_outlives_the_lower(project: Path, operator_folders: Path, write_plugin: Any) -> None:
-    order(operator_folders, "lower", "upper")
-    async with host_with(project, write_plugin("upper"), write_plugin("lower"), trusted=False) as host:
-        await host.grant("upper")
-        await host.grant("lower")
-        assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale +lower +upper"]
-        await host.revoke("lower")
-        assert await names(host.services.get(WORKFLOW_MANAGER)) == ["Tale +upper"]
-
-
 async def test_one_rival_is_used_without_the_other(project: Path, write_plugin: Any) -> None:
     async with host_with(project, write_plugin("upper"), write_plugin("lower"), trusted=False) as host:
         await host.grant("upper")

@@ -194,15 +194,6 @@ async def test_endless_failures_do_not_fill_the_record(tmp_path: Path) -> None:
         assert problems[-1].endswith("RuntimeError: 49")
 
 
-async def test_a_failure_is_logged_with_its_traceback(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR, logger="tavern")
-    folder = make_plugin(tmp_path, "acme", "raise RuntimeError('no luck')")
-    async with host_with(tmp_path / "p", folder):
-        pass
-    assert "acme failed in loading: RuntimeError: no luck" in caplog.text
-    assert f'File "{folder / "__init__.py"}", line 1' in caplog.text
-
-
 async def test_problems_of_a_plugin_are_always_json(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, logger="tavern")  # a test runner may not be able to pass this text on
     folder = make_plugin(tmp_path, "acme", "raise RuntimeError('\\udc80 \\x00 \\U0001f600')")

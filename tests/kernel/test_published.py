@@ -12,7 +12,7 @@ from helpers.repetition import Failures
 from plugin_maker import context_of, contextual, host_with, make_plugin, messages_of, problems_of, said_of, write
 
 from tavern_host import Host, ServiceKey
-from tavern_host.contracts.errors import Forbidden, NotFound, PermissionDenied, ServiceUnavailable
+from tavern_host.contracts.errors import Forbidden, PermissionDenied, ServiceUnavailable
 from tavern_host.contracts.plugins import PluginState
 
 CONTRACTS = """
@@ -244,23 +244,6 @@ async def test_a_changed_published_hook_costs_its_implementers_only(tmp_path: Pa
 
 
 # --- when the publisher goes ---------------------------------------------------------------------------
-
-
-async def test_services_and_dependents_leave_with_their_publisher(tmp_path: Path) -> None:
-    user = contextual(tmp_path, requires=NEEDS)
-    async with host_with(tmp_path / "p", publisher(tmp_path), user) as host:
-        kept = _view(host)
-        await host.disable("acme-search")
-        assert host.plugin("acme").state is PluginState.INCOMPATIBLE
-        with pytest.raises(ServiceUnavailable):
-            await kept.find("fox")
-        with pytest.raises(NotFound, match="there is no service 'acme-search.index'"):
-            host.why("service:acme-search.index")
-        with pytest.raises(NotFound, match="there is no hook"):
-            host.why("hook:acme_search_before_find")
-        await host.enable("acme-search")
-        assert host.plugin("acme").state is PluginState.STARTED
-        assert await _view(host).find("fox") == []
 
 
 async def test_views_of_a_changed_interface_must_be_renewed(tmp_path: Path) -> None:

@@ -116,14 +116,6 @@ async def test_settings_have_value_and_origin(host: Host) -> None:
     }
 
 
-async def test_none_takes_the_saved_value_back(host: Host) -> None:
-    await save(host, colour="blue", token=SECRET)
-    answer = await save(host, colour=None, token=None, size=None)
-    assert (answer["colour"].value, answer["colour"].origin) == ("red", "default")
-    assert not answer["token"].is_set
-    assert context_of().settings.get("token") is None
-
-
 async def test_an_empty_change_writes_no_file(host: Host, operator_folders: Path) -> None:
     assert set(await save(host)) == {"colour", "size", "table", "token", "pin", "models"}
     assert not list(operator_folders.rglob("settings.json"))

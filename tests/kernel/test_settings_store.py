@@ -7,7 +7,6 @@ import fcntl
 import gc
 import json
 import os
-import stat
 import subprocess
 import sys
 import tempfile
@@ -226,16 +225,6 @@ async def test_changes_can_be_requested_on_any_thread(tmp_path: Path) -> None:
 # --- the file ---------------------------------------------------------------------------------------------
 
 
-async def test_only_the_operator_can_read_the_file(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        await store_with(tmp_path).save({SIZE: 5})
-    finally:
-        os.umask(before)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
-
-
 def test_saving_at_once_in_several_processes_loses_nothing(tmp_path: Path) -> None:
     code = """
 import asyncio, sys
@@ -316,18 +305,6 @@ async def _count(to: int) -> int:
 
 
 # --- others write it ----------------------------------------------------------------------------------------
-
-
-async def test_a_host_follows_what_another_process_saves(tmp_path: Path) -> None:
-    here, there = store_with(tmp_path), store_with(tmp_path)
-    found = here.of(ACME)
-    changes = found.changes()
-    assert here.follow() == {}
-    await there.save({SIZE: 5, "extensions.other.token": "x"}, encrypted=["extensions.other.token"])
-    assert here.follow() == {"acme": [SIZE], "other": ["extensions.other.token"]}
-    assert here.follow() == {}
-    assert found.get("size") == 5
-    assert await next_of(changes) == ["size"]
 
 
 async def test_saving_notices_other_processes_changes(tmp_path: Path) -> None:
@@ -423,14 +400,6 @@ async def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "projects").write_text("in the way")
     with pytest.raises(Misconfigured, match=r"settings cannot be saved: .*: Not a directory"):
         await store_with(tmp_path).save({SIZE: 5})
-
-
-async def test_a_linked_lock_is_not_followed(tmp_path: Path) -> None:
-    saved_in(tmp_path).parent.mkdir(parents=True)
-    saved_in(tmp_path).with_name(".settings.json.lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Misconfigured, match="settings cannot be saved"):
-        await store_with(tmp_path).save({SIZE: 5})
-    assert not (tmp_path / "elsewhere").exists()
 
 
 async def test_without_a_file_nothing_is_saved() -> None:

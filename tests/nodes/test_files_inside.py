@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.repetition import repetitions
 
 from tavern_host import InvalidInput, NotFound
 from tavern_nodes import files
@@ -52,12 +48,6 @@ OPERATIONS: dict[str, Callable[[Path, str], object]] = {
 each_operation = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 
 
-def test_what_is_written_is_read_and_its_folders_are_made(root: Path) -> None:
-    assert write_inside(root, "a/b/名字 1.txt", "héllo".encode()) == 6
-    assert read_inside(root, "a/./b//名字 1.txt") == "héllo".encode()
-    assert names(root, recursive=True) == ["a/b/名字 1.txt"]
-
-
 @each_operation
 @pytest.mark.parametrize(
     "path", ["../secret.txt", "a/../../secret.txt", "..", "a/..", "/etc/passwd", "//etc/passwd", "a/../b"]
@@ -88,47 +78,6 @@ def test_a_link_is_not_followed_wherever_it_is(root: Path, operation: Callable[[
     assert (root.parent / "secret.txt").read_text() == SECRET
     assert (root.parent / "outside" / "secret.txt").read_text() == SECRET
     assert not (root.parent / "new.txt").exists()
-
-
-def test_a_link_in_the_place_of_the_folder_is_not_followed(root: Path) -> None:
-    (root.parent / "linked").symlink_to(root)
-    write_inside(root, "a.txt", b"1")
-    with pytest.raises(InvalidInput, match="links are not followed"):
-        read_inside(root.parent / "linked", "a.txt")
-
-
-def test_folders_that_turn_into_links_meanwhile_never_lead_out(root: Path) -> None:
-    (root / "real").mkdir()
-    (root / "real" / "secret.txt").write_text("mine")
-    stop = threading.Event()
-
-    def swap() -> None:
-        (root / "link").symlink_to(root.parent / "outside")
-        while not stop.is_set():
-            with suppress(OSError):
-                (root / "real").rename(root / "kept")
-                (root / "link").rename(root / "real")
-                (root / "real").rename(root / "link")
-            shutil.rmtree(root / "real", ignore_errors=True)  # a writer may have made it meanwhile
-            with suppress(OSError):
-                (root / "kept").rename(root / "real")
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    seen = set()
-    try:
-        for _ in range(repetitions(500, 3_000)):
-            try:
-                seen.add(read_inside(root, "real/secret.txt"))
-                write_inside(root, "real/new.txt", b"x")
-                append_inside(root, "real/log.txt", b"x")
-            except (InvalidInput, NotFound):
-                continue
-    finally:
-        stop.set()
-        thread.join()
-    assert seen == {b"mine"}
-    assert [path.name for path in (root.parent / "outside").iterdir()] == ["secret.txt"]
 
 
 @each_operation
@@ -182,25 +131,6 @@ def test_a_replaced_file_keeps_its_permissions_and_leaves_nothing_beside_it(root
     write_inside(root, "run.sh", b"22")
     assert (root / "run.sh").stat().st_mode & 0o777 == 0o750
     assert everything(root) == ["run.sh"]
-
-
-def test_readers_see_the_old_content_or_the_new(root: Path) -> None:
-    contents = {b"a" * 100_000, b"b" * 100_000}
-    write_inside(root, "x", b"a" * 100_000)
-
-    def rewrite(_: int) -> None:
-        for content in contents:
-            write_inside(root, "x", content)
-
-    with ThreadPoolExecutor(3) as pool:
-        jobs = [pool.submit(rewrite, index) for index in range(repetitions(6, 20))]
-        seen = set()
-        while not all(job.done() for job in jobs):
-            seen.add(read_inside(root, "x"))
-    for job in jobs:
-        job.result()
-    assert seen <= contents
-    assert everything(root) == ["x"]
 
 
 def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(
@@ -267,10 +197,6 @@ def test_a_listing_has_the_files_by_path_and_no_links(root: Path) -> None:
     assert names(root, recursive=True) == ["a/b/c.txt", "a/z.txt", "b.txt"]
     assert names(root, "a/", recursive=True) == ["a/b/c.txt", "a/z.txt"]
     assert names(root, ".") == ["b.txt"]
-
-
-def test_a_listing_of_a_folder_that_was_never_made_is_empty(tmp_path: Path) -> None:
-    assert list_inside(tmp_path / "files") == []
 
 
 def test_a_listing_that_is_too_long_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -150,28 +149,3 @@ async def test_a_changed_file_is_read_again(host: Host, engine: ExecutionEngine)
                 (files / "a.txt").write_text(text)
             found.append((await run(engine, workflow(nodes, edges))).nodes["upper"].output)
         assert found == [{"text": "ONE"}, {"text": "ONE"}, {"text": "TWO"}]
-
-
-async def test_nodes_with_effects_run_each_time(host: Host, engine: ExecutionEngine) -> None:
-    document = workflow(
-        {
-            "log": node("WriteFile", {"mode": "append", "new_line": True}, path="log", content="x"),
-            "count": node("Counter", {"start": 5}),
-            "random": node("RandomNumber", mode="随机", value=1),
-        },
-        [],
-    )
-    results = [await run(engine, document) for _ in range(3)]
-    assert (host.project.folder("files") / "log").read_text() == "x\n" * 3
-    assert [result.nodes["count"].output for result in results] == [{"count": 5}] * 3
-    assert len({str(result.nodes["random"].output) for result in results}) > 1
-
-
-async def test_interrupting_a_run_ends_a_wait(host: Host, engine: ExecutionEngine) -> None:
-    document = workflow({"wait": node("Wait", seconds=3000)}, [])
-    started = aiter(host.events.subscribe("NODE_EXECUTING"))
-    run_id = await engine.submit(RunRequest(workflow=document))
-    async with asyncio.timeout(30):
-        await anext(started)
-        assert await engine.interrupt(run_id)
-        assert (await engine.wait(run_id)).status is RunStatus.INTERRUPTED

@@ -227,14 +227,6 @@ async def test_a_reader_that_leaves_ends_the_answer(tmp_path: Path, server: Open
             await anext(stream)
 
 
-async def test_a_refusal_of_the_server_shows_no_key(tmp_path: Path, server: OpenAiServer) -> None:
-    async with host_with(tmp_path / "project", served(server, api_key="sk-secret-key")) as hosted:
-        for stream in (False, True):
-            message = await failure(hosted, "OpenAI", **openai_inputs("secret door", model="tiny", stream=stream))
-            assert "refuses the API key (401): Wrong key." in message
-            assert "sk-secret-key" not in message
-
-
 # --- without a model ------------------------------------------------------------------------------------------
 
 

@@ -131,18 +131,6 @@ async def test_code_changed_before_its_import_is_refused(project: Path) -> None:
         assert "nobody saw this" not in str(host.plugin("acme").problems)
 
 
-async def test_code_in_cache_folders_is_reviewed(project: Path) -> None:
-    folder = acme(project, HIDDEN)
-    more = folder / "__pycache__" / "more.py"
-    more.parent.mkdir()
-    more.write_text("WORDS = 'as reviewed'\n")
-    async with Host(project) as host:
-        await host.grant("acme")
-    more.write_text("WORDS = 'changed since'\n")
-    async with Host(project) as host:
-        assert await words(host) != "changed since"
-
-
 async def test_whatever_lies_beside_bytecode_is_reviewed(project: Path) -> None:
     folder = acme(project)
     kept = folder / "__pycache__"
@@ -204,10 +192,3 @@ def test_no_entry_of_a_manifest_lies_among_bytecode(project: Path) -> None:
                 host = Host(project)
                 host.link()
                 assert "must not lead through __pycache__" in str(host.plugin("acme").problems)
-
-
-async def test_what_was_reviewed_runs(project: Path) -> None:
-    acme(project)
-    async with Host(project) as host:
-        await host.grant("acme")
-        assert await words(host) == "as reviewed"

@@ -343,18 +343,6 @@ async def test_files_come_back_with_the_call_that_wrote_them(desk: Desk) -> None
     assert desk.left() == {"late": "l"}
 
 
-async def test_only_regular_files_come_back(desk: Desk) -> None:
-    code = (
-        "import os\nos.symlink('/etc/passwd', 'link')\nos.mkfifo('pipe')\nos.symlink('/', 'root')\n"
-        "os.mkdir('é')\nopen('é/ü', 'w').write('x')\nopen('line\\nbreak', 'w').close()"
-    )
-
-    came = await desk.call(code)
-
-    assert came.ended.exit_code == 0
-    assert desk.left() == {"é/ü": "x", "line\nbreak": ""}
-
-
 async def test_more_files_than_fit_are_left_out_and_it_is_said(desk: Desk) -> None:
     came = await desk.call("for i in range(260):\n    open(f'{i:03}', 'w').write('x')")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import Any
 
 import pytest
 from helpers.served import TOKEN, Site
@@ -200,24 +199,6 @@ async def test_an_unknown_id_is_not_found(site: Site, method: str, path: str) ->
 
     assert answer.status == 404
     assert "nowhere" in (await answer.json())["message"]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"nodes": 1, "edges": []},
-        {"nodes": [{"id": "n"}], "edges": []},
-        {"nodes": [{"id": "n", "fullType": "nobody:Knows"}], "edges": []},
-        {"nodes": [{"id": "n", "fullType": "core:Text"}, {"id": "n", "fullType": "core:Text"}], "edges": []},
-        {"nodes": [], "edges": [{"sourceNodeId": "a"}]},
-        {"workflowId": "greeting", "nodes": [], "edges": [], "interfaceInputs": 3},
-    ],
-)
-async def test_a_prompt_that_cannot_be_run_is_refused(site: Site, body: dict[str, Any]) -> None:
-    answer = await site.ask("POST", "/api/prompt", json=body)
-
-    assert answer.status == 400
-    assert (await answer.json())["code"] == "invalid_input"
 
 
 async def test_what_there_is_can_be_read(site: Site) -> None:

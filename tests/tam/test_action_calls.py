@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tag_reading import action, read_tags, tag_events, value
 
-from tavern_tam.action import INSTRUCTIONS, ActionParser
+from tavern_tam.action import ActionParser
 
 
 def test_the_first_shape_has_a_list_of_inputs() -> None:
@@ -161,17 +161,6 @@ def test_text_is_released_as_soon_as_it_cannot_be_part_of_a_call() -> None:
     assert [event.text for event in parser.feed("Hello <")] == ["Hello "]
     assert [event.text for event in parser.feed("act")] == []
     assert [event.text for event in parser.feed("or>.")] == ["<actor>."]
-
-
-def test_the_example_that_models_are_given_is_itself_valid() -> None:
-    reading = read_tags(INSTRUCTIONS)
-    assert reading.warnings == []
-    assert reading.called == [
-        (
-            "FileOperator.WriteFile",
-            {"filePath": "notes/today.md", "content": 'First line.\nif a < b && c: "done"'},
-        )
-    ]
 
 
 _TEXTS = st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("<>&]![CDATA\n`")), max_size=60)

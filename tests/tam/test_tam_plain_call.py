@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
-import pytest
 from helpers.repetition import repetitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
-from tam_reading import END, REQUEST, block, events_of
+from tam_reading import END, REQUEST
 
-from tavern_host.contracts.protocols import ParseEvent
-from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.block import Block
 from tavern_tam.lexing import Source
 from tavern_tam.plain import plain_call
@@ -71,50 +64,3 @@ def test_plain_block_takes_the_shortcut() -> None:
     assert call.arguments == {"filePath": "「a」 b", "z": ""}
     assert plain_call("command:「始」t", ParameterNames(TOOLS), 0) is None
     assert plain_call("nothing:", ParameterNames(TOOLS), 0) is None
-
-
-def test_events_made_without_validation_equal_validated_ones() -> None:
-    text = (
-        "a"
-        + block("command:「始」t「末」", "x:「始」1「末」")
-        + block(
-            "request_id:「始」r「末」",
-            "command1:「始」t「末」",
-            "on_error_1:「始」continue「末」",
-            "retry_1:「始」2「末」",
-            "common_x:「始」1「末」",
-        )
-    )
-    _, plain, chained = events = events_of([text])
-    assert events == [
-        ParseEvent(kind="text", text="a", offset=0),
-        ParseEvent(kind="call", offset=1, call=ToolCallRequest(tool_id="t", arguments={"x": "1"}, protocol="tam")),
-        ParseEvent(
-            kind="call",
-            offset=text.rindex(REQUEST),
-            call=ToolCallRequest(
-                tool_id="t",
-                arguments={"x": "1"},
-                block=1,
-                request_id="r",
-                on_error="continue",
-                retry=2,
-                variables={"x": "1", "common_x": "1"},
-                protocol="tam",
-            ),
-        ),
-    ]
-    for event in events:
-        again = ParseEvent.model_validate_json(event.model_dump_json())
-        assert again == event
-        assert again.to_json() == event.to_json()
-        assert repr(again) == repr(event)
-        assert vars(again).keys() == vars(event).keys()
-        assert copy.deepcopy(event) == pickle.loads(pickle.dumps(event)) == event.model_copy() == event
-    assert plain.call is not None
-    assert chained.call is not None
-    assert vars(plain.call).keys() == vars(chained.call).keys() == set(ToolCallRequest.model_fields)
-    with pytest.raises(ValidationError):
-        plain.call.tool_id = "other"
-    with pytest.raises(ValidationError):
-        plain.text = "other"

@@ -60,10 +60,6 @@ def test_thoughts_are_released_and_never_searched(tag: str) -> None:
     assert reading.steps == [(1, "t", {})]
 
 
-def test_a_thought_is_released_while_it_goes_on() -> None:
-    assert released("<think>so ", "it is</th", "ink>") == ["<think>so ", "it is", "</think>"]
-
-
 def test_a_thought_that_is_never_closed_calls_nothing() -> None:
     reading = read(f"a<think>{CALL}")
     assert reading.calls == []

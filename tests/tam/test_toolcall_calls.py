@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tag_reading import read_tool_call
 
-from tavern_tam.tool_call import INSTRUCTIONS
-
 
 def test_the_element_names_tool_and_parameters() -> None:
     reading = read_tool_call("Well. <tool_call name=\"kb:Query\"><param name='q'>a < b</param></tool_call>\nDone.")
@@ -96,17 +94,6 @@ def test_an_element_that_breaks_off_is_not_called() -> None:
     text = '<tool_call name="t"><param name="a">1</param><param name="b">2'
     reading = read_tool_call(text)
     assert (reading.text, reading.calls) == (text, [])
-
-
-def test_the_example_that_models_are_given_is_itself_valid() -> None:
-    reading = read_tool_call(INSTRUCTIONS)
-    assert reading.warnings == []
-    assert reading.called == [
-        (
-            "FileOperator.WriteFile",
-            {"filePath": "notes/today.md", "content": 'First line.\nif a < b && c: "done"'},
-        )
-    ]
 
 
 @given(

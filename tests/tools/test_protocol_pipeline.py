@@ -103,13 +103,6 @@ def test_what_only_looks_like_a_block_is_searched_by_the_others() -> None:
     assert text_of(events) == "Write <ACTION> or <tool_call> and "
 
 
-def test_thoughts_are_not_searched_by_any_protocol() -> None:
-    thought = f"<think>{action('a')}{tam('b')}{{{{c}}}}</think>"
-    events = parse(f"{thought}{tam('d')}", [small("braces", Braces, "{{"), *first_party()])
-    assert called(events) == [("tam", "d", 0)]
-    assert text_of(events) == thought
-
-
 @pytest.mark.parametrize(
     "broken",
     [
@@ -142,10 +135,6 @@ def test_text_is_released_as_soon_as_nobody_can_need_it() -> None:
     assert [event.text for event in pipeline.feed("UIRE]")] == ["<|[REQUIRE]"]
     assert [event.kind for event in pipeline.feed(f"{action('a')}")] == ["call"]
     assert [event.text for event in pipeline.feed(" and <think>hm")] == [" and <think>hm"]
-
-
-def test_lone_surrogates_become_replacement_characters() -> None:
-    assert text_of(events_of(["a\ud800", "\udc00<"])) == "a\ufffd\ufffd<"
 
 
 # --- protocols of plugins ----------------------------------------------------------------------------

@@ -139,20 +139,6 @@ async def test_tools_are_listed_in_short(stocked: Any) -> None:
     assert (len(few["tools"]), few["total"]) == (2, listed["total"])
 
 
-async def test_tools_are_listed_by_what_they_are(stocked: Any) -> None:
-
-    async def ids(**filters: Any) -> list[str]:
-        return [tool["id"] for tool in (await given(stocked, "list_tools", **filters))["tools"]]
-
-    files = [f"FileOperator.{what}File" for what in ("Append", "Delete", "Read", "Write")]
-    assert set(files) <= set(await ids(namespace="FileOperator"))
-    assert len(await ids(namespace="FileOperator")) == 6
-    assert await ids(tag="time") == ["system:get_current_time"]
-    assert "acme:repeat" in await ids(kind="node")
-    assert "system:list_tools" not in await ids(kind="node")
-    assert "FileOperator.ListFiles" in await ids(text="list FILES", tag="files")
-
-
 async def test_a_tool_is_described_and_a_wrong_id_told_with_near_ones(bench: Any) -> None:
     text = await given(bench, "describe_tool", tool_id="FileOperator.ApplyEdit")
     assert text.startswith("- Tool ID: FileOperator.ApplyEdit\n")

@@ -208,28 +208,6 @@ async def test_a_long_chain_and_a_long_cycle_are_checked_without_recursion(bench
 # --- the command ----------------------------------------------------------------------------------
 
 
-def test_the_command_says_all_problems_and_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "bad.json"
-    path.write_text(json.dumps({"nodes": [MERGE, {"id": "x", "type": "core:Nope", "parentNode": "p"}]}))
-
-    code = tavern(["workflow", "check", str(path)])
-
-    shown = capsys.readouterr()
-    assert code == 2
-    assert "$.nodes[0].inputValues.text_inputs: the required input 'text_inputs' has neither" in shown.out
-    assert "$.nodes[1].type: there is no node type 'core:Nope'" in shown.out
-    assert "warning: $.nodes[1].parentNode: there is no node 'p'" in shown.out
-    assert "Error: bad.json has 2 problems" in shown.err
-
-
-def test_the_command_ends_with_0_where_nothing_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "good.json"
-    path.write_text(json.dumps({"nodes": [TEXT]}))
-
-    assert tavern(["workflow", "check", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"file": str(path), "ok": True, "problems": []}
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [(None, "there is no file"), ("{", "is not JSON: line 1"), ("[]", "must hold a JSON object")],
