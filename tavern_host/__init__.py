@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tavern_host.context import NodeContext, PluginContext
     from tavern_host.contracts.agents import AGENT_RUNTIME
     from tavern_host.contracts.audit import AUDIT
+    from tavern_host.contracts.blobs import Blob
     from tavern_host.contracts.calls import CallContext, Principal
     from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
     from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
@@ -38,6 +39,7 @@ _HOMES = {
     "context": ("NodeContext", "PluginContext"),
     "contracts.agents": ("AGENT_RUNTIME",),
     "contracts.audit": ("AUDIT",),
+    "contracts.blobs": ("Blob",),
     "contracts.calls": ("CallContext", "Principal"),
     "contracts.commands": ("CommandInfo", "CommandOutput", "CommandParameter"),
     "contracts.errors": ("InvalidInput", "NotFound", "TavernError"),
@@ -67,6 +69,7 @@ __all__ = [
     "SETTINGS",
     "TOOL_MANAGER",
     "WORKFLOW_MANAGER",
+    "Blob",
     "CallContext",
     "CommandInfo",
     "CommandOutput",

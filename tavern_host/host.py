@@ -6,12 +6,14 @@ async with Host(project="my-project") as host:
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from tavern_host.audit.log import AuditLog, HostAudit
 from tavern_host.context import Project
@@ -43,6 +45,9 @@ from tavern_host.settings.file import SettingsFile
 from tavern_host.settings.secrets import SecretBox
 from tavern_host.settings.service import HostSettings
 from tavern_host.settings.store import SettingsStore
+
+if TYPE_CHECKING:
+    from tavern_host.storage.blobs import BlobStore
 
 S = TypeVar("S", bound=ServiceInterface)
 
@@ -147,7 +152,15 @@ class Host:
             bus=lambda: self.events,
             serving=serving,
             audit=self.audit,
+            blobs=lambda: self.blobs,
         )
+
+    @cached_property
+    def blobs(self) -> BlobStore:
+        """The Blobs of the project."""
+        from tavern_host.storage.blobs import BlobStore
+
+        return BlobStore(self.project.private / "blobs", logging.getLogger("tavern.blobs"))
 
     @property
     def events(self) -> EventBus:
@@ -240,8 +253,9 @@ class Host:
         return self._manager.report.owned(name)
 
     async def watch_decisions(self, *, every: float = 0.5) -> None:
-        """Follow what other processes of the operator decide (grants, switches, settings), until cancelled."""
-        await self._plugins.watch(self.settings.follow, every=every)
+        """Follow what other processes of the operator decide (grants, switches, settings), and remove Blobs that nobody
+        holds, until cancelled."""
+        await asyncio.gather(self._plugins.watch(self.settings.follow, every=every), self.blobs.sweep_always())
 
     def report_failure(self, plugin: str, where: str, error: BaseException) -> None:
         """Report a failure of a plugin: in the log, and as a problem that people see."""
@@ -289,6 +303,8 @@ class Host:
         finally:
             self._watchdog.stop()
             await self.audit.close()
+            if "blobs" in vars(self):
+                await self.blobs.close()
             if self._bus is not None:
                 await self._bus.close()
 

@@ -27,6 +27,7 @@ from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.output_calls import check_principal, with_call_results
 from tavern_engine.run.priority_semaphore import PrioritySemaphore, Ticket
 from tavern_engine.run.record import RunRecord, list_in_memory, withheld
+from tavern_engine.run.run_blobs import RunBlobs
 from tavern_engine.run.run_execution import Results, RunExecution, check_targets
 from tavern_engine.run.scheduler import GRACE
 from tavern_engine.run.scope import Scope
@@ -310,9 +311,12 @@ class Engine(ExecutionEngine):
         cache = self.cache if request.use_cache and self._settings.cache_bytes() else None
         self.cache.on_kept = self.disk_cache.keep if self.caches_on_disk else None
         lookup = CacheLookup(self.disk_cache, cache) if cache is not None and self.caches_on_disk else None
-        events = EventBatch(record.id, bound.plan, record.nodes, self._publish, cache=cache)
+        blobs = RunBlobs(record.id, self._context.blobs, self._context.log)
+        events = EventBatch(record.id, bound.plan, record.nodes, self._publish, cache=cache, see=blobs.see)
         within = call.child(run_id=record.id)
-        scope = Scope(record.id, within, events, self._context.log, loops=loops or {}, processes=self._process_slots)
+        scope = Scope(
+            record.id, within, events, self._context.log, blobs, loops=loops or {}, processes=self._process_slots
+        )
         execution = RunExecution(bound, scope, cache=cache, lookup=lookup, finished=finished, targets=request.targets)
         record.streams = execution.streams
         # A run that waits for a slot while its parent holds one could wait forever.

@@ -1,4 +1,4 @@
-"""What a plugin is given: services, settings, a log, a data folder, events, the audit log, tasks, HTTP.
+"""What a plugin is given: services, settings, a log, a data folder, Blobs, events, the audit log, tasks, HTTP.
 
 All of it is attributed to the plugin and closed with it. `facilities` makes the parts; this module describes them and
 holds no behaviour of its own, so that importing `tavern_host` stays cheap.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
+from tavern_host.contracts.blobs import BINARY, Blob
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.services import MethodInfo, ServiceKey
 
@@ -224,6 +225,45 @@ class Http(Protocol):
         """Return the plugin's client session, made on first use and closed with the plugin."""
 
 
+class Blobs(Protocol):
+    """Large values, kept apart in the project by the hash of their content: values hold their handles.
+
+    A Blob stays while somebody holds it: the engine holds those in inputs and outputs of a run that is kept. What
+    nobody holds is removed an hour after it was put or released.
+    """
+
+    async def put(
+        self, content: bytes | AsyncIterable[bytes], media_type: str = BINARY, *, holder: str | None = None
+    ) -> Blob:
+        """Keep bytes, or a stream of them, and hold them for `holder` where one is named; return their handle.
+
+        Raises `InvalidInput` for what is no media type and for more than 2 GiB, `Conflict` where all Blobs of the
+        project would have more than 16 GiB, `ServiceUnavailable` where the disk does not take it.
+        """
+
+    def open(self, blob: Blob, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+        """Yield the bytes from `start` up to `stop` in parts of at most 1 MiB. Raises `NotFound`."""
+
+    async def read(self, blob: Blob) -> bytes:
+        """Return all bytes. Raises `NotFound`, also where the file is damaged."""
+
+    async def path(self, blob: Blob) -> Path:
+        """Return the file that holds the bytes, to be read in this process and not to be changed. Raises `NotFound`."""
+
+    def has(self, blob: Blob) -> bool:
+        """Return whether the bytes are there; quick."""
+
+    async def hold(self, holder: str, blobs: Collection[Blob]) -> None:
+        """Keep Blobs until `holder`, a name of the plugin's own choice, releases them, over restarts too. Raises
+        `NotFound`: then none of them is held."""
+
+    async def release(self, holder: str) -> None:
+        """Hold nothing for `holder` any more."""
+
+    async def holders(self) -> list[str]:
+        """Return the plugin's names that hold something."""
+
+
 class Contribution(Protocol, Generic[T_co]):
     """One plugin's answer to a hook, with a way to reach the handlers that the answer names."""
 
@@ -319,6 +359,7 @@ class PluginContext:
     tasks: Tasks
     http: Http
     hooks: Hooks
+    blobs: Blobs
     state: dict[str, Any] = field(default_factory=dict)
     serving: bool = False
 
@@ -346,3 +387,8 @@ class NodeContext:
         said = NodeProgress.of(value, maximum, message)
         if self.report is not None:
             self.report(said)
+
+    @property
+    def blobs(self) -> Blobs:
+        """The plugin's Blobs."""
+        return self.plugin.blobs

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.loops import zone_of
 from tavern_host.contracts.nodes import DataFlowType, NodeDefinition, SlotDefinition
@@ -158,8 +159,8 @@ def text_of(value: bool | int | float) -> str:
 def coerce(slot: SlotDefinition, value: Any) -> Any:
     """Return a value from outside (JSON) as the slot's type has it.
 
-    Numbers and booleans become text, integers floats, whole floats integers, base64 text bytes. Raises
-    `ValueError` saying what was expected and what came; nothing is guessed from text.
+    Numbers and booleans become text, integers floats, whole floats integers, base64 text bytes, the JSON of a handle a
+    `Blob`. Raises `ValueError` saying what was expected and what came; nothing is guessed from text.
     """
     wanted = slot.data_flow_type
     if wanted in ANY_TYPES:
@@ -186,6 +187,8 @@ def _adapt(wanted: DataFlowType, value: Any) -> Any:
             return base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError):
             raise ValueError("expected binary data as base64 text, got other text") from None
+    if wanted is DataFlowType.BINARY:
+        return Blob.of(value) or value
     return value
 
 
@@ -196,7 +199,7 @@ _EXPECTED: dict[DataFlowType, tuple[str, type | tuple[type, ...]]] = {
     DataFlowType.BOOLEAN: ("a boolean", bool),
     DataFlowType.OBJECT: ("an object", dict),
     DataFlowType.ARRAY: ("an array", list),
-    DataFlowType.BINARY: ("binary data as base64 text", bytes),
+    DataFlowType.BINARY: ("binary data as base64 text or the handle of a Blob", (bytes, Blob)),
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
+from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.contributions import ContributionKind
 from tavern_host.contracts.errors import InvalidInput
@@ -38,11 +39,13 @@ class HttpRequest(Model):
 
 
 class HttpResponse(Model):
-    """A response as data: give `data` for JSON, or `body` with its `content_type`."""
+    """A response as data: give `data` for JSON, `body` with its `content_type`, or a `blob`, which is sent as a stream
+    of its own media type; ranges of it too (RFC 9110 §14)."""
 
     status: int = 200
     data: JsonValue = None
     body: bytes | None = None
+    blob: Blob | None = None
     content_type: str = "application/json"
     headers: dict[str, str] = Field(default_factory=dict)
 

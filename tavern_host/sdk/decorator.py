@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, overload
 
 from tavern_host.context import NodeContext, PluginContext
+from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.nodes import BypassBehavior, NodeDefinition, NodeTraits, SlotDefinition
-from tavern_host.sdk.slots import Config, Slot, define_input, define_output, split, stream_item
+from tavern_host.sdk.slots import Config, Slot, define_input, define_output, split, stream_item, strip_optional
 
 __all__ = ["SINGLE_OUTPUT", "Config", "NodeCode", "NodeFunction", "Slot", "hookimpl", "node", "nodes_of"]
 
@@ -63,7 +64,8 @@ class NodeCode:
     """What `@node` stores on the author's object: its definition and how to call it.
 
     `raw` nodes are called as `run(inputs, config)`; the others with one argument per slot. `change` and `actions`
-    are the functions behind the traits `checks_change` and `actions`.
+    are the functions behind the traits `checks_change` and `actions`. `binary` has the inputs that are hinted `bytes`
+    or `Blob`, with which of them: either is given to the function as the other where need be.
     """
 
     definition: NodeDefinition
@@ -76,6 +78,7 @@ class NodeCode:
     is_class: bool = False
     change: NodeFunction | None = None
     actions: Mapping[str, NodeFunction] = field(default_factory=dict)
+    binary: Mapping[str, type] = field(default_factory=dict)
 
 
 def node(
@@ -185,6 +188,7 @@ def _read(target: Any, about: dict[str, Any]) -> NodeCode:
     hints = _hints(function)
     inputs: dict[str, SlotDefinition] = {}
     config: dict[str, SlotDefinition] = {}
+    binary: dict[str, type] = {}
     context_parameter = None
     parameters = list(inspect.signature(function).parameters.values())[1 if is_class else 0 :]
     for parameter in parameters:
@@ -194,6 +198,10 @@ def _read(target: Any, about: dict[str, Any]) -> NodeCode:
         else:
             kind = config if isinstance(slot, Config) else inputs
             kind[parameter.name] = define_input(slot, hint, parameter.name, parameter.default)
+            held, _ = strip_optional(hint)
+            held = typing.get_args(held)[0] if slot and slot.multi and typing.get_origin(held) is list else held
+            if kind is inputs and held in (bytes, Blob):
+                binary[parameter.name] = held
     config_parameters = tuple(config)
     if is_class:
         config.update(_constructor_config(target, taken={*inputs, *config}))
@@ -210,6 +218,7 @@ def _read(target: Any, about: dict[str, Any]) -> NodeCode:
         context_parameter=context_parameter,
         single_output=single,
         is_class=is_class,
+        binary=binary,
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host.context import NodeContext, PluginContext
+from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.errors import NotFound, PluginFailure
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import (
@@ -162,9 +163,19 @@ class _Instance:
     def _items(
         self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
     ) -> AsyncGenerator[Any, None]:
+        if self._code.binary:
+            return self._items_of_fitted(inputs, node_call, report)
         arguments, named = self._arguments(inputs, node_call, report)
         items: AsyncGenerator[Any, None] = self._target(*arguments, **named)
         return items
+
+    async def _items_of_fitted(
+        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None
+    ) -> AsyncGenerator[Any, None]:
+        arguments, named = self._arguments(await self._fitted(inputs), node_call, report)
+        async with aclosing(self._target(*arguments, **named)) as items:
+            async for item in items:
+                yield item
 
     async def close(self) -> None:
         """Nothing is held that the garbage collector does not release."""
@@ -176,7 +187,7 @@ class _Instance:
         """
         code, function = self._code, self._target
         is_simple = not (code.raw or code.is_class or self._streams or self._bound or code.context_parameter)
-        if not is_simple or code.single_output is None or self._placement != "loop":
+        if not is_simple or code.binary or code.single_output is None or self._placement != "loop":
             return None
         if not inspect.isfunction(function) or function.__code__.co_flags & inspect.CO_VARKEYWORDS:
             return None
@@ -211,8 +222,23 @@ class _Instance:
             )
         return ((inputs, dict(self._config)) if code.raw else ()), named
 
+    async def _fitted(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return inputs with the bytes of a Blob where bytes are hinted, and the other way round. Raises `NotFound`."""
+        blobs, wanted = self._context.blobs, self._code.binary
+
+        async def fitted(value: Any, kind: type) -> Any:
+            if isinstance(value, list):
+                return [await fitted(each, kind) for each in value]
+            if kind is bytes and isinstance(value, Blob):
+                return await blobs.read(value)
+            return await blobs.put(value) if kind is Blob and isinstance(value, bytes) else value
+
+        return {key: await fitted(value, wanted[key]) if key in wanted else value for key, value in inputs.items()}
+
     async def _call(self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None) -> Any:
         """Return what the function returns, wherever it runs."""
+        if self._code.binary:
+            inputs = await self._fitted(inputs)
         arguments, named = self._arguments(inputs, node_call, report)
         placement = self._placement
         if placement == "process":

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ValidationError
 
+from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
 
 _INFER: Any = object()
@@ -25,6 +26,7 @@ _TYPES: dict[Any, DataFlowType] = {
     dict: DataFlowType.OBJECT,
     list: DataFlowType.ARRAY,
     bytes: DataFlowType.BINARY,
+    Blob: DataFlowType.BINARY,
     Any: DataFlowType.WILDCARD,
 }
 
@@ -186,5 +188,5 @@ def _flow_type(hint: Any, name: str) -> DataFlowType:
     base = typing.get_origin(hint) or hint
     if base in _TYPES:
         return _TYPES[base]
-    allowed = "str, int, float, bool, dict, list, bytes, Any or Literal"
+    allowed = "str, int, float, bool, dict, list, bytes, Blob, Any or Literal"
     raise TypeError(f"slot {name!r}: {hint!r} has no data-flow type; use {allowed}, or give Slot(type=…)")

@@ -23,6 +23,7 @@ from tavern_host.contracts.http import SocketMessage, SocketReply
 from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.events.bus import BusSubscription
 from tavern_host.host import Host
+from tavern_host.server.blob_routes import ROUTES as BLOB_ROUTES
 from tavern_host.server.plugin_routes import call_message, plugin_route, wrong_method
 from tavern_host.server.served import ROUTES as PROJECT_ROUTES
 from tavern_host.server.served import SERVED, ServedProjects, host_of, project_of
@@ -115,6 +116,7 @@ def make_app(host: Host | ServedProjects, *, token: str, port: int) -> web.Appli
         ("GET", "/api/permissions", _list_permissions),
         ("GET", "/api/why/{subject}", _why),
         *SETTINGS_ROUTES,
+        *BLOB_ROUTES,
         ("GET", "/plugins/{name}/{path:.+}", _plugin_file),
     ):
         for address in (path, _in_project(path)):

@@ -13,6 +13,7 @@ from tavern_host.contracts.errors import PluginFailure, TavernError
 from tavern_host.contracts.http import HttpRequest, HttpResponse, MessageInfo, RouteInfo, SocketMessage, SocketReply
 from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
+from tavern_host.server.blob_routes import blob_response
 from tavern_host.server.served import host_of, take_project
 
 _PRIVATE_HEADERS = frozenset({"authorization", "cookie"})
@@ -43,6 +44,8 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
     response = await call_route(host, registered, asked)
     if any(ord(c) < 32 for header in response.headers.items() for c in "".join(header)):
         raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")
+    if response.blob is not None:
+        return await blob_response(host, response.blob, response.headers)
     return web.Response(
         status=response.status,
         body=response.body,
@@ -94,7 +97,7 @@ async def _call(host: Host, registered: Registered[Any], where: str, argument: H
 def _response(info: RouteInfo, result: Any) -> HttpResponse:
     if not isinstance(result, HttpResponse):
         raise TypeError(f"{info.handler} returned {type(result).__name__}, expected an HttpResponse")
-    if result.body is not None:
+    if result.body is not None or result.blob is not None:
         return result
     try:
         return result.model_copy(update={"body": json.dumps(result.data, allow_nan=False).encode()})

@@ -1,6 +1,6 @@
 """Encodes values without a declared type, as they flow along edges, for journals, caches, processes and tests.
 
-JSON, bytes and datetimes have a codec; every other value stays in memory.
+JSON, bytes, datetimes and `Blob` have a codec; every other value stays in memory.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from tavern_host.contracts.blobs import Blob
+
 INT_BITS = 64
 """An encoded whole number has this many bits, one of them for its sign."""
 
@@ -23,7 +25,7 @@ LIMIT = 1 << (INT_BITS - 1)
 
 _PARTED = (dict, list, tuple, BaseModel)
 
-_BYTES, _DATETIME, _DICT, _KEPT = "$bytes", "$datetime", "$dict", "$kept"
+_BYTES, _DATETIME, _DICT, _KEPT, _BLOB = "$bytes", "$datetime", "$dict", "$kept", "$blob1"
 """The only key of an object that stands for something else. A dict with such a key is wrapped into one."""
 
 
@@ -79,6 +81,8 @@ def _loose(value: Any, kept: list[Any]) -> Any:
         return {_BYTES: base64.b64encode(value).decode()}
     if kind is datetime and value.utcoffset() is not None:
         return {_DATETIME: value.astimezone(UTC).isoformat()}
+    if kind is Blob:
+        return {_BLOB: [value.hash, value.media_type, value.length]}
     if kind is list or kind is tuple:
         return [_loose(item, kept) for item in value]
     if kind is dict and all(type(key) is str for key in value):
@@ -99,6 +103,8 @@ def _tight(tree: Any, kept: list[Any]) -> Any:
             return base64.b64decode(inner, validate=True)
         if tag == _DATETIME:
             return datetime.fromisoformat(inner)
+        if tag == _BLOB:
+            return Blob(hash=inner[0], media_type=inner[1], length=inner[2])
         if tag == _KEPT:
             return kept[inner]
         if tag == _DICT:

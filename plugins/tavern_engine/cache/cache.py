@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from tavern_host import Blob
+
 DEFAULT_LIMIT = 256 * 2**20
 """How many bytes, roughly, cached outputs may take."""
 
 _ENTRY = 300
 """What an entry takes beside its texts, roughly: its signature, its dict, the cache's own book-keeping."""
-_SCALARS = frozenset((int, float, bool, type(None), datetime))
+_SCALARS = frozenset((int, float, bool, type(None), datetime, Blob))
 _FLAT = frozenset((int, float, bool, type(None), str, bytes))
 _MAX_ITEMS = 100_000
 """Outputs with more items than this are not measured to the end, and not kept."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from tavern_engine.compile.node_kinds import TOKEN_SIZE
 from tavern_engine.compile.plan import VALUE, Cone, Level, Plan
+from tavern_host import Blob
 
 
 class BoundPlan:
@@ -74,7 +75,7 @@ class BoundPlan:
 
 def _sign(
     level: Level,
-    written: list[dict[str, Any]],
+    written: list[dict[str, Any]] | dict[int, dict[str, Any]],
     signatures: list[bytes | None],
     order: Iterable[int],
     changes: Mapping[int, bytes],
@@ -98,7 +99,14 @@ def _sign(
         except (KeyError, TypeError, ValueError):
             # It has no answer of its own, or something before it is never used again, or a value is no plain data.
             signatures[index] = None
+            if any(type(value) is Blob for value in values.values()):  # its handle is plain data
+                handles = {key: _handle(value) for key, value in values.items()}
+                _sign(level, {index: handles}, signatures, (index,), changes)
             continue
         whole = fresh()
         whole.update(token)
         signatures[index] = whole.digest()
+
+
+def _handle(value: Any) -> Any:
+    return value.to_json() if type(value) is Blob else value

@@ -19,6 +19,7 @@ from tavern_engine.journal.leases import LEASE, Leases
 from tavern_engine.run.event_batch import STATUS_NAMES, shown
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.record import RunRecord, run_of
+from tavern_engine.run.run_blobs import given
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import NotFound, TavernError
@@ -66,7 +67,10 @@ class RunRecorder:
     # --- a run's life -----------------------------------------------------------------------------
 
     async def accept(self, record: RunRecord) -> None:
-        """Record a new run; when this returns, it survives the end of the process."""
+        """Record a new run; when this returns, it survives the end of the process. Raises `NotFound` for a Blob among
+        its inputs that is not there."""
+        if blobs := given(record.workflow, record.request.inputs):
+            await self._context.blobs.hold(record.id, blobs)
         store = self._store
         if store is None:
             return
@@ -215,9 +219,18 @@ class RunRecorder:
         return run_of(entry, entry.status, entry.outputs, nodes)
 
     async def prune(self, *, max_age: float, max_bytes: int) -> int:
-        """Delete old runs; see `RunStore.prune`."""
+        """Delete old runs; see `RunStore.prune`. The Blobs of those that are gone are released."""
         store = self._store
-        return await store.prune(max_age=max_age, max_bytes=max_bytes) if store is not None else 0
+        if store is None:
+            return 0
+        count = await store.prune(max_age=max_age, max_bytes=max_bytes)
+        for run_id in await self._context.blobs.holders():
+            if run_id not in self._recorded:
+                try:
+                    await store.get(run_id)
+                except NotFound:
+                    await self._context.blobs.release(run_id)
+        return count
 
     # --- helpers ----------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from tavern_engine.cache.cache import OutputCache
 from tavern_engine.compile.plan import Plan
 from tavern_engine.journal.journal import RunJournal
-from tavern_engine.run.json_values import json_form
+from tavern_engine.run.json_values import See, json_form
 from tavern_engine.run.node_reports import NodeReports
 from tavern_engine.run.node_table import NodeTable, State
 from tavern_engine.run.stream_messages import Message, StreamMessages, brief
@@ -120,7 +120,9 @@ class EventBatch:
         *,
         cache: OutputCache | None = None,
         journal: RunJournal | None = None,
+        see: See | None = None,
     ) -> None:
+        self._see = see
         self._completed = Completions()
         self._rows: list[NodeEvent] = []
         self.stream_messages = StreamMessages(run_id, plan.ids, publish)
@@ -140,7 +142,7 @@ class EventBatch:
 
     def for_loop_body(self) -> EventBatch:
         """Return the batch for the body of a loop: its events are published and neither cached nor journaled."""
-        batch = EventBatch(self._run_id, self._plan, self.table, self._publish)
+        batch = EventBatch(self._run_id, self._plan, self.table, self._publish, see=self._see)
         batch.stream_messages, batch.reports = self.stream_messages, self.reports
         batch._base = self._base
         batch._is_inner = True
@@ -222,7 +224,7 @@ class EventBatch:
         messages: list[Message] = []
         for number, given in found:
             streams = streaming.get(number, ())
-            display = given if not streams and _characters(given) is not None else shown(given, streams)
+            display = given if not streams and _characters(given) is not None else shown(given, streams, self._see)
             put(number, State.CACHED, display, None, None)
             about = {"promptId": run_id, "nodeId": ids[number], "output": display, "cached": True}
             messages.append(("NODE_COMPLETE", about))
@@ -266,7 +268,7 @@ class EventBatch:
             if characters is not None:
                 lengths[signature] = characters
                 continue
-            outputs[place] = shown(given)
+            outputs[place] = shown(given, see=self._see)
             cacheable.pop(signature, None)
             if signature and self.cache is not None:
                 self.cache.put(signature, given, is_owned=True)
@@ -314,7 +316,7 @@ class EventBatch:
         _, number, state, began, ended, given, signature, error = row
         streams = self._plan.streaming.get(number, ())
         characters = _characters(given) if given is not None and not streams else None
-        display = given if given is None or characters is not None else shown(given, streams)
+        display = given if given is None or characters is not None else shown(given, streams, self._see)
         is_timed = state != State.SKIPPED
         if is_timed and self._is_inner and number not in self._plan.loops:  # a loop counts its own iterations
             self.table.count_iteration((number,))
@@ -351,9 +353,10 @@ class EventBatch:
             await self.journal.room()
 
 
-def shown(outputs: dict[str, Any], streams: Collection[str] = ()) -> dict[str, JsonValue]:
-    """Return outputs as a run shows them; `streams` are those that are lists of a stream's items."""
-    return {str(key): json_form(collected(v) if key in streams else v) for key, v in outputs.items()}
+def shown(outputs: dict[str, Any], streams: Collection[str] = (), see: See | None = None) -> dict[str, JsonValue]:
+    """Return outputs as a run shows them; `streams` are those that are lists of a stream's items. `see` is called with
+    each Blob."""
+    return {str(key): json_form(collected(v) if key in streams else v, see) for key, v in outputs.items()}
 
 
 def _characters(outputs: dict[str, Any]) -> int | None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, JsonValue
 
+from tavern_host import Blob
 from tavern_host.contracts.errors import ErrorInfo, describe, error_info
 from tavern_host.contracts.executions import Run, RunQueue
+
+See = Callable[[Blob], None]
 
 DEPTH = 100
 """How deeply a value may be nested before what is further in is shown as opaque."""
@@ -32,22 +36,22 @@ def fits(output: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return {key: json_form(value) for key, value in output.items()}
 
 
-def json_form(value: Any) -> JsonValue:
-    """Return a value as JSON, sharing nothing with it; never raises.
+def json_form(value: Any, see: See | None = None) -> JsonValue:
+    """Return a value as JSON, sharing nothing with it; `see` is called with each Blob in it. Never raises.
 
     What has no JSON form, NaN and infinities among it, becomes `{"type": "opaque", "python": "module.Class"}`.
     """
     try:
-        return _form(value, 0)
+        return _form(value, 0, see)
     except Exception:  # a node's value may do anything while it is looked at
         return opaque(value)
 
 
-def _form(value: Any, depth: int) -> JsonValue:
+def _form(value: Any, depth: int, see: See | None) -> JsonValue:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, enum.Enum):
-        return _form(value.value, depth)
+        return _form(value.value, depth, see)
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, int):
@@ -56,15 +60,19 @@ def _form(value: Any, depth: int) -> JsonValue:
         return float(value) if math.isfinite(value) else opaque(value)
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, Blob):
+        if see is not None:
+            see(value)
+        return value.to_json()
     if depth < DEPTH:
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-            return {clean(key): _form(item, depth + 1) for key, item in value.items()}
+            return {clean(key): _form(item, depth + 1, see) for key, item in value.items()}
         if isinstance(value, list | tuple):
             if _PLAIN.issuperset(map(type, value)):
                 return list(value)
-            return [_form(item, depth + 1) for item in value]
+            return [_form(item, depth + 1, see) for item in value]
         if isinstance(value, BaseModel):
-            return _form(value.model_dump(), depth + 1)
+            return _form(value.model_dump(), depth + 1, see)
     return opaque(value)
 
 

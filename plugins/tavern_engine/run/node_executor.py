@@ -161,6 +161,7 @@ class NodeExecutor:
             try:
                 given = _fresh_inputs(inputs) if policy.retry else inputs
                 outputs = await self._limited(index, node, given, writer, attempt)
+                await self._scope.blobs.keep(outputs)
             except GeneratorExit:
                 raise
             except BaseException as error:  # a node that calls sys.exit must not end the host

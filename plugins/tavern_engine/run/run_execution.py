@@ -80,6 +80,7 @@ class RunExecution:
             scope.events.reports.close()
             scope.events.flush()
             scope.events.table.close()
+            await scope.blobs.held()
             if scheduler.stragglers:
                 count = scheduler.stragglers
                 nodes = "a node ignores" if count == 1 else f"{count} nodes ignore"
@@ -99,14 +100,15 @@ class RunExecution:
             return found
         level = self._bound.plan.level
         resolver: InputResolver = self._scheduler.resolver
+        see = self._scope.blobs.see
         for index in self._bound.plan.outputs:
             node = level.nodes[index]
             for key, value in node.written.items():
-                found[key] = json_form(value)
+                found[key] = json_form(value, see)
             for item in node.inputs:
                 value = resolver.value(item)
                 if value is not MISSING:
-                    found[item.key] = json_form(value)
+                    found[item.key] = json_form(value, see)
                 else:
                     found.pop(item.key, None)
         return found
@@ -143,6 +145,7 @@ class RunExecution:
     def _known(self, cache: OutputCache | None) -> Callable[[int], dict[str, Any] | None]:
         level, signatures, finished = self._bound.plan.level, self._bound.signatures, self._finished
         nodes, numbers, disk = level.nodes, level.numbers, self._disk
+        has_blobs = self._scope.blobs.has_all
 
         def known(index: int) -> dict[str, Any] | None:
             if finished:
@@ -153,7 +156,8 @@ class RunExecution:
             if cache is None or signature is None or numbers[index] < 0:
                 return None
             outputs = disk.get(signature) if disk is not None else None
-            return outputs if outputs is not None else cache.get(signature)
+            outputs = outputs if outputs is not None else cache.get(signature)
+            return outputs if outputs is None or has_blobs(outputs) else None
 
         return known
 

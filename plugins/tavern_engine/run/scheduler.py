@@ -221,6 +221,8 @@ class Scheduler:
                     if is_async or (result.__class__ not in _KNOWN and hasattr(result, "__await__")):
                         result = await result
                     outputs = {output: result}
+                    if result.__class__ is bytes:
+                        result = outputs[output] = await self._scope.blobs.kept(result)
                 except BaseException as error:  # a node that calls sys.exit must not end the host
                     outputs, arguments = self._failed(index, began, error), None
             ended = perf_counter()
@@ -261,6 +263,8 @@ class Scheduler:
                 if invocation.is_async or _may_be_awaited(result):
                     result = await result
                 outputs = {invocation.output: result}
+            if outputs.__class__ is dict and bytes in map(type, outputs.values()):
+                await self._scope.blobs.keep(outputs)
         except BaseException as error:
             return self._failed(index, began, error)
         if self.stopping or outputs.__class__ is not dict:

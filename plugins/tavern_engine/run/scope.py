@@ -11,6 +11,7 @@ from typing import Any
 from tavern_engine.run.event_batch import EventBatch
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.priority_semaphore import PrioritySemaphore
+from tavern_engine.run.run_blobs import RunBlobs
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.nodes import NodeInstance
 
@@ -28,6 +29,7 @@ class Scope:
     call: CallContext
     events: EventBatch
     log: logging.Logger
+    blobs: RunBlobs
     instances: dict[int, NodeInstance] = field(default_factory=dict)
     loops: Mapping[str, LoopState] = field(default_factory=dict)
     interface: Mapping[tuple[int, str], list[Any]] = field(default_factory=dict)

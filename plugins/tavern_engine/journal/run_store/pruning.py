@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tavern_engine.journal.run_store.files import Files
+from tavern_host.storage.content_files import ContentFiles
 from tavern_host.storage.sqlite import DatabaseThread
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Pruning:
         self,
         writer: DatabaseThread,
         reader: DatabaseThread,
-        files: Files,
+        files: ContentFiles,
         is_claimed: Callable[[str | None, int | None, int], bool],
     ) -> None:
         self._writer = writer

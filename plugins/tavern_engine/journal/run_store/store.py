@@ -24,8 +24,8 @@ from tavern_host.storage.sqlite import DatabaseThread
 if TYPE_CHECKING:
     import sqlite3
 
-    from tavern_engine.journal.run_store.files import Files
     from tavern_engine.journal.run_store.rows import Standing
+    from tavern_host.storage.content_files import ContentFiles
     from tavern_host.storage.process_locks import ProcessLocks
 
 AT_ONCE = 50
@@ -213,7 +213,7 @@ class SqliteRunStore(RunStore):
 
     async def put(self, content: bytes, *, call: CallContext | None = None) -> str:
         """Store a large value or a document by itself; return its hash."""
-        from tavern_engine.journal.run_store.files import hash_of
+        from tavern_host.storage.content_files import hash_of
 
         def prepare() -> tuple[str, Path | None]:
             name = hash_of(content)
@@ -284,10 +284,10 @@ class SqliteRunStore(RunStore):
     # --- helpers ----------------------------------------------------------------------------------
 
     @property
-    def _files(self) -> Files:
-        from tavern_engine.journal.run_store.files import Files
+    def _files(self) -> ContentFiles:
+        from tavern_host.storage.content_files import ContentFiles
 
-        return Files(self._folder / "values")
+        return ContentFiles(self._folder / "values")
 
     @property
     def _workers(self) -> ProcessLocks:

@@ -1,0 +1,44 @@
+"""Blobs over HTTP: `POST /api/blobs` takes one as a stream, `GET /api/blobs/{hash}` sends one, or ranges of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from tavern_host.contracts.blobs import BINARY, Blob
+from tavern_host.host import Host
+from tavern_host.server.served import host_of
+
+_SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "audio/", "video/", "text/plain")
+"""What a browser may show: none of it runs scripts on the operator's origin. Anything else is downloaded."""
+
+
+async def blob_response(host: Host, blob: Blob, headers: Mapping[str, str]) -> web.StreamResponse:
+    """Return the answer that streams a Blob, or what the request's `Range` asks for of it. Raises `NotFound`."""
+    response = web.FileResponse(await host.blobs.path(blob), chunk_size=1 << 18, headers=headers)
+    response.headers["Content-Type"] = blob.media_type
+    response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    if not blob.media_type.lower().startswith(_SHOWN):
+        response.headers.setdefault("Content-Disposition", "attachment")
+    return response
+
+
+async def _send(request: web.Request) -> web.StreamResponse:
+    """Stream a Blob: with `?mediaType=` as that, else as what it was put as."""
+    host = host_of(request)
+    blob = await host.blobs.get(request.match_info["hash"])
+    given = request.query.get("mediaType")
+    if given is not None:
+        blob = host.blobs.handle(blob.hash, given, blob.length)
+    return await blob_response(host, blob, {"Cache-Control": "private, max-age=31536000, immutable"})
+
+
+async def _take(request: web.Request) -> web.Response:
+    """Keep the body as a Blob of the request's media type, and answer with its handle."""
+    media_type = request.headers.get("Content-Type", BINARY)
+    blob = await host_of(request).blobs.put(request.content.iter_any(), media_type)
+    return web.json_response(blob.to_json(), status=201, headers={"Location": f"/api/blobs/{blob.hash}"})
+
+
+ROUTES = (("POST", "/api/blobs", _take), ("GET", "/api/blobs/{hash}", _send))
