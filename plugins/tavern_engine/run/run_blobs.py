@@ -1,4 +1,4 @@
-"""The Blobs of one run: large bytes that nodes give become some, and all that are seen in its values are held for it."""
+"""The Blobs of one run: large bytes that nodes give become some, and all that its values have are held for it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,168 @@
+"""Large bytes in runs: kept apart, passed on by handle, shown by it, and there as long as the run is."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_bench import PLUGINS, Bench, slot, workflow
+from helpers.repetition import Failures
+from helpers.served import served
+
+from tavern_host import Host
+from tavern_host.contracts.blobs import Blob
+from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.runs import RUN_STORE
+
+SIZE = 3_000_000
+HANDLE = {
+    "type": "blob",
+    "hash": hashlib.sha256(b"\x07" * SIZE).hexdigest(),
+    "mediaType": "application/octet-stream",
+    "length": SIZE,
+}
+
+
+def acme(type: str, **values: Any) -> dict[str, Any]:
+    return {"type": f"acme-blobs:{type}", "inputValues": values}
+
+
+def host(folder: Path, **more: Any) -> Host:
+    names = ["acme_nodes", "acme_blobs"]
+    plugins = [PLUGINS / name for name in names]
+    return Host(folder / "project", plugins=plugins, trust=["acme-nodes", "acme-blobs"], **more)
+
+
+@pytest.mark.parametrize("placement", ["in-process", "loopback"])
+async def test_blobs_flow_as_handles_and_open_as_bytes(tmp_path: Path, placement: Any) -> None:
+    document = workflow(
+        {
+            "make": acme("Produce", size=SIZE),
+            "both": acme("ProduceBoth", size=SIZE),
+            "text": acme("Make", text="tell me"),
+            "deep": acme("MakeDeep", text="deep down"),
+            "count": "acme-blobs:Count",
+            "all": "acme-blobs:CountAll",
+            "apart": "acme-blobs:CountApart",
+            "name": "acme-blobs:NameApart",
+            "take": "acme-blobs:Take",
+            "small": "acme-blobs:Take",
+            "few": acme("Produce", size=10),
+            "pieces": "acme-blobs:Pieces",
+            "out": "core:GroupOutput",
+        },
+        "make.result > count.data",
+        "make.result > all.data",
+        "text.result > all.data",
+        "make.result > apart.data",
+        "make.result > name.data",
+        "make.result > pieces.data",
+        "text.result > take.data",
+        "few.result > small.data",
+        "make.result > out.x",
+        interfaceOutputs={"x": slot("BINARY")},
+    )
+    async with host(tmp_path, placement=placement) as opened:
+        bench = Bench(opened)
+        run = await bench.run(document)
+        assert run.error is None, run.error
+        text = {"type": "blob", "hash": hashlib.sha256(b"tell me").hexdigest(), "mediaType": "text/plain", "length": 7}
+        deep = text | {"hash": hashlib.sha256(b"deep down").hexdigest(), "length": 9}
+        expected = {
+            "make": HANDLE,
+            "text": text,
+            "deep": {"all": [{"blob": deep}]},
+            "count": SIZE,
+            "all": SIZE + 7,
+            "apart": SIZE,
+            "name": "Blob",
+            "take": "text/plain 7 b'tell' 7",
+            "small": "application/octet-stream 10 b'\\x07\\x07\\x07\\x07' 10",
+            "pieces": [1_000_000] * 3,
+        }
+        with Failures() as failures:
+            for name, value in expected.items():
+                with failures.row(name):
+                    assert (run.nodes[name].output or {})["result"] == value
+            with failures.row("both"):
+                assert run.nodes["both"].output == {"data": HANDLE, "size": SIZE}
+            with failures.row("output"):
+                assert run.outputs == {"x": HANDLE}
+            with failures.row("messages"):
+                done = {e.payload["nodeId"]: e.payload["output"] for e in await bench.events(run, "NODE_COMPLETE")}
+                assert done["make"] == {"result": HANDLE}
+            with failures.row("held"):
+                assert await opened.blobs.holders() == [f"tavern-engine/{run.id}"]
+                assert await opened.blobs.sweep(0) == 1  # what was made of ten bytes to be shown to `small`
+                assert all(opened.blobs.has(Blob.model_validate(one)) for one in (HANDLE, text, deep))
+
+
+async def test_an_upload_is_the_input_of_a_run(tmp_path: Path) -> None:
+    document = workflow(
+        {"in": "core:GroupInput", "take": "acme-blobs:Take"},
+        "in.data > take.data",
+        interfaceInputs={"data": slot("BINARY", required=True)},
+    )
+    async with host(tmp_path) as opened, served(opened) as site:
+        bench = Bench(opened)
+        upload = await site.ask("POST", "/api/blobs", data=b"a picture", headers={"Content-Type": "image/png"})
+        handle = await upload.json()
+        run = await bench.run(document, data=handle)
+        again = await bench.run(document, data=handle)
+        assert run.nodes["take"].output == {"result": "image/png 9 b'a pi' 9"}
+        assert again.nodes["take"].cached
+        assert await opened.blobs.sweep(0) == 0
+        with pytest.raises(NotFound, match="is not kept any more"):
+            await bench.run(document, data=handle | {"hash": "0" * 64})
+        refused = await bench.refusal(document, data=handle | {"hash": "../secret"})
+        assert refused == {
+            "$.inputs.data": "the input 'data': expected binary data as base64 text or the handle of a Blob,"
+            " got an object"
+        }
+
+
+async def test_blobs_go_when_their_last_run_goes(tmp_path: Path) -> None:
+    document = workflow({"both": acme("ProduceBoth", size=SIZE)})
+    async with host(tmp_path, settings={"extensions.tavern-engine.cacheOnDisk": True}) as opened:
+        bench = Bench(opened)
+        first = await bench.run(document)
+        second = await bench.run(document)
+        assert second.nodes["both"].cached
+    async with host(tmp_path, settings={"extensions.tavern-engine.cacheOnDisk": True}) as opened:
+        bench = Bench(opened)
+        third = await bench.run(document)
+        assert (third.nodes["both"].cached, third.nodes["both"].output) == (True, {"data": HANDLE, "size": SIZE})
+        engine = opened._manager.active["tavern-engine"].context.state["engine"]
+        store = opened.services.get(RUN_STORE)
+        for run in (first, second, third):
+            assert opened.blobs.has(Blob.model_validate(HANDLE))
+            await store.delete(run.id)
+            await engine._recorder.prune(max_age=1e9, max_bytes=10**12)
+            await opened.blobs.sweep(0)
+        assert not opened.blobs.has(Blob.model_validate(HANDLE))
+        fourth = await bench.run(document)  # what is cached is worth nothing without its Blob
+        assert (fourth.nodes["both"].cached, opened.blobs.has(Blob.model_validate(HANDLE))) == (False, True)
+
+
+async def test_a_resumed_run_has_its_blobs(tmp_path: Path) -> None:
+    document = workflow(
+        {"both": acme("ProduceBoth", size=SIZE), "count": "acme-blobs:Count", "wait": "Hang"},
+        "both.data > count.data",
+    )
+    async with host(tmp_path) as opened:
+        bench = Bench(opened)
+        run_id = await bench.start(document)
+        await bench.until("NODE_COMPLETE", promptId=run_id, nodeId="count")
+        assert (await bench.interrupted(run_id)).status == "interrupted"
+        assert await opened.blobs.sweep(0) == 0
+    async with host(tmp_path) as opened:
+        bench = Bench(opened)
+        await bench.engine.resume(run_id)
+        async with asyncio.timeout(30):
+            while (run := await bench.engine.get(run_id)).nodes["both"].output is None:
+                await asyncio.sleep(0.01)
+        assert run.nodes["both"].output == {"data": HANDLE, "size": SIZE}
+        await bench.engine.interrupt(run_id)
