@@ -626,7 +626,7 @@ class Twice:
     def run(self, start: int) -> None: ...
 
 
-ALLOWED = "use str, int, float, bool, dict, list, bytes, Any or Literal, or give Slot(type=…)"
+ALLOWED = "use str, int, float, bool, dict, list, bytes, Blob, Any or Literal, or give Slot(type=…)"
 
 MISTAKES = [
     (no_hint, "no_hint: parameter 'text' has no type hint"),

@@ -33,16 +33,22 @@ class RunBlobs:
         self._holding: asyncio.Task[None] | None = None
 
     async def keep(self, outputs: dict[str, Any]) -> None:
-        """Put large bytes among outputs apart: their handles replace them. Where that fails they stay, and the log says
-        why."""
+        """Put large bytes among outputs apart: their handles replace them."""
         for key, value in outputs.items():
-            if type(value) is not bytes or len(value) < LARGE:
-                continue
-            try:
-                blob = outputs[key] = await self._blobs.put(value, holder=self._run_id)
-                self._seen.add(blob)
-            except TavernError as error:
-                self._log.warning("run %s: an output stays in memory: %s", self._run_id, error.message)
+            if type(value) is bytes:
+                outputs[key] = await self.kept(value)
+
+    async def kept(self, value: bytes) -> bytes | Blob:
+        """Return the handle of large bytes, put apart. Others stay; so do they where that fails, which is logged."""
+        if len(value) < LARGE:
+            return value
+        try:
+            blob = await self._blobs.put(value, holder=self._run_id)
+        except TavernError as error:
+            self._log.warning("run %s: an output stays in memory: %s", self._run_id, error.message)
+            return value
+        self._seen.add(blob)
+        return blob
 
     def see(self, blob: Blob) -> None:
         """Hold a Blob that is among the run's values, soon."""

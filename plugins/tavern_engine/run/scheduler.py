@@ -203,14 +203,12 @@ class Scheduler:
                 values = written[index]
                 if shared_key is not None and values is own[index]:
                     try:
+                        arguments = [] if joins else values.values()
                         if joins:
-                            arguments = []
                             for source in sources[index]:
                                 arguments.append(results[source][shared_key])  # type: ignore[index]  # it is caught
                             if values:
                                 arguments += values.values()
-                        else:
-                            arguments = values.values()
                     except (KeyError, TypeError):
                         arguments = None  # a node before it gave no value
             if arguments is None:
