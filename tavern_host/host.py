@@ -10,10 +10,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from tavern_host.audit.log import AuditLog, HostAudit
 from tavern_host.context import Project
@@ -45,9 +45,7 @@ from tavern_host.settings.file import SettingsFile
 from tavern_host.settings.secrets import SecretBox
 from tavern_host.settings.service import HostSettings
 from tavern_host.settings.store import SettingsStore
-
-if TYPE_CHECKING:
-    from tavern_host.storage.blobs import BlobStore
+from tavern_host.storage.blobs import BlobStore
 
 S = TypeVar("S", bound=ServiceInterface)
 
@@ -113,6 +111,7 @@ class Host:
         self._observer = observer
         catalogue = Catalogue()
         state = folders.project_state(self.project)
+        self.blobs = BlobStore(self.project.private / "blobs", logging.getLogger("tavern.blobs"))
         self.audit = AuditLog(self.project.private / "audit" / "audit.sqlite3", anchor=state / "audit.json")
         file = SettingsFile(state / "settings.json", SecretBox(folders.state))
         above = {**environment_settings(), **(settings or {})}
@@ -152,15 +151,8 @@ class Host:
             bus=lambda: self.events,
             serving=serving,
             audit=self.audit,
-            blobs=lambda: self.blobs,
+            blobs=self.blobs,
         )
-
-    @cached_property
-    def blobs(self) -> BlobStore:
-        """The Blobs of the project."""
-        from tavern_host.storage.blobs import BlobStore
-
-        return BlobStore(self.project.private / "blobs", logging.getLogger("tavern.blobs"))
 
     @property
     def events(self) -> EventBus:
@@ -303,8 +295,7 @@ class Host:
         finally:
             self._watchdog.stop()
             await self.audit.close()
-            if "blobs" in vars(self):
-                await self.blobs.close()
+            await self.blobs.close()
             if self._bus is not None:
                 await self._bus.close()
 

@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tavern_host.audit.log import AuditLog, PluginAudit
 from tavern_host.context import Contribution, PluginContext, Project
-from tavern_host.contracts.blobs import BINARY, Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.errors import Forbidden, PermissionDenied, one_line
@@ -30,13 +30,12 @@ from tavern_host.runtime.threads import GRACE, contained
 from tavern_host.services.json_calls import JsonCall
 from tavern_host.services.registry import ServiceRegistry, Views
 from tavern_host.settings.store import PluginSettings
+from tavern_host.storage.blobs import BlobStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import aiohttp
-
-    from tavern_host.storage.blobs import BlobStore
 
 T = TypeVar("T")
 
@@ -190,54 +189,6 @@ class PluginHttp:
         return self._session
 
 
-class PluginBlobs:
-    """The Blobs of the project; see `context.Blobs`. What a plugin holds is under its name."""
-
-    def __init__(self, in_flight: InFlight, store: Callable[[], BlobStore]) -> None:
-        self._in_flight = in_flight
-        self._prefix = f"{in_flight.plugin}/"
-        self._made = store
-
-    async def put(
-        self, content: bytes | AsyncIterable[bytes], media_type: str = BINARY, *, holder: str | None = None
-    ) -> Blob:
-        """Keep bytes and return their handle."""
-        return await self._store.put(content, media_type, holder=None if holder is None else self._prefix + holder)
-
-    def open(self, blob: Blob, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
-        """Yield the bytes of a Blob in parts."""
-        return self._store.open(blob, start, stop)
-
-    async def read(self, blob: Blob) -> bytes:
-        """Return the bytes of a Blob."""
-        return await self._store.read(blob)
-
-    async def path(self, blob: Blob) -> Path:
-        """Return the file of a Blob."""
-        return await self._store.path(blob)
-
-    def has(self, blob: Blob) -> bool:
-        """Return whether a Blob is there."""
-        return self._store.has(blob)
-
-    async def hold(self, holder: str, blobs: Collection[Blob]) -> None:
-        """Keep Blobs until the holder releases them."""
-        await self._store.hold(self._prefix + holder, blobs)
-
-    async def release(self, holder: str) -> None:
-        """Hold nothing for this holder any more."""
-        await self._store.release(self._prefix + holder)
-
-    async def holders(self) -> list[str]:
-        """Return the plugin's holders."""
-        return [name.removeprefix(self._prefix) for name in await self._store.holders(self._prefix)]
-
-    @property
-    def _store(self) -> BlobStore:
-        self._in_flight.check(while_closing=True)
-        return self._made()
-
-
 class PluginHooks:
     """Hook calls; see `context.Hooks`."""
 
@@ -315,7 +266,7 @@ class Kernel:
     tell: Callable[[str, Problem], None]
     serving: bool
     audit: AuditLog
-    blobs: Callable[[], BlobStore]
+    blobs: BlobStore
 
     def provides_service(self, plugin: str) -> bool:
         """Return whether a plugin provides one of the host's services."""
@@ -346,6 +297,6 @@ def make_context(
         tasks=PluginTasks(ledger, in_flight, kernel.report),
         http=PluginHttp(ledger, in_flight),
         hooks=PluginHooks(in_flight, kernel, views),
-        blobs=PluginBlobs(in_flight, kernel.blobs),
+        blobs=kernel.blobs.of(plugin, partial(in_flight.check, while_closing=True)),
         serving=kernel.serving,
     )

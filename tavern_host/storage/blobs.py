@@ -7,6 +7,7 @@ the end of the process at any moment. What nobody holds is removed an hour after
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection
@@ -54,12 +55,20 @@ _UNHELD = "kept < ? AND NOT EXISTS (SELECT 1 FROM holds WHERE holds.hash = blobs
 
 
 class BlobStore:
-    """The Blobs in a folder. Several processes may use it at once."""
+    """The Blobs in a folder; see `context.Blobs`. Several processes may use it at once."""
 
     def __init__(self, folder: Path, log: logging.Logger) -> None:
         self._log = log
         self._files = ContentFiles(folder)
         self._database = DatabaseThread(folder, _SCHEMA, log, "blob store: database")
+        self._prefix = ""
+        self._check: Callable[[], object] = lambda: None
+
+    def of(self, plugin: str, check: Callable[[], object]) -> BlobStore:
+        """Return the store as a plugin has it: its holders are under its name, and each call begins with `check`."""
+        own = copy.copy(self)
+        own._prefix, own._check = f"{plugin}/", check
+        return own
 
     @staticmethod
     def handle(hash: str, media_type: str, length: int) -> Blob:
@@ -74,6 +83,7 @@ class BlobStore:
     ) -> Blob:
         """Keep bytes, or a stream of them, and return their handle. Raises `InvalidInput` for what is no media type and
         more than `MAX_BLOB` bytes, `Conflict` where all would have more than `MAX_ALL`."""
+        self._check()
         self.handle("0" * 64, media_type, 0)
         new = await _on_thread(self._files.begin)
         try:
@@ -100,7 +110,10 @@ class BlobStore:
             (blob.hash, blob.length, blob.media_type, _now()),
         )
         if holder is not None:
-            connection.execute("INSERT OR IGNORE INTO holds VALUES (?, ?)", (holder, blob.hash))
+            self._hold(connection, holder, blob)
+
+    def _hold(self, connection: sqlite3.Connection, holder: str, blob: Blob) -> None:
+        connection.execute("INSERT OR IGNORE INTO holds VALUES (?, ?)", (self._prefix + holder, blob.hash))
 
     async def get(self, hash: str) -> Blob:
         """Return the handle of a content, with the media type that it was put with last. Raises `NotFound`."""
@@ -118,6 +131,7 @@ class BlobStore:
 
     async def path(self, blob: Blob) -> Path:
         """Return the file of a Blob, which must not be changed. Raises `NotFound`."""
+        self._check()
         (await _on_thread(self._opened, blob)).close()
         return self._files.path(blob.hash)
 
@@ -127,6 +141,7 @@ class BlobStore:
 
     async def read(self, blob: Blob) -> bytes:
         """Return the content of a Blob. Raises `NotFound`, also where it is not what it was."""
+        self._check()
         content = await _on_thread(self._files.read, blob.hash)
         if content is None or len(content) != blob.length:
             raise _unknown(blob)
@@ -134,8 +149,8 @@ class BlobStore:
 
     async def open(self, blob: Blob, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
         """Yield the bytes of a Blob from `start` up to `stop`, in parts of at most `CHUNK`. Raises `NotFound`."""
-        file = await _on_thread(self._opened, blob)
-        with file:
+        self._check()
+        with await _on_thread(self._opened, blob) as file:
             left = (blob.length if stop is None else min(stop, blob.length)) - start
             file.seek(start)
             while left > 0 and (part := await _on_thread(file.read, min(CHUNK, left))):
@@ -157,31 +172,36 @@ class BlobStore:
     async def hold(self, holder: str, blobs: Collection[Blob]) -> None:
         """Keep Blobs until the holder releases them, however often it is said. Raises `NotFound`: then none is held."""
 
+        self._check()
+
         def work(connection: sqlite3.Connection) -> None:
             for blob in blobs:
                 known = connection.execute("SELECT 1 FROM blobs WHERE hash = ?", (blob.hash,)).fetchone()
                 if known is None or not self._files.has(blob.hash):
                     raise _unknown(blob)
-                connection.execute("INSERT OR IGNORE INTO holds VALUES (?, ?)", (holder, blob.hash))
+                self._hold(connection, holder, blob)
 
         await self._database.write(work)
 
     async def release(self, holder: str) -> None:
         """Hold nothing for this holder any more."""
 
+        self._check()
+        name = self._prefix + holder
+
         def work(connection: sqlite3.Connection) -> None:
             held = "SELECT hash FROM holds WHERE holder = ?"
-            connection.execute(f"UPDATE blobs SET kept = ? WHERE hash IN ({held})", (_now(), holder))
-            connection.execute("DELETE FROM holds WHERE holder = ?", (holder,))
+            connection.execute(f"UPDATE blobs SET kept = ? WHERE hash IN ({held})", (_now(), name))
+            connection.execute("DELETE FROM holds WHERE holder = ?", (name,))
 
         await self._database.write(work)
 
-    async def holders(self, prefix: str = "") -> list[str]:
-        """Return who holds something, of those whose name begins so."""
-        sought = "SELECT DISTINCT holder FROM holds WHERE substr(holder, 1, ?) = ?"
+    async def holders(self) -> list[str]:
+        """Return who holds something; of a plugin, which of its names do."""
+        sought, size = "SELECT DISTINCT holder FROM holds WHERE substr(holder, 1, ?) = ?", len(self._prefix)
 
         def work(connection: sqlite3.Connection) -> list[str]:
-            return [holder for (holder,) in connection.execute(sought, (len(prefix), prefix))]
+            return [holder[size:] for (holder,) in connection.execute(sought, (size, self._prefix))]
 
         return await self._database.read(work, absent=[])
 

@@ -14,7 +14,7 @@ from helpers.served import served
 
 from tavern_host import Host
 from tavern_host.contracts.blobs import Blob
-from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.errors import NotFound, PermissionDenied
 from tavern_host.contracts.runs import RUN_STORE
 
 SIZE = 3_000_000
@@ -166,3 +166,15 @@ async def test_a_resumed_run_has_its_blobs(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
         assert run.nodes["both"].output == {"data": HANDLE, "size": SIZE}
         await bench.engine.interrupt(run_id)
+
+
+async def test_a_plugin_that_is_gone_opens_none(tmp_path: Path) -> None:
+    async with host(tmp_path) as opened:
+        blobs = opened._manager.active["acme-blobs"].context.blobs
+        blob = await blobs.put(b"mine", holder="album")
+        assert (await blobs.holders(), await opened.blobs.holders()) == (["album"], ["acme-blobs/album"])
+        await opened.disable("acme-blobs")
+        for use in (lambda: blobs.read(blob), lambda: blobs.put(b"more"), lambda: blobs.release("album")):
+            with pytest.raises(PermissionDenied):
+                await use()
+        assert await opened.blobs.holders() == ["acme-blobs/album"]  # over restarts too
