@@ -499,7 +499,7 @@ async def test_a_long_stream_takes_bounded_memory(shared: Bench) -> None:
 async def test_a_source_that_never_awaits_lets_others_run(shared: Bench) -> None:
     pause = {"type": "Pause", "inputValues": {"turns": 5}}
     document = workflow(
-        {"s": node("Endless"), "t": node("First", count=100_000), "alone": numbers(100_000), "p": pause},
+        {"s": node("Endless"), "t": node("First", count=100_000), "alone": numbers(400_000), "p": pause},
         "s.items > t.items",
     )
     run = await shared.run(document)

@@ -48,6 +48,7 @@ def assemble(builder: LevelBuilder) -> Level:
     early: dict[int, set[int]] = {}
     for index in others:
         _put_other(builder, level, index, early)
+    _put_displays_first(level, others)
     for source, following in early.items():
         following.difference_update(level.followers[source])
         for follower in following:
@@ -57,6 +58,13 @@ def assemble(builder: LevelBuilder) -> Level:
     if builder.has_streams:
         mark_unbounded(level)
     return level
+
+
+def _put_displays_first(level: Level, others: list[int]) -> None:
+    """See to it that a group's instance or a bypassed node is done before what follows, where both become ready."""
+    displays = {index for index in others if level.nodes[index].role in (Role.GROUP, Role.BYPASSED)}
+    for source in {source for index in displays for source in level.sources[index]}:
+        level.followers[source].sort(key=lambda follower: follower not in displays)
 
 
 def _branching(gives: list[Source]) -> frozenset[int]:

@@ -200,6 +200,14 @@ class Level:
         return tuple(i for i, after in enumerate(self.followers) if not after and i not in self.early)
 
     @cached_property
+    def ranks(self) -> list[int]:
+        """The place of each node in `order`."""
+        found = [0] * len(self.followers)
+        for place, index in enumerate(self.order):
+            found[index] = place
+        return found
+
+    @cached_property
     def starts(self) -> tuple[int, ...]:
         """The nodes that wait for none."""
         return tuple(i for i, count in enumerate(self.waiting_for) if not count)
@@ -237,7 +245,7 @@ class Level:
                     waiting.append(follower)
         order = [index for index in self.order if runs[index]]
         border = set(chain.from_iterable(map(self.sources.__getitem__, order))).union(self.ends).difference(order)
-        rest = [index for index, is_in in enumerate(runs) if not is_in and index not in border]
+        rest = [index for index in self.order if not runs[index] and index not in border]
         left = self.waiting(runs, border)
         return Cone(touched, order, runs, sorted(border), rest, left, [index for index in order if not left[index]])
 

@@ -91,6 +91,7 @@ class NodeExecutor:
         if node.role is Role.NODE or node.role is Role.LOOP:
             return await self._run(index, node, inputs, began)
         if node.role is Role.OUTPUT and self._interface:
+            self._pass_on()
             self._publish_reused(node)
         if node.number >= 0:
             state = State.BYPASSED if node.role is Role.BYPASSED else State.DONE
@@ -266,6 +267,7 @@ class NodeExecutor:
                 if writer is not None and key in writer.streams:
                     await writer.put(key, item)
 
+            self._pass_on()  # what feeds nodes inside is done before they are
             is_outermost = self._iteration is None
             log = LoopLog(self._events, node, self._signatures[index], is_resumable=is_outermost)
             before = self._scope.loops.get(node.id) if is_outermost and number == 1 else None
@@ -307,6 +309,11 @@ class NodeExecutor:
         return instance
 
     # --- small parts ------------------------------------------------------------------------------
+
+    def _pass_on(self) -> None:
+        """Publish the completions so far."""
+        self._scheduler.report_completed()
+        self._events.flush()
 
     def _publish_reused(self, node: PlanNode) -> None:
         """Publish interface streams that are complete already: those of an earlier run, and lists."""

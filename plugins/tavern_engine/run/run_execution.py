@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import groupby
 from typing import Any
 
 from pydantic import JsonValue
@@ -17,7 +18,7 @@ from tavern_engine.run.json_values import json_form
 from tavern_engine.run.node_table import State
 from tavern_engine.run.scheduler import Scheduler
 from tavern_engine.run.scope import Scope
-from tavern_engine.run.selection import Selection, changed, everything, needed
+from tavern_engine.run.selection import Selection, after_known, changed, everything, needed
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput
 from tavern_host.contracts.names import did_you_mean
 
@@ -162,15 +163,23 @@ class RunExecution:
         return known
 
     def _publish_reused(self, selection: Selection) -> None:
-        """Publish the nodes that need not run."""
-        events, numbers = self._scope.events, self._bound.plan.level.numbers
+        """Publish the nodes that need not run, each after those that feed it."""
+        events, level, known = self._scope.events, self._bound.plan.level, selection.known
+        numbers = level.numbers
         skipped = [numbers[index] for index in selection.left_out if numbers[index] >= 0]
         events.table.mark(skipped, State.SKIPPED)
-        events.reused((numbers[index], outputs) for index, outputs in selection.known.items() if numbers[index] >= 0)
         if selection.unasked:
             events.table.load_output = self._loader(selection.unasked)
-        unasked = list(map(numbers.__getitem__, selection.unasked))
-        events.reused_unread(unasked if -1 not in unasked else [number for number in unasked if number >= 0])
+        late = after_known(level, selection)
+        first = selection.unasked if not late else [index for index in selection.unasked if index not in late]
+        unread = list(map(numbers.__getitem__, first))
+        events.reused_unread(unread if -1 not in unread else [number for number in unread if number >= 0])
+        shown = sorted((i for i in (*known, *late) if numbers[i] >= 0), key=level.ranks.__getitem__)
+        for is_late, group in groupby(shown, late.__contains__):
+            if is_late:
+                events.reused_unread(list(map(numbers.__getitem__, group)))
+            else:
+                events.reused((numbers[index], known[index]) for index in group)
 
     def _loader(self, unasked: list[int]) -> Callable[[int], dict[str, JsonValue] | None]:
         """Return a function that looks up the outputs of reused nodes when they are to be shown: those from before the

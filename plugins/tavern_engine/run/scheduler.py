@@ -341,11 +341,11 @@ class Scheduler:
             if worker.index >= 0 and numbers[worker.index] >= 0:
                 busy.append(numbers[worker.index])
         try:
-            if busy:
-                self._events.executing(busy)
-            if self._remaining or self._is_top:  # a loop passes its quick iterations on together
+            if busy or self._remaining or self._is_top:  # a loop passes its quick iterations on together
                 self.report_completed()
                 self._events.flush()
+            if busy:
+                self._events.executing(busy)
         except Exception as error:  # else the run would never end
             if not self._finished.done():
                 self._finished.set_exception(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
@@ -21,7 +21,7 @@ class Selection:
     """Which nodes run: `waiting_for[i]` is the in-degree of node `i` among those; `ready` have none.
 
     `known` are the outputs that are reused without running their nodes; `unasked` nodes come before those only. Those
-    `left_out` lead to no target, or are on a branch that was not taken.
+    `left_out` lead to no target, or are on a branch that was not taken. `unasked` are in the level's order.
     """
 
     waiting_for: list[int]
@@ -83,10 +83,32 @@ def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> 
     for index in left_out:
         seen[index] = 1
     unasked = list(compress(range(count), seen.translate(_NOT)))
+    if not isinstance(level.order, range):
+        unasked.sort(key=level.ranks.__getitem__)
     if wanted is not None:
         left_out += [index for index in unasked if not wanted[index]]
         unasked = [index for index in unasked if wanted[index]]
     return Selection(left, ready, len(running), found, unasked, left_out, runs)
+
+
+def after_known(level: Level, selection: Selection) -> set[int]:
+    """Return the nodes of `unasked` that come after known ones."""
+    known, runs = selection.known, selection.runs
+
+    def following(index: int) -> Iterator[int]:
+        for follower in (*level.followers[index], *level.early.get(index, ())):
+            if follower not in known and runs is not None and not runs[follower]:
+                yield follower
+
+    waiting = [follower for index in known for follower in following(index)]
+    unasked = set(selection.unasked) if waiting else set()
+    found: set[int] = set()
+    while waiting:
+        index = waiting.pop()
+        if index in unasked and index not in found:
+            found.add(index)
+            waiting += following(index)
+    return found
 
 
 def _branches_taken(level: Level, known: Known) -> tuple[list[int], list[int]]:
