@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from tavern_host.host import Host
     from tavern_host.projects import Folders
     from tavern_host.sdk.decorator import Config, Slot, hookimpl, node, nodes_of
+    from tavern_host.sdk.override import ServiceOverride
 
 _HOMES = {
     "sdk.decorator": ("Config", "Slot", "hookimpl", "node", "nodes_of"),
+    "sdk.override": ("ServiceOverride",),
     "context": ("NodeContext", "PluginContext"),
     "contracts.agents": ("AGENT_RUNTIME",),
     "contracts.audit": ("AUDIT",),
@@ -90,6 +92,7 @@ __all__ = [
     "ServiceInfo",
     "ServiceInterface",
     "ServiceKey",
+    "ServiceOverride",
     "Slot",
     "TavernError",
     "ToolDefinition",

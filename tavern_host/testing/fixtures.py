@@ -22,6 +22,7 @@ from tavern_host.testing.recorder import CallRecorder, RecordedCall
 if TYPE_CHECKING:
     from tavern_host.host import Host
     from tavern_host.projects import Folders
+    from tavern_host.testing.http import HttpClient
 
     asyncio_fixture: Callable[[Any], Any] | None
 
@@ -186,12 +187,25 @@ async def _host(_asyncio_is_there: None, request: pytest.FixtureRequest, make_ho
         yield running
 
 
+async def _http_client(host: Host) -> AsyncIterator[HttpClient]:
+    """Give a client of the test's host, which is served on a socket of its own."""
+    from tavern_host.testing.http import served
+
+    async with served(host) as client:
+        yield client
+
+
 if asyncio_fixture is not None:
     host = asyncio_fixture(name="host")(_host)  # type: ignore[call-arg]
+    http_client = asyncio_fixture(name="http_client")(_http_client)  # type: ignore[call-arg]
 else:
 
     @pytest.fixture
     def host(_asyncio_is_there: None) -> None:
+        """Say what is needed."""
+
+    @pytest.fixture
+    def http_client(_asyncio_is_there: None) -> None:
         """Say what is needed."""
 
 

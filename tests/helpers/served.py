@@ -4,48 +4,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
-from aiohttp import ClientResponse, ClientWebSocketResponse, DummyCookieJar
-from aiohttp.test_utils import TestClient, TestServer, unused_port
+from aiohttp import ClientResponse
 
 from tavern_host import Host
-from tavern_host.server.app import make_app
+from tavern_host.testing import http
+from tavern_host.testing.http import TOKEN
 
-TOKEN = "let-me-in"
+__all__ = ["TOKEN", "Site", "served"]
 
 
-@dataclass
-class Site:
+class Site(http.HttpClient):
     """A running server with its host. Requests carry the token unless told otherwise."""
-
-    host: Host
-    client: TestClient[Any, Any]
-    port: int
 
     async def ask(self, method: str, path: str, **options: Any) -> ClientResponse:
         """Send a request and return the answer with its body read."""
-        headers = {"Authorization": f"Bearer {TOKEN}", **options.pop("headers", {})}
-        answer = await self.client.request(
-            method, path, headers={k: v for k, v in headers.items() if v is not None}, allow_redirects=False, **options
-        )
-        await answer.read()
-        return answer
-
-    async def get(self, path: str, **options: Any) -> ClientResponse:
-        """Send a GET."""
-        return await self.ask("GET", path, **options)
-
-    async def socket(self, path: str = "/ws") -> ClientWebSocketResponse:
-        """Open a socket."""
-        return await self.client.ws_connect(path, headers={"Authorization": f"Bearer {TOKEN}"})
+        return await self.request(method, path, **options)
 
 
 @asynccontextmanager
 async def served(host: Host) -> AsyncIterator[Site]:
     """Serve a started host until the end of the `with`."""
-    port = unused_port()
-    server = TestServer(make_app(host, token=TOKEN, port=port), port=port)
-    async with TestClient(server, cookie_jar=DummyCookieJar()) as client:
-        yield Site(host, client, port)
+    async with http.served(host) as client:
+        yield Site(client.host, client.client, client.port)

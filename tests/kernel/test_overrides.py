@@ -116,7 +116,40 @@ async def stack(host: Host) -> list[str]:
     return [layer.plugin for layer in await host.services.get(PLUGINS).service_stack("workflowManager")]
 
 
+PASSING_ON = """
+from tavern_host import ServiceOverride, WORKFLOW_MANAGER, hookimpl, service_info
+from tavern_host.contracts.workflows import WorkflowManager
+
+class Base(ServiceOverride[WorkflowManager]):
+    async def list_workflows(self):
+        found = await self.original.list_workflows()
+        return [w.model_copy(update={"name": f"{w.name} +passing"}) for w in found]
+
+class Signed(Base):
+    pass
+
+@hookimpl
+def tavern_override_services():
+    return [service_info(WORKFLOW_MANAGER, Signed)]
+"""
+"""A plugin whose override writes one method; the base has the others, with whose classes it is derived from again."""
+
+
 # --- one override ------------------------------------------------------------------------------------
+
+
+async def test_a_base_passes_on_what_is_not_written(project: Path, write_plugin: Any) -> None:
+    async with host_with(project, write_plugin("passing", PASSING_ON)) as host, Host(project) as without_it:
+        assert said_of(host, "passing") == []
+        workflows, bare = host.services.get(WORKFLOW_MANAGER), without_it.services.get(WORKFLOW_MANAGER)
+        assert await names(workflows) == ["Tale +passing"]
+        stored = await workflows.get("tale")
+        assert stored == await bare.get("tale")
+        assert await workflows.closure(stored.workflow) == await bare.closure(stored.workflow)
+        saved = await workflows.save("new", stored.workflow, expected_revision=None, call=host.call())
+        assert saved.workflow == stored.workflow
+        _, top = await host.services.get(PLUGINS).service_stack("workflowManager")
+        assert (top.plugin, top.version) == ("passing", WORKFLOW_MANAGER.version)
 
 
 async def test_an_override_serves_everybody_through_its_original(project: Path, write_plugin: Any) -> None:

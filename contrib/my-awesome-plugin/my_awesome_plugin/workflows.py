@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import asyncio
 
-from pydantic import JsonValue
-
-from tavern_host import CallContext, PluginContext, TavernError
+from tavern_host import CallContext, PluginContext, ServiceOverride, TavernError
 from tavern_host.contracts.documents import revision_of
 from tavern_host.contracts.workflows import (
     StoredWorkflow,
     Workflow,
     WorkflowManager,
-    WorkflowProblem,
     WorkflowSummary,
 )
 
@@ -24,25 +21,25 @@ from .versions import Versions
 _NOT_THERE = ("not_found", "invalid_input")
 
 
-class VersionedWorkflows(WorkflowManager):
+class VersionedWorkflows(ServiceOverride[WorkflowManager]):
     """`workflowManager` with earlier versions. `original` is a view of the manager that it stands on."""
 
     def __init__(self, context: PluginContext, original: WorkflowManager) -> None:
+        super().__init__(original)
         self._context = context
-        self._original = original
         self._versions = Versions(context.data_dir / "versions")
         self._lock = asyncio.Lock()
 
     async def list_workflows(self) -> list[WorkflowSummary]:
         """Return the original's list; names say how many earlier versions there are."""
-        found = await self._original.list_workflows()
+        found = await self.original.list_workflows()
         counts = await asyncio.to_thread(self._versions.counts)
         return [_with_count(summary, counts[summary.id]) for summary in found]
 
     async def get(self, workflow_id: str) -> StoredWorkflow:
         """Return a workflow, or the earlier version that `ID@NUMBER` names."""
         try:
-            return await self._original.get(workflow_id)
+            return await self.original.get(workflow_id)
         except TavernError as error:
             if error.info.code != "not_found":
                 raise
@@ -50,19 +47,11 @@ class VersionedWorkflows(WorkflowManager):
             if document is None:
                 raise
         return StoredWorkflow(
-            workflow=await self._original.parse(document),
+            workflow=await self.original.parse(document),
             id=workflow_id,
             revision=revision_of(document),
             source=f"plugin:{self._context.plugin}",
         )
-
-    async def parse(self, document: dict[str, JsonValue]) -> Workflow:
-        """Return a document as a workflow."""
-        return await self._original.parse(document)
-
-    async def check(self, document: dict[str, JsonValue]) -> list[WorkflowProblem]:
-        """Return every problem of a document."""
-        return await self._original.check(document)
 
     async def save(
         self,
@@ -75,14 +64,14 @@ class VersionedWorkflows(WorkflowManager):
         """Save a workflow; what it replaces is kept, once the save went well."""
         async with self._lock:
             before = await self._stored(workflow_id)
-            saved = await self._original.save(workflow_id, workflow, expected_revision=expected_revision, call=call)
+            saved = await self.original.save(workflow_id, workflow, expected_revision=expected_revision, call=call)
             if before is not None and before.revision != saved.revision:
                 await self._keep(before)
         return saved
 
     async def _stored(self, workflow_id: str) -> StoredWorkflow | None:
         try:
-            return await self._original.get(workflow_id)
+            return await self.original.get(workflow_id)
         except TavernError as error:
             if error.info.code in _NOT_THERE:
                 return None
