@@ -157,7 +157,6 @@ def test_only_acting_methods_take_the_call_by_keyword() -> None:
                 if info.permission is None:
                     assert parameter is None
                 else:
-                    assert parameter is not None
                     assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
                     assert parameter.default is None
                     assert hints_of(method)["call"] == CallContext | None

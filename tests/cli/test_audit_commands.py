@@ -91,7 +91,6 @@ def test_following_shows_what_is_recorded_until_it_is_ended(project: Path, log: 
         text=True,
         preexec_fn=minds_ctrl_c,  # noqa: PLW1509
     )
-    assert following.stdout is not None
     try:
         assert "plugin.granted" in following.stdout.readline()
         for number in range(3):
@@ -109,7 +108,6 @@ def test_following_shows_what_is_recorded_until_it_is_ended(project: Path, log: 
 def test_following_as_json_gives_one_document_for_each_entry(project: Path, log: AuditLog) -> None:
     command = [*COMMAND, "--project", str(project), "audit", "tail", "--lines", "2", "--follow", "--json"]
     following = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert following.stdout is not None
     documents, text = [], ""
     try:
         while len(documents) < 2:

@@ -149,7 +149,6 @@ def test_ctrl_c_interrupts_a_run(tmp_path: Path) -> None:
         preexec_fn=minds_ctrl_c,  # noqa: PLW1509
     )
     try:
-        assert process.stderr is not None
         assert process.stderr.readline().decode() == "w (core:Wait) …\n"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)

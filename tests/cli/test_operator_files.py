@@ -57,7 +57,6 @@ def holding(lock: Path) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", HOLDS, str(lock)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None
             assert process.stdout.readline() == "held\n"
             yield process
         finally:

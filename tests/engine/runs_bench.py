@@ -103,7 +103,6 @@ class Child:
 
     async def said(self) -> Any:
         """Return the next thing that it says; None where it has ended."""
-        assert self.process.stdout is not None
         line = await asyncio.to_thread(self.process.stdout.readline)
         return json.loads(line) if line.endswith("\n") else None
 

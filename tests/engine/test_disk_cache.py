@@ -411,7 +411,6 @@ async def test_what_a_killed_host_has_kept_is_whole(place: Place, caplog: pytest
     first = 0
     for _ in range(repetitions(2, 12)):
         child = await begin(CHILD.format(root=str(place.root), first=first))
-        assert child.stdout is not None
         await child.stdout.readline()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0.3 + chance.random()):
@@ -599,7 +598,6 @@ def test_kept_outputs_come_back_as_they_were(outputs: dict[str, Any]) -> None:
         assert any(hopeless(value) for value in outputs.values())
         return
     entry = decode_entry(b"signature", content)
-    assert entry is not None
     assert repr(entry.outputs) == repr(outputs)
     assert decode_entry(b"another", content) is None
 

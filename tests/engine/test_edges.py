@@ -91,7 +91,6 @@ def test_an_edge_that_changes_nothing_has_no_converter() -> None:
 
 def test_a_value_from_an_output_of_any_type_is_looked_at_when_it_comes() -> None:
     convert = converter(a_slot("WILDCARD"), a_slot("STRING"))
-    assert convert is not None
     assert [convert("a"), convert(3.0), convert(None)] == ["a", "3", None]
     with pytest.raises(ValueError, match="expected text, got an object"):
         convert({})
@@ -108,7 +107,6 @@ async def test_a_value_that_cannot_be_converted_is_the_error_of_the_node_that_ge
     run = await shared.run(document)
 
     assert run.nodes["give"].status == "complete"
-    assert run.nodes["take"].error is not None
     assert run.nodes["take"].error.message.startswith("the input 'value': the value on edge e0 is no FLOAT")
 
 

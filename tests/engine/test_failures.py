@@ -50,7 +50,6 @@ async def test_the_error_names_the_first_failed_node(shared: Bench) -> None:
 
     run = await shared.run(workflow(nodes, "pause.value > second.value"))
 
-    assert run.error is not None
     assert run.error.message == "node first (The first): ValueError: out of eggs"
     assert (run.error.code, run.error.plugin, run.error.details) == ("plugin_error", "acme-nodes", {"node": "first"})
     assert run.nodes["second"].status == "error"

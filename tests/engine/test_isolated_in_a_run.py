@@ -23,5 +23,4 @@ async def test_a_failure_in_the_process_is_the_nodes(open_host: OpenHost, tmp_pa
     async with open_host("acme_buttons") as bench:
         run = await bench.run(workflow({"odd": {"type": "Odd"}, "n": "acme-buttons:Apart"}, "odd.value > n.value"))
         shown = state(run, "n")
-    assert shown.error is not None
     assert "the input 'value' holds a value of the type object, which has no codec" in shown.error.message

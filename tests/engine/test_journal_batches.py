@@ -244,7 +244,6 @@ async def test_a_large_value_is_kept_apart_once_and_comes_back(value: Any) -> No
     assert len(encoded.large) == 1
     (name,) = encoded.large
     stored = encoded.rows()[0].outputs
-    assert stored is not None
     assert stored["small"] == 0
     assert isinstance(stored["large"], Stored)
     assert (stored["large"].hash, stored["large"].size) == (name, len(encoded.large[name]))

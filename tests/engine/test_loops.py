@@ -215,7 +215,6 @@ async def test_an_error_inside_names_iteration_and_node(shared: Bench) -> None:
     run = await shared.run(workflow(*failing()))
 
     error = state(run, "z").error
-    assert error is not None and run.error is not None
     assert (error.message, run.error.message) == (FAILURE, f"node z (core:LoopZone): {FAILURE}")
     assert (error.code, error.details) == ("loop_failed", {"iteration": 2, "cause": "plugin_error"})
     assert [state(run, name).status for name in ("bad", "take", "add")] == ["error", "skipped", "complete"]

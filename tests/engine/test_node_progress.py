@@ -75,12 +75,10 @@ async def test_progress_that_is_no_number_is_refused(shared: Bench) -> None:
             run = await shared.run(workflow({"n": node}))
             with failures.row(shown):
                 error = state(run, "n").error
-                assert error is not None
                 assert f"the progress of a node is told in finite numbers, not {shown}" in error.message
 
 
 async def test_an_isolated_node_has_no_plugin_context(shared: Bench) -> None:
     run = await shared.run(workflow({"n": "acme-flow:UsePluginApart"}))
     error = state(run, "n").error
-    assert error is not None
     assert "an isolated node runs in a process of its own and has no plugin context, so no settings" in error.message

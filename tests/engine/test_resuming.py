@@ -519,7 +519,6 @@ async def main():
 asyncio.run(main())
 """
     child = await begin(code)
-    assert child.stdout is not None
     run_id = (await child.stdout.readline()).decode().strip()
     while len(notes(file)) < 4:
         await asyncio.sleep(0.01)

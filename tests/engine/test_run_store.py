@@ -132,7 +132,6 @@ async def test_a_run_whose_lease_expired_changes_hands(store: SqliteRunStore, fo
     await asyncio.sleep(0.02)
     async with opened(folder) as another:
         claimed = await another.claim("other", 30)
-        assert claimed is not None
         assert (claimed.id, claimed.owner) == ("run_1", "other")
 
         for refused in (
@@ -157,7 +156,6 @@ async def test_runs_of_a_worker_that_closed_are_claimed_at_once(store: SqliteRun
     async with opened(folder) as first:
         await accepted(first, "run_1", worker="first", lease=1000)
     claimed = await store.claim("w", 30)
-    assert claimed is not None
     assert claimed.id == "run_1"
 
 
@@ -182,7 +180,6 @@ async def test_a_finished_run_is_claimed_by_id_only(store: SqliteRunStore) -> No
 
     claimed = await store.claim("w", 30, run_id="run_1")
 
-    assert claimed is not None
     assert (claimed.status, claimed.owner) == (RunStatus.ERROR, "w")
     await store.append("w", "run_1", b"more")
     await store.update("w", "run_1", RunEnd(status=RunStatus.RUNNING, attempt=2))

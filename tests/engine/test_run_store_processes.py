@@ -64,7 +64,6 @@ async def test_runs_of_a_killed_process_are_free(tmp_path: Path) -> None:
         child.kill()
 
         claimed = await store.claim("w", 30)
-        assert claimed is not None
         assert (claimed.id, claimed.status, claimed.owner) == ("run_2", RunStatus.QUEUED, "w")
         assert await store.delete("run_1") is True
 

@@ -75,7 +75,6 @@ asyncio.run(main())
 """
         before = len(notes(self.notes))
         child = await begin(code)
-        assert child.stdout is not None
         found: list[str] = json.loads(await child.stdout.readline())
         while len(notes(self.notes)) < before + count:
             await asyncio.sleep(0.01)
@@ -127,7 +126,6 @@ async def test_only_a_person_resumes_runs_from_elsewhere(place: Place, caplog: p
         resumed = await bench.engine.wait(second)
 
     assert run.status == "interrupted"
-    assert run.error is not None
     assert run.error.message == (
         "it was started elsewhere, or before the project was moved, and was not resumed here;"
         f" `tavern runs resume {first}` resumes it"
@@ -297,11 +295,9 @@ async def test_many_runs_from_elsewhere_hold_up_no_other(tmp_path: Path, caplog:
         change(tmp_path / "mine", "UPDATE runs SET entry = CAST(entry AS TEXT) WHERE id = 'run_8'")
         change(tmp_path / "mine", "UPDATE runs SET not_resumable = 'so' WHERE id = 'run_8'")
         claimed = await store.claim("w", 30)
-        assert claimed is not None
         assert claimed.id == "own"
         assert len(await store.list_runs(RunFilter(statuses=[RunStatus.INTERRUPTED], limit=200))) == 119
         error = (await store.get("run_8")).error
-        assert error is not None
         assert error.message.endswith("not resumed here; it cannot be resumed: so")
         assert await store.claim("w", 30) is None
     assert len([r for r in caplog.records if "119 not resumed" in r.getMessage()]) == 1
@@ -331,7 +327,6 @@ async def test_a_damaged_store_begun_anew_resumes_own_runs(tmp_path: Path) -> No
         await accepted(store, "own", worker="gone", lease=0.001)
         await asyncio.sleep(0.02)
         claimed = await store.claim("w", 30)
-    assert claimed is not None
     assert claimed.id == "own"
 
 

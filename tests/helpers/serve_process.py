@@ -110,7 +110,6 @@ async def serving(
 
 
 async def _first_document(process: asyncio.subprocess.Process) -> Any:
-    assert process.stdout is not None and process.stderr is not None
     text = ""
     async with asyncio.timeout(SECONDS):
         while True:

@@ -236,7 +236,6 @@ async def test_events_equal_validated_ones(bus: EventBus) -> None:
     subscription = bus.subscribe()
     bus.publish_all([("A", {"list": [1, {"a": None}]})], plugin="acme")
     seen = await anext(subscription)
-    assert isinstance(seen, Event)
     checked = Event.model_validate(seen.model_dump())
     assert (seen, repr(seen), seen.to_json()) == (checked, repr(checked), checked.to_json())
     assert seen.model_fields_set == checked.model_fields_set
@@ -347,7 +346,6 @@ async def test_later_changes_of_a_payload_reach_nobody(bus: EventBus) -> None:
     payload["deep"]["b"] = 2
     published.payload["list"] = "changed"
     seen = await anext(subscription)
-    assert isinstance(seen, Event)
     assert seen.payload == {"list": [1], "deep": {"a": 1}, "pair": [True, None]}
 
 
@@ -356,13 +354,11 @@ async def test_readers_cannot_change_each_others_events(bus: EventBus) -> None:
     page = bus.subscribe()
     bus.publish("A", {"list": [1, {"a": 1}]})
     changed = await anext(mine)
-    assert isinstance(changed, Event)
     changed.payload["list"][1]["a"] = 2  # type: ignore[index,call-overload]
     changed.payload["list"].append("x")  # type: ignore[union-attr]
     changed.payload.clear()
     for other in (its, page, bus.subscribe(since=0)):
         seen = await anext(other)
-        assert isinstance(seen, Event)
         assert (seen.seq, seen.payload) == (1, {"list": [1, {"a": 1}]})
 
 
@@ -553,7 +549,6 @@ async def test_events_and_subscriptions_belong_to_their_plugin(tmp_path: Path) -
         assert host.plugin("acme").contributions["subscription"] == ["HELLO, BYE"]
         context.events.publish("HELLO", {"a": 1})
         event = await anext(listening)
-        assert isinstance(event, Event)
         assert (event.plugin, event.payload) == ("acme", {"a": 1})
         await host.revoke("acme")
         assert [e.type async for e in mine] == ["HELLO"]  # type: ignore[union-attr]

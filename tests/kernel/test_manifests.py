@@ -288,7 +288,6 @@ def test_front_end_mistakes_cost_the_front_end_alone(tmp_path: Path, frontend: s
     (root / "plugin.yaml").write_text(MINIMAL + f"frontend: {frontend}\n")
     manifest, found, _ = read_manifest(root)
     assert manifest.name == "acme"
-    assert manifest.frontend is not None
     assert manifest.frontend.info("acme") is None
     assert len(found) == len(told)
     for problem, expected in zip(found, told, strict=True):
@@ -303,7 +302,6 @@ def test_a_theme_has_styles_and_no_entry(tmp_path: Path) -> None:
     manifest, found, _ = read_manifest(root)
     assert found == []
     info = manifest.frontend.info("acme") if manifest.frontend else None
-    assert info is not None
     assert (info.entry_url, info.style_urls) == (None, ["/plugins/acme/theme.css"])
 
 

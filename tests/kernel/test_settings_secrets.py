@@ -89,7 +89,6 @@ def test_concurrent_processes_make_one_key(tmp_path: Path) -> None:
         for number in range(4)
     ]
     for maker in makers:  # all have been started: let them go
-        assert maker.stdin is not None
         maker.stdin.write("\n")
         maker.stdin.flush()
     tokens = [maker.communicate(timeout=60)[0].strip() for maker in makers]

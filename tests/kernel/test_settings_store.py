@@ -262,7 +262,6 @@ asyncio.run(main())
     here = Path(__file__).parent
     for saves in (1, 2, 5, 9):
         with subprocess.Popen([sys.executable, "-c", code, tmp_path, here], stdout=subprocess.PIPE) as writer:
-            assert writer.stdout is not None
             for _ in range(saves):
                 writer.stdout.readline()
             writer.kill()

@@ -187,7 +187,6 @@ async def test_what_was_used_is_told_for_the_script_alone(rooms: Rooms) -> None:
     came = await rooms.warm("import sys; print(sys.stdin.read(), file=sys.stderr); print(12345)", b"[1, 2]")
 
     usage = came.ended.usage
-    assert usage is not None
     assert (usage.input, usage.output, usage.log) == (6, 6, 7)
     assert usage.wall_ms < 500
 

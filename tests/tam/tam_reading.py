@@ -28,10 +28,28 @@ class Reading:
         return [(call.index, call.tool_id, dict(call.arguments)) for call in self.calls]
 
     @property
+    def called(self) -> list[tuple[str, dict[str, object]]]:
+        """Each call as tool and arguments."""
+        return [(call.tool_id, dict(call.arguments)) for call in self.calls]
+
+    @property
     def arguments(self) -> dict[str, object]:
         """The arguments of the only call."""
         (call,) = self.calls
         return dict(call.arguments)
+
+    @classmethod
+    def of(cls, events: Iterable[ParseEvent]) -> Reading:
+        """Sum up what a parser found."""
+        reading = cls()
+        for event in events:
+            if event.kind == "text":
+                reading.text += event.text
+            elif event.kind == "warning":
+                reading.warnings.append(event.text)
+            elif event.call is not None:
+                reading.calls.append(event.call)
+        return reading
 
 
 def block(*lines: str) -> str:
@@ -43,13 +61,18 @@ def events_of(pieces: Iterable[str], **parameters: Sequence[str]) -> list[ParseE
     """Feed a parser that knows these tools' parameters; return its events with text joined that was cut."""
     parser = TamParser(ParserOptions(parameters={tool: list(names) for tool, names in parameters.items()}))
     found = [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
-    joined: list[ParseEvent] = []
-    for event in found:
-        if event.kind == "text" and joined and follows(joined[-1], event):
-            joined[-1] = joined[-1].model_copy(update={"text": joined[-1].text + event.text})
+    return joined(found)
+
+
+def joined(events: Iterable[ParseEvent]) -> list[ParseEvent]:
+    """Return events with text joined that was cut."""
+    whole: list[ParseEvent] = []
+    for event in events:
+        if event.kind == "text" and whole and follows(whole[-1], event):
+            whole[-1] = whole[-1].model_copy(update={"text": whole[-1].text + event.text})
         else:
-            joined.append(event)
-    return joined
+            whole.append(event)
+    return whole
 
 
 def calls_made(function: Callable[..., object], *arguments: object) -> int:
@@ -77,12 +100,4 @@ def read(text: str, **parameters: Sequence[str]) -> Reading:
     """Read a whole text, all at once and one character at a time; both must say the same."""
     at_once = events_of([text], **parameters)
     assert events_of(text, **parameters) == at_once
-    reading = Reading()
-    for event in at_once:
-        if event.kind == "text":
-            reading.text += event.text
-        elif event.kind == "warning":
-            reading.warnings.append(event.text)
-        elif event.call is not None:
-            reading.calls.append(event.call)
-    return reading
+    return Reading.of(at_once)

@@ -51,7 +51,6 @@ def test_shortcut_and_block_reader_agree(body: str, known: bool) -> None:
     call = plain_call(body, names, 7)
     if call is not None:
         block = Block(Source(data=body + END, base=100, final=True), REQUEST).read()
-        assert block is not None
         steps = steps_of(block.pairs, names, 100, 7)
         assert [call] == steps.calls
         assert steps.warnings == block.warnings == []
@@ -60,7 +59,6 @@ def test_shortcut_and_block_reader_agree(body: str, known: bool) -> None:
 def test_plain_block_takes_the_shortcut() -> None:
     body = "\n# why\ncommand:「始」 t 「末」\nFile-Path:「始」「a」 b「末」, z:「始」「末」\n# done\n"
     call = plain_call(body, ParameterNames(TOOLS), 0)
-    assert call is not None
     assert call.arguments == {"filePath": "「a」 b", "z": ""}
     assert plain_call("command:「始」t", ParameterNames(TOOLS), 0) is None
     assert plain_call("nothing:", ParameterNames(TOOLS), 0) is None

@@ -79,7 +79,6 @@ class Bench:
     ) -> HttpResponse:
         """Return what a route answers; a body that is no bytes is sent as JSON."""
         route, parameters, _ = self.host.registrations.find(method, path)
-        assert route is not None
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         called_by = call or self.host.call()
         request = HttpRequest(

@@ -176,7 +176,6 @@ asyncio.run(main())
 
     async def said(self) -> Any:
         """Return the next value that it says, or None when it has ended."""
-        assert self.process.stdout is not None
         async with asyncio.timeout(SECONDS):
             line = await asyncio.to_thread(self.process.stdout.readline)
         return json.loads(line) if line.endswith("\n") else None

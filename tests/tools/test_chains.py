@@ -123,7 +123,6 @@ async def test_a_step_that_refers_to_what_is_not_there_fails() -> None:
             with failures.row(reference):
                 calls = Calls(t1={"items": [1]})
                 _, second = await carry_out([step(1), step(2, arguments={"a": f"@{{{reference}}}"})], calls)
-                assert second.error is not None
                 assert second.error.type is ToolErrorType.PARAMETER_VALIDATION
                 assert said in second.error.message
                 assert len(calls.asked) == 1
@@ -140,7 +139,6 @@ async def test_a_chain_goes_on_after_a_step_that_says_so_but_not_with_what_it_di
     requests = [step(1, on_error="continue"), step(2), step(3, arguments={"a": "@{step1.result}"})]
     results = await carry_out(requests, calls)
     assert [r.status for r in results] == ["error", "done", "error"]
-    assert results[2].error is not None
     assert "step 1 gave no result" in results[2].error.message
 
 

@@ -158,7 +158,6 @@ async def test_what_is_left_out_is_what_a_rule_sees(opened: Open) -> None:
             for tool in ("FileOperator.ListFiles", "my:list", "my:bare", "node:core:ListFiles"):
                 with failures.row(tool):
                     result = await bench.call(tool, recursive=True)
-                    assert result.error is not None
                     assert result.error.type == "PermissionDenied"
 
 
@@ -166,7 +165,6 @@ async def test_an_argument_has_one_name(opened: Open) -> None:
     async with opened() as bench:
         await bench.rules(deny=[rule("^secret", "filePath")])
         both = await bench.call("my:open", filePath="notes/x", file_path="secret/x")
-        assert both.error is not None
         assert "twice" in both.error.message
         assert (await bench.call("my:open", filePath="notes/x")).structured["content"] == SECRET
 

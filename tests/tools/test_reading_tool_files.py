@@ -44,7 +44,6 @@ def test_the_first_form_is_id_and_implementation(tmp_path: Path) -> None:
         },
     )
     assert problems == []
-    assert definition is not None
     assert (definition.id, definition.kind, definition.display_name) == ("Acme:fetch", "script", "获取")
     assert (definition.implementation.command, definition.implementation.timeout) == ("python fetch.py", 30000)
     assert definition.implementation.model_extra == {"protocol": "stdio"}
@@ -69,7 +68,6 @@ def test_the_second_form_is_tool_id_and_handler(tmp_path: Path) -> None:
         },
     )
     assert problems == []
-    assert definition is not None
     assert (definition.id, definition.kind, definition.version) == ("core:run", "service", "1.2.0")
     assert (definition.implementation.service, definition.implementation.method) == ("WorkflowThing", "doIt")
     assert (definition.output, definition.tags) == ({"type": "object"}, ["core"])
@@ -78,7 +76,6 @@ def test_the_second_form_is_tool_id_and_handler(tmp_path: Path) -> None:
 def test_an_external_script_names_its_language(tmp_path: Path) -> None:
     handler = {"type": "external-script", "scriptPath": "a.py", "language": "python"}
     definition, _ = read(tmp_path, {"toolId": "a", "handler": handler})
-    assert definition is not None
     assert (definition.kind, definition.implementation.script_path) == ("script", "a.py")
     [problem] = problems_of(tmp_path, {"toolId": "a", "handler": {"type": "external-script", "scriptPath": "a"}})
     assert problem.startswith('$.handler: a tool of type "external-script" needs "language" beside its "scriptPath"')
@@ -268,7 +265,6 @@ def test_how_a_tool_is_called_is_read(tmp_path: Path) -> None:
     }
     definition, problems = read(tmp_path, document)
     assert problems == []
-    assert definition is not None
     assert (definition.is_async, definition.read_only, definition.idempotent) == (True, True, True)
     assert definition.cache == ToolCaching(seconds=60, shared=True)
     assert definition.rate_limit == ToolRate(calls=5, seconds=1.5)
@@ -289,7 +285,6 @@ def test_caching_is_written_in_three_ways(tmp_path: Path) -> None:
         for cache, expected in rows:
             with failures.row(cache):
                 definition, problems = read(tmp_path, {"id": "a", "implementation": SCRIPT, "cache": cache})
-                assert definition is not None
                 assert (definition.cache, problems) == (expected, [])
 
 
@@ -297,7 +292,6 @@ def test_the_time_limit_of_the_implementation_is_that_of_the_tool_whose_own_come
     definition, problems = read(tmp_path, {"id": "a", "implementation": SCRIPT})
     assert (definition and definition.timeout, problems) == (30000, [])
     definition, problems = read(tmp_path, {"id": "a", "implementation": SCRIPT, "timeout": 5})
-    assert definition is not None
     assert definition.timeout == 5
     assert problems == ["$.timeout: says 5, the implementation 30000: 5 is used"]
 

@@ -214,7 +214,6 @@ async def test_arguments_beyond_bounds_are_refused(desk: Any) -> None:
         for tool, arguments in rows:
             with failures.row(tool):
                 result = await as_lin(desk, tool, **arguments)
-                assert result.error is not None
                 assert result.error.type == "ParameterValidationError"
 
 

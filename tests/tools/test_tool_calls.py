@@ -22,7 +22,6 @@ SCRIPT = {"type": "script", "command": "python fetch.py"}
 
 def error_of(result: ToolResult) -> tuple[ToolErrorType, str]:
     assert result.status == "error"
-    assert result.error is not None
     assert result.content[0].text == f"{result.error.type}: {result.error.message}"
     return result.error.type, result.error.message
 

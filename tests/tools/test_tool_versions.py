@@ -13,7 +13,6 @@ from tavern_tools.catalog.versions import newest_first, read_range, read_version
 
 def fitting(wanted: str, versions: str) -> str:
     asked = read_range(wanted)
-    assert asked is not None
     read = {text: read_version(text) for text in versions.split()}
     return " ".join(text for text, version in read.items() if version is not None and asked.fits(version))
 

@@ -44,7 +44,6 @@ def test_a_killed_save_leaves_a_whole_workflow(tmp_path: Path) -> None:
 
     for _ in range(repetitions(2, 12)):
         process = subprocess.Popen([sys.executable, str(script), str(project)], stdout=subprocess.PIPE, env=os.environ)
-        assert process.stdout is not None
         assert process.stdout.readline() == b"saving\n"
         time.sleep(random.uniform(0, 0.2))
         process.send_signal(signal.SIGKILL)

@@ -53,7 +53,6 @@ class Desk(HandingOn):
         self._original = original
 
     async def task(self, task_id: str, *, wait: float = 0.0, call: CallContext | None = None) -> ToolTask:
-        assert call is not None
         status = task_id.removeprefix("task_")
         if str(call.principal) != "agent:lin" or status not in list(TaskStatus):
             raise NotFound(f"there is no task {task_id}")
@@ -67,7 +66,6 @@ class Desk(HandingOn):
     async def read_stream(
         self, handle: str, *, max: int = 100, wait: float = 10.0, call: CallContext | None = None
     ) -> StreamItems:
-        assert call is not None
         return StreamItems(items=[handle, max, wait, str(call.principal)], finished=True)
 
 

@@ -102,7 +102,6 @@ async def swallow(file: str, seconds: float, value: Any = None) -> Passed:
 async def cancel_and_fail(file: str, times: int = 1, value: Any = None) -> Passed:
     """Cancel the task that runs it, and fail."""
     task = asyncio.current_task()
-    assert task is not None
     if _note(file, "called") <= times:
         task.cancel()
         raise ValueError("it failed and cancelled its task")

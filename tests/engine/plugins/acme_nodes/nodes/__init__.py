@@ -107,7 +107,6 @@ def leave(value: Any = None) -> Annotated[Any, Slot(key="value")]:
 @node()
 async def cancel_itself(value: Any = None) -> Annotated[Any, Slot(key="value")]:
     task = asyncio.current_task()
-    assert task is not None
     task.cancel()
     await asyncio.sleep(0)
     return value
