@@ -93,6 +93,8 @@ def test_a_file_that_is_not_json_is_told_with_line_and_column(command: str, tmp_
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == f"Error: {tmp_path / 'w.json'} is not JSON: line 2, column 12: Expecting value\n"
+    (tmp_path / "w.json").write_text("[]")
+    assert "must hold a JSON object" in tavern("workflow", command, tmp_path / "w.json").err
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
