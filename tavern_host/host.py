@@ -46,6 +46,7 @@ from tavern_host.settings.secrets import SecretBox
 from tavern_host.settings.service import HostSettings
 from tavern_host.settings.store import SettingsStore
 from tavern_host.storage.blobs import BlobStore
+from tavern_host.storage.running_hosts import RunningHost, RunningHosts
 
 S = TypeVar("S", bound=ServiceInterface)
 
@@ -131,7 +132,7 @@ class Host:
             publish=self._publish,
             audit=self.audit.record,
         )
-        self._plugins = HostPlugins(self._manager, switches, self.audit.record)
+        self._plugins = HostPlugins(self._manager, switches, self.audit.record, RunningHosts(state / "hosts"))
         self.settings = HostSettings(
             self._store,
             self._manager.report.manifests,
@@ -231,6 +232,11 @@ class Host:
     def ask_to_reload(self, name: str | None = None) -> None:
         """Let the running hosts of this project reload a plugin, or look for all."""
         self._plugins.ask_to_reload(name)
+
+    async def running_hosts(self) -> list[RunningHost]:
+        """Return the hosts that follow decisions on this project, in other processes too, once each has carried out
+        what was decided until now."""
+        return await self._plugins.answers()
 
     def permissions(self) -> list[tuple[PermissionInfo, dict[str, bool]]]:
         """Return every permission that there is with the plugins that ask for it, and whether each has it."""

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
+
 from tavern_host.cli.audit_commands import COMMANDS as AUDIT_COMMANDS
 from tavern_host.cli.own_command import Command, MakeHost, linked, own_command
 from tavern_host.cli.settings_commands import COMMANDS as SETTINGS_COMMANDS
@@ -17,9 +19,12 @@ from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.contracts.reviews import ReviewNote, outputs_of
 from tavern_host.host import Host
+from tavern_host.plugins.record import NOT_RELOADED
 from tavern_host.projects import PROJECT_FILE, make_project
+from tavern_host.storage.running_hosts import Reloaded, RunningHost
 
 _IN_ORDER = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.STARTED, PluginState.DISABLED})
+_RUNS = frozenset({PluginState.LOADED, PluginState.STARTED})
 _NAME = CommandParameter(name="name", help="The plugin's name.", required=True)
 
 
@@ -108,16 +113,20 @@ async def _grant(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterato
     for output in outputs_of(await _notes(host, make_host, before)):
         yield output
     plugin = await host.grant(before.name)
-    for output in _done(plugin, f"{plugin.name} is granted what it asks for; it is {plugin.state.value}."):
+    async for output in _done(host, plugin, f"{plugin.name} is granted what it asks for", _RUNS):
         yield output
 
 
-def _decision(decide: Callable[[Host, str], Awaitable[PluginInfo]], outcome: str) -> Command:
-    """Return a command that makes a decision about a plugin; `outcome` has places for its `name` and its `state`."""
+def _decision(
+    decide: Callable[[Host, str], Awaitable[PluginInfo]], outcome: str, wanted: frozenset[PluginState]
+) -> Command:
+    """Return a command that makes a decision about a plugin; `outcome` has a place for its `name`, and a running host
+    is to have it in one of the states `wanted`."""
 
     async def command(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-        plugin = await decide(linked(make_host), arguments["name"])
-        for output in _done(plugin, outcome.format(name=plugin.name, state=plugin.state.value)):
+        host = linked(make_host)
+        plugin = await decide(host, arguments["name"])
+        async for output in _done(host, plugin, outcome.format(name=plugin.name), wanted):
             yield output
 
     return command
@@ -125,10 +134,30 @@ def _decision(decide: Callable[[Host, str], Awaitable[PluginInfo]], outcome: str
 
 async def _reload(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     name = arguments.get("name")
-    linked(make_host).ask_to_reload(name)
-    what = f"reload {name}" if name else "look for plugins that are new, changed or gone"
-    yield CommandOutput(kind="text", text=f"A host that is running will {what}.")
-    yield CommandOutput(kind="result", data={"asked": name})
+    host = linked(make_host)
+    host.ask_to_reload(name)
+    running = await host.running_hosts()
+    if not running:
+        yield CommandOutput(kind="text", text="No host runs for this project: there is nothing to reload.")
+    for one in running:
+        done = one.reloads.get(name or "", Reloaded())
+        if error := one.problem or done.error:
+            yield CommandOutput(kind="failure", text=f"the running host (process {one.process}): {error}")
+        elif not done.plugins:
+            text = f"The running host (process {one.process}) found no plugin that is new, changed or gone."
+            yield CommandOutput(kind="text", text=text)
+        for concerned in () if one.problem else done.plugins:
+            yield _became(one, concerned, _IN_ORDER)
+    hosts: list[JsonValue] = [
+        {
+            "process": one.process,
+            "problem": one.problem or done.error,
+            "plugins": [plugin.to_json() for plugin in one.plugins if plugin.name in done.plugins],
+        }
+        for one in running
+        for done in [one.reloads.get(name or "", Reloaded())]
+    ]
+    yield CommandOutput(kind="result", data={"asked": name, "hosts": hosts})
 
 
 async def _why(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
@@ -144,9 +173,9 @@ async def _why(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[
     yield CommandOutput(kind="result", data=explanation.to_json())
 
 
-_revoke = _decision(Host.revoke, "The grant of {name} is taken back; it is {state}.")
-_enable = _decision(Host.enable, "{name} is enabled; it is {state}. A host that is running follows.")
-_disable = _decision(Host.disable, "{name} is disabled. A host that is running follows.")
+_revoke = _decision(Host.revoke, "The grant of {name} is taken back", frozenset(PluginState) - _RUNS)
+_enable = _decision(Host.enable, "{name} is enabled", _RUNS)
+_disable = _decision(Host.disable, "{name} is disabled", frozenset({PluginState.DISABLED}))
 
 _ALL: tuple[tuple[CommandInfo, Command], ...] = (
     own_command(
@@ -193,9 +222,38 @@ _ALL: tuple[tuple[CommandInfo, Command], ...] = (
 HOST_COMMANDS: dict[str, tuple[CommandInfo, Command]] = {info.name: (info, run) for info, run in _ALL}
 
 
-def _done(plugin: PluginInfo, text: str) -> list[CommandOutput]:
-    """Return what an operator's decision about a plugin came to."""
-    return [CommandOutput(kind="text", text=text), CommandOutput(kind="result", data=plugin.to_json())]
+async def _done(
+    host: Host, plugin: PluginInfo, text: str, wanted: frozenset[PluginState]
+) -> AsyncIterator[CommandOutput]:
+    """Yield what an operator's decision about a plugin came to, here and in the running hosts, which are to have it in
+    one of the states `wanted`."""
+    running = await host.running_hosts()
+    state = "" if plugin.state is PluginState.DISABLED else f"; it is {plugin.state.value}"
+    yield CommandOutput(kind="text", text=f"{text}." if running else f"{text}{state}. No host runs for this project.")
+    for one in running:
+        yield _became(one, plugin.name, wanted)
+    hosts: list[JsonValue] = [
+        {"process": one.process, "problem": one.problem, "plugin": now.to_json() if now else None}
+        for one in running
+        for now in [one.plugin(plugin.name)]
+    ]
+    yield CommandOutput(kind="result", data={**plugin.to_json(), "hosts": hosts})
+
+
+def _became(host: RunningHost, name: str, wanted: frozenset[PluginState]) -> CommandOutput:
+    """Return what became of a plugin in a running host: a failure unless it is in one of the states `wanted`."""
+    plugin = host.plugin(name)
+    what = f"the running host (process {host.process})"
+    if host.problem is not None:
+        return CommandOutput(kind="failure", text=f"{what}: {host.problem}")
+    if plugin is None:
+        return CommandOutput(kind="failure", text=f"{what} does not know {name}: `tavern plugins reload` there")
+    problems = [str(problem) for problem in plugin.problems]
+    text = "; ".join([f"{name} is {plugin.state.value}", *problems])
+    stale = plugin.pending_restart or any(problem.message.startswith(NOT_RELOADED) for problem in plugin.problems)
+    failed = plugin.state not in wanted or (stale and plugin.state in _RUNS)
+    where = "The" + what.removeprefix("the")
+    return CommandOutput(kind="failure" if failed else "text", text=f"{what if failed else where}: {text}")
 
 
 def _named(plugin: PluginInfo) -> list[str]:

@@ -44,6 +44,7 @@ def discover(
     for parent in folders:
         if parent.is_dir():
             children = sorted(p for p in parent.iterdir() if p.is_dir() and not p.name.startswith((".", "_")))
+            children = [path for path in children if path.resolve() not in handed]
             records += [_from_folder(path, "folder", within=parent) for path in children]
     own = f"entry-point:{DISTRIBUTION}"  # their names are theirs also where another package was found in their place
     records.sort(key=lambda r: (not r.first_party, r.source != own, r.state is PluginState.INVALID, not r.is_dev))

@@ -14,14 +14,14 @@ from typing import Any
 
 from tavern_host.context.facilities import Kernel
 from tavern_host.contracts.errors import Conflict
-from tavern_host.contracts.plugins import AdmissionError, PluginInfo, PluginState
+from tavern_host.contracts.plugins import AdmissionError, PluginInfo, PluginState, Problem
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.hooks.dispatch import Answer, Dispatcher
 from tavern_host.plugins.discovery import discover
 from tavern_host.plugins.grants import GrantStore, SwitchStore
 from tavern_host.plugins.lifecycle import Lifecycle
 from tavern_host.plugins.ordering import dependency_problems, load_order
-from tavern_host.plugins.record import LoadedPlugin, Record, log_failure, problem_of
+from tavern_host.plugins.record import NOT_RELOADED, LoadedPlugin, Record, log_failure, problem_of
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.report import Problems, Report
 from tavern_host.plugins.review import Code, Review
@@ -148,16 +148,33 @@ class Manager:
         for record in records:
             name = record.name
             is_disabled = name in disabled
-            self.review.decide(record, grants.get(name), codes[name], disabled=is_disabled, others=manifests)
-        self._refuse_dependents()
+            self.review.decide(record, grants.get(name), codes.get(name), disabled=is_disabled, others=manifests)
+            if record.state in (PluginState.INVALID, PluginState.INCOMPATIBLE):
+                self._keep_load(record, record.problems)
+        self._refuse_dependents(may_stay=True)
+        self._refuse_dependents()  # of those that stay: what they require may be gone
 
-    def _refuse_dependents(self) -> list[str]:
-        """Refuse every plugin whose requirements are not met; return their names."""
+    def _refuse_dependents(self, *, may_stay: bool = False) -> list[str]:
+        """Refuse every plugin whose requirements are not met, but with `may_stay` those whose active load can stay;
+        return their names."""
         names = []
         for name, problem in dependency_problems(self.records):
-            self.records[name].refuse(PluginState.INCOMPATIBLE, problem)
-            names.append(name)
+            if not may_stay or not self._keep_load(self.records[name], [problem]):
+                self.records[name].refuse(PluginState.INCOMPATIBLE, problem)
+                names.append(name)
         return names
+
+    def _keep_load(self, record: Record, problems: Iterable[Problem]) -> bool:
+        """Let the active load of a plugin stay, with its record, where `record` is of a version that cannot take its
+        place for these problems; return whether there is such a load."""
+        active = self.active.get(record.name)
+        if active is None or active.record is record or active.record.state is not PluginState.STARTED:
+            return False
+        kept = self.records[record.name] = active.record
+        kept.problems = [one for one in kept.problems if not one.message.startswith(NOT_RELOADED)]
+        for one in problems:
+            kept.add_problem(one.model_copy(update={"message": f"{NOT_RELOADED}: {one.message}"}))
+        return True
 
     # --- load, start, stop ----------------------------------------------------------------------------
 
@@ -179,7 +196,7 @@ class Manager:
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             if loaded is not None:
                 await self.lifecycle.unload(loaded)
-            await self._unload_at_once(self._fail(record, "loading", error))
+            await self._unload_at_once(self._fail(record, self._failure(record, "loading", error)))
         else:
             record.state = PluginState.LOADED
 
@@ -201,7 +218,8 @@ class Manager:
                 await self.lifecycle.start(loaded)
                 await self.operations.nested_done()
         except Exception as error:
-            await self._unload_at_once(self._fail(record, "tavern_startup", error))
+            problems = self._failure(record, "tavern_startup", error)
+            await self._unload_at_once(self._fail(record, problems))
         else:
             if self._is_active(loaded):  # else its own hook had it unloaded
                 record.state = PluginState.STARTED
@@ -255,22 +273,25 @@ class Manager:
         """
         affected = self.with_dependents(records, gone)
         reviewed = [r for r in affected if r.state is not PluginState.INVALID]
-        self._review(reviewed, await run_in_thread(lambda: self.review.codes(reviewed), what="reading plugins"))
+        self._review(affected, await run_in_thread(lambda: self.review.codes(reviewed), what="reading plugins"))
         if not self.is_running:
             return
+        affected = [self.records[record.name] for record in affected]
         names = list(dict.fromkeys([*gone, *(record.name for record in affected)]))
         loading = [record for record in affected if record.state is PluginState.DISCOVERED]
-        for name in names:
+        staying = {record.name for record in affected if record.state is PluginState.STARTED}  # see _keep_load
+        for name in set(names) - staying:
             if name in self.active:
                 self.active[name].views.keep()  # work in flight keeps the views that it has
-        replaced = self._deactivate(set(names) - {record.name for record in loading})
+        replaced = self._deactivate(set(names) - {record.name for record in loading} - staying)
         if not drain:
             await self._unload_at_once(replaced)
             replaced = []
         try:
             for record in loading:
                 if self._is_wanted(record, PluginState.DISCOVERED):  # what it requires may have failed meanwhile
-                    replaced += await self._load_and_start(record)
+                    may_stay = all(one.record.name not in record.required for one in replaced)
+                    replaced += await self._load_and_start(record, may_stay=may_stay)
         finally:
             self.lifecycle.drain(_dependents_first(replaced))
         for name in names:
@@ -285,10 +306,11 @@ class Manager:
                 names.add(other.name)
         return [one for one in self.records.values() if one.name in names]
 
-    async def _load_and_start(self, record: Record) -> list[LoadedPlugin]:
+    async def _load_and_start(self, record: Record, *, may_stay: bool) -> list[LoadedPlugin]:
         """Load and start a plugin, and activate it in place of its active load; return the deactivated loads.
 
-        A failure costs the plugin: its active load is deactivated too, and those of plugins that require it.
+        After a failure the active load stays, unless it stands on another that was replaced. Else the failure costs the
+        plugin, and the plugins that require it.
         """
         name, where, loaded = record.name, "loading", None
         before = self.active.get(name)
@@ -309,9 +331,14 @@ class Manager:
             where = "loading"
             self.lifecycle.activate(loaded)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
-            deactivated = self._fail(record, where, error)
+            problems = self._failure(record, where, error)
+            stays = may_stay and before is not None and self._keep_load(record, problems)
+            deactivated = [] if stays else self._fail(record, problems)
             if loaded is not None:
                 await self.lifecycle.unload(loaded)
+            if stays and before is not None:
+                before.views.follow()
+                return []
             return [one for one in dict.fromkeys([*deactivated, before]) if one is not None and one is not loaded]
         record.state = PluginState.STARTED
         self.update_hooks()
@@ -320,15 +347,17 @@ class Manager:
     def _is_wanted(self, record: Record, state: PluginState) -> bool:
         return record.state is state and self.records.get(record.name) is record
 
-    def _fail(self, record: Record, where: str, error: BaseException) -> list[LoadedPlugin]:
-        """Deactivate a plugin that failed, and every plugin that requires it; return their loads."""
-        if isinstance(error, AdmissionError):
-            problems = error.problems
-        else:
-            problems = [problem_of(error, where, record.root, record.name)]
-            log_failure(record.name, where, error)
-        record.refuse(PluginState.FAILED, *problems)
+    def _failure(self, record: Record, where: str, error: BaseException) -> list[Problem]:
+        """Log and audit that a plugin failed; return why."""
         self._audit("plugin.failed", actor="system:host", subject=record.name, details={"where": where})
+        if isinstance(error, AdmissionError):
+            return error.problems
+        log_failure(record.name, where, error)
+        return [problem_of(error, where, record.root, record.name)]
+
+    def _fail(self, record: Record, problems: Iterable[Problem]) -> list[LoadedPlugin]:
+        """Deactivate a plugin that failed, and every plugin that requires it; return their loads."""
+        record.refuse(PluginState.FAILED, *problems)
         return self._deactivate([record.name, *self._refuse_dependents()])
 
     def _deactivate(self, names: Iterable[str]) -> list[LoadedPlugin]:

@@ -29,6 +29,8 @@ from tavern_host.storage.yaml_file import NOWHERE, Places
 
 MOST_PROBLEMS = 20
 """How many problems of a plugin are kept, the newest."""
+NOT_RELOADED = "not reloaded, the load before stays in use"
+"""What the problems of a version begin with that could not take the place of the active load."""
 
 _log = logging.getLogger("tavern.plugins")
 
@@ -128,7 +130,7 @@ class LoadedPlugin:
 
 def problem_of(error: BaseException, where: str, root: Path | None, plugin: str) -> Problem:
     """Return an exception as a problem that names the plugin's own file and line where its code was left, or none."""
-    message = one_line(f"{where}: {error.message if isinstance(error, TavernError) else describe(error)}")
+    message = one_line(f"{where}: {error.message if isinstance(error, TavernError) else _described(error)}")
     causes = [one for one in (error, error.__cause__) if one is not None]
     own = [
         place for one in causes for place in _places_in(one) if root is not None and Path(place[0]).is_relative_to(root)
@@ -136,7 +138,16 @@ def problem_of(error: BaseException, where: str, root: Path | None, plugin: str)
     file, line = own[0] if own else (None, None)
     mend = "mend it there" if own else "mend it"
     hint = f"{mend}, or keep it out with `tavern plugins disable {plugin}`"
-    return Problem(message=message, hint=hint, file=file, line=line)
+    written = next((one for one in causes if isinstance(one, SyntaxError)), None)
+    column = written.offset if written is not None and (written.filename, written.lineno) == (file, line) else None
+    return Problem(message=message, hint=hint, file=file, line=line, column=column or None)
+
+
+def _described(error: BaseException) -> str:
+    """Return an error as one sentence; a syntax error with the line that it is in, since that is not in its message."""
+    if isinstance(error, SyntaxError) and error.text is not None:
+        return f"{type(error).__name__}: {error.msg}, in `{error.text.strip()}`"
+    return describe(error)
 
 
 def _places_in(error: BaseException) -> list[tuple[str, int | None]]:

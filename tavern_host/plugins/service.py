@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import importlib
 import logging
+import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ from tavern_host.plugins.permissions import decide
 from tavern_host.plugins.record import Record
 from tavern_host.plugins.why import explain
 from tavern_host.runtime.threads import run_in_thread
+from tavern_host.storage.running_hosts import Reloaded, RunningHost, RunningHosts, Stamps
 
 _log = logging.getLogger("tavern.plugins")
 
@@ -39,8 +41,12 @@ _log = logging.getLogger("tavern.plugins")
 class HostPlugins(Plugins):
     """Provides the service for one host; decisions that are made without a call are the operator's."""
 
-    def __init__(self, manager: Manager, switches: SwitchStore, audit: Audit) -> None:
+    def __init__(self, manager: Manager, switches: SwitchStore, audit: Audit, running: RunningHosts) -> None:
         self._manager = manager
+        self._running = running
+        self._reloads: dict[str, Reloaded] = {}
+        self._dev_seen: dict[str, int] = {}
+        self._dev_tried: dict[str, int] = {}
         self._grants = manager.grants
         self._switches = switches
         self._seen_reloads = switches.load().reloads
@@ -167,7 +173,12 @@ class HostPlugins(Plugins):
 
     async def _decided(self, name: str, decision: Callable[[Record], Awaitable[None]]) -> PluginInfo:
         """Carry out a decision on a plugin when its turn comes; return the plugin as it is then."""
-        await self._manager.operations.run(lambda: decision(self._manager.get(name)))
+
+        async def decide() -> None:
+            await self._see_new([name])
+            await decision(self._manager.get(name))
+
+        await self._manager.operations.run(decide)
         return self._manager.info(name)
 
     def _record(
@@ -176,37 +187,79 @@ class HostPlugins(Plugins):
         self._audit(action, actor=_actor(call), subject=subject, details=details, plugin=call and call.via)
 
     def ask_to_reload(self, name: str | None = None) -> None:
-        """Let running hosts of the project reload a plugin, or look for all. Raises `NotFound`."""
-        if name is not None:
+        """Let running hosts of the project reload a plugin, or look for all. Raises `NotFound` for one that neither
+        this host nor a running one knows."""
+        if name is not None and not any(host.plugin(name) for host in self._running.all()):
             self._manager.get(name)
         self._switches.ask_to_reload(name or "")
+
+    async def answers(self) -> list[RunningHost]:
+        """Return the running hosts of the project, once each has carried out what was decided until now."""
+        return await self._running.answers(self._stamps)
+
+    def _stamps(self) -> Stamps:
+        return self._grants.changed(), self._switches.changed()
 
     # --- following the operator's files -----------------------------------------------------------------
 
     async def watch(self, follow_settings: Callable[[], object], *, every: float) -> None:
-        """Look every `every` seconds for decisions of other processes (grants, switches, settings), until cancelled."""
-        seen = None
-        while True:
-            await asyncio.sleep(every)
-            try:
-                follow_settings()
-                if (changed := (self._grants.changed(), self._switches.changed())) != seen:
-                    seen = changed
-                    await self.follow()
-            except (TavernError, OSError) as error:  # a damaged file: what holds now holds until it is mended
-                _log.error("the operator's files cannot be followed: %s", describe(error))
+        """Look every `every` seconds for decisions of other processes (grants, switches, settings) and for changes of
+        plugins that are being written, until cancelled; the commands that decided read what became of it."""
+        seen: Stamps = ()
+        with self._running.announced() as answer:
+            while True:
+                await asyncio.sleep(every)
+                try:
+                    follow_settings()
+                    changed = await self._follow_dev()
+                    if changed or self._stamps() != seen:
+                        seen = self._stamps()
+                        answer(await self._followed(seen))
+                except (TavernError, OSError) as error:
+                    _log.error("the operator's files cannot be followed: %s", describe(error))
+
+    async def _followed(self, stamps: Stamps) -> RunningHost:
+        """Follow the operator's files; return what became of it. While one is damaged, what holds now holds."""
+        problem = None
+        try:
+            await self.follow()
+        except (TavernError, OSError) as error:
+            problem = f"it cannot follow the operator's files: {describe(error)}"
+            _log.error(problem)
+        plugins = self._manager.infos()
+        return RunningHost(process=os.getpid(), stamps=stamps, plugins=plugins, reloads=self._reloads, problem=problem)
+
+    async def _follow_dev(self) -> bool:
+        """Reload the plugins that are being written whose files have changed and rest since the last look; return
+        whether there were any."""
+        records = [record for record in self._manager.records.values() if record.is_dev and record.root is not None]
+        if not records:
+            return False
+        now = await asyncio.to_thread(lambda: {r.name: fingerprint(r.root) for r in records if r.root is not None})
+        seen, self._dev_seen = self._dev_seen, now
+        resting = [r for r in records if now[r.name] == seen.get(r.name) != r.fingerprint]
+        changed = [r.name for r in resting if self._dev_tried.get(r.name) != now[r.name]]
+        for name in changed:
+            self._dev_tried[name] = now[name]
+            with contextlib.suppress(TavernError):  # the problem stands in its record
+                await self.reload(name)
+        return bool(changed)
 
     async def follow(self) -> None:
         """Carry out what another process decided in the operator's files, such as `tavern plugins revoke` beside a
         running `tavern serve`. Raises `InvalidFile` where one of them was damaged."""
         asked = await self._manager.operations.run(self._follow)
         for name in asked:
-            with contextlib.suppress(TavernError):  # it was uninstalled since
-                await self.reload(name or None)
+            try:
+                plugins = await self.reload(name or None)
+                self._reloads[name] = Reloaded(plugins=[plugin.name for plugin in plugins])
+            except TavernError as error:
+                self._reloads[name] = Reloaded(error=error.message)
 
     async def _follow(self) -> list[str]:
         """Follow grants and switches; return what is asked to be reloaded."""
         manager, grants, switches = self._manager, self._grants.read(), self._switches.load()
+        await self._see_new(grants)
         revoked: list[Record] = []
         disabled: list[Record] = []
         changed: list[str] = []
@@ -239,6 +292,16 @@ class HostPlugins(Plugins):
             self._manager.update_hooks()
         else:
             await self._manager.reconsider(await self._refreshed([name]))
+
+    async def _see_new(self, names: Iterable[str]) -> None:
+        """Let a running host know the plugins of these names that were added since it looked for plugins."""
+        unknown = set(names) - set(self._manager.records)
+        if unknown and self._manager.is_running:
+            seen, duplicates = await self._discover()
+            if new := unknown & set(seen):
+                self._manager.duplicates = duplicates
+                self._replace(seen, new)
+                await self._manager.reconsider([self._manager.records[name] for name in new])
 
     async def _refreshed(self, names: Collection[str]) -> list[Record]:
         """Return the records of plugins, in a running host read again where their files have changed."""

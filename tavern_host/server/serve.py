@@ -40,12 +40,12 @@ async def serve(
     listener = _listen(port)
     port = listener.getsockname()[1]
     token = os.environ.get("TAVERN_TOKEN", "").strip() or secrets.token_urlsafe(24)
-    served = ServedProjects(host, make_host)
+    said: asyncio.Queue[str | None] = asyncio.Queue()  # None: stop
+    served = ServedProjects(host, make_host, say=said.put_nowait)
     runner = web.AppRunner(make_app(served, token=token, port=port), shutdown_timeout=DRAIN, access_log=None)
-    stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, said.put_nowait, None)
     try:
         await runner.setup()
         for folder in also:
@@ -58,7 +58,8 @@ async def serve(
         yield CommandOutput(kind="text", text=f"Open {url}")
         yield CommandOutput(kind="text", text="Stop with Ctrl-C.")
         yield CommandOutput(kind="result", data={"url": url, "port": port, "project": str(host.project.root)})
-        await stopped.wait()
+        while (line := await said.get()) is not None:
+            yield CommandOutput(kind="progress", text=line)
         yield CommandOutput(kind="progress", text="Stopping …")
     finally:
         for one in served.all():

@@ -15,6 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
+from tavern_host.contracts.events import Event
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.host import Host
 from tavern_host.projects import find_project
@@ -28,14 +29,21 @@ class ServedProjects:
     """The hosts of one server by the id of their project; they live as long as the server's application.
 
     `default` is a started host, which whoever made it stops; `make_host` makes one for another folder. What operators
-    decide in other processes is followed for all of them.
+    decide in other processes is followed for all of them, and `say` is given a line for each change of a plugin.
     """
 
-    def __init__(self, default: Host, make_host: Callable[[Path], Host] | None = None) -> None:
+    def __init__(
+        self,
+        default: Host,
+        make_host: Callable[[Path], Host] | None = None,
+        *,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
         self.default = default
         self._make_host = make_host or (self._of_folder)
         self._hosts = {default.project.id: default}
-        self._following: dict[str, asyncio.Task[None]] = {}
+        self._say = say
+        self._following: dict[str, list[asyncio.Task[None]]] = {}
         self._changes = asyncio.Lock()
 
     def _of_folder(self, folder: Path) -> Host:
@@ -83,13 +91,28 @@ class ServedProjects:
             await self._stop(host)
 
     def _follow(self, host: Host) -> None:
-        task = asyncio.create_task(host.watch_decisions(), name=f"follow decisions of {host.project.id}")
-        self._following[host.project.id] = task
+        self._following[host.project.id] = [
+            asyncio.create_task(host.watch_decisions(), name=f"follow decisions of {host.project.id}"),
+            asyncio.create_task(self._report(host), name=f"report plugins of {host.project.id}"),
+        ]
+
+    async def _report(self, host: Host) -> None:
+        """Say each change of a plugin's state, once."""
+        said: dict[str, str] = {}
+        async for event in host.events.subscribe("PLUGINS_CHANGED"):
+            name, state = (event.payload["name"], event.payload["state"]) if isinstance(event, Event) else ("", "")
+            problems = [str(problem) for plugin in host.plugins() if plugin.name == name for problem in plugin.problems]
+            where = f"{host.project.name}: " if len(self._hosts) > 1 else ""
+            line = "; ".join([f"{where}{name} is {state}", *problems])
+            if name and (line != said.get(name) or not problems):
+                self._say(line)
+            said[name] = line
 
     async def _stop(self, host: Host) -> None:
         following = self._following.pop(host.project.id)
-        following.cancel()
-        await asyncio.wait([following])
+        for task in following:
+            task.cancel()
+        await asyncio.wait(following)
         if host is not self.default:
             await host.stop()
 

@@ -55,6 +55,12 @@ class Views:
         if self._kept is None:
             self._kept = self._registry.stacks()
 
+    def follow(self) -> None:
+        """Bind the views to what is provided now, after `keep`: the owner stays."""
+        self._kept = None
+        for service in tuple(self._handles):
+            self.bind(service)
+
     def has(self, service: str) -> bool:
         """Return whether a service has a provider."""
         return bool(self._registry.stack(service, self._kept))

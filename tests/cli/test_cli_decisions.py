@@ -28,13 +28,13 @@ def state(project: Path, name: str, *options: str) -> str:
 
 def test_a_plugin_is_disabled_until_it_is_enabled(project: Path) -> None:
     ran = tavern("--project", project, "plugins", "disable", "looks")
-    assert (ran.code, ran.out) == (0, "looks is disabled. A host that is running follows.\n")
+    assert (ran.code, ran.out) == (0, "looks is disabled. No host runs for this project.\n")
     assert state(project, "looks") == "disabled"
     shown = tavern("--project", project, "plugins", "show", "looks")
     assert "the operator has disabled it (`tavern plugins enable looks`)" in shown.out
 
     ran = tavern("--project", project, "plugins", "enable", "looks")
-    assert ran.out == "looks is enabled; it is discovered. A host that is running follows.\n"
+    assert ran.out == "looks is enabled; it is discovered. No host runs for this project.\n"
     assert state(project, "looks") == "discovered"
 
 

@@ -82,24 +82,30 @@ class Listener:
 
 @asynccontextmanager
 async def serving(
-    project: Path, environment: Mapping[str, str] | None = None, options: Sequence[str] = ()
+    project: Path,
+    environment: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
+    before: Sequence[str] = (),
+    as_json: bool = True,
 ) -> AsyncIterator[Serving]:
-    """Run `tavern serve` on a free port until the end of the `with`."""
+    """Run `tavern serve` on a free port until the end of the `with`; `before` are options before the command. Without
+    `as_json` it speaks as to a person."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
         "--project",
         str(project),
+        *before,
         "serve",
         "--port",
         "0",
-        "--json",
+        *(["--json"] if as_json else []),
         *options,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **(environment or {})},
     )
     try:
-        url = (await _first_document(process))["url"]
+        url = (await _first_document(process))["url"] if as_json else await _said_url(process)
         token = unquote(url.partition("token=")[2])
         async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session:
             yield Serving(process, session, url)
@@ -107,6 +113,15 @@ async def serving(
         if process.returncode is None:
             process.kill()
         await process.communicate()
+
+
+async def _said_url(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    async with asyncio.timeout(SECONDS):
+        while not (line := (await process.stdout.readline()).decode()).startswith("Open "):
+            assert line, "tavern serve ended"
+        await process.stdout.readline()  # how to stop it
+    return line.removeprefix("Open ").strip()
 
 
 async def _first_document(process: asyncio.subprocess.Process) -> Any:
