@@ -100,7 +100,7 @@ class ServedProjects:
         """Say each change of a plugin's state, once."""
         said: dict[str, str] = {}
         async for event in host.events.subscribe("PLUGINS_CHANGED"):
-            name, state = (event.payload["name"], event.payload["state"]) if isinstance(event, Event) else ("", "")
+            name, state = (str(event.payload[key]) if isinstance(event, Event) else "" for key in ("name", "state"))
             problems = [str(problem) for plugin in host.plugins() if plugin.name == name for problem in plugin.problems]
             where = f"{host.project.name}: " if len(self._hosts) > 1 else ""
             line = "; ".join([f"{where}{name} is {state}", *problems])
