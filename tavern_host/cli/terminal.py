@@ -25,6 +25,7 @@ from tavern_host import __version__
 from tavern_host.cli.garbage import collect_again
 from tavern_host.cli.host_commands import HOST_COMMANDS
 from tavern_host.cli.live_display import LiveDisplay
+from tavern_host.cli.log import set_up_log
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.plugins import PluginInfo, PluginState
@@ -106,7 +107,7 @@ def run(arguments: list[str]) -> int:
         if options["version"]:
             click.echo(f"tavern-host {__version__}")
             return 0
-        _set_up_log(verbose=options["verbose"])
+        set_up_log(verbose=options["verbose"])
         with _streams.kept():
             return asyncio.run(_run(options, rest))
     except click.ClickException as error:
@@ -398,11 +399,3 @@ def _show_any_text() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _set_up_log(*, verbose: bool) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    logger = logging.getLogger("tavern")
-    logger.handlers = [handler]
-    logger.setLevel(logging.INFO if verbose else logging.CRITICAL)

@@ -24,6 +24,7 @@ from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.events.bus import BusSubscription
 from tavern_host.host import Host
 from tavern_host.server.blob_routes import ROUTES as BLOB_ROUTES
+from tavern_host.server.connections import HEADERS, STRANGERS
 from tavern_host.server.plugin_routes import call_message, plugin_route, wrong_method
 from tavern_host.server.served import ROUTES as PROJECT_ROUTES
 from tavern_host.server.served import SERVED, ServedProjects, host_of, project_of
@@ -56,12 +57,6 @@ _STATUS = {
     "deadline_exceeded": 504,
 }
 _CODES = {400: "invalid_input", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
-_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
-    "Cache-Control": "no-store",
-}
 
 _log = logging.getLogger("tavern.server")
 
@@ -150,8 +145,9 @@ def _refuse_other_methods(allowed: list[str]) -> Handler:
 
 
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    for name, value in _HEADERS.items():
+    for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
+    response.headers["Server"] = HEADERS["Server"]  # aiohttp has put its version there
 
 
 @web.middleware
@@ -180,6 +176,8 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     refused = gate.refuse(request)
     if refused is not None:
         return _error(refused[0], "unauthorized" if refused[0] == 401 else "forbidden", refused[1])
+    if STRANGERS in request.app:
+        request.app[STRANGERS].discard(request.protocol)
     if request.method == "GET" and "token" in request.query and "text/html" in request.headers.get("Accept", ""):
         clean = str(request.rel_url.without_query_params("token"))
         response = web.HTTPFound("/" + clean.lstrip("/"))  # "//name" would be another server

@@ -87,10 +87,13 @@ async def serving(
     options: Sequence[str] = (),
     before: Sequence[str] = (),
     as_json: bool = True,
+    descriptors: int | None = None,
 ) -> AsyncIterator[Serving]:
     """Run `tavern serve` on a free port until the end of the `with`; `before` are options before the command. Without
-    `as_json` it speaks as to a person."""
+    `as_json` it speaks as to a person; `descriptors` is how many file descriptors it may have."""
+    limit = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
     process = await asyncio.create_subprocess_exec(
+        *limit,
         *COMMAND,
         "--project",
         str(project),

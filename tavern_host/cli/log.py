@@ -1,0 +1,43 @@
+"""Where the log of `tavern` goes: to standard error, and never the same line twice within a second."""
+
+from __future__ import annotations
+
+import logging
+
+_MOST_KEPT = 1000
+
+
+class OnceASecond(logging.Filter):
+    """Leaves out records that repeat one of less than a second ago; the next one says how many they were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is written."""
+        text = record.getMessage()
+        key = (record.name, text)
+        at, count = self._seen.get(key, (float("-inf"), 0))
+        if 0 <= record.created - at < 1:
+            self._seen[key] = at, count + 1
+            return False
+        if len(self._seen) >= _MOST_KEPT:
+            self._seen.clear()
+        self._seen[key] = record.created, 0
+        if count:
+            record.msg, record.args = f"{text} ({count} more like this)", ()
+        return True
+
+
+def set_up_log(*, verbose: bool) -> None:
+    """Write what the host and its libraries log to standard error: all of it with `verbose`, else only what the
+    libraries warn of."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(OnceASecond())
+    tavern_level = logging.INFO if verbose else logging.CRITICAL
+    for name, level in (("tavern", tavern_level), ("asyncio", logging.WARNING), ("aiohttp", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level)

@@ -1,0 +1,193 @@
+"""What a client that brings no token may do to the server: connect in every way, and little more."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from aiohttp import ClientSession
+from helpers.command_line import tavern
+from helpers.serve_process import serving
+from helpers.served import TOKEN, Site
+
+from tavern_host.server import connections
+from tavern_host.server.app import make_app
+
+UPGRADE = (
+    "GET /ws HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+)
+STRANGERS = {
+    "says nothing": "",
+    "half a head": "GET / HTTP/1.1\r\nHost: {host}\r\nX: ",
+    "half a line": "GE",
+    "no blank line": "GET / HTTP/1.1\r\n",
+    "another host": "GET / HTTP/1.1\r\nHost: elsewhere\r\n\r\n",
+    "wrong token": "GET /?token=wrong HTTP/1.1\r\nHost: {host}\r\n\r\n",
+    "idle after an answer": "GET / HTTP/1.1\r\nHost: {host}\r\n\r\n",
+    "HTTP/1.0 that stays": "GET / HTTP/1.0\r\nHost: {host}\r\nConnection: keep-alive\r\n\r\n",
+    "half a body": "POST /api/tools/execute HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000\r\n\r\n{{",
+    "half a chunk": "POST / HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+    "waits to continue": "POST / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+    "expects a wonder": "POST / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9\r\nExpect: wonder\r\n\r\n",
+    "a socket": UPGRADE,
+    "a socket and more": UPGRADE + "\x81\x85abcd",
+    "TLS": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    "garbage": "\x00\x01\x02\r\n\r\n",
+    "a bad header": "GET / HTTP/1.1\r\nHost {host}\r\n\r\n",
+    "a head that is too long": "GET / HTTP/1.1\r\nHost: {host}\r\nX: " + "x" * 20_000 + "\r\n\r\n",
+    "a bad length": "POST / HTTP/1.1\r\nHost: {host}\r\nContent-Length: -1\r\n\r\n",
+    "a bad method": "G{{T / HTTP/1.1\r\nHost: {host}\r\n\r\n",
+    "the preface of HTTP/2": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "many at once": "GET / HTTP/1.1\r\nHost: {host}\r\n\r\n" * 200,
+}
+"""What a client without a token sends, and then nothing more."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def impatient(site: Site) -> AsyncIterator[Site]:
+    """Serve the module's host on a listener of its own, with deadlines of half a second and room for 50."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections, "TOKEN_DEADLINE", 0.5)
+        patch.setattr(connections, "MOST_STRANGERS", 50)
+        listener = connections.listening_socket(0)
+        port = listener.getsockname()[1]
+        async with connections.listening(make_app(site.host, token=TOKEN, port=port), listener):
+            yield Site(site.host, site.client, port)
+
+
+async def opened(port: int, text: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect and send a text; the server may have closed the connection by then."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(text.format(host=f"127.0.0.1:{port}").encode("latin-1"))
+    return reader, writer
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """Return what came until the server closed the connection."""
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+
+
+@pytest.mark.parametrize("is_half_closed", [False, True], ids=["open", "half-closed"])
+async def test_every_stranger_is_cut_off(impatient: Site, is_half_closed: bool) -> None:
+    known = await opened(impatient.port, f"GET /api/plugins?token={TOKEN} HTTP/1.1\r\nHost: {{host}}\r\n\r\n")
+    assert (await known[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 20")
+    strangers = {name: await opened(impatient.port, text) for name, text in STRANGERS.items()}
+    for _, writer in strangers.values():
+        if is_half_closed and not writer.is_closing():
+            writer.write_eof()
+
+    async with asyncio.timeout(30):
+        answers = dict(zip(strangers, await asyncio.gather(*(ended(s[0]) for s in strangers.values())), strict=True))
+
+    for _, writer in strangers.values():
+        writer.close()
+    assert answers["wrong token"].startswith(b"HTTP/1.1 401")
+    assert answers["half a body"].startswith(b"HTTP/1.1 401")
+    assert answers["a socket"].startswith(b"HTTP/1.1 401")
+    assert answers["another host"].startswith(b"HTTP/1.1 421")
+    assert answers["a bad length"].startswith(b"HTTP/1.0 400")
+    for name, answer in answers.items():
+        assert b"HTTP/" not in answer or b"\r\nX-Content-Type-Options: nosniff\r\n" in answer, name
+        for word in (b"aiohttp", b"Python", b"python"):
+            assert word not in answer, name
+    known[1].write(f"GET /api/plugins HTTP/1.1\r\nHost: 127.0.0.1:{impatient.port}\r\n\r\n".encode())
+    assert b"HTTP/1.1 401" in await known[0].readuntil(b"HTTP/1.1 401")  # the connection is open still
+    known[1].close()
+
+
+async def test_one_who_drips_or_does_not_read_is_cut_off(impatient: Site) -> None:
+    reader, writer = await opened(impatient.port, "GET / HTTP/1.1\r\nHost: {host}\r\n")
+    deaf = await opened(impatient.port, STRANGERS["wrong token"] * 20_000)
+    async with asyncio.timeout(30):
+        while not reader.at_eof():
+            try:
+                writer.write(b"X-Drip: 1\r\n")
+                await writer.drain()
+                await asyncio.wait_for(reader.read(1), 0.1)
+            except (TimeoutError, ConnectionError):
+                continue
+        with pytest.raises(ConnectionError):
+            while True:  # what it sends is taken no more
+                deaf[1].write(b"x" * 65536)
+                await deaf[1].drain()
+    writer.close()
+    deaf[1].close()
+
+
+async def test_a_slow_body_with_the_token_is_taken(impatient: Site) -> None:
+    head = f"PUT /api/x/acme-web/echo/a HTTP/1.1\r\nHost: {{host}}\r\nAuthorization: Bearer {TOKEN}\r\n"
+    reader, writer = await opened(impatient.port, f"{head}Content-Length: 8\r\n\r\n")
+    waiting = await opened(impatient.port, "")
+    for _ in range(4):
+        writer.write(b"ab")
+        await ended(waiting[0])  # for as long as a stranger has
+        waiting[1].close()
+        waiting = await opened(impatient.port, "")
+
+    async with asyncio.timeout(30):
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 20")
+    writer.close()
+    waiting[1].close()
+
+
+async def test_many_who_come_at_once_with_the_token_are_answered(impatient: Site) -> None:
+    async def answer() -> bytes:
+        reader, writer = await opened(
+            impatient.port, f"GET /api/plugins?token={TOKEN} HTTP/1.1\r\nHost: {{host}}\r\n\r\n"
+        )
+        try:
+            return await reader.readline()
+        finally:
+            writer.close()
+
+    async with asyncio.timeout(30):
+        assert set(await asyncio.gather(*(answer() for _ in range(300)))) == {b"HTTP/1.1 200 OK\r\n"}
+
+
+async def test_strangers_do_not_starve_the_host(tmp_path: Path) -> None:
+    assert (await asyncio.to_thread(tavern, "init", tmp_path / "inn")).code == 0
+    async with serving(tmp_path / "inn", descriptors=256) as host, AsyncExitStack() as stack:
+        port = int(host.base.rpartition(":")[2])
+        socket = await host.session.ws_connect(f"{host.base}/ws")
+        for number in range(600):
+            _, writer = await opened(port, list(STRANGERS.values())[number % len(STRANGERS)])
+            stack.callback(writer.close)
+            if number % 60 == 0:
+                async with asyncio.timeout(30), ClientSession() as other, other.get(host.url) as answer:
+                    assert answer.status == 200
+        assert not socket.closed
+        await socket.close()
+        _, err = await host.stop()
+    assert err == ""
+
+
+async def test_the_log_repeats_itself_once_a_second(tmp_path: Path) -> None:
+    assert (await asyncio.to_thread(tavern, "init", tmp_path / "inn")).code == 0
+    began = time.monotonic()
+    async with serving(tmp_path / "inn", descriptors=128) as host, AsyncExitStack() as stack:
+        port = int(host.base.rpartition(":")[2])
+        token = host.url.partition("=")[2]
+        # They bring the token: nobody holds them off, until there is no descriptor left.
+        head = f"GET /api/plugins?token={token} HTTP/1.1\r\nHost: {{host}}\r\n\r\n"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                while True:
+                    reader, writer = await opened(port, head)
+                    stack.callback(writer.close)
+                    await reader.readline()
+        assert host.process.stderr is not None
+        async with asyncio.timeout(30):
+            lines = [await host.process.stderr.readuntil(b"more like this") for _ in range(2)]
+        most = time.monotonic() - began + 1
+    logged = b"".join(lines).decode()
+    assert "socket.accept() out of system resource" in logged
+    assert logged.count("socket.accept()") <= most
