@@ -124,6 +124,12 @@ def _run_routes() -> list[RouteInfo]:
         RouteInfo(method="GET", path="/api/runs", handler=f"{web}:list_runs", summary="Runs, newest first."),
         RouteInfo(method="GET", path="/api/runs/{runId}", handler=f"{web}:show", summary="A run with its nodes."),
         RouteInfo(
+            method="GET",
+            path="/api/runs/{runId}/outputs/{key}",
+            handler=f"{web}:output",
+            summary="An output as a stream.",
+        ),
+        RouteInfo(
             method="POST",
             path="/api/runs/{runId}/resume",
             handler=f"{web}:resume",

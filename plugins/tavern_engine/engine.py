@@ -9,8 +9,6 @@ import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from cachetools import FIFOCache
-
 from tavern_engine.cache.cache import OutputCache
 from tavern_engine.cache.disk.lookup import CacheLookup
 from tavern_engine.cache.disk.store import DiskCache
@@ -21,6 +19,7 @@ from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.recorder import RunRecorder, StoredRun
 from tavern_engine.recovery import Recovery
 from tavern_engine.registry import NodeRegistry
+from tavern_engine.run.bounded import LARGE, FinishedRuns, bounded, output_of
 from tavern_engine.run.event_batch import EventBatch
 from tavern_engine.run.json_values import error_form
 from tavern_engine.run.loop_log import LoopState
@@ -32,7 +31,7 @@ from tavern_engine.run.run_execution import Results, RunExecution, check_targets
 from tavern_engine.run.scheduler import GRACE
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.stream_messages import Message
-from tavern_host import WORKFLOW_MANAGER, CallContext, PluginContext
+from tavern_host import WORKFLOW_MANAGER, Blob, CallContext, PluginContext
 from tavern_host.contracts.calls import new_id, system_call
 from tavern_host.contracts.errors import (
     Conflict,
@@ -54,9 +53,6 @@ from tavern_host.contracts.executions import (
 )
 from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.contracts.workflows import Workflow
-
-REMEMBERED_RUNS, REMEMBERED_NODES = 500, 200_000
-"""How many finished runs are remembered, and how many nodes they may have altogether; the oldest are dropped first."""
 
 QUEUE_UPDATES = 0.05
 """Seconds between two messages about the queue, in which many short runs may come and go."""
@@ -107,7 +103,7 @@ class Engine(ExecutionEngine):
         self._recorder = RunRecorder(context)
         self._endings: set[asyncio.Task[None]] = set()
         self._active: dict[str, _Active] = {}
-        self._finished: FIFOCache[str, Run] = FIFOCache(REMEMBERED_NODES, getsizeof=_weight)
+        self._finished = FinishedRuns(self._settings.remembered_bytes)
         self._queue_update: asyncio.TimerHandle | None = None
         self._next_queue_update = 0.0
         context.state["engine"] = self
@@ -136,6 +132,21 @@ class Engine(ExecutionEngine):
             return finished
         active = self._active.get(run_id)
         return active.record.snapshot() if active is not None else await self._recorded_run(run_id)
+
+    async def show(self, run_id: str) -> Run:
+        """Return a run in its present state, without its large values."""
+        active, finished = self._active.get(run_id), self._finished.get(run_id)
+        if active is not None:
+            return bounded(active.record.snapshot())
+        return bounded(finished or await self._recorded_run(run_id, most=LARGE))
+
+    async def output(
+        self, run_id: str, key: str, *, node_id: str | None = None, call: CallContext | None = None
+    ) -> Blob:
+        """Return an output of a run, or of one of its nodes, as a Blob."""
+        run = self._finished.get(run_id) if run_id not in self._active else self._active[run_id].record.snapshot()
+        run = run or await self._recorded_run(run_id)
+        return await output_of(run, key, node_id, self._context.blobs)
 
     async def wait(self, run_id: str) -> Run:
         """Return a run when it is finished. Raises `NotFound`."""
@@ -256,7 +267,7 @@ class Engine(ExecutionEngine):
             submitted_at=entry.submitted_at,
             attempt=entry.attempt + 1,
         )
-        self._finished.pop(entry.id, None)
+        self._finished.forget(entry.id)
         self._recorder.resumed(record)
         known = bound.signatures_by_id()
         finished = {
@@ -416,7 +427,7 @@ class Engine(ExecutionEngine):
     def _settle(self, active: _Active, run: Run) -> None:
         """End a run: wake its waiters, release its slot, publish its end."""
         del self._active[run.id]
-        self._finished[run.id] = run
+        self._finished.add(run, active.record)
         if active.ticket is not None:
             self._run_slots.leave(active.ticket)
         active.in_flight.close()
@@ -433,10 +444,10 @@ class Engine(ExecutionEngine):
         """Whether outputs are written to and read from the disk cache."""
         return self._settings.caches_on_disk()
 
-    async def _recorded_run(self, run_id: str) -> Run:
-        """Return a run of the store. Raises `NotFound`."""
+    async def _recorded_run(self, run_id: str, most: int | None = None) -> Run:
+        """Return a run of the store, where asked for without values of more than `most` bytes. Raises `NotFound`."""
         try:
-            return await self._recorder.run(run_id)
+            return await self._recorder.run(run_id, most)
         except NotFound:
             raise NotFound(f"there is no run {run_id!r}") from None
 
@@ -459,8 +470,3 @@ class Engine(ExecutionEngine):
             "pendingExecutions": [r.summary() for r in records if r.status is RunStatus.QUEUED],
         }
         self._publish([("SYSTEM_QUEUE_UPDATE", update)])
-
-
-def _weight(run: Run) -> int:
-    """Return the share of a finished run in what is remembered, in nodes; the largest fills it alone."""
-    return min(max(len(run.nodes), REMEMBERED_NODES // REMEMBERED_RUNS), REMEMBERED_NODES)

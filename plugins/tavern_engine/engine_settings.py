@@ -32,6 +32,10 @@ class EngineSettings:
         """Return the size of the cache in memory; 0 switches it off."""
         return self._number("cacheMegabytes", CACHE_BYTES // _MEGABYTE, least=0) * _MEGABYTE
 
+    def remembered_bytes(self) -> int:
+        """Return how much memory finished runs may take."""
+        return self._number("rememberRunsMegabytes", 512, least=0) * _MEGABYTE
+
     def disk_cache_bytes(self) -> int:
         """Return the size of the cache on disk."""
         return self._number("cacheDiskMegabytes", 1024, least=1) * _MEGABYTE

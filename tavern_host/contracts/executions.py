@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, JsonValue
 
+from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
@@ -149,7 +150,7 @@ class RunQueue(Model):
     pending: list[Run] = Field(default_factory=list)
 
 
-class ExecutionEngine(ServiceInterface, name="executionEngine", version=2):
+class ExecutionEngine(ServiceInterface, name="executionEngine", version=3):
     """Runs workflows."""
 
     @acts("executionEngine:execute", "Run workflows.")
@@ -166,6 +167,18 @@ class ExecutionEngine(ServiceInterface, name="executionEngine", version=2):
     @reads
     async def get(self, run_id: str) -> Run:
         """Return a run as it stands. Raises `NotFound`."""
+
+    @reads(since=3)
+    async def show(self, run_id: str) -> Run:
+        """Return a run as it stands, to be shown: a value above about 256 KiB, and above 1 KiB once 2 MiB are shown,
+        is `{"type": "large", "mediaType": "…", "length": 300000}`. Raises `NotFound`."""
+
+    @acts("executionEngine:execute", "Run workflows.", since=3)
+    async def output(
+        self, run_id: str, key: str, *, node_id: str | None = None, call: CallContext | None = None
+    ) -> Blob:
+        """Return an output of a run, or of one of its nodes, as a Blob: text as text, other values as JSON, what is a
+        Blob as it is. Raises `NotFound`."""
 
     @reads
     async def wait(self, run_id: str) -> Run:

@@ -89,7 +89,7 @@ def test_something_is_explained(project: Path) -> None:
     assert lines[0] == "looks is loaded: it is loaded, and the host has not started"
     assert f"  it comes from folder:{project / 'plugins' / 'looks'}" in lines
     answer = tavern("--project", project, "why", "service:executionEngine", "--json").json()
-    assert answer["answer"] == "tavern-engine provides executionEngine (version 2)"
+    assert answer["answer"] == "tavern-engine provides executionEngine (version 3)"
     ran = tavern("--project", project, "why", "service:executionEngin")
     assert (ran.code, ran.error) == (
         2,

@@ -142,9 +142,10 @@ def _copied(value: Any) -> Any:
     return tuple(_copied(part) for part in value) if kind is tuple else value
 
 
-def size_of(value: Any) -> int | None:
-    """Return roughly how many bytes an entry with a value takes, or None where that cannot be known."""
-    size, waiting, items = _ENTRY, [value], 0
+def size_of(value: Any, items: int = _MAX_ITEMS) -> int | None:
+    """Return roughly how many bytes an entry with a value takes, or None where that cannot be known, also for more than
+    so many items."""
+    size, waiting, left = _ENTRY, [value], items
     while waiting:
         part = waiting.pop()
         kind = type(part)
@@ -154,17 +155,17 @@ def size_of(value: Any) -> int | None:
             size += len(part) + 60
         elif kind is list or kind is tuple:
             size += 60 + 8 * len(part)
-            items += len(part)
+            left -= len(part)
             if _SCALARS.issuperset(map(type, part)):
                 size += 32 * len(part)
             else:
                 waiting.extend(part)
         elif kind is dict:
             size += 70 + 100 * len(part)
-            items += len(part)
+            left -= len(part)
             waiting.extend(part.values())
         else:
             return None
-        if items > _MAX_ITEMS:
+        if left < 0:
             return None
     return size

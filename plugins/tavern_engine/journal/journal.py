@@ -230,7 +230,7 @@ class RunJournal:
             for reason in batch.lacking[:1]:
                 self._tell(reason)
             try:
-                await self._keep(batch, is_last=done == len(rows) and not self._rows)
+                await self._keep(batch, is_last=done == len(rows))
                 self._journal.record_success()
             except Exception as error:  # whatever the store does, the run continues
                 if isinstance(error, TavernError) and error.info.code == Conflict.code:
@@ -247,7 +247,7 @@ class RunJournal:
                 await store.put(content)
         append = store.append(self._journal.worker, self._run_id, batch.content, contents=tuple(batch.large))
         last = None
-        if is_last:
+        if is_last and not self._rows:  # others may have come while large values were put
             last, self._last = self._last, None
         if last is None:
             await append

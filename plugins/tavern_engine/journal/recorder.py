@@ -12,15 +12,17 @@ from cachetools import FIFOCache
 from pydantic import JsonValue
 
 from tavern_engine.journal.batch_decoder import fetched
-from tavern_engine.journal.batch_rows import NodeRow
+from tavern_engine.journal.batch_rows import NodeRow, Stored
 from tavern_engine.journal.documents import documents_of, pack
 from tavern_engine.journal.journal import DELAY, Journal, RunJournal, read_results, read_rows
 from tavern_engine.journal.leases import LEASE, Leases
+from tavern_engine.run.bounded import JSON, TEXT, large
 from tavern_engine.run.event_batch import STATUS_NAMES, shown
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.record import RunRecord, run_of
 from tavern_engine.run.run_blobs import given
 from tavern_host import PluginContext
+from tavern_host.contracts.blobs import BINARY
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
@@ -198,14 +200,15 @@ class RunRecorder:
         """Return the entry of a run. Raises `NotFound`."""
         return await self._the_store().get(run_id)
 
-    async def run(self, run_id: str) -> Run:
-        """Return a recorded run with the outputs of its nodes. Raises `NotFound`."""
+    async def run(self, run_id: str, most: int | None = None) -> Run:
+        """Return a recorded run with the outputs of its nodes, with placeholders for those of more than `most` bytes.
+        Raises `NotFound`."""
         store = self._the_store()
         entry = await store.get(run_id)
         rows = await read_rows(await store.batches(run_id), self._context.log)
         nodes: dict[str, NodeState] = {}
         for row in rows:
-            state = await self._node_state(row, store)
+            state = await self._node_state(row, store, most)
             before = nodes.get(row.node_id)
             if state is not None and before is not None and before.iterations is not None:
                 count = (state.output or {}).get(ITERATIONS)
@@ -294,10 +297,12 @@ class RunRecorder:
         self._context.log.error("run %s could not be recorded and runs all the same: %s", record.id, reason)
         return f"it could not be recorded: {reason}"
 
-    async def _node_state(self, row: NodeRow, store: RunStore) -> NodeState | None:
+    async def _node_state(self, row: NodeRow, store: RunStore, most: int | None) -> NodeState | None:
         status = STATUS_NAMES.get(row.status)
         if status is None:
             return None
+        if most is not None and row.outputs is not None:
+            row = row.with_outputs({slot: _placeholder(value, most) for slot, value in row.outputs.items()})
         try:
             outputs = await fetched(row, store.content)
         except TavernError:
@@ -311,6 +316,12 @@ class RunRecorder:
             bypassed=row.status == "bypassed",
             attempts=row.attempts,
         )
+
+
+def _placeholder(value: Any, most: int) -> Any:
+    if isinstance(value, Stored) and value.size > most:
+        return large({"text": TEXT, "bytes": BINARY}.get(value.kind, JSON), value.size)
+    return value
 
 
 def _packed(workflow: Workflow) -> tuple[bytes, str]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from tavern_engine.cache.cache import OutputCache
+from tavern_engine.cache.cache import OutputCache, size_of
 from tavern_engine.compile.plan import Plan
 from tavern_engine.journal.journal import RunJournal
 from tavern_engine.run.json_values import See, json_form
@@ -37,6 +37,8 @@ STATUS_NAMES = {
 """The journal's names for node outcomes, and the status of each. Rows of loops have others."""
 
 _NAMES = {State.DONE.value: "complete", State.BYPASSED.value: "bypassed", State.FAILED.value: "error"}
+SMALL = 1000
+"""Outputs of fewer characters are not counted one by one."""
 PARTIAL = b""
 """Replaces the signature of outputs that are shown and never reused: a stream of which a part is missing."""
 
@@ -224,8 +226,10 @@ class EventBatch:
         messages: list[Message] = []
         for number, given in found:
             streams = streaming.get(number, ())
-            display = given if not streams and _characters(given) is not None else shown(given, streams, self._see)
+            characters = None if streams else _characters(given)
+            display = given if characters is not None else shown(given, streams, self._see)
             put(number, State.CACHED, display, None, None)
+            self._weigh(number, display, characters)
             about = {"promptId": run_id, "nodeId": ids[number], "output": display, "cached": True}
             messages.append(("NODE_COMPLETE", about))
         if messages:
@@ -267,8 +271,11 @@ class EventBatch:
             characters = _characters(given)
             if characters is not None:
                 lengths[signature] = characters
+                if characters > SMALL:
+                    table.sizes[numbers[place]] = characters
                 continue
-            outputs[place] = shown(given, see=self._see)
+            outputs[place] = display = shown(given, see=self._see)
+            self._weigh(numbers[place], display, None)
             cacheable.pop(signature, None)
             if signature and self.cache is not None:
                 self.cache.put(signature, given, is_owned=True)
@@ -283,6 +290,11 @@ class EventBatch:
             {"promptId": run_id, "nodeId": node_id, "output": given}
             for node_id, given in zip(ids, outputs, strict=True)
         ]
+
+    def _weigh(self, number: int, display: dict[str, JsonValue], characters: int | None) -> None:
+        """Count what the outputs of a node take; `characters` are theirs where they have nothing else."""
+        if characters is None or characters > SMALL:
+            self.table.sizes[number] = characters or size_of(display, items=10**9) or 0
 
     def _journal_completed(self, journal: RunJournal, done: Columns, ids: list[str]) -> None:
         signatures, digests, base = done.signatures, self._plan.code_digests, self._base
@@ -322,6 +334,8 @@ class EventBatch:
             self.table.count_iteration((number,))
         if is_timed and self.journal is not None:
             self._journal_event(self.journal, row)
+        if display:
+            self._weigh(number, display, characters)
         if not is_superseded:
             self.table.put(number, state, display, error, (began, ended) if is_timed else None)
         about: dict[str, Any] = {"promptId": self._run_id, "nodeId": self._plan.ids[number]}

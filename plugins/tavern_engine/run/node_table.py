@@ -54,6 +54,8 @@ class NodeTable:
         self.errors: dict[int, ErrorInfo] = {}
         self.attempts: dict[int, int] = {}
         self.iterations: dict[int, int] = {}
+        self.sizes: dict[int, int] = {}
+        """About how many bytes the outputs of those nodes take whose are not small."""
         self.load_output: Callable[[int], dict[str, JsonValue] | None] = lambda number: None
         """Returns the outputs of a reused node that was not read in this run."""
 

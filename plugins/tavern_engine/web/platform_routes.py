@@ -25,7 +25,7 @@ async def submit(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/prompt/{promptId}`."""
-    run = await context.services.get(EXECUTION_ENGINE).get(request.parameters["promptId"])
+    run = await context.services.get(EXECUTION_ENGINE).show(request.parameters["promptId"])
     return HttpResponse(data=prompt_form(run))
 
 

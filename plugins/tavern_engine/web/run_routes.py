@@ -14,9 +14,18 @@ async def list_runs(request: HttpRequest, context: PluginContext) -> HttpRespons
 
 
 async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`GET /api/runs/{runId}`."""
-    run = await context.services.get(EXECUTION_ENGINE).get(request.parameters["runId"])
+    """`GET /api/runs/{runId}`: large values are left out."""
+    run = await context.services.get(EXECUTION_ENGINE).show(request.parameters["runId"])
     return HttpResponse(data=run.to_json())
+
+
+async def output(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`GET /api/runs/{runId}/outputs/{key}`, with `?nodeId=` of a node: the output as a stream, or ranges of it."""
+    given = request.parameters
+    blob = await context.services.get(EXECUTION_ENGINE).output(
+        given["runId"], given["key"], node_id=request.query.get("nodeId"), call=request.call
+    )
+    return HttpResponse(blob=blob)
 
 
 async def resume(request: HttpRequest, context: PluginContext) -> HttpResponse:

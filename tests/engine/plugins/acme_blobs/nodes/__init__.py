@@ -76,3 +76,15 @@ async def pieces(data: bytes) -> AsyncIterator[int]:
     """Count bytes piece by piece."""
     for start in range(0, len(data), 1_000_000):
         yield len(data[start : start + 1_000_000])
+
+
+@node(cached=False)
+def long_text(size: int, text: str = "x") -> str:
+    """Give a long text."""
+    return text * size
+
+
+@node(cached=False)
+def long_list(size: int) -> list[int]:
+    """Give a long list."""
+    return list(range(size))

@@ -1,0 +1,116 @@
+"""Bounds finished runs in bytes: how much of them is remembered, and how much of one is shown at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from itertools import islice
+
+from pydantic import JsonValue
+
+from tavern_engine.cache.cache import size_of
+from tavern_engine.run.record import RunRecord
+from tavern_host import Blob, NotFound
+from tavern_host.context import Blobs
+from tavern_host.contracts.executions import NodeState, Run
+
+_RUN, _NODE = 200_000, 1000
+"""About how many bytes a run takes at least, and each of its nodes beside large outputs."""
+
+LARGE, SHOWN = 256 * 1024, 2 * 2**20
+"""A value of more bytes than `LARGE` is not shown with its run, nor are values above 1 KiB once a run has `SHOWN`."""
+
+TEXT, JSON = "text/plain; charset=utf-8", "application/json"
+_SMALL = 1024
+_PART = 64 * 1024
+
+
+class FinishedRuns:
+    """The runs that ended last, as many as fit into `limit()` bytes. One that is larger is not remembered."""
+
+    def __init__(self, limit: Callable[[], int]) -> None:
+        self._limit = limit
+        self._runs: dict[str, tuple[Run, int]] = {}
+        self.size = 0
+
+    def get(self, run_id: str) -> Run | None:
+        """Return a run, if it is remembered."""
+        found = self._runs.get(run_id)
+        return found[0] if found is not None else None
+
+    def values(self) -> Iterable[Run]:
+        """Return the runs, the oldest first."""
+        return [run for run, _ in self._runs.values()]
+
+    def add(self, run: Run, record: RunRecord) -> None:
+        """Remember a run that ended, and forget the oldest for it."""
+        self.forget(run.id)
+        given = size_of([run.inputs, run.outputs, run.metadata], items=10**9) or 0
+        size = max(given + len(run.nodes) * _NODE + sum(record.nodes.sizes.values()), _RUN)
+        self._runs[run.id] = run, size
+        self.size += size
+        while self._runs and self.size > self._limit():
+            self.forget(next(iter(self._runs)) if size <= self._limit() else run.id)
+
+    def forget(self, run_id: str) -> None:
+        """Forget a run, if it is remembered."""
+        self.size -= self._runs.pop(run_id, (None, 0))[1]
+
+
+def bounded(run: Run) -> Run:
+    """Return a run with placeholders for large values: `{"type": "large", "mediaType": …, "length": …}`."""
+    left = [SHOWN]
+    nodes = {node_id: _state(state, left) for node_id, state in run.nodes.items()}
+    values = {key: _values(getattr(run, key), left) for key in ("inputs", "outputs", "metadata")}
+    return run.model_copy(update={"nodes": nodes, **values})
+
+
+def large(media_type: str, length: int) -> dict[str, JsonValue]:
+    """Return what stands for a large value; the length is in bytes, roughly."""
+    return {"type": "large", "mediaType": media_type, "length": length}
+
+
+def _state(state: NodeState, left: list[int]) -> NodeState:
+    if state.output is None:
+        return state
+    output = _values(state.output, left)
+    return state if output is state.output else state.model_copy(update={"output": output})
+
+
+def _values(values: dict[str, JsonValue], left: list[int]) -> dict[str, JsonValue]:
+    """Return values, with placeholders where one is large or little is left to be shown."""
+    found = values
+    for key, value in values.items():
+        if value is None or value.__class__ in (bool, int, float):
+            continue
+        size = len(value) if isinstance(value, str) else size_of(value)
+        if size is None or size > LARGE or (size > _SMALL and size > left[0]):
+            found = found if found is not values else dict(values)
+            found[key] = large(TEXT if isinstance(value, str) else JSON, size if size is not None else -1)
+        else:
+            left[0] -= size
+    return found
+
+
+async def encoded(value: JsonValue) -> AsyncIterator[bytes]:
+    """Yield a value as a file has it: of text the text, of any other its JSON."""
+    if isinstance(value, str):
+        for start in range(0, len(value), _PART):
+            yield value[start : start + _PART].encode("utf-8", "replace")
+        return
+    parts = json.JSONEncoder(ensure_ascii=False).iterencode(value)
+    while part := "".join(islice(parts, 1000)):
+        yield part.encode("utf-8", "replace")
+
+
+async def output_of(run: Run, key: str, node_id: str | None, blobs: Blobs) -> Blob:
+    """Return an output of a run or one of its nodes as a Blob, which is held for the run. Raises `NotFound`."""
+    state = run.nodes.get(node_id) if node_id is not None else None
+    outputs = run.outputs if node_id is None else (state and state.output) or {}
+    if key not in outputs:
+        raise NotFound(f"the run {run.id} has no output {key!r:.80}{'' if node_id is None else f' of {node_id!r:.80}'}")
+    value = outputs[key]
+    known = Blob.of(value)
+    if known is not None and blobs.has(known):
+        return known
+    return await blobs.put(encoded(value), TEXT if isinstance(value, str) else JSON, holder=run.id)

@@ -1,0 +1,129 @@
+"""Finished runs in memory and over HTTP: bounded in bytes, and large values as streams."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from engine_bench import PLUGINS, Bench, slot, workflow
+from helpers.repetition import Failures, repetitions
+from helpers.served import Site, served
+
+from tavern_host import Host
+
+MEGABYTE = 2**20
+
+
+def acme(type: str, **values: Any) -> dict[str, Any]:
+    return {"type": f"acme-blobs:{type}", "inputValues": values}
+
+
+@asynccontextmanager
+async def opened(folder: Path, **settings: Any) -> AsyncIterator[tuple[Bench, Site]]:
+    values = {f"extensions.tavern-engine.{key}": value for key, value in settings.items()}
+    plugins = [PLUGINS / "acme_nodes", PLUGINS / "acme_blobs"]
+    trust = ["acme-nodes", "acme-blobs"]
+    async with Host(folder / "project", plugins=plugins, trust=trust, settings=values) as host, served(host) as site:
+        yield Bench(host), site
+
+
+async def test_finished_runs_are_bounded_in_bytes(tmp_path: Path) -> None:
+    size = 8 * MEGABYTE
+    async with opened(tmp_path, rememberRunsMegabytes=30) as (bench, site):
+        engine = bench.host._manager.active["tavern-engine"].context.state
+        ids = []
+        for number in range(6):
+            document = workflow({"a": acme("LongText", size=size), "n": acme("LongList", size=1000 + number)})
+            ids.append((await bench.run(document)).id)
+        finished = engine["engine"]._finished
+        assert [run.id for run in finished.values()] == ids[-3:]
+        assert 24 * MEGABYTE < finished.size <= 30 * MEGABYTE
+        whole = await bench.engine.get(ids[0])  # the others are read from their record
+        assert len(whole.nodes["a"].output["result"]) == size  # type: ignore[index,arg-type]
+
+        run = await bench.run(workflow({"a": acme("LongText", size=31 * MEGABYTE)}))
+        assert [run.id for run in finished.values()] == ids[-3:]
+        assert (await site.get(f"/api/runs/{run.id}")).status == 200
+
+
+async def test_a_run_is_shown_without_its_large_values(tmp_path: Path) -> None:
+    words = "d\u00e9j\u00e0 vu \U0001f600 "
+    text = words * 100_000
+    document = workflow(
+        {
+            "text": acme("LongText", size=100_000, text=words),
+            "list": acme("LongList", size=300_000),
+            "bytes": acme("Produce", size=2 * MEGABYTE),
+            "small": acme("LongText", size=10),
+            "out": "core:GroupOutput",
+        },
+        "text.result > out.text",
+        "bytes.result > out.bytes",
+        interfaceOutputs={"text": slot("STRING"), "bytes": slot("BINARY")},
+    )
+    content = {
+        "result?nodeId=text": ("text/plain; charset=utf-8", text.encode()),
+        "result?nodeId=list": ("application/json", json.dumps(list(range(300_000))).encode()),
+        "result?nodeId=bytes": ("application/octet-stream", b"\x07" * 2 * MEGABYTE),
+        "result?nodeId=small": ("text/plain; charset=utf-8", b"x" * 10),
+        "text": ("text/plain; charset=utf-8", text.encode()),
+        "bytes": ("application/octet-stream", b"\x07" * 2 * MEGABYTE),
+    }
+    async with opened(tmp_path) as (bench, site):
+        run = await bench.run(document)
+        await check_shown(site, run.id, content)
+    async with opened(tmp_path) as (_, site):  # from its record
+        await check_shown(site, run.id, content)
+        with Failures() as failures:
+            for path in ("nothing", "result?nodeId=nothing", "nothing?nodeId=text"):
+                with failures.row(path):
+                    assert (await site.get(f"/api/runs/{run.id}/outputs/{path}")).status == 404
+
+
+async def check_shown(site: Site, run_id: str, content: dict[str, tuple[str, bytes]]) -> None:
+    """Hold what is shown of the run, and its downloads, against what its nodes gave."""
+    with Failures() as failures:
+        for path in (f"/api/runs/{run_id}", f"/api/prompt/{run_id}"):
+            with failures.row(path):
+                answer = await site.get(path)
+                shown = await answer.json()
+                nodes = shown.get("nodes") or shown["nodeStatus"]
+                values = {key: state["output"]["result"] for key, state in nodes.items() if key != "out"}
+                assert values.pop("small") == "x" * 10
+                assert {key: (value["type"], value["mediaType"]) for key, value in values.items()} == {
+                    "text": ("large", "text/plain; charset=utf-8"),
+                    "list": ("large", "application/json"),
+                    "bytes": ("blob", "application/octet-stream"),
+                }
+                assert shown["outputs"]["text"]["type"] == "large"
+                assert len(await answer.read()) < 10_000
+        for path, (kind, data) in content.items():
+            with failures.row(path):
+                answer = await site.get(f"/api/runs/{run_id}/outputs/{path}")
+                assert (answer.status, answer.headers["Content-Type"]) == (200, kind)
+                got = await answer.read()
+                assert json.loads(got) == json.loads(data) if kind == "application/json" else got == data
+                part = await site.get(f"/api/runs/{run_id}/outputs/{path}", headers={"Range": "bytes=2-5"})
+                assert (part.status, await part.read()) == (206, got[2:6])
+
+
+async def test_what_is_shown_of_a_large_run_is_bounded(tmp_path: Path) -> None:
+    nodes = {f"t{i}": acme("LongText", size=MEGABYTE) for i in range(repetitions(30, 200))}
+    nodes |= {f"s{i}": acme("LongText", size=20_000) for i in range(500)}
+    nodes |= {f"n{i}": acme("LongText", size=100) for i in range(50)}
+    async with opened(tmp_path) as (bench, site):
+        run = await bench.run(workflow(nodes))
+        from_memory = await (await site.get(f"/api/runs/{run.id}")).read()
+    async with opened(tmp_path) as (_, site):
+        from_record = await (await site.get(f"/api/runs/{run.id}")).read()
+    with Failures() as failures:
+        for place, answer in (("memory", from_memory), ("record", from_record)):
+            with failures.row(place):
+                assert len(answer) < 3 * MEGABYTE
+                shown = {key: state["output"]["result"] for key, state in json.loads(answer)["nodes"].items()}
+                assert shown.keys() == nodes.keys()
+                assert shown["t0"] == {"type": "large", "mediaType": "text/plain; charset=utf-8", "length": MEGABYTE}
+                assert {len(shown[f"n{i}"]) for i in range(50)} == {100}
