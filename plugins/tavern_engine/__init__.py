@@ -92,6 +92,14 @@ def tavern_register_commands() -> list[CommandInfo]:
                     type="path",
                     help="A file with the values of interface inputs, a JSON object; - for stdin.",
                 ),
+                CommandParameter(
+                    name="--override",
+                    multiple=True,
+                    help="An output of a node, NODE.OUTPUT=VALUE, instead of running it; JSON or text.",
+                ),
+                CommandParameter(
+                    name="--overrides", type="path", help="A file with outputs of nodes, a JSON object; - for stdin."
+                ),
                 CommandParameter(name="--target", multiple=True, help="Run this node and what it needs, no others."),
                 CommandParameter(
                     name="--priority",

@@ -254,7 +254,7 @@ class Engine(ExecutionEngine):
         entry = stored.entry
         request = entry.request
         name = entry.workflow_name or entry.workflow_id or "the workflow"
-        bound = await self._planner.bind(stored.workflow, stored.groups, request.inputs, name)
+        bound = await self._planner.bind(stored.workflow, stored.groups, request, name)
         call = (call or entry.call).model_copy(update={"deadline": call.deadline if call is not None else None})
         record = RunRecord(
             entry.id,
@@ -299,7 +299,7 @@ class Engine(ExecutionEngine):
         try:
             workflow, name = await self._workflow(request)
             groups = await self._planner.groups(workflow)
-            bound = await self._planner.bind(workflow, groups, request.inputs, name)
+            bound = await self._planner.bind(workflow, groups, request, name)
             record = RunRecord(new_id("run"), request, workflow, groups, bound.plan, call, self._publish)
             check_targets(bound, request.targets)
             with contextlib.ExitStack() as in_flight:  # the code of the plan must stay loaded while the run is recorded

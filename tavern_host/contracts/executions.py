@@ -56,12 +56,16 @@ class RunRequest(Model):
     What a filter on `tavern_before_execute` sees and may change. `targets` names nodes: only they and what they
     need are run. Of waiting runs those with the higher `priority` come first. With `actions`, the calls
     that the outputs ask for are made; other runs are left alone. With `use_cache` off, every node runs.
+
+    `overrides` are outputs of nodes, by node and slot, such as pinned or edited ones: these nodes count as done, and
+    what leads to them alone is not run. A node in a group is `instance/node`.
     """
 
     workflow_id: str | None = None
     workflow: Workflow | None = None
     inputs: dict[str, JsonValue] = Field(default_factory=dict)
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
+    overrides: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     targets: list[str] = Field(default_factory=list)
     priority: int = Field(default=0, ge=-1000, le=1000)
     actions: Actions = None
@@ -73,8 +77,8 @@ class NodeState(Model):
     `{"type": "opaque", "python": "module.Class"}`, a stream as all its text or the list of its items; of a
     very long one the first are kept (100,000, or about 8 MiB).
 
-    `cached`: the outputs are those of an earlier run. `attempts`: how often it was tried, where more than once.
-    `iterations`: how often it ran, in a loop.
+    `cached`: the outputs are those of an earlier run; `given`: they came with the run. `attempts`: how often it was
+    tried, where more than once. `iterations`: how often it ran, in a loop.
     """
 
     status: RunStatus
@@ -83,6 +87,7 @@ class NodeState(Model):
     started: float | None = None
     finished: float | None = None
     cached: bool = False
+    given: bool = False
     bypassed: bool = False
     attempts: int = 1
     iterations: int | None = None

@@ -246,3 +246,17 @@ def test_a_target_or_priority_that_cannot_be_is_the_users_mistake(arguments: lis
 
     assert (ran.code, ran.out) == (2, "")
     assert error in ran.err
+
+
+def test_a_run_takes_outputs_of_nodes(inn: Tavern, tmp_path: Path) -> None:
+    (tmp_path / "given.json").write_text('{"c": {"times": 5}, "n": {"value": 6}}')
+
+    ran = inn("workflow", "run", "needy", "--overrides", tmp_path / "given.json", "--override", "n.value=7")
+    (run,) = inn("runs", "list", "--json").json()
+    shown = inn("runs", "show", run["id"], "--json").json()
+    wrong = inn("workflow", "run", "needy", "--override", "n=7")
+
+    assert (ran.code, "Result: 7" in ran.out, (tmp_path / "counted").exists()) == (0, True, False), ran.out + ran.err
+    assert [shown["nodes"][node]["given"] for node in "cn"] == [True, True]
+    assert shown["nodes"]["n"]["output"] == {"value": 7}
+    assert (wrong.code, wrong.error) == (2, "Error: --override n=7: write NODE.OUTPUT=VALUE")

@@ -48,6 +48,7 @@ async def run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncI
         workflow_id=workflow_id,
         workflow=workflow,
         inputs=await _inputs(arguments, workflow),
+        overrides=await _overrides(arguments),
         targets=arguments.get("target") or [],
         priority=arguments.get("priority") or 0,
         use_cache=not arguments.get("no_cache"),
@@ -99,6 +100,24 @@ async def _inputs(arguments: dict[str, JsonValue], workflow: Workflow) -> dict[s
         slot = workflow.interface_inputs.get(key)
         is_text = slot is not None and slot.data_flow_type is DataFlowType.STRING and not slot.multi
         values[key] = text if is_text else _json_or_text(text)
+    return values
+
+
+async def _overrides(arguments: dict[str, JsonValue]) -> dict[str, dict[str, JsonValue]]:
+    """Return the outputs of `--overrides`, and of `--override` above them. Raises `InvalidInput`."""
+    values: dict[str, Any] = {}
+    file = arguments.get("overrides")
+    if file is not None:
+        values = await asyncio.to_thread(_values_in, str(file))
+    given = arguments.get("override")
+    for item in given if isinstance(given, list) else []:
+        place, found, text = str(item).partition("=")
+        node, _, key = place.rpartition(".")
+        if not (found and node and key):
+            raise InvalidInput(f"--override {item}: write NODE.OUTPUT=VALUE")
+        if not isinstance(values.setdefault(node, {}), dict):
+            raise InvalidInput(f"--overrides: the outputs of {node!r} must be a JSON object")
+        values[node][key] = _json_or_text(text)
     return values
 
 

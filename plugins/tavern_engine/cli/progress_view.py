@@ -28,12 +28,13 @@ _FACES = {
     "running": ("▸", "active"),
     "done": ("✓", "good"),
     "cached": ("✓", "good"),
+    "given": ("✓", "good"),
     "bypassed": ("↷", "quiet"),
     "skipped": ("–", "quiet"),
     "failed": ("✗", "bad"),
     "interrupted": ("■", "bad"),
 }
-_DONE = frozenset({"done", "cached", "bypassed", "skipped", "failed", "interrupted"})
+_DONE = frozenset({"done", "cached", "given", "bypassed", "skipped", "failed", "interrupted"})
 
 
 @dataclass(slots=True)
@@ -100,7 +101,8 @@ class ProgressView:
         if type == "NODE_EXECUTING":
             return self._begins(node_id, node)
         if type == "NODE_COMPLETE":
-            return self._ends(node_id, node, "cached" if payload.get("cached") is True else "done")
+            word = next((word for word in ("given", "cached") if payload.get(word) is True), "done")
+            return self._ends(node_id, node, word)
         if type == "NODE_BYPASSED":
             return self._ends(node_id, node, "bypassed")
         if type == "NODE_ERROR":
@@ -188,7 +190,7 @@ class ProgressView:
 
 def _note(node: _Node) -> str:
     times = f"{node.times}×" if node.times > 1 else ""
-    word = node.word if node.word in ("cached", "bypassed", "skipped", "interrupted") else ""
+    word = node.word if node.word in ("cached", "given", "bypassed", "skipped", "interrupted") else ""
     detail = " ".join(node.detail.split())
     if node.word == "running" and len(detail) > 60:
         detail = f"…{detail[-60:]}"  # of a text that comes, its end

@@ -82,7 +82,7 @@ def tally(states: Iterable[NodeState]) -> str:
     words: dict[str, int] = {}
     for state in states:
         words[word_of(state)] = words.get(word_of(state), 0) + 1
-    order = ("done", "cached", "bypassed", "failed", "interrupted", "skipped", "running", "waiting")
+    order = ("done", "given", "cached", "bypassed", "failed", "interrupted", "skipped", "running", "waiting")
     parts = [f"{words[word]:,} {word}" for word in order if word in words]
     return f"{counted(sum(words.values()), 'node')}: {', '.join(parts)}" if parts else "no nodes"
 
@@ -90,7 +90,7 @@ def tally(states: Iterable[NodeState]) -> str:
 def word_of(state: NodeState) -> str:
     """Return the word for how a node stands."""
     if state.status is RunStatus.COMPLETE:
-        return "bypassed" if state.bypassed else "cached" if state.cached else "done"
+        return "bypassed" if state.bypassed else "given" if state.given else "cached" if state.cached else "done"
     return {
         RunStatus.QUEUED: "waiting",
         RunStatus.RUNNING: "running",

@@ -16,13 +16,15 @@ from tavern_engine.compile.node_kinds import TOKEN_SIZE
 from tavern_engine.compile.plan import VALUE, Cone, Level, Plan
 from tavern_host import Blob
 
+_GIVEN = b"given outputs"
+
 
 class BoundPlan:
-    """A plan and values. `written[i]` are the values of node `i` of the top level; `signatures[i]` is None where its
-    outputs are never used again. `cone` is what was changed last, and what comes after it. Nothing is changed here once
-    it was made."""
+    """A plan and values. `written[i]` are the values of node `i` of the top level; `signatures[i]` is None where
+    its outputs are never used again. `given` are outputs that came with the run. `cone` is what was changed last,
+    and what comes after it. Nothing is changed here once it was made."""
 
-    __slots__ = ("cone", "plan", "signatures", "written")
+    __slots__ = ("cone", "given", "plan", "signatures", "written")
 
     def __init__(
         self,
@@ -30,9 +32,11 @@ class BoundPlan:
         written: list[dict[str, Any]],
         signatures: list[bytes | None],
         cone: Cone | None = None,
+        given: Mapping[int, dict[str, Any]] | None = None,
     ) -> None:
         self.plan = plan
         self.cone = cone
+        self.given = given or {}
         self.written = written
         self.signatures = signatures
 
@@ -71,6 +75,21 @@ class BoundPlan:
         """Return the plan with these values at its workflow's interface inputs; the others have none."""
         patches = {index: {VALUE: values[key]} if key in values else {} for key, index in self.plan.interface.items()}
         return self.patched(patches, changes)
+
+    def with_given(self, given: Mapping[int, dict[str, Any]], changes: Mapping[int, bytes]) -> BoundPlan:
+        """Return the plan with outputs that came with the run, which stand in the signatures of what comes after."""
+        if not given:
+            return self
+        signatures = self.signatures.copy()
+        for index, outputs in given.items():
+            try:
+                token = marshal.dumps([(key, _handle(outputs[key])) for key in sorted(outputs)], 2)
+                signatures[index] = blake2s(_GIVEN + token, digest_size=TOKEN_SIZE).digest()
+            except ValueError:  # no plain data
+                signatures[index] = None
+        order = self.plan.level.after(tuple(sorted(given))).order
+        _sign(self.plan.level, self.written, signatures, [i for i in order if i not in given], changes)
+        return BoundPlan(self.plan, self.written, signatures, given=given)
 
 
 def _sign(

@@ -15,11 +15,13 @@ from pydantic import JsonValue
 
 from tavern_engine.compile.bound import BoundPlan
 from tavern_engine.compile.compiler import compile_plan
+from tavern_engine.compile.given_outputs import given_outputs
 from tavern_engine.compile.plan import Plan
 from tavern_engine.compile.values import interface_values
 from tavern_engine.registry import NodeRegistry
 from tavern_host import WORKFLOW_MANAGER, PluginContext
 from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP, Workflow, WorkflowNode, WorkflowProblem
 
 KEPT_NODES = 200_000
@@ -54,9 +56,9 @@ class Planner:
         return {name: stored.workflow for name, stored in found.items()}
 
     async def bind(
-        self, workflow: Workflow, groups: Mapping[str, Workflow], inputs: Mapping[str, JsonValue], name: str
+        self, workflow: Workflow, groups: Mapping[str, Workflow], request: RunRequest, name: str
     ) -> BoundPlan:
-        """Return the plan of a workflow with its values and these at its interface.
+        """Return the plan of a workflow with its values, the request's at its interface, and its outputs of nodes.
 
         When this returns, the code of its nodes is in use by the host: a run that registers its use at
         once keeps it. Raises `InvalidInput` with everything that is wrong with the workflow and the inputs.
@@ -65,7 +67,7 @@ class Planner:
             await self._registry.types()
             revision = self._registry.revision
             try:
-                bound = await self._bind(workflow, groups, inputs, name)
+                bound = await self._bind(workflow, groups, request, name)
             except TavernError:
                 if revision == self._context.hooks.revision:
                     raise
@@ -74,14 +76,14 @@ class Planner:
                     return bound
 
     async def _bind(
-        self, workflow: Workflow, groups: Mapping[str, Workflow], inputs: Mapping[str, JsonValue], name: str
+        self, workflow: Workflow, groups: Mapping[str, Workflow], request: RunRequest, name: str
     ) -> BoundPlan:
         types = await self._registry.types()
         revision = self._registry.revision
         if self._revision != revision:
             self._plans.clear()
             self._revision = revision
-        values, wrong = interface_values(workflow, inputs)
+        values, wrong = interface_values(workflow, request.inputs)
         key = structure_of(workflow, groups)
         known = self._plans.get(key) if key is not None else None
         if known is None:
@@ -97,7 +99,14 @@ class Planner:
         if revision == self._revision and key is not None and len(known.written) <= KEPT_NODES:
             self._plans[key] = known
         bound = known.bound  # another run may bind other values to the plan meanwhile
-        return bound.with_interface(values, await self._changes(bound))
+        changes = await self._changes(bound)
+        bound = bound.with_interface(values, changes)
+        if not request.overrides:
+            return bound
+        given, wrong = given_outputs(bound.plan, request.overrides)
+        if wrong:
+            raise _refusal(name, wrong)
+        return bound.with_given(given, changes)
 
     async def _problems(self, workflow: Workflow) -> list[WorkflowProblem]:
         document: dict[str, JsonValue] = workflow.model_dump(mode="json", exclude_unset=True)

@@ -206,7 +206,10 @@ class RunRecorder:
         store = self._the_store()
         entry = await store.get(run_id)
         rows = await read_rows(await store.batches(run_id), self._context.log)
-        nodes: dict[str, NodeState] = {}
+        nodes = {
+            node_id: NodeState(status=RunStatus.COMPLETE, output=outputs, given=True)
+            for node_id, outputs in entry.request.overrides.items()
+        }
         for row in rows:
             state = await self._node_state(row, store, most)
             before = nodes.get(row.node_id)

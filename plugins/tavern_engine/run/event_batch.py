@@ -220,17 +220,18 @@ class EventBatch:
                     None,
                 )
 
-    def reused(self, found: Iterable[tuple[int, dict[str, Any]]]) -> None:
-        """Add nodes whose outputs of an earlier run are valid and read by others."""
+    def reused(self, found: Iterable[tuple[int, dict[str, Any]]], *, are_given: bool = False) -> None:
+        """Add nodes whose outputs of an earlier run are valid and read by others, or were given with this one."""
+        state, mark = (State.GIVEN, "given") if are_given else (State.CACHED, "cached")
         streaming, ids, run_id, put = self._plan.streaming, self._plan.ids, self._run_id, self.table.put
         messages: list[Message] = []
         for number, given in found:
             streams = streaming.get(number, ())
             characters = None if streams else _characters(given)
             display = given if characters is not None else shown(given, streams, self._see)
-            put(number, State.CACHED, display, None, None)
+            put(number, state, display, None, None)
             self._weigh(number, display, characters)
-            about = {"promptId": run_id, "nodeId": ids[number], "output": display, "cached": True}
+            about = {"promptId": run_id, "nodeId": ids[number], "output": display, mark: True}
             messages.append(("NODE_COMPLETE", about))
         if messages:
             self._publish(messages)

@@ -23,6 +23,7 @@ class State(IntEnum):
     FAILED = 5
     SKIPPED = 6
     INTERRUPTED = 7
+    GIVEN = 8
 
 
 _STATUSES = {
@@ -31,6 +32,7 @@ _STATUSES = {
     State.DONE: RunStatus.COMPLETE,
     State.CACHED: RunStatus.COMPLETE,
     State.BYPASSED: RunStatus.COMPLETE,
+    State.GIVEN: RunStatus.COMPLETE,
     State.FAILED: RunStatus.ERROR,
     State.SKIPPED: RunStatus.SKIPPED,
     State.INTERRUPTED: RunStatus.INTERRUPTED,
@@ -164,6 +166,7 @@ class NodeTable:
             started=round(started - self.base, 6) if started else None,
             finished=round(finished - self.base, 6) if finished else None,
             cached=state is State.CACHED,
+            given=state is State.GIVEN,
             bypassed=state is State.BYPASSED,
             attempts=self.attempts.get(number, 1),
             iterations=self.iterations.get(number),

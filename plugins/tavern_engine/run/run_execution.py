@@ -132,7 +132,7 @@ class RunExecution:
     def _selection(self) -> Selection:
         level, signatures, cone, cache = self._bound.plan.level, self._bound.signatures, self._bound.cone, self._cache
         is_cold = cache is None or (cache.has_none(signatures) and not self._disk)
-        is_whole = not self._targets and not self._finished
+        is_whole = not self._targets and not self._finished and not self._bound.given
         if is_cold and is_whole:
             return everything(level)
         known = self._known(None if is_cold else cache)
@@ -141,14 +141,17 @@ class RunExecution:
             selection = changed(cone, known) if cache.has_none(map(signatures.__getitem__, cone.order)) else None
             if selection is not None:
                 return selection
-        return needed(level, known, self._targets)
+        return needed(level, known, self._targets, self._bound.given)
 
     def _known(self, cache: OutputCache | None) -> Callable[[int], dict[str, Any] | None]:
         level, signatures, finished = self._bound.plan.level, self._bound.signatures, self._finished
+        given = self._bound.given
         nodes, numbers, disk = level.nodes, level.numbers, self._disk
         has_blobs = self._scope.blobs.has_all
 
         def known(index: int) -> dict[str, Any] | None:
+            if index in given:
+                return given[index]
             if finished:
                 node = nodes[index]
                 if node.id in finished and node.role in (Role.NODE, Role.LOOP):
@@ -170,16 +173,16 @@ class RunExecution:
         events.table.mark(skipped, State.SKIPPED)
         if selection.unasked:
             events.table.load_output = self._loader(selection.unasked)
-        late = after_known(level, selection)
+        late, given = after_known(level, selection), self._bound.given
         first = selection.unasked if not late else [index for index in selection.unasked if index not in late]
         unread = list(map(numbers.__getitem__, first))
         events.reused_unread(unread if -1 not in unread else [number for number in unread if number >= 0])
         shown = sorted((i for i in (*known, *late) if numbers[i] >= 0), key=level.ranks.__getitem__)
-        for is_late, group in groupby(shown, late.__contains__):
+        for (is_late, are_given), group in groupby(shown, lambda index: (index in late, index in given)):
             if is_late:
                 events.reused_unread(list(map(numbers.__getitem__, group)))
             else:
-                events.reused((numbers[index], known[index]) for index in group)
+                events.reused(((numbers[index], known[index]) for index in group), are_given=are_given)
 
     def _loader(self, unasked: list[int]) -> Callable[[int], dict[str, JsonValue] | None]:
         """Return a function that looks up the outputs of reused nodes when they are to be shown: those from before the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
@@ -51,8 +51,11 @@ def changed(cone: Cone, known: Known) -> Selection | None:
     return Selection(cone.waiting_for.copy(), cone.ready, len(cone.order), found, cone.rest, [], cone.runs)
 
 
-def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> Selection:
-    """Return the selection of what the `targets` need (all ends, where there is none) and is not known."""
+def needed(
+    level: Level, known: Known | None, targets: Collection[int] = (), given: Mapping[int, dict[str, Any]] | None = None
+) -> Selection:
+    """Return the selection of what the `targets` need (all ends, where there is none) and is not known. `given` are
+    known and say nothing of what comes before them."""
     sources, count = level.sources, len(level.sources)
     seen = bytearray(count)
     found: dict[int, dict[str, Any]] = {}
@@ -73,6 +76,9 @@ def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> 
             continue
         for source in sources[index]:
             seen[source] = 1
+    for index in given or ():  # also those that nobody reads
+        seen[index] = 1
+        found[index] = (given or {})[index]
     runs = seen.copy()
     for index in found:
         runs[index] = 0
@@ -88,6 +94,10 @@ def needed(level: Level, known: Known | None, targets: Collection[int] = ()) -> 
     if wanted is not None:
         left_out += [index for index in unasked if not wanted[index]]
         unasked = [index for index in unasked if wanted[index]]
+    if given:
+        reused = _before(level, [index for index in found if index not in given], given)
+        left_out += [index for index in unasked if not reused[index]]
+        unasked = [index for index in unasked if reused[index]]
     return Selection(left, ready, len(running), found, unasked, left_out, runs)
 
 
@@ -138,14 +148,14 @@ def _branches_taken(level: Level, known: Known) -> tuple[list[int], list[int]]:
     return [*given, *unclear], sorted(dead)
 
 
-def _before(level: Level, targets: Collection[int]) -> bytearray:
-    """Return, by node, whether it is a target or an ancestor of one."""
+def _before(level: Level, targets: Collection[int], ends: Collection[int] = ()) -> bytearray:
+    """Return, by node, whether it is a target or an ancestor of one, looking no further up than `ends`."""
     sources = level.sources
     found = bytearray(len(sources))
     for index in targets:
         found[index] = 1
     for index in reversed(level.order):
-        if found[index]:
+        if found[index] and index not in ends:
             for source in sources[index]:
                 found[source] = 1
     return found

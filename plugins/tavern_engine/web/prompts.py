@@ -69,6 +69,7 @@ class PromptRequest(OpenModel):
     interface_outputs: dict[str, InterfaceSlot] = Field(default_factory=dict)
     output_interface_mappings: dict[str, OutputMapping] = Field(default_factory=dict)
     inputs: dict[str, JsonValue] = Field(default_factory=dict)
+    overrides: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     targets: list[str] = Field(default_factory=list)
     priority: int = 0
     actions: Actions = None
@@ -85,6 +86,7 @@ def run_request(payload: Any) -> RunRequest:
             workflow_id=prompt.workflow_id,
             workflow=_workflow(prompt, prompt.nodes) if prompt.nodes is not None else None,
             inputs=prompt.inputs,
+            overrides=prompt.overrides,
             metadata=prompt.metadata,
             targets=prompt.targets,
             priority=prompt.priority,
