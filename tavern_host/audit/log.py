@@ -62,6 +62,7 @@ class AuditLog:
 
     def __init__(self, path: Path, *, anchor: Path | None = None, store: AuditStore | None = None) -> None:
         self.path = path
+        self.anchor = anchor
         self.store = store or SqliteAuditStore(path, anchor)
         self._writing = threading.Lock()
         # Reentrant: an object's finalizer may record while this very thread holds it.
