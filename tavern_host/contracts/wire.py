@@ -29,7 +29,6 @@ INT_BITS = 64
 LIMIT = 1 << (INT_BITS - 1)
 
 _PLAIN = frozenset((type(None), bool, bytes))
-_TEXT = frozenset((str,))
 
 MAX_LEVELS = 100
 """How deeply lists and objects may be nested in one value."""
@@ -92,7 +91,11 @@ def _is_plain(value: Any) -> bool:
                     if not math.isfinite(item):
                         return False
                 elif kind is dict:
-                    if not _TEXT.issuperset(map(type, item)) or without_surrogates(keys := "".join(item)) is not keys:
+                    try:
+                        keys = "".join(item)
+                    except TypeError:  # they are no texts
+                        return False
+                    if not keys.isascii() and without_surrogates(keys) is not keys:
                         return False
                     deeper[id(item)] = item
                 elif kind is list or kind is tuple:

@@ -18,8 +18,9 @@ from pydantic_core import PydanticSerializationError
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.documents import carried_json, json_path, mistakes
-from tavern_host.contracts.errors import InvalidInput, PluginFailure
+from tavern_host.contracts.errors import InvalidInput, OutputError
 from tavern_host.contracts.services import MethodInfo, ServiceInterface
+from tavern_host.contracts.wire import WireError, carried
 
 
 class _Signature:
@@ -66,11 +67,11 @@ class _Signature:
         return given
 
     def write(self, result: Any) -> Any:
-        """Return a result as JSON. Raises `PluginFailure`."""
+        """Return a result as JSON. Raises `OutputError`."""
         try:
-            return carried_json(self._write(result, mode="json", by_alias=True), "its result")
-        except (PydanticSerializationError, UnicodeError, InvalidInput) as error:
-            raise PluginFailure(f"{self.what} gave what JSON cannot have: {error}") from None
+            return carried(self._write(result, mode="json", by_alias=True))
+        except (PydanticSerializationError, UnicodeError, WireError) as error:
+            raise OutputError(f"{self.what} gave what JSON cannot have: {error}") from None
 
 
 _signatures: WeakKeyDictionary[type[ServiceInterface], dict[str, _Signature]]

@@ -412,6 +412,7 @@ async def test_arguments_and_output_of_commands_are_data(project: Path, handlers
 
 NODES = """
 from tavern_host import *
+from tavern_host.contracts.wire import Model
 
 SEEN = []
 
@@ -419,7 +420,10 @@ SEEN = []
 def make() -> Annotated[Any, Slot(key="it")]:
     return {"list": [1], "object": OBJECT}
 
-OBJECT = object()
+class Kept(Model):
+    name: str = "it"
+
+OBJECT = Kept()
 
 @node()
 async def take(it: Any, more: Annotated[Any, Config()] = None) -> Annotated[str, Slot(key="text")]:
