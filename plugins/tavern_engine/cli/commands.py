@@ -118,7 +118,7 @@ async def _overrides(arguments: dict[str, JsonValue]) -> dict[str, dict[str, Jso
             raise InvalidInput(f"--override {item}: write NODE.OUTPUT=VALUE")
         if not isinstance(values.setdefault(node, {}), dict):
             raise InvalidInput(f"--overrides: the outputs of {node!r} must be a JSON object")
-        values[node][key] = _json_or_text(text)
+        values[node][key] = _json_or_text(text, f"--override {place}")
     return values
 
 
