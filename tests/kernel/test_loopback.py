@@ -229,14 +229,6 @@ async def test_cancelling_a_call_reaches_the_plugin(project: Path) -> None:
         assert kept["ended"]
 
 
-async def test_many_calls_at_once_do_not_mix(project: Path) -> None:
-    code = OVERRIDING.replace('KEPT["document"] = document', "import asyncio; await asyncio.sleep(0)")
-    async with loopback(project, make_plugin(project.parent, "acme", code, **OVERRIDE)) as host:
-        workflows = host.services.get(WORKFLOW_MANAGER)
-        parsed = await asyncio.gather(*(workflows.parse({"name": f"w{n}"}) for n in range(50)))
-        assert [workflow.name for workflow in parsed] == [f"w{n}" for n in range(50)]
-
-
 # --- objects and streams ----------------------------------------------------------------------------------
 
 ADAPTER = """

@@ -298,6 +298,22 @@ async def test_wrong_calls_by_name_are_refused(project: Path, tmp_path: Path) ->
                     await context_of().services.invoke(service, method, arguments, call=by("user", "x"))
 
 
+async def test_a_plugin_may_revoke_itself(project: Path, tmp_path: Path) -> None:
+    folder = contextual(tmp_path, permissions={"services": {"use": ["plugins:grant"]}})
+    async with host_with(project, folder, trust=[]) as host:
+        await host.grant("acme")
+        context = context_of()
+
+        async def leave() -> str:
+            return (await context.services.get(PLUGINS).revoke("acme")).state.value
+
+        async with asyncio.timeout(10):
+            assert await context.tasks.spawn(leave(), name="leave") == "needs-review"
+        assert host.plugin("acme").contributions == {}
+        await host.grant("acme")
+        assert host.plugin("acme").state.value == "started"
+
+
 async def test_a_plugin_may_revoke_itself_at_startup(project: Path, tmp_path: Path) -> None:
     code = """
 from tavern_host import PLUGINS, hookimpl

@@ -199,6 +199,10 @@ def test_a_listing_has_the_files_by_path_and_no_links(root: Path) -> None:
     assert names(root, ".") == ["b.txt"]
 
 
+def test_a_listing_of_a_folder_that_was_never_made_is_empty(tmp_path: Path) -> None:
+    assert list_inside(tmp_path / "files") == []
+
+
 def test_a_listing_that_is_too_long_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_ENTRIES", 5)
     for number in range(6):
