@@ -12,7 +12,7 @@ from helpers.given_contexts import given_by as by
 from helpers.repetition import Failures
 from plugin_maker import KEEP_CONTEXT, context_of, contextual, host_with, make_plugin, module_of, problems_of
 
-from tavern_host import LLM, WORKFLOW_MANAGER, Host
+from tavern_host import LLM, PLUGINS, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.errors import (
     InvalidInput,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -146,18 +145,6 @@ def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(
         write_inside(root, "x", b"new")
     monkeypatch.undo()
     assert (everything(root), read_inside(root, "x")) == (["x"], b"old")
-
-
-def test_appends_of_many_writers_do_not_mix(root: Path) -> None:
-    def write(number: int) -> None:
-        for _ in range(20):
-            append_inside(root, "log", f"{number}".encode() * 5_000 + b"\n")
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(write, range(8)))
-    lines = read_inside(root, "log").splitlines()
-    assert len(lines) == 160
-    assert all(len(line) == 5_000 and len(set(line)) == 1 for line in lines)
 
 
 def test_a_file_that_another_program_keeps_locked_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
