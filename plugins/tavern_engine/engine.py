@@ -292,8 +292,11 @@ class Engine(ExecutionEngine):
         if hooks.implemented("tavern_before_execute"):
             request = await hooks.filter("tavern_before_execute", request, call=call)
         check_principal(request.actions, call.principal)
+        parent = self._active.get(call.run_id or "")
+        if parent is not None and not parent.record.request.recover:
+            request = request.model_copy(update={"recover": False})
         waiting = self._run_slots.waiting + self._accepting
-        if call.run_id not in self._active and waiting >= self._settings.queued_runs() + self._run_slots.free:
+        if parent is None and waiting >= self._settings.queued_runs() + self._run_slots.free:
             raise Conflict(f"the run was not accepted: {self._run_slots.waiting} runs wait already; try again later")
         self._accepting += 1
         try:
@@ -376,6 +379,8 @@ class Engine(ExecutionEngine):
             error = error_form(failure)
         result = self._result(active, error)
         try:
+            if result.actions is not None and result.status is RunStatus.COMPLETE:
+                await self._recorder.calls_begin(record)
             result = await self._filtered(active, await with_call_results(result, active.call, self._context))
             await self._recorder.end(record, result)
         except asyncio.CancelledError:

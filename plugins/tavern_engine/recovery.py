@@ -75,6 +75,8 @@ class Recovery:
         ended = "the host ended in the middle of it"
         if entry.not_resumable is not None:
             return f"{ended}, and it cannot be resumed: {entry.not_resumable}"
+        if not entry.request.recover:
+            return f"{ended}, and so did the call that it was begun by"
         if entry.attempt >= _ATTEMPTS:
             return f"{ended} {entry.attempt} times; it is not tried again"
         if not self._settings.resumes_abandoned():

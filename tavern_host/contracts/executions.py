@@ -55,7 +55,8 @@ class RunRequest(Model):
 
     What a filter on `tavern_before_execute` sees and may change. `targets` names nodes: only they and what they
     need are run. Of waiting runs those with the higher `priority` come first. With `actions`, the calls
-    that the outputs ask for are made; other runs are left alone. With `use_cache` off, every node runs.
+    that the outputs ask for are made; other runs are left alone. With `use_cache` off, every node runs. With `recover`
+    off, the next host does not resume the run where this one dies in the middle of it: what waited for it is gone.
 
     `overrides` are outputs of nodes, by node and slot, such as pinned or edited ones: these nodes count as done, and
     what leads to them alone is not run. A node in a group is `instance/node`.
@@ -70,11 +71,12 @@ class RunRequest(Model):
     priority: int = Field(default=0, ge=-1000, le=1000)
     actions: Actions = None
     use_cache: bool = True
+    recover: bool = True
 
 
 class NodeState(Model):
-    """One node of a run. Times are seconds since the run began. `output` is JSON: bytes, which have none, are shown as
-    `{"type": "opaque", "python": "builtins.bytes"}`, a stream as all its text or the list of its items; of a
+    """One node of a run. Times are seconds since the run began. `output` is JSON: a value that has none is shown as
+    `{"type": "opaque", "python": "module.Class"}`, a stream as all its text or the list of its items; of a
     very long one the first are kept (100,000, or about 8 MiB).
 
     `cached`: the outputs are those of an earlier run; `given`: they came with the run. `attempts`: how often it was

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -15,8 +16,17 @@ from typing import Any
 
 from tavern_host import Host, PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolScope, ToolTask
-from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_host.contracts.executions import EXECUTION_ENGINE, RunFilter
+from tavern_host.contracts.toolcalls import (
+    TaskFilter,
+    TaskStatus,
+    ToolApproval,
+    ToolCallRequest,
+    ToolResult,
+    ToolScope,
+    ToolTask,
+)
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolImplementation
 from tavern_host.projects import Folders, find_project
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.tasks.tasks import Tasks
@@ -26,6 +36,7 @@ PLUGIN = HERE / "plugins" / "acme_tasks"
 PLUGIN_NAME = "acme-tasks"
 TOOL = "acme:work"
 SECONDS = 20.0
+RUNNING = TaskFilter(statuses=[TaskStatus.RUNNING])
 
 
 def tasks_folder(root: Path) -> Path:
@@ -141,16 +152,116 @@ async def opened(root: Path, *, serving: bool = True, **settings: Any) -> AsyncI
     await listening
 
 
+class Marks:
+    """A running host with tools of every kind, whose calls make marks: lines that can be counted."""
+
+    KINDS = ("node", "nested", "workflow", "service", "script")
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.tools = host.services.get(TOOL_MANAGER)
+
+    @classmethod
+    def write_tools(cls, root: Path) -> None:
+        """Write `mark:KIND`, and of each one that is asynchronous (`-async`), and one that may be repeated, too."""
+        for folder in ("tools", "workflows", "scripts"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        slots = {
+            "name": {"key": "name", "displayName": "name", "dataFlowType": "STRING"},
+            "seconds": {"key": "seconds", "displayName": "seconds", "dataFlowType": "FLOAT"},
+        }
+        ends = [("in", "name", "mark", "name"), ("in", "seconds", "mark", "seconds"), ("mark", "result", "out", "made")]
+        document = {
+            "nodes": [
+                {"id": "in", "type": "core:GroupInput"},
+                {"id": "mark", "type": "acme-marks:Mark"},
+                {"id": "out", "type": "core:GroupOutput"},
+            ],
+            "edges": [
+                {"id": str(number), "source": a, "sourceHandle": b, "target": c, "targetHandle": d}
+                for number, (a, b, c, d) in enumerate(ends)
+            ],
+            "interfaceInputs": slots,
+            "interfaceOutputs": {"made": {"key": "made", "displayName": "made", "dataFlowType": "STRING"}},
+        }
+        (root / "workflows" / "mark.json").write_text(json.dumps(document))
+        (root / "scripts" / "mark.py").write_text(
+            "import json, os, sys, time\ngiven = json.load(sys.stdin)\n"
+            "with open(f'.cache/marks{os.urandom(8).hex()}', 'w') as file:\n    file.write(given['name'])\n"
+            "time.sleep(given['seconds'])\nprint('{}')\n"
+        )
+        implementations: dict[str, dict[str, Any]] = {
+            "node": {"type": "node", "nodeType": "acme-marks:Mark"},
+            "nested": {"type": "node", "nodeType": "acme-marks:Nested"},
+            "workflow": {"type": "workflow", "workflowId": "mark"},
+            "service": {"type": "service", "service": "acme-marks.marks", "method": "make"},
+            "script": {"type": "script", "command": "python mark.py"},
+        }
+        parameters = {"type": "object", "properties": {"name": {"type": "string"}, "seconds": {"type": "number"}}}
+        how: dict[str, dict[str, Any]] = {"": {}, "-async": {"async": True, "concurrency": 2}}
+        how["-again"] = {"async": True, "idempotent": True}
+        for kind in cls.KINDS:
+            for suffix, more in how.items():
+                written = {"id": f"mark:{kind}{suffix}", "implementation": implementations[kind], **more}
+                written |= {"parameters": parameters, "securityContext": {"fileAccess": {"allowWrite": [".cache/**"]}}}
+                (root / "tools" / f"{kind}{suffix}.tool.json").write_text(json.dumps(written))
+
+    async def call(self, tool: str, name: str, seconds: float) -> ToolResult:
+        """Call one of the tools."""
+        return await self.tools.call(ToolCallRequest(tool_id=tool, arguments={"name": name, "seconds": seconds}))
+
+    def made(self) -> Counter[str]:
+        """Return how often each mark was made."""
+        files = self.host.project.root.rglob("marks*")  # those of scripts are kept when they have ended
+        return Counter(line for file in files for line in file.read_text().splitlines())
+
+    async def until(self, made: int, running: int) -> None:
+        """Wait until so many different marks were made, and so many tasks run."""
+        while len(self.made()) < made or len(await self.tools.tasks(RUNNING)) < running:
+            await asyncio.sleep(0.02)
+
+    async def rested(self) -> list[ToolTask]:
+        """Return all tasks, when nothing is left to be done: no task, no run."""
+        engine = self.host.services.get(EXECUTION_ENGINE)
+        async with asyncio.timeout(SECONDS):
+            while True:
+                tasks = await self.tools.tasks(TaskFilter(limit=1000))
+                runs = await engine.history(RunFilter(limit=1000))
+                if all(t.status.is_final for t in tasks) and all(run.status.is_final for run in runs):
+                    return tasks
+                await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def marking(root: Path, *, serving: bool = True) -> AsyncIterator[Marks]:
+    """Open a host on a project with the tools that make marks."""
+    if not root.exists():
+        Marks.write_tools(root)
+    plugins = [HERE / "plugins" / "acme_marks"]
+    settings = {"extensions.tavern-engine.maxConcurrentRuns": 20, "extensions.tavern-tools.maxRunningTasks": 20}
+    async with Host(root, plugins=plugins, trust=["acme-marks"], settings=settings, serving=serving) as host:
+        assert host.plugin("acme-marks").state == "started", host.plugin("acme-marks")
+        yield Marks(host)
+
+
 class Child:
     """A process with a serving host on a project; `code` runs in an async function with the host's `bench`.
 
-    It says what it has to say with `say(value)`, one line of JSON each.
+    It says what it has to say with `say(value)`, one line of JSON each. `opener` names what opens the host.
     """
 
-    def __init__(self, root: Path, code: str, *, serving: bool = True, settings: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        code: str,
+        *,
+        serving: bool = True,
+        settings: dict[str, Any] | None = None,
+        opener: str = "opened",
+    ) -> None:
         body = "\n".join(f"        {line}" for line in code.splitlines())
         program = f"""
-import asyncio, json, os, sys
+import asyncio, json, os, random, sys
 sys.path[:0] = [{str(HERE)!r}]
 from pathlib import Path
 from task_bench import *
@@ -160,7 +271,7 @@ def say(value):
     sys.stdout.flush()
 
 async def main():
-    async with opened(Path({str(root)!r}), serving={serving}, **{settings or {}!r}) as bench:
+    async with {opener}(Path({str(root)!r}), serving={serving}, **{settings or {}!r}) as bench:
         say("ready")
 {body}
 
@@ -176,8 +287,12 @@ asyncio.run(main())
 
     async def said(self) -> Any:
         """Return the next value that it says, or None when it has ended."""
-        async with asyncio.timeout(SECONDS):
-            line = await asyncio.to_thread(self.process.stdout.readline)
+        waiting = asyncio.create_task(asyncio.to_thread(self.process.stdout.readline))
+        await asyncio.wait([waiting], timeout=SECONDS)
+        if not waiting.done():
+            self.process.kill()
+            raise TimeoutError(f"the child had not said a thing for {SECONDS:g} s")
+        line = await waiting
         return json.loads(line) if line.endswith("\n") else None
 
     def kill(self) -> None:

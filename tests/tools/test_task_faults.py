@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from helpers.repetition import repetitions
-from task_bench import Child, caller, opened
+from task_bench import Child, Marks, caller, marking, opened
 
+from tavern_host.audit.store import tail
+from tavern_host.contracts.executions import EXECUTION_ENGINE, RunStatus
 from tavern_host.contracts.toolcalls import TaskStatus, ToolErrorType
 
 ACCEPTING = """
@@ -35,9 +37,9 @@ await asyncio.sleep(60)
 """
 
 
-async def killed(root: Path, code: str, moment: float) -> list[list[str]]:
+async def killed(root: Path, code: str, moment: float, opener: str = "opened") -> list[list[str]]:
     """Let a host be killed some seconds after it was ready; return what it said until then."""
-    child, said = Child(root, code), []
+    child, said = Child(root, code, opener=opener), []
 
     async def listen() -> None:
         while (line := await child.said()) is not None:
@@ -142,3 +144,122 @@ await asyncio.sleep(60)
         given_up = await bench.ended(task_id)
     assert (given_up.status, given_up.attempt) == (TaskStatus.UNKNOWN, 3)
     assert "the host ended 3 times while it ran" in given_up.result.error.message
+
+
+MARKING = """
+rng = random.Random({seed})
+calls = set()
+for number in range({first}, {first} + 30):
+    tool = "mark:" + rng.choice(Marks.KINDS) + rng.choice(["", "-async", "-async"])
+    name, seconds = f"{{number}} {{tool}}", rng.choice([0, 0.1, 0.5])
+    calls.add(call := asyncio.create_task(bench.call(tool, name, seconds)))
+    call.add_done_callback(lambda done, name=name: say([name, done.result().task_id or done.result().status]))
+    await asyncio.sleep(rng.choice([0, 0.02]))
+await asyncio.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("part", range(repetitions(1, 10)))
+async def test_no_call_is_made_twice_whatever_its_tool(tmp_path: Path, part: int) -> None:
+    seed = random.SystemRandom().randrange(10**6)
+    rng = random.Random(seed)
+    accepted: dict[str, str] = {}
+    for kill in range(3):
+        code = MARKING.format(seed=rng.random(), first=1000 * kill)
+        accepted |= dict(await killed(tmp_path / "p", code, rng.uniform(0.1, 1.5), "marking"))
+
+    async with marking(tmp_path / "p") as bench:
+        tasks = {task.id: task for task in await bench.rested()}
+        made = bench.made()
+
+    about = f"seed {seed}, part {part}"
+    assert {name: count for name, count in made.items() if count > 1} == {}, about
+    for name, given in accepted.items():
+        if given in tasks and tasks[given].status is not TaskStatus.DONE:
+            assert tasks[given].status is TaskStatus.UNKNOWN, (about, tasks[given])
+        else:
+            assert given in tasks or given == "done", (about, name, given)
+            assert made[name] == 1, (about, name)
+
+
+async def test_of_calls_a_host_died_of_those_that_may_be_are_repeated(tmp_path: Path) -> None:
+    calls = [f"mark:{kind}{how}" for kind in Marks.KINDS for how in ("", "-async", "-again")]
+    code = f"""
+calls = [asyncio.create_task(bench.call(tool, tool, 3)) for tool in {calls!r}]
+await bench.until(12, 10)
+say("begun")
+await asyncio.sleep(60)
+"""
+    child = Child(tmp_path / "p", code, opener="marking")
+    assert [await child.said(), await child.said()] == ["ready", "begun"]
+    child.kill()
+
+    async with marking(tmp_path / "p") as bench:
+        tasks = {task.tool_id: task for task in await bench.rested()}
+        runs = await bench.host.services.get(EXECUTION_ENGINE).history()
+        bench.host.audit.flush()
+        called = [entry for entry in tail(bench.host.audit.path, 100) if entry.action == "tool.called"]
+
+    once = {tool: 0 if "script" in tool else 1 for tool in calls}  # what a script had written is gone with it
+    assert bench.made() == Counter({tool: once[tool] + tool.endswith("-again") for tool in calls})
+    assert {tool: (task.status, task.attempt) for tool, task in tasks.items()} == {
+        tool: (TaskStatus.DONE, 2) if tool.endswith("-again") else (TaskStatus.UNKNOWN, 1)
+        for tool in calls
+        if "-" in tool
+    }
+    cut_off = [run.error for run in runs if run.status is RunStatus.INTERRUPTED]
+    assert cut_off == ["the host ended in the middle of it, and so did the call that it was begun by"] * 12
+    assert len(called) == len(calls) + len(Marks.KINDS)
+
+
+async def test_calls_that_waited_for_their_turn_are_queued_still(tmp_path: Path) -> None:
+    code = """
+for number in range(6):
+    await bench.call("mark:service-async", str(number), 1.5)
+await bench.until(2, 2)
+say([task.status for task in await bench.tools.tasks()])
+await asyncio.sleep(60)
+"""
+    child = Child(tmp_path / "p", code, opener="marking")
+    assert await child.said() == "ready"
+    assert Counter(await child.said()) == {"running": 2, "pending": 4}
+    child.kill()
+
+    async with marking(tmp_path / "p") as bench:
+        tasks = await bench.rested()
+
+    assert Counter(task.status for task in tasks) == {TaskStatus.UNKNOWN: 2, TaskStatus.DONE: 4}
+    assert bench.made() == {str(number): 1 for number in range(6)}
+
+
+async def test_calls_in_outputs_of_a_run_are_not_made_twice(tmp_path: Path) -> None:
+    text = '<tool_call name="mark:service"><param name="name">a</param><param name="seconds">3</param></tool_call>'
+    code = f"""
+from tavern_host.contracts.executions import RunActions, RunRequest
+from tavern_host.contracts.workflows import InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
+slots = {{"text": InterfaceSlot(key="text", data_flow_type="STRING")}}
+workflow = Workflow(
+    nodes=[WorkflowNode(id="in", type="core:GroupInput"), WorkflowNode(id="out", type="core:GroupOutput")],
+    edges=[WorkflowEdge(id="e", source="in", source_handle="text", target="out", target_handle="text")],
+    interface_inputs=slots,
+    interface_outputs=slots,
+)
+engine = bench.host.services.get(EXECUTION_ENGINE)
+await engine.submit(RunRequest(workflow=workflow, inputs={{"text": {text!r}}}, actions=RunActions()))
+await bench.until(1, 0)
+say("begun")
+await asyncio.sleep(60)
+"""
+    child = Child(tmp_path / "p", code, opener="marking")
+    assert [await child.said(), await child.said()] == ["ready", "begun"]
+    child.kill()
+
+    async with marking(tmp_path / "p") as bench:
+        await bench.rested()
+        [run] = await bench.host.services.get(EXECUTION_ENGINE).history()
+
+    assert bench.made() == {"a": 1}
+    assert (run.status, run.error) == (
+        RunStatus.INTERRUPTED,
+        "the host ended in the middle of it, and it cannot be resumed: the calls in its outputs may have been made",
+    )

@@ -122,18 +122,29 @@ class RunRecorder:
         update = self._update(record, RunStatus.RUNNING, {})
         self._starts[record.id] = asyncio.get_running_loop().create_task(update, name=f"start of {record.id}")
 
+    async def _start_settled(self, record: RunRecord) -> None:
+        """Return when the start of a run is written, or will not be, since what is written now has it."""
+        start = self._starts.pop(record.id, None)
+        if isinstance(start, asyncio.TimerHandle):
+            start.cancel()
+        elif start is not None:
+            await asyncio.wait([start])
+
+    async def calls_begin(self, record: RunRecord) -> None:
+        """Record that the calls in a run's outputs are made from here on: resumed, the run would make them twice."""
+        await self._start_settled(record)
+        known, record.not_resumable = record.not_resumable, "the calls in its outputs may have been made"
+        await self._update(record, RunStatus.RUNNING, {})
+        record.not_resumable = known
+
     async def end(self, record: RunRecord, run: Run) -> None:
         """Flush the journal of a run, and record its end."""
         if record.id not in self._recorded or self._journal is None or self._leases is None:
             return
         store = self._store  # where the host stops, it is withdrawn while the last results are written
-        start = self._starts.pop(record.id, None)
-        if isinstance(start, asyncio.TimerHandle):
-            start.cancel()
         try:
             async with asyncio.timeout(PATIENCE):
-                if isinstance(start, asyncio.Task) and not start.done():
-                    await asyncio.wait([start])
+                await self._start_settled(record)
                 if run.status is not RunStatus.COMPLETE:  # whether it can be resumed is known when all is written
                     await self._journal.drain(record.id)
                 await self._journal.end(record.id, lambda: self._update(record, run.status, run.outputs, run, store))

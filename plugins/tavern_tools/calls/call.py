@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolResult, ToolScope
 from tavern_tools.catalog.catalog import Tool
-from tavern_tools.tasks.progress import Report
+from tavern_tools.tasks.progress import Progress
 
 
 class Verdict(NamedTuple):
@@ -38,8 +38,8 @@ class Output(NamedTuple):
 class Call:
     """A call on its way. What stands below `tool` is filled in by the steps; see `Caller`.
 
-    `began` is a reading of `time.perf_counter`; `report` takes the progress of a call that a task makes, and is None
-    for any other; `cache_key` is there where the result may be cached; `outcome` is what the audit log says of how it
+    `began` is a reading of `time.perf_counter`; `progress` is what a call of a task reports to, and is None for
+    any other; `cache_key` is there where the result may be cached; `outcome` is what the audit log says of how it
     ended, where that is not the result's status.
     """
 
@@ -48,7 +48,7 @@ class Call:
     context: CallContext
     scope: ToolScope | None
     began: float
-    report: Report | None = None
+    progress: Progress | None = None
     found: Tool | None = None
     coercions: tuple[str, ...] = ()
     verdict: Verdict | None = None

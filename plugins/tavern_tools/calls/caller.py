@@ -16,10 +16,8 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe, error_info
 from tavern_host.contracts.toolcalls import ToolApproval, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
-from tavern_host.contracts.wire import WireError, carried
 from tavern_tools.calls.audit import CallAudit, Updates
 from tavern_tools.calls.authority import Authority
 from tavern_tools.calls.call import Call
@@ -30,8 +28,7 @@ from tavern_tools.calls.runners import Runners
 from tavern_tools.catalog.failures import ToolFailure, failure_of, value_failure
 from tavern_tools.catalog.parameters import Bound
 from tavern_tools.catalog.registry import Registry, Tool
-from tavern_tools.catalog.schemas import ValueProblem
-from tavern_tools.tasks.progress import Report
+from tavern_tools.tasks.progress import Progress
 from tavern_tools.tasks.tasks import Tasks
 
 _BEFORE, _AFTER = "tavern_before_tool_call", "tavern_after_tool_call"
@@ -108,7 +105,7 @@ class Caller:
 
     async def _ask_before(self, call: Call) -> Call:
         """Let plugins veto the call or change its arguments. That of a task was seen by them when it was queued."""
-        if call.report is not None or not self._context.hooks.implemented(_BEFORE):
+        if call.progress is not None or not self._context.hooks.implemented(_BEFORE):
             return call
         answer = await self._context.hooks.filter(_BEFORE, call.request, call=call.context)
         if answer.arguments == call.request.arguments:
@@ -120,7 +117,7 @@ class Caller:
         """Make a task of a call that waits for an approval, or whose tool is asynchronous."""
         verdict = call.verdict
         assert verdict is not None
-        if call.report is not None or (verdict.kind == "allow" and not call.tool.definition.is_async):
+        if call.progress is not None or (verdict.kind == "allow" and not call.tool.definition.is_async):
             return call
         approval = None
         if verdict.kind == "approve":
@@ -139,6 +136,8 @@ class Caller:
             if call.result is not None:
                 return call
             async with self._limits.turn(call.tool):
+                if call.progress is not None:
+                    await call.progress.begin()
                 call = await self._runners.run(call)
             return self._cache.keep(checked(call, self._max_bytes))
         except (Exception, asyncio.CancelledError) as error:
@@ -161,10 +160,10 @@ class Caller:
     # --- calls of tasks -------------------------------------------------------------------------------
 
     async def _make_task(
-        self, request: ToolCallRequest, context: CallContext, scope: ToolScope | None, report: Report
+        self, request: ToolCallRequest, context: CallContext, scope: ToolScope | None, progress: Progress
     ) -> ToolResult:
         """Make the call of a task, which is authorised once more: the rules may have changed since it was queued."""
-        return await self.make(self._new(request, scope, context, report))
+        return await self.make(self._new(request, scope, context, progress))
 
     async def _may_decide(self, principal: Principal, tool_id: str, arguments: dict[str, JsonValue] | None) -> bool:
         if arguments is not None:
@@ -182,9 +181,9 @@ class Caller:
     # --- small parts ----------------------------------------------------------------------------------
 
     def _new(
-        self, request: ToolCallRequest, scope: ToolScope | None, context: CallContext, report: Report | None = None
+        self, request: ToolCallRequest, scope: ToolScope | None, context: CallContext, progress: Progress | None = None
     ) -> Call:
-        return Call(f"{self._prefix}{next(self._numbers):x}", request, context, scope, time.perf_counter(), report)
+        return Call(f"{self._prefix}{next(self._numbers):x}", request, context, scope, time.perf_counter(), progress)
 
     def _failure(self, call: Call, error: BaseException, *, was_begun: bool) -> ToolFailure:
         """Return the failure that an error is. Raises the error where it means that the call itself is cancelled."""
@@ -210,7 +209,7 @@ def _check(call: Call) -> Call:
     The arguments of a task were converted when it was queued.
     """
     request = call.request
-    is_text = request.protocol is not None and call.report is None
+    is_text = request.protocol is not None and call.progress is None
     bound = _bind(call.tool, request.arguments, text=is_text)
     if bound.arguments is request.arguments:
         return call
@@ -220,12 +219,8 @@ def _check(call: Call) -> Call:
 
 
 def _bind(tool: Tool, arguments: dict[str, JsonValue], *, text: bool = False) -> Bound:
-    try:
-        bound = tool.parameters.bind(carried(arguments), text=text)
-        problems = bound.problems
-    except WireError as error:
-        problems = [ValueProblem(path=json_path(*error.path), message=error.reason)]
-    if problems:
+    bound = tool.parameters.bind(arguments, text=text)
+    if bound.problems:
         what = f"the arguments of {tool.definition.id} are not right"
-        raise value_failure(ToolErrorType.PARAMETER_VALIDATION, what, problems)
+        raise value_failure(ToolErrorType.PARAMETER_VALIDATION, what, bound.problems)
     return bound

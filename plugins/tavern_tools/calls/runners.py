@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -72,7 +73,8 @@ class Runners:
             return output_of_service(tool.definition, output)
         child = call.context.child(timeout=seconds + _LATER)
         if kind == "script":
-            return await run_script(self._context, tool.definition, arguments, child, call.report or _no_report)
+            report = _no_report if call.progress is None else call.progress.report
+            return await run_script(self._context, tool.definition, arguments, child, report)
         request = await self._request(tool, await self._with_files(tool, arguments))
         if tool.streams and scope is not None and scope.streams:
             keys = [key for key in tool.outputs or () if key in tool.streams]
@@ -92,11 +94,11 @@ class Runners:
 
     async def _request(self, tool: Tool, arguments: dict[str, JsonValue]) -> RunRequest:
         implementation = tool.definition.implementation
-        about: dict[str, JsonValue] = {"toolId": tool.definition.id}
+        about: dict[str, Any] = {"metadata": {"toolId": tool.definition.id}, "recover": False}
         if implementation.kind == "workflow":
-            return RunRequest(workflow_id=implementation.workflow_id, inputs=arguments, metadata=about)
+            return RunRequest(workflow_id=implementation.workflow_id, inputs=arguments, **about)
         node = await self._context.services.get(NODE_MANAGER).get(implementation.node_type or "")
-        return RunRequest(workflow=micro_workflow(tool.definition.id, node, arguments), metadata=about)
+        return RunRequest(workflow=micro_workflow(tool.definition.id, node, arguments), **about)
 
     async def _with_files(self, tool: Tool, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
         """Return the arguments with the content of files, base64, in the place of their paths."""

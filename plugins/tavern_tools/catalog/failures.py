@@ -15,7 +15,6 @@ _TYPES = {
     "vetoed": ToolErrorType.VETOED,
     "deadline_exceeded": ToolErrorType.TIMEOUT,
     "interrupted": ToolErrorType.INTERRUPTED,
-    "output_error": ToolErrorType.OUTPUT,
 }
 
 

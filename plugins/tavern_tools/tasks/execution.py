@@ -11,12 +11,12 @@ from typing import Literal
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
-from tavern_tools.tasks.progress import Progress, Report
+from tavern_tools.tasks.progress import Progress
 from tavern_tools.tasks.rows import TaskRow, blob, failed
 from tavern_tools.tasks.store import TaskStore
 
-CarryOut = Callable[[ToolCallRequest, CallContext, ToolScope | None, Report], Awaitable[ToolResult]]
-"""Makes a call that was authorised already."""
+CarryOut = Callable[[ToolCallRequest, CallContext, ToolScope | None, Progress], Awaitable[ToolResult]]
+"""Makes a call that was authorised already, and says when it begins."""
 
 GRACE = 0.8
 """Seconds that a call has to end when it is asked to; unloading a plugin does not wait much longer."""
@@ -60,10 +60,10 @@ class TaskExecution:
         self._strays: set[asyncio.Task[ToolResult]] = set()
 
     async def call(self, row: TaskRow, run: TaskRun) -> None:
-        """Make the call of a task, and keep how it ended."""
+        """Make the call of a task, and keep how it ended; it is queued still if the host stopped before it began."""
         entry = row.entry
-        progress = Progress(self._store, row.id, self._notice)
-        calling = asyncio.ensure_future(self._carry_out(entry.request, entry.call, entry.scope, progress.report))
+        progress = Progress(self._store, row.id, self._notice, self._log)
+        calling = asyncio.ensure_future(self._carry_out(entry.request, entry.call, entry.scope, progress))
         stopping = asyncio.create_task(run.stop.wait())
         try:
             await asyncio.wait([calling, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -78,8 +78,12 @@ class TaskExecution:
             stray = asyncio.ensure_future(calling)
             self._strays.add(stray)
             stray.add_done_callback(self._forget_stray)
+        if run.why == "stopped" and not progress.has_begun:
+            if (queued := await self._store.put_back(row.id)) is not None:
+                self._notice(queued)
+            return
         status, result = self._outcome(row, calling, run)
-        await self._keep_end(row.id, status, result, progress.latest)
+        await self._keep_end(row.id, status, result, progress)
 
     def _outcome(
         self, row: TaskRow, calling: asyncio.Future[ToolResult], run: TaskRun
@@ -111,14 +115,12 @@ class TaskExecution:
         message = f"it ended, but its result of {size:,} bytes is larger than the {limit:,} that are kept"
         return failed(row.id, row.entry.request, ToolErrorType.RESOURCE, message, outcome=result.status)
 
-    async def _keep_end(
-        self, task_id: str, status: TaskStatus, result: ToolResult, progress: tuple[float | None, str | None]
-    ) -> None:
+    async def _keep_end(self, task_id: str, status: TaskStatus, result: ToolResult, progress: Progress) -> None:
         """Write how a task ended, however often it takes: nothing is published before."""
         pause = 0.2
         while True:
             try:
-                row = await self._store.end(task_id, status, result, progress)
+                row = await self._store.end(task_id, status, result, progress.latest)
             except TavernError as error:
                 if self._is_stopping() and pause > 1:
                     raise
@@ -129,9 +131,9 @@ class TaskExecution:
             except Exception as error:  # there is something in the result that cannot be kept
                 status, result = TaskStatus.ERROR, self._unkept(task_id, result, error)
                 continue
-            if row is None:
+            if row is None and progress.has_begun:
                 self._log.error("the task %s is another host's by now: its result is dropped", task_id)
-            else:
+            elif row is not None:
                 self._notice(row)
             return
 

@@ -154,12 +154,13 @@ class TaskStore:
         result: ToolResult,
         progress: tuple[float | None, str | None] = (None, None),
     ) -> TaskRow | None:
-        """Keep how a running task of this host ended; None where it is this host's no more."""
+        """Keep how a task of this host ended, begun or not; None where it is this host's no more, or has ended."""
 
         def work(connection: sqlite3.Connection) -> TaskRow | None:
-            row = self._own_running(connection, task_id)
-            latest = {"progress": progress[0], "progress_text": progress[1]}
-            return None if row is None else self._end(connection, row, status, result, **latest)
+            row = read_task(connection, task_id)
+            if row is None or row.owner != self.host or row.status not in (TaskStatus.PENDING, TaskStatus.RUNNING):
+                return None
+            return self._end(connection, row, status, result, progress=progress[0], progress_text=progress[1])
 
         return await self._database.write(work)
 

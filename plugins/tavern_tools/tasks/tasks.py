@@ -266,7 +266,8 @@ class Tasks:
     def _notice(self, row: TaskRow) -> None:
         """Do what the state of a task asks for, and publish it."""
         if row.owner == self._store.host and row.status is TaskStatus.PENDING:
-            self._waiting[row.id] = None
+            if row.id not in self._running:
+                self._waiting[row.id] = None
         elif row.status is not TaskStatus.PENDING:
             self._waiting.pop(row.id, None)
         if row.cancelled_by is not None and row.id in self._running:
@@ -312,33 +313,14 @@ class Tasks:
 
     async def _carry(self, task_id: str, run: TaskRun) -> None:
         try:
-            row = await self._begun(task_id, run)
-            if row is not None:
-                self._notice(row)
+            row = await self._store.get(task_id)
+            if row is not None and row.owner == self._store.host and row.status is TaskStatus.PENDING:
                 await self._execution.call(row, run)
         except TavernError as error:
-            self._context.log.error("how the task %s ended could not be written: %s", task_id, error.message)
+            self._context.log.error("the task %s could not be read, or its end be written: %s", task_id, error.message)
         finally:
             self._running.pop(task_id, None)
             self._fill()
-
-    async def _begun(self, task_id: str, run: TaskRun) -> TaskRow | None:
-        """Keep that a task begins, and return it; None where it is not to begin here and now."""
-        try:
-            row = await self._store.begin(task_id)
-            if row is not None and run.why == "stopped":
-                row = await self._store.put_back(task_id)
-                if row is not None:
-                    self._publish(row)
-                return None
-        except TavernError as error:
-            self._context.log.error("the task %s cannot begin yet: %s", task_id, error.message)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await run.stop.wait()
-            self._waiting[task_id] = None
-            return None
-        return row
 
     # --- notifying ----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from tavern_host.audit.log import PluginAudit
 from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
-from tavern_tools.tasks.progress import Report
+from tavern_tools.tasks.progress import Progress
 from tavern_tools.tasks.tasks import Tasks
 
 TASKS: list[Tasks] = []
@@ -47,15 +47,18 @@ async def check(tool_id: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-async def carry_out(request: ToolCallRequest, call: CallContext, scope: ToolScope | None, report: Report) -> ToolResult:
+async def carry_out(
+    request: ToolCallRequest, call: CallContext, scope: ToolScope | None, progress: Progress
+) -> ToolResult:
     """Do what the arguments say; each beginning and end becomes a line of the file `log`."""
     given: dict[str, Any] = dict(request.arguments)
+    await progress.begin()
     note(given, "began")
     for step in range(given.get("steps", 0)):
-        report((step + 1) / given["steps"], f"step {step + 1}")
+        progress.report((step + 1) / given["steps"], f"step {step + 1}")
         await asyncio.sleep(0.05)
     if "says" in given:
-        report(given.get("share"), given["says"])
+        progress.report(given.get("share"), given["says"])
     try:
         await asyncio.sleep(given.get("seconds", 0))
     except asyncio.CancelledError:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from tavern_host import Config, NodeContext, Slot, node
-from tavern_host.contracts.wire import Model
 
 
 def _note(file: str, line: object) -> int:
@@ -180,16 +179,10 @@ def append_in_place(items: list[Any], item: Any) -> Annotated[list[Any], Slot(ke
     return items
 
 
-class Amount(Model):
-    """A frozen model, which has no codec."""
-
-    real: int
-
-
 @node()
 def opaque(number: int = 0) -> Annotated[Any, Slot(key="value")]:
-    """Give a value that a wire carries and no journal keeps."""
-    return Amount(real=number)
+    """Give an object without a codec."""
+    return complex(number, 1)
 
 
 @node()
