@@ -21,4 +21,4 @@ def main() -> None:
     put_off()
     from tavern_host.cli.terminal import run
 
-    sys.exit(run(arguments))
+    sys.exit(run(arguments, owns_process=True))

@@ -5,7 +5,6 @@ Exit codes: 0 done, 2 the user's mistake, 1 a failure, 130 interrupted. Errors g
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import json
@@ -16,6 +15,7 @@ import tempfile
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,6 +26,7 @@ from tavern_host.cli.garbage import collect_again
 from tavern_host.cli.host_commands import HOST_COMMANDS
 from tavern_host.cli.live_display import LiveDisplay
 from tavern_host.cli.log import set_up_log
+from tavern_host.cli.process_end import Stay, run_main
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.plugins import PluginInfo, PluginState
@@ -99,8 +100,26 @@ class Invocation:
     as_json: bool
 
 
-def run(arguments: list[str]) -> int:
-    """Run `tavern` with these arguments and return the exit code."""
+def run(arguments: list[str], *, owns_process: bool = False) -> int:
+    """Run `tavern` with these arguments and return the exit code. With `owns_process`, the process is ended where a
+    plugin keeps it from ending."""
+    hosts: list[Host] = []
+    stay = Stay(partial(_locate, hosts), lambda text: _say(f"Error: {text}", err=True)) if owns_process else None
+    code = _run_in_loop(arguments, hosts, stay)
+    if stay is not None:
+        stay.begin(code=code)
+    return code
+
+
+def _locate(hosts: list[Host], file: str) -> str | None:
+    return next(filter(None, (host.locate(file) for host in hosts)), None)
+
+
+def _third_party(hosts: list[Host]) -> list[str]:
+    return [plugin.name for host in hosts for plugin in host.plugins() if not plugin.first_party]
+
+
+def _run_in_loop(arguments: list[str], hosts: list[Host], stay: Stay | None) -> int:
     _show_any_text()
     try:
         options, rest = _global_options(arguments)
@@ -109,7 +128,8 @@ def run(arguments: list[str]) -> int:
             return 0
         set_up_log(verbose=options["verbose"])
         with _streams.kept():
-            return asyncio.run(_run(options, rest))
+            main = _run(options, rest, hosts)
+            return run_main(main, partial(_locate, hosts), partial(_third_party, hosts), stay)
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -129,10 +149,10 @@ def run(arguments: list[str]) -> int:
         return 1
 
 
-async def _run(options: dict[str, Any], rest: list[str]) -> int:
+async def _run(options: dict[str, Any], rest: list[str], hosts: list[Host]) -> int:
     def make_host(project: Path | None = None, *, serving: bool = False, third_party: bool = True) -> Host:
         dev = [Path(path) for path in options["dev"]]
-        return Host(
+        host = Host(
             project or options["project"],
             create=False,
             dev=dev,
@@ -141,6 +161,8 @@ async def _run(options: dict[str, Any], rest: list[str]) -> int:
             strict=options["strict"],
             serving=serving,
         )
+        hosts.append(host)
+        return host
 
     words = [word for word in rest if word != "--"][:2]
     if rest[0] in HOST_COMMANDS or " ".join(words) in HOST_COMMANDS:

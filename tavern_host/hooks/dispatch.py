@@ -23,7 +23,7 @@ from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.runtime.copying import duplicate
-from tavern_host.runtime.deadline import until_given_up
+from tavern_host.runtime.deadline import current_task, in_callers_task, uncancelled, until_given_up
 from tavern_host.runtime.in_flight import InFlight, expire
 from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.issued import handed_over
@@ -267,7 +267,9 @@ class Dispatcher:
                 with implementation.in_flight.use():
                     value = await run_in_thread(lambda: implementation.invoke(arguments), deadline=deadline, what=what)
             else:
+                before = current_task().cancelling()
                 value = implementation.invoke(arguments)
+                await uncancelled(before, what)
             return (
                 await _within(deadline, value, implementation.in_flight, what)
                 if isinstance(value, Coroutine)
@@ -299,7 +301,7 @@ async def _within(deadline: float, coroutine: Coroutine[Any, Any, T], in_flight:
     try:
         async with timer:
             with in_flight.use(lambda: expire(timer)):
-                return await until_given_up(coroutine, timer, deadline)
+                return await until_given_up(in_callers_task(coroutine, what), timer, deadline)
     except TimeoutError:
         if timer.expired():
             raise DeadlineExceeded(f"{what} did not end within {deadline:g} s") from None

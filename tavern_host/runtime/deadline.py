@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import DeadlineExceeded
+from tavern_host.contracts.errors import DeadlineExceeded, PluginFailure
 from tavern_host.runtime import threads
 
 T = TypeVar("T")
@@ -53,6 +53,57 @@ def until_given_up(coroutine: Coroutine[Any, Any, T], timer: asyncio.Timeout, se
     finally:
         if grace is not None:
             grace.cancel()
+
+
+@types.coroutine
+def in_callers_task(coroutine: Coroutine[Any, Any, T], what: str) -> Generator[Any, Any, T]:
+    """Await a plugin's coroutine in the task that calls it. Raises `PluginFailure` where it cancels that task, which
+    then goes on: while code of the coroutine runs, nobody else can have cancelled it."""
+    task = current_task()
+    step = partial(coroutine.send, None)
+    while True:
+        before = task.cancelling()
+        try:
+            awaited = step()
+        except BaseException as error:
+            yield from uncancelled(before, what)
+            if isinstance(error, StopIteration):
+                result: T = error.value
+                return result
+            raise
+        if task.cancelling() > before:
+            with contextlib.suppress(RuntimeError):
+                coroutine.close()
+        yield from uncancelled(before, what)
+        try:
+            step = partial(coroutine.send, (yield awaited))
+        except BaseException as error:
+            step = partial(coroutine.throw, error)
+
+
+@types.coroutine
+def uncancelled(before: int, what: str) -> Generator[None, Any, None]:
+    """Take back that plugin code has cancelled the task that called it, where `cancelling()` was `before` until then.
+    Raises `PluginFailure` in that case."""
+    task = current_task()
+    if task.cancelling() <= before:
+        return
+    while task.cancelling() > before:
+        task.uncancel()
+    try:
+        yield  # the cancellation comes here, unless taking it back was enough
+    except asyncio.CancelledError:
+        if task.cancelling() > before:
+            raise
+    raise PluginFailure(f"{what} cancelled the task that called it")
+
+
+def current_task() -> asyncio.Task[Any]:
+    """Return the task that runs this. Raises `RuntimeError` outside of one."""
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("this runs in a task only")
+    return task
 
 
 async def settled(coroutine: Coroutine[Any, Any, T], call: CallContext | None, what: str) -> T:

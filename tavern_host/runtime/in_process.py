@@ -17,6 +17,7 @@ from tavern_host.contracts.contributions import kind_of
 from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
+from tavern_host.runtime.deadline import in_callers_task
 from tavern_host.runtime.folder_import import import_folder, release, reserve
 from tavern_host.runtime.source import FolderSource, PluginSource
 from tavern_host.runtime.threads import contained, ended
@@ -125,7 +126,7 @@ class InProcessRuntime:
             result = function(*arguments)
         except (SystemExit, KeyboardInterrupt) as error:
             raise ended(what, error) from error
-        return contained(result, what) if isinstance(result, Coroutine) else result
+        return contained(in_callers_task(result, what), what) if isinstance(result, Coroutine) else result
 
     def handler_problem(self, handler: str) -> str | None:
         """Return why a handler cannot be reached, or None, without importing its module; its name is looked up

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
-from helpers.served import TOKEN, Site
+from helpers.folder_plugins import write_plugin
+from helpers.repetition import Failures
+from helpers.served import TOKEN, Site, served
 
+from tavern_host import Host
 from tavern_host.server import app as server
 
 ECHO = "/api/x/acme-web/echo"
@@ -233,3 +238,40 @@ async def test_a_call_that_fails_is_an_answer_not_an_http_error(site: Site) -> N
 
     assert answer.status == 200
     assert (await answer.json())["results"][0]["error"]["type"] == "ToolNotFound"
+
+
+WAYS = {
+    "def": "task.cancel()",
+    "at once": "task.cancel()",
+    "twice": "task.cancel(); task.cancel()",
+    "waits": "task.cancel(); await asyncio.sleep(60)",
+    "fails": "task.cancel(); raise ValueError('no')",
+    "later": "await asyncio.sleep(0); task.cancel()",
+    "suppresses": "task.cancel()\n        with contextlib.suppress(BaseException): await asyncio.sleep(60)",
+}
+"""Bodies of a hook, the first one of a `def`."""
+
+
+def cancelling(folder: Path, kind: str, ways: Iterable[str]) -> Path:
+    """Write a plugin whose hook cancels the task in which it is called, in the way that the call's text says."""
+    code = "import asyncio, contextlib\nfrom tavern_host import hookimpl\n\n@hookimpl\n"
+    code += f"{kind} tavern_before_tool_call(request):\n    task = asyncio.current_task()\n"
+    code += "".join(f"    if request.arguments.get('text') == {way!r}:\n        {WAYS[way]}\n" for way in ways)
+    hooks = {"hooks": ["hook:server:tool:before-call"]}
+    return write_plugin(folder, {"__init__.py": code}, permissions=hooks)
+
+
+async def test_a_hook_that_cancels_its_caller_is_named(tmp_path: Path) -> None:
+    first, *rest = WAYS
+    plugins = [cancelling(tmp_path / "acme-def", "def", [first]), cancelling(tmp_path / "acme", "async def", rest)]
+    async with Host(tmp_path / "inn", dev=plugins, sample=True) as host, served(host) as own:
+        with Failures() as failures:
+            for way in WAYS:
+                call = {"toolId": "text:shout", "arguments": {"text": way}}
+                answer = await own.ask("POST", "/api/tools/execute", json=call)
+                with failures.row(way):
+                    (result,) = (await answer.json())["results"]
+                    assert result["status"] == "error"
+                    assert "acme" in result["error"]["message"]
+                    assert "cancelled the task that called it" in result["error"]["message"]
+        assert (await own.get("/api/plugins")).status == 200

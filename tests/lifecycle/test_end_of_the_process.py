@@ -1,0 +1,99 @@
+"""A plugin that ends `tavern serve`, or keeps it from ending, is named; and the process ends."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from helpers.command_line import tavern
+from helpers.folder_plugins import write_plugin
+from helpers.serve_process import serving
+
+STARTS = {"permissions": {"hooks": ["hook:server:host:startup"]}}
+HEAD = """
+import asyncio, atexit, os, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from tavern_host import hookimpl
+
+
+async def later(seconds, what):
+    await asyncio.sleep(seconds)
+    what()
+
+
+def stays():
+    while True:
+        time.sleep(60)
+
+
+async def ignores():
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+
+def leaves():
+    sys.exit(0)
+
+
+def interrupts():
+    raise KeyboardInterrupt
+
+
+def cancels():
+    for task in asyncio.all_tasks():
+        task.cancel()
+
+
+@hookimpl
+async def tavern_startup(context):
+    loop = asyncio.get_running_loop()
+"""
+
+ENDS = {
+    "exit in a callback": ("loop.call_later(1, leaves)", "acme in leaves ("),
+    "exit in a task": ("global kept; kept = asyncio.create_task(later(1, leaves))", "acme in leaves ("),
+    "interrupt in a callback": ("loop.call_later(1, interrupts)", "acme in interrupts ("),
+    "interrupt in a task": ("global kept; kept = asyncio.create_task(later(1, interrupts))", "acme in interrupts ("),
+    "stopped loop": ("loop.call_later(1, loop.stop)", "acme in tavern_startup ("),
+    "cancelled tasks": ("loop.call_later(1, cancels)", "acme in cancels ("),
+    "closed descriptors": ("loop.call_later(1, os.closerange, 3, 1000)", "its third-party plugins are: acme"),
+}
+STAYS = {
+    "thread": ("threading.Thread(target=stays).start()", "acme in stays ("),
+    "pool": ("ThreadPoolExecutor().submit(stays)", "acme in stays ("),
+    "default pool": ("loop.run_in_executor(None, stays)", "acme in stays ("),
+    "atexit": ("atexit.register(stays)", "acme in stays ("),
+    "task": ("global kept; kept = asyncio.create_task(ignores())", "a task of acme in ignores ("),
+}
+
+
+async def project_with(folder: Path, code: str) -> Path:
+    assert (await asyncio.to_thread(tavern, "init", folder)).code == 0
+    write_plugin(folder / "plugins" / "acme", {"__init__.py": f"{HEAD}    {code}\n"}, **STARTS)
+    assert (await asyncio.to_thread(tavern, "--project", folder, "plugins", "grant", "acme")).code == 0
+    return folder
+
+
+@pytest.mark.parametrize("how", ENDS)
+async def test_a_plugin_that_ends_the_host_is_named(tmp_path: Path, how: str) -> None:
+    code, words = ENDS[how]
+    async with serving(await project_with(tmp_path / "inn", code)) as host:
+        async with asyncio.timeout(30):
+            _, err = await host.process.communicate()
+    assert host.process.returncode == 1
+    last = err.decode().strip().splitlines()[-1]
+    assert last.startswith("Error: ") and words in last, err.decode()
+
+
+@pytest.mark.parametrize("how", STAYS)
+async def test_a_plugin_that_keeps_the_host_is_named(tmp_path: Path, how: str) -> None:
+    code, words = STAYS[how]
+    async with serving(await project_with(tmp_path / "inn", code)) as host:
+        ended, err = await host.stop()
+    assert ended in (0, 1)
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("Error: ") and words in last and "keeps the process from ending" in last, err
