@@ -539,21 +539,6 @@ def test_lying_event_types_are_nobodys(wanted: Any) -> None:
 # --- through a plugin's context ----------------------------------------------------------------------
 
 
-async def test_events_and_subscriptions_belong_to_their_plugin(tmp_path: Path) -> None:
-    events = {"publish": ["HELLO"], "subscribe": ["HELLO", "BYE"]}
-    async with host_with(tmp_path / "p", contextual(tmp_path, permissions={"events": events}), trust=[]) as host:
-        await host.grant("acme")
-        context = context_of()
-        listening = host.events.subscribe("HELLO")
-        mine = context.events.subscribe("HELLO", "BYE")
-        assert host.plugin("acme").contributions["subscription"] == ["HELLO, BYE"]
-        context.events.publish("HELLO", {"a": 1})
-        event = await anext(listening)
-        assert (event.plugin, event.payload) == ("acme", {"a": 1})
-        await host.revoke("acme")
-        assert [e.type async for e in mine] == ["HELLO"]  # type: ignore[union-attr]
-
-
 async def test_forbidden_events_of_a_batch_are_left_out(tmp_path: Path) -> None:
     events = {"publish": ["HELLO"], "subscribe": ["HELLO"]}
     async with host_with(tmp_path / "p", contextual(tmp_path, permissions={"events": events}), trust=[]) as host:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plugin_maker import context_of, contextual, host_with, make_plugin, module_of, write
+from plugin_maker import context_of, contextual, host_with, make_plugin, write
 
 from tavern_host import PLUGINS, Host
 from tavern_host.contracts.errors import TavernError
@@ -164,23 +164,9 @@ async def test_a_plugins_data_folder_outlives_the_host(tmp_path: Path) -> None:
 
 
 async def test_state_is_shared_within_a_plugin_alone(tmp_path: Path) -> None:
-    code = """
-from tavern_host import hookimpl
-STATES = []
-
-@hookimpl
-def tavern_startup(context):
-    context.state["n"] = 1
-
-@hookimpl(specname="tavern_startup")
-def again(context):
-    STATES.append(dict(context.state))
-    context.state["n"] = 1
-"""
-    folder = make_plugin(tmp_path, "acme", code, hooked=["tavern_startup"])
-    async with host_with(tmp_path / "p", folder, contextual(tmp_path, "other")):
-        assert module_of().STATES in ([{"n": 1}], [{}])
-        assert context_of("other").state == {}
+    async with host_with(tmp_path / "p", contextual(tmp_path), contextual(tmp_path, "other")):
+        context_of().state["n"] = 1
+        assert (context_of().state, context_of("other").state) == ({"n": 1}, {})
 
 
 async def test_a_context_knows_name_project_and_log(tmp_path: Path) -> None:

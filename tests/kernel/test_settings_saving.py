@@ -222,20 +222,6 @@ async def test_values_of_removed_options_can_be_reset(tmp_path: Path) -> None:
         assert host.settings.problems() == []
 
 
-async def test_values_of_removed_plugins_can_be_reset(tmp_path: Path) -> None:
-    async with host_with(tmp_path / "p", contextual(tmp_path, configOptions=OPTIONS)) as host:
-        await save(host, size=3)
-    async with Host(tmp_path / "p") as host:
-        (problem,) = host.settings.problems()
-        assert "there is no plugin 'acme'" in problem.message
-        with pytest.raises(NotFound):
-            await host.settings.save(SettingsChange(plugin="acme", values={"extensions.acme.size": 4}))
-        with pytest.raises(NotFound):
-            await host.settings.save(SettingsChange(plugin="other", values={}))
-        assert await host.settings.save(SettingsChange(plugin="acme", values={"extensions.acme.size": None})) == []
-        assert host.settings.problems() == []
-
-
 # --- secrets ----------------------------------------------------------------------------------------------
 
 

@@ -34,18 +34,6 @@ async def build(store: Store, files: dict[str, str], key: str = KEY, wait: Calla
     return True
 
 
-async def test_what_was_built_is_found_and_not_built_again(tmp_path: Path) -> None:
-    store = Store(tmp_path / "kept")
-    assert store.find(KEY) is None
-    assert await build(store, {"site/a.py": "1"})
-    content = store.find(KEY)
-
-    assert content is not None and (content / "site" / "a.py").read_text() == "1"
-    assert not await build(store, {"site/a.py": "2"})
-    assert Store(tmp_path / "kept").find(KEY) == content
-    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o700
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -74,18 +62,6 @@ async def test_one_that_was_changed_is_not_used_and_is_built_anew(
     assert await build(later, {"site/a.py": "1"})
     content = later.find(KEY)
     assert content is not None and [path.name for path in content.rglob("*.py")] == ["a.py"]
-
-
-async def test_one_that_goes_wrong_leaves_nothing(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    with pytest.raises(ValueError, match="broken"):
-        async with store.building(KEY, lambda: None) as folder:
-            assert folder is not None
-            (folder / "half").write_text("x")
-            raise ValueError("broken")
-
-    assert [entry.name for entry in tmp_path.iterdir()] == [f"{KEY}.lock"]
-    assert await build(store, {"a": "1"})
 
 
 async def test_what_a_killed_process_left_is_cleared_and_its_lock_is_free(tmp_path: Path) -> None:

@@ -336,17 +336,6 @@ async def test_the_pool_turns_to_what_is_run_now(rooms: Rooms) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_many_scripts_at_once_each_get_their_own_answer(tmp_path: Path) -> None:
-    async with rooms_of(tmp_path, size=3) as rooms:
-        await rooms.warmed()
-
-        answers = await asyncio.gather(
-            *(rooms.run(f"import sys; print(sys.stdin.read(), {number})", b"%d" % number) for number in range(24))
-        )
-
-        assert [came.stdout for came in answers] == [b"%d %d\n" % (number, number) for number in range(24)]
-
-
 async def test_a_backend_that_breaks_costs_warmth_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,13 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tavern_host.contracts.scripts import SandboxLaunch
-from tavern_scripts.environments.environments import BuildLimits
 from tavern_scripts.network import relay
-from tavern_scripts.network.proxy_access import proxy_access
-from tavern_scripts.policy.languages import Interpreters
 from tests.scripts.proxied import Proxied, proxied, raw_server, secure_server, telling_server
-from tests.scripts.sandboxes import MB, bubblewrap, given
 
 RELAY = Path(relay.__file__)
 
@@ -188,44 +183,3 @@ def test_the_environment_leaves_out_no_host() -> None:
     assert environment["ALL_PROXY"] == environment["http_proxy"] == "http://127.0.0.1:4000"
     assert environment["NO_PROXY"] == environment["no_proxy"] == ""
     assert environment["NODE_USE_ENV_PROXY"] == "1"
-
-
-INSIDE = """
-import socket, sys, urllib.request as u
-print(u.urlopen(sys.argv[1] + "/x").read().decode())
-for url in (sys.argv[1], "http://no.example.org/"):
-    try:
-        u.build_opener(u.ProxyHandler({} if url == sys.argv[1] else None)).open(url, timeout=5)
-        print("reached")
-    except OSError as error:
-        print(type(error).__name__)
-"""
-FETCH = "fetch(process.argv[1] + '/y').then(async (r) => console.log(await r.text()))"
-
-
-async def test_in_the_sandbox_there_is_no_other_way_out() -> None:
-    box = bubblewrap()
-    async with telling_server() as server, proxied([f"127.0.0.1:{server.port}"]) as proxy:
-        address, output = f"http://127.0.0.1:{server.port}", list[str]()
-        python = (await Interpreters().find("python")).program
-        way = proxy_access(proxy.socket, python)
-        programs = [[python, "-c", INSIDE]] + ([["node", "-e", FETCH]] if shutil.which("node") else [])
-        for words in programs:
-            launch = SandboxLaunch(
-                argv=[*way.prefix, *words, address],
-                environment={"PATH": os.environ["PATH"], **way.environment},
-                mounts=list(way.mounts),
-                limits=BuildLimits(memory=512 * MB, size=MB).of_launch(),
-                proxy=way.proxy,
-                address_space=False,
-            )
-            async for each in box.run(launch, given()):
-                output += each.data.decode().split("\n") if each.kind in ("stdout", "stderr") else []
-
-    assert [line for line in output if line] == [
-        "hello from /x",
-        "URLError",  # nobody listens on the sandbox's own 127.0.0.1
-        "HTTPError",
-        *(["hello from /y"] if len(programs) == 2 else []),
-    ]
-    assert [entry.host for entry in proxy.connections if not entry.allowed] == ["no.example.org"]
