@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -78,19 +77,6 @@ def test_a_link_is_not_followed_wherever_it_is(root: Path, operation: Callable[[
     assert (root.parent / "secret.txt").read_text() == SECRET
     assert (root.parent / "outside" / "secret.txt").read_text() == SECRET
     assert not (root.parent / "new.txt").exists()
-
-
-@each_operation
-def test_only_regular_files_are_used_and_nothing_waits_for_them(
-    root: Path, operation: Callable[[Path, str], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    os.mkfifo(root / "pipe")
-    monkeypatch.chdir(root)  # the name of a socket must be short
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind("socket")
-        for path in ("pipe", "socket"):
-            with pytest.raises(InvalidInput):
-                operation(root, path)
 
 
 @pytest.mark.parametrize("name", ["read", "write", "append", "open"])

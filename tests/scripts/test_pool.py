@@ -170,7 +170,7 @@ async def test_the_results_own_channel_is_the_scripts(rooms: Rooms) -> None:
     assert b"Bad file descriptor" in without.stderr
 
 
-async def test_what_a_script_writes_at_once_is_not_taken_for_the_interpreters_word(rooms: Rooms) -> None:
+async def test_early_output_is_the_scripts_own(rooms: Rooms) -> None:
     for _ in range(3):
         await rooms.warmed()
         asyncio.get_running_loop().call_later(0.001, time.sleep, 0.2)  # both come before anything is read
@@ -180,7 +180,7 @@ async def test_what_a_script_writes_at_once_is_not_taken_for_the_interpreters_wo
         assert came.channel == b"[1]\n[2]"
 
 
-async def test_what_was_used_is_told_for_the_script_alone(rooms: Rooms) -> None:
+async def test_usage_is_that_of_the_script_alone(rooms: Rooms) -> None:
     await rooms.warmed()
     await asyncio.sleep(0.5)
 
@@ -191,7 +191,7 @@ async def test_what_was_used_is_told_for_the_script_alone(rooms: Rooms) -> None:
     assert usage.wall_ms < 500
 
 
-async def test_every_property_of_isolation_holds_in_an_interpreter_that_waited(rooms: Rooms) -> None:
+async def test_isolation_holds_in_a_warm_interpreter(rooms: Rooms) -> None:
 
     class Warmed(_Pooled):
         """Runs the attacking program in an interpreter that waited for one of its shape."""
@@ -215,7 +215,7 @@ async def test_every_property_of_isolation_holds_in_an_interpreter_that_waited(r
     assert [f"{check.name}: {check.observed}" for check in checks if not check.holds] == []
 
 
-async def test_the_limits_hold_from_the_beginning_of_the_script(rooms: Rooms) -> None:
+async def test_limits_hold_from_the_start_of_a_script(rooms: Rooms) -> None:
     small = limits(cpu=1, memory=96 << 20)
 
     endless = await rooms.warm(rooms.launch("while True: pass", limits=small))
@@ -233,7 +233,7 @@ async def test_the_limits_hold_from_the_beginning_of_the_script(rooms: Rooms) ->
     assert b"ValueError" in raised.stderr or b"PermissionError" in raised.stderr
 
 
-async def test_closing_ends_the_script_and_all_that_it_began(rooms: Rooms) -> None:
+async def test_closing_ends_a_script_and_its_processes(rooms: Rooms) -> None:
     await rooms.warmed()
     token = f"token-{os.getpid()}-{id(rooms)}"
     code = f"import os, time\nif os.fork() == 0: os.execv('/bin/sh', ['{token}', '-c', 'sleep 600; true'])\n"
@@ -246,7 +246,7 @@ async def test_closing_ends_the_script_and_all_that_it_began(rooms: Rooms) -> No
     assert not processes_with(token)
 
 
-async def test_a_dead_interpreter_is_replaced_and_the_script_runs_nevertheless(rooms: Rooms) -> None:
+async def test_a_dead_interpreter_costs_no_script(rooms: Rooms) -> None:
     await rooms.warmed()
     for pid in processes_with("/tavern/zygote.py"):
         with contextlib.suppress(ProcessLookupError):  # those within go with the one around them
@@ -297,7 +297,7 @@ UNFIT: list[dict[str, Any]] = [
 """What an interpreter that started already cannot run."""
 
 
-def test_limits_and_variables_that_act_at_the_start_are_part_of_the_shape(tmp_path: Path) -> None:
+def test_early_limits_and_variables_make_the_shape(tmp_path: Path) -> None:
     what = Rooms(tmp_path, bubblewrap()).launch("pass")
     shape = shape_of(what)
 
@@ -314,7 +314,7 @@ def test_limits_and_variables_that_act_at_the_start_are_part_of_the_shape(tmp_pa
     assert shape_of(with_variable("TAVERN_CONFIG_X")) == shape
 
 
-async def test_a_folder_with_links_or_folders_in_it_is_not_copied(tmp_path: Path) -> None:
+async def test_folders_with_links_or_folders_are_not_copied(tmp_path: Path) -> None:
     rooms = Rooms(tmp_path, bubblewrap())
     linked, nested, large = (rooms.launch("pass") for _ in range(3))
     Path(linked.mounts[0].source, "link").symlink_to("/etc/passwd")
@@ -336,9 +336,7 @@ async def test_the_pool_turns_to_what_is_run_now(rooms: Rooms) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_backend_that_breaks_costs_warmth_and_nothing_else(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_broken_backend_costs_only_warmth(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Broken(_Pooled):
         async def run(self, launch: SandboxLaunch, stdin: AsyncIterator[bytes]) -> Any:
             if launch.argv[-1] == "/script/main.py":

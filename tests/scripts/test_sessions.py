@@ -86,7 +86,7 @@ async def test_variables_functions_and_files_live_on(desk: Desk) -> None:
     assert (await desk.call("double(x), math.pi > 3, open('/tmp/kept').read()")).stdout == b'[42, true, "k"]\n'
 
 
-async def test_input_arguments_and_variables_of_the_environment_are_those_of_the_call(desk: Desk) -> None:
+async def test_input_arguments_and_environment_are_the_calls(desk: Desk) -> None:
     code = "import json, os, sys\n[json.load(sys.stdin), os.environ.get('ONE'), os.environ.get('TWO'), sys.argv]"
     large = b'"' + b"x" * 300_000 + b'"'
 
@@ -101,7 +101,7 @@ async def test_input_arguments_and_variables_of_the_environment_are_those_of_the
     assert fourth.stdout == b"300002\n"
 
 
-async def test_the_value_of_the_last_expression_is_what_is_printed_last(desk: Desk) -> None:
+async def test_the_last_expressions_value_is_printed_last(desk: Desk) -> None:
     rows: list[Any] = [
         ("1 + 1", b"2\n"),
         ("'text'", b'"text"\n'),
@@ -124,7 +124,7 @@ async def test_the_value_of_the_last_expression_is_what_is_printed_last(desk: De
                 assert (came.stdout, came.stderr, came.ended.exit_code) == (shown, b"", 0)
 
 
-async def test_with_a_channel_the_value_goes_there_unless_something_was_written_to_it(desk: Desk) -> None:
+async def test_an_unused_channel_gets_the_value(desk: Desk) -> None:
     value = await desk.call("print('log')\n5", channel=True)
     written = await desk.call("import os\nos.write(3, b'6')", channel=True)
     without = await desk.call("os.write(3, b'6')")
@@ -138,7 +138,7 @@ async def test_with_a_channel_the_value_goes_there_unless_something_was_written_
 # --- calls that fail --------------------------------------------------------------------------------
 
 
-async def test_a_call_that_fails_leaves_the_variables_as_they_are(desk: Desk) -> None:
+async def test_a_failed_call_leaves_the_variables_unchanged(desk: Desk) -> None:
     rows: list[Any] = [
         ("y = 2\n1 / 0", 1, b'File "/script/call-2.py", line 2, in <module>\n    1 / 0\n'),
         ("y = = 2", 1, b"SyntaxError"),
@@ -164,7 +164,7 @@ async def test_a_call_that_fails_leaves_the_variables_as_they_are(desk: Desk) ->
                 assert after.stdout == b'and print works\n"kept"\n'
 
 
-async def test_a_crash_ends_the_session_and_the_next_call_says_so(desk: Desk) -> None:
+async def test_a_crashed_session_is_told_by_the_next_call(desk: Desk) -> None:
     rows: list[Any] = [
         ("import os\nos._exit(4)", "exit status 4"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "exit status -9"),
@@ -193,7 +193,7 @@ async def test_a_crash_ends_the_session_and_the_next_call_says_so(desk: Desk) ->
                 assert (later.stdout, later.stderr) == (b"1\n", b"")
 
 
-async def test_a_call_that_is_given_up_ends_the_session_with_all_that_it_began(desk: Desk) -> None:
+async def test_an_abandoned_call_ends_session_and_processes(desk: Desk) -> None:
     await desk.call("x = 1")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
@@ -216,7 +216,7 @@ async def test_calls_of_one_session_are_one_after_another(desk: Desk) -> None:
     assert (await desk.call("seen")).stdout == b"[1, 1, 1, 1, 1, 1, 1, 1]\n"
 
 
-async def test_who_gives_up_waiting_for_a_turn_ends_nothing(desk: Desk) -> None:
+async def test_giving_up_a_turn_ends_nothing(desk: Desk) -> None:
     await desk.call("x = 1\nimport time")
     long = asyncio.ensure_future(desk.call("time.sleep(1)\nx + 1"))
     await asyncio.sleep(0.1)
@@ -228,7 +228,7 @@ async def test_who_gives_up_waiting_for_a_turn_ends_nothing(desk: Desk) -> None:
     assert (await desk.call("x")).stdout == b"1\n"
 
 
-async def test_calls_that_wait_while_the_session_crashes_get_a_new_one(desk: Desk) -> None:
+async def test_calls_waiting_during_a_crash_get_another_session(desk: Desk) -> None:
     await desk.call("import time, os\nx = 1")
 
     came = await asyncio.gather(desk.call("time.sleep(0.3)\nos._exit(1)"), *(desk.call("1") for _ in range(3)))
@@ -255,7 +255,7 @@ async def test_an_owners_own_oldest_session_makes_room(tmp_path: Path) -> None:
         assert b"another session was begun" in gone.stderr
 
 
-async def test_where_there_is_no_room_a_session_is_refused(tmp_path: Path) -> None:
+async def test_without_room_a_session_is_refused(tmp_path: Path) -> None:
     async with desk_of(tmp_path, most=2) as desk:
         await desk.call("1", owner="one")
         await desk.call("1", owner="two")
@@ -280,7 +280,7 @@ async def test_a_session_that_waits_too_long_ends(tmp_path: Path) -> None:
         assert b"there was no call for 0.3 s" in after.stderr
 
 
-async def test_a_call_may_take_longer_than_a_session_may_wait(tmp_path: Path) -> None:
+async def test_a_call_may_outlast_the_idle_limit(tmp_path: Path) -> None:
     async with desk_of(tmp_path, idle=0.2) as desk:
         assert (await desk.call("import time\ntime.sleep(0.8)\n'done'")).stdout == b'"done"\n'
 
@@ -309,7 +309,7 @@ async def test_a_name_that_cannot_be_shown_is_refused(desk: Desk) -> None:
                 await desk.call("1", name=name)
 
 
-async def test_what_is_fixed_when_a_session_begins_cannot_change(desk: Desk) -> None:
+async def test_the_setup_of_a_session_cannot_change(desk: Desk) -> None:
     rows: list[dict[str, Any]] = [
         {"limits": limits(memory=90 << 20)},
         {"environment": {"PYTHONPATH": "/x"}},
@@ -327,7 +327,7 @@ async def test_what_is_fixed_when_a_session_begins_cannot_change(desk: Desk) -> 
 # --- files ------------------------------------------------------------------------------------------
 
 
-async def test_files_come_back_with_the_call_that_wrote_them(desk: Desk) -> None:
+async def test_files_come_back_with_their_call(desk: Desk) -> None:
     await desk.call("import os\nos.makedirs('deep/er')\nopen('a.txt', 'w').write('1')\nopen('deep/er/b', 'w').close()")
     first = desk.left()
     await desk.call("open('a.txt').read()")
@@ -343,14 +343,14 @@ async def test_files_come_back_with_the_call_that_wrote_them(desk: Desk) -> None
     assert desk.left() == {"late": "l"}
 
 
-async def test_more_files_than_fit_are_left_out_and_it_is_said(desk: Desk) -> None:
+async def test_files_that_do_not_fit_are_told(desk: Desk) -> None:
     came = await desk.call("for i in range(260):\n    open(f'{i:03}', 'w').write('x')")
 
     assert len(desk.left()) == 200
     assert came.said == "60 files were not kept: they are too many, or too large"
 
 
-async def test_the_files_of_a_call_are_seen_in_that_call_only(desk: Desk, tmp_path: Path) -> None:
+async def test_files_of_a_call_are_its_own(desk: Desk, tmp_path: Path) -> None:
     source = tmp_path / "given"
     (source / "data").mkdir(parents=True)
     (source / "data" / "x.csv").write_text("1,2")
@@ -380,7 +380,7 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("forged", FORGERIES.values(), ids=FORGERIES.keys())
-async def test_a_forged_account_ends_the_session_and_nothing_else(desk: Desk, forged: str) -> None:
+async def test_a_forged_account_ends_the_session_alone(desk: Desk, forged: str) -> None:
     what = desk.launch(
         "import json, os, sys\nframe = sys._getframe()\n"
         "while 'call' not in frame.f_locals:\n    frame = frame.f_back\n"
@@ -401,7 +401,7 @@ async def test_a_forged_account_ends_the_session_and_nothing_else(desk: Desk, fo
     assert (await desk.call("'new'")).stdout == b'"new"\n'
 
 
-async def test_what_is_written_between_calls_is_not_read_without_end(desk: Desk) -> None:
+async def test_output_between_calls_is_read_within_bounds(desk: Desk) -> None:
     await desk.call(
         "import os, threading\n\n\ndef flood():\n    while True:\n        os.write(1, b'x' * 65536)\n\n\n"
         "threading.Thread(target=flood, daemon=True).start()"
@@ -414,7 +414,7 @@ async def test_what_is_written_between_calls_is_not_read_without_end(desk: Desk)
     assert len(came.stdout) < 8 << 20
 
 
-async def test_a_child_that_outlives_its_call_is_no_second_session(desk: Desk) -> None:
+async def test_a_surviving_child_is_no_second_session(desk: Desk) -> None:
     await desk.call("import os\nx = 1\npid = os.fork()")
 
     for _ in range(3):

@@ -157,7 +157,7 @@ async def test_numbers_that_json_lacks_are_named(bench: Bench) -> None:
         assert path.read_bytes() == before
 
 
-async def test_a_file_that_is_no_workflow_stays_as_it_is(bench: Bench) -> None:
+async def test_a_broken_file_is_not_changed(bench: Bench) -> None:
     files = {
         "twice.json": {"nodes": [TEXT, TEXT], "edges": [{"id": 5}]},
         "wild.json": {"nodes": {"a": 1}, "edges": None, "interfaceInputs": [], "name": {}, "id": "wild"},

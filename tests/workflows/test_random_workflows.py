@@ -165,7 +165,7 @@ async def goes_through(bench: Bench, document: Any) -> None:
         ),
     ],
 )
-def test_a_damaged_workflow_gets_a_report_or_a_declared_error(
+def test_damaged_workflows_get_reports_or_declared_errors(
     running: tuple[asyncio.Runner, Bench], values: st.SearchStrategy[Any]
 ) -> None:
     runner, bench = running
@@ -179,7 +179,7 @@ def test_a_damaged_workflow_gets_a_report_or_a_declared_error(
     goes_through_each()
 
 
-def test_a_damaged_file_gets_a_report_or_a_declared_error_and_stays_as_it_is(
+def test_damaged_files_are_reported_and_not_changed(
     running: tuple[asyncio.Runner, Bench],
 ) -> None:
     runner, bench = running

@@ -31,7 +31,7 @@ FULL: dict[str, Any] = {
 }
 
 
-async def test_workflows_of_the_project_and_of_plugins_are_listed_by_id(bench: Bench) -> None:
+async def test_workflows_of_project_and_plugins_are_listed(bench: Bench) -> None:
     bench.write("b.json", name="Second")
     bench.write("a.json", id="z", updatedAt="2025-02-03T04:05:06Z", description="First by file, last by id")
 
@@ -47,7 +47,7 @@ async def test_workflows_of_the_project_and_of_plugins_are_listed_by_id(bench: B
     assert listed[3].updated_at.isoformat() == "2025-02-03T04:05:06+00:00"
 
 
-async def test_a_workflow_of_the_project_comes_before_one_of_a_plugin(bench: Bench) -> None:
+async def test_project_workflows_come_before_those_of_plugins(bench: Bench) -> None:
     bench.write("shared.json", name="Of the project")
 
     stored = await bench.manager.get("shared")
@@ -55,16 +55,14 @@ async def test_a_workflow_of_the_project_comes_before_one_of_a_plugin(bench: Ben
     assert (stored.workflow.name, stored.source) == ("Of the project", "project")
 
 
-async def test_an_unknown_workflow_is_not_found_and_near_ids_are_named(bench: Bench) -> None:
+async def test_an_unknown_workflow_is_told_with_suggestions(bench: Bench) -> None:
     bench.write("greeting.json")
 
     with pytest.raises(NotFound, match=r"no workflow 'greetin' \(did you mean greeting\?\)"):
         await bench.manager.get("greetin")
 
 
-async def test_of_two_files_with_one_id_the_first_by_name_is_used_and_the_other_reported(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_of_files_with_one_id_the_first_counts(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.write("a.json", id="same", name="first")
     bench.write("same.json", name="second")
 
@@ -75,9 +73,7 @@ async def test_of_two_files_with_one_id_the_first_by_name_is_used_and_the_other_
     assert len(told) == 1
 
 
-async def test_files_that_cannot_be_read_are_left_out_and_reported(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unreadable_files_are_left_out_and_reported(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.write("good.json")
     bench.write("comma.json", '{"nodes": [] 1}')
     bench.write("list.json", "[]")
@@ -95,7 +91,7 @@ async def test_files_that_cannot_be_read_are_left_out_and_reported(
     assert "pipe.json is not a regular file" in caplog.text
 
 
-async def test_a_file_that_breaks_the_format_is_not_listed_and_says_why_when_asked_for(bench: Bench) -> None:
+async def test_a_malformed_file_is_refused_with_its_problems(bench: Bench) -> None:
     bench.write("broken.json", {"nodes": [{"id": 5}], "edges": {}})
 
     assert "broken" not in await bench.ids()
@@ -107,9 +103,7 @@ async def test_a_file_that_breaks_the_format_is_not_listed_and_says_why_when_ask
     assert paths == ["$.nodes[0].id", "$.nodes[0].type", "$.edges"]
 
 
-async def test_what_is_wrong_with_the_workflow_files_of_a_plugin_is_told_once_with_the_plugin(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_problems_of_plugin_files_are_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     files = {"comma": "{,}", "shape": '{"nodes": [{"id": 5}]}', "good": "{}", "twice": '{"id": "good"}'}
     files |= {f"many{number:02}": "{" for number in range(20)}
     texts = {f"workflows/{name}.json": text for name, text in files.items()}
@@ -128,7 +122,7 @@ async def test_what_is_wrong_with_the_workflow_files_of_a_plugin_is_told_once_wi
     assert caplog.text.count("comma.json: is not JSON: line 1, column 2") == 1
 
 
-async def test_of_two_plugins_with_one_workflow_the_first_is_used_and_the_other_told(tmp_path: Path) -> None:
+async def test_of_plugins_with_one_workflow_the_first_counts(tmp_path: Path) -> None:
     names = ("acme", "zenith")
     files = {"workflows/same.json": "{}"}
     plugins = [write_plugin(tmp_path / name, files, workflows={"entry": "./workflows"}) for name in names]
@@ -141,7 +135,7 @@ async def test_of_two_plugins_with_one_workflow_the_first_is_used_and_the_other_
         assert str(problem.file).endswith("zenith/workflows/same.json")
 
 
-async def test_links_that_lead_out_of_the_folder_are_not_followed(
+async def test_links_out_of_the_folder_are_not_followed(
     bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "outside.json").write_text('{"name": "secret"}')
@@ -153,7 +147,7 @@ async def test_links_that_lead_out_of_the_folder_are_not_followed(
     assert "out.json is a link that leads out of its folder and is ignored" in caplog.text
 
 
-async def test_a_folder_that_leads_out_of_the_project_is_neither_read_nor_written(bench: Bench, tmp_path: Path) -> None:
+async def test_a_folder_outside_the_project_is_not_used(bench: Bench, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "x.json").write_text("{}")
@@ -169,7 +163,7 @@ async def test_a_folder_that_leads_out_of_the_project_is_neither_read_nor_writte
 # --- saving ---------------------------------------------------------------------------------------
 
 
-async def test_what_is_loaded_and_saved_keeps_its_content_unknown_keys_and_all(bench: Bench) -> None:
+async def test_loading_and_saving_keeps_unknown_keys(bench: Bench) -> None:
     path = bench.write("full.json", FULL)
 
     loaded = await bench.manager.get("full")
@@ -180,7 +174,7 @@ async def test_what_is_loaded_and_saved_keeps_its_content_unknown_keys_and_all(b
     assert path.read_text().endswith("}\n") and "全部" in path.read_text()
 
 
-async def test_a_save_makes_a_file_that_is_found_at_once(bench: Bench) -> None:
+async def test_a_saved_file_is_found_at_once(bench: Bench) -> None:
     saved = await bench.manager.save("new", Workflow(name="New", nodes=[WorkflowNode(id="n", type="core:Text")]))
 
     assert json.loads((bench.folder / "new.json").read_text()) == {
@@ -191,7 +185,7 @@ async def test_a_save_makes_a_file_that_is_found_at_once(bench: Bench) -> None:
     assert (await bench.manager.get("new")) == saved
 
 
-async def test_a_save_goes_to_the_file_that_has_the_id(bench: Bench) -> None:
+async def test_a_save_goes_to_the_ids_file(bench: Bench) -> None:
     path = bench.write("file.json", id="other", name="before")
     path.chmod(0o640)
 
@@ -212,7 +206,7 @@ async def test_a_copy_under_another_id_carries_that_id(bench: Bench) -> None:
     assert (await bench.manager.get("full")).workflow.id == "full"
 
 
-async def test_a_save_is_refused_when_somebody_else_saved_in_between(bench: Bench) -> None:
+async def test_a_save_over_another_save_is_refused(bench: Bench) -> None:
     bench.write("w.json", name="one")
     seen = await bench.manager.get("w")
     theirs = await bench.manager.save("w", Workflow(name="two"), expected_revision=seen.revision)
@@ -233,7 +227,7 @@ async def test_a_change_of_the_file_itself_is_seen(bench: Bench) -> None:
         await bench.manager.save("w", Workflow(), expected_revision=seen.revision)
 
 
-async def test_an_empty_expected_revision_means_that_there_must_be_none(bench: Bench) -> None:
+async def test_an_empty_expected_revision_expects_no_file(bench: Bench) -> None:
     await bench.manager.save("w", Workflow(), expected_revision="")
 
     with pytest.raises(Conflict, match="'w' exists already"):
@@ -242,7 +236,7 @@ async def test_an_empty_expected_revision_means_that_there_must_be_none(bench: B
         await bench.manager.save("gone", Workflow(), expected_revision="0123456789abcdef")
 
 
-async def test_of_many_saves_at_once_only_one_meets_the_expected_revision(bench: Bench) -> None:
+async def test_of_simultaneous_saves_one_meets_the_revision(bench: Bench) -> None:
     start = await bench.manager.save("w", Workflow(name="start"))
     saves = [bench.manager.save("w", Workflow(name=f"v{i}"), expected_revision=start.revision) for i in range(10)]
 
@@ -257,7 +251,7 @@ async def test_workflows_of_plugins_are_read_only(bench: Bench) -> None:
         await bench.manager.save("sample", Workflow())
 
 
-async def test_a_file_that_holds_something_else_is_not_overwritten(bench: Bench) -> None:
+async def test_a_file_of_another_id_is_not_overwritten(bench: Bench) -> None:
     bench.write("taken.json", id="other")
 
     with pytest.raises(Conflict, match=r"taken\.json exists already and holds something else"):
@@ -272,9 +266,7 @@ async def test_what_json_does_not_have_is_not_saved(bench: Bench) -> None:
     assert list(bench.folder.glob("*")) == []
 
 
-async def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_save_leaves_the_old_file(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.write("w.json", name="old")
 
     def fail(descriptor: int) -> None:

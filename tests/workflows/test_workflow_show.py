@@ -140,7 +140,7 @@ def test_groups_that_cannot_be_expanded_say_why() -> None:
     ]
 
 
-def test_groups_that_double_at_each_depth_are_shown_once() -> None:
+def test_groups_that_double_are_shown_once() -> None:
     groups = {f"g{depth}": workflow({"a": group(f"g{depth + 1}"), "b": group(f"g{depth + 1}")}) for depth in range(40)}
 
     assert drawn(groups["g0"], width=400, groups=groups, expand=True).count("\n") < 200
@@ -170,7 +170,7 @@ def test_cycles_and_loose_edges_are_shown() -> None:
     ]
 
 
-def test_loops_inside_of_loops_and_of_themselves_are_drawn() -> None:
+def test_nested_and_circular_loops_are_drawn() -> None:
     zone = {"type": "core:LoopZone"}
     document = workflow(
         {
@@ -198,7 +198,7 @@ def test_deeply_nested_loops_are_drawn() -> None:
     assert [name for name in some if f"── {name} · core:LoopZone" not in drawn(workflow(some))] == []
 
 
-def test_no_line_is_wider_than_asked_whatever_is_written_there() -> None:
+def test_no_line_is_wider_than_asked() -> None:
     long = "中" * 200 + " " + "x" * 500 + "\n\t" + "e\u0301" * 100
     document = workflow(
         {"a": {"type": "core:P", "displayName": long}, long: long},
@@ -277,9 +277,7 @@ def test_a_stored_workflow_is_shown() -> None:
         ),
     ],
 )
-def test_what_can_be_read_of_a_broken_file_is_shown_with_its_problems(
-    tmp_path: Path, document: Any, shown: list[str]
-) -> None:
+def test_a_broken_file_is_shown_with_its_problems(tmp_path: Path, document: Any, shown: list[str]) -> None:
     (tmp_path / "w.json").write_text(json.dumps(document))
 
     ran = tavern("workflow", "show", "w.json", cwd=tmp_path)
