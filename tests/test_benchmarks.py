@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import engine, enginepeers, harness, startup
+from benchmarks import engine, enginepeers, harness, startup, trust
 from benchmarks.__main__ import NAMES, main
 from benchmarks.enginefloors import queued_generators
 from benchmarks.enginegraphs import chain, fan, layers, stream
@@ -151,6 +151,18 @@ def test_a_part_of_the_engine_gives_right_results_and_figures(
         assert figure["floor"] > 0
 
 
+@pytest.mark.parametrize("part", list(trust.FIGURES))
+def test_a_part_of_the_promises_gives_figures(
+    part: str, once: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = trust.Sizes(runs=3, characters=600, nodes=30, items=200, tools=3, parses=2)
+    monkeypatch.setattr(trust, "SIZES", few)
+    main(["trust", "--only", part, "--json"])
+    for figure in json.loads(capsys.readouterr().out)["results"]:
+        assert figure.keys() >= KEYS
+        assert (figure["value"] > 0, figure["floor"] > 0, figure["limit"] > 0) == (True, True, True)
+
+
 async def test_a_run_that_gives_something_else_than_its_graph_is_not_measured() -> None:
     graph = chain(5)
     ran = await Subject(graph.workflow()).run()
@@ -213,7 +225,7 @@ def test_a_table_is_written_into_its_place_on_the_page_and_nowhere_else(tmp_path
         write_figures(Report("faults", "3.11.7", []), page)
 
 
-@pytest.mark.parametrize("name", ["engine", "faults"])
+@pytest.mark.parametrize("name", ["engine", "faults", "trust"])
 def test_the_page_about_performance_has_a_place_for_the_figures(name: str, tmp_path: Path) -> None:
     copy = tmp_path / PAGE.name
     copy.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")

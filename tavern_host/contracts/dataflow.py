@@ -113,7 +113,7 @@ def collected(items: list[Any], target: SlotDefinition | None = None) -> Any:
     """Return a stream's items as one value: a text slot, or none, gets all text of a stream of texts, any other slot
     the list of the items."""
     wants_text = target is None or target.data_flow_type is DataFlowType.STRING
-    if wants_text and items and all(isinstance(item, str) for item in items):
+    if wants_text and items and all(issubclass(kind, str) for kind in set(map(type, items))):
         return "".join(items)
     return "" if not items and target is not None and target.data_flow_type is DataFlowType.STRING else list(items)
 

@@ -20,6 +20,16 @@ _OBJECT_BYTES, _LIST_BYTES, _ITEM_BYTES = 200, 60, 60
 _SHORT = 200
 """Up to which length a text counts as an item like any other."""
 _MAX_BITS = 4096
+_LARGE = 2**_MAX_BITS
+_PLAIN = frozenset((int, float, bool, type(None)))
+
+
+def _are_small(value: list[Any] | tuple[Any, ...], kinds: set[type]) -> bool:
+    """Return whether plain numbers need no look at each: a stream brings very many of them."""
+    numbers = value if type(None) not in kinds else [item for item in value if item is not None]
+    if int in kinds and not -_LARGE < min(numbers) <= max(numbers) < _LARGE:
+        return False
+    return float not in kinds or all(map(math.isfinite, numbers))
 
 
 def copied_object(value: Mapping[str, Any], depth: int = 0) -> tuple[dict[str, JsonValue], int]:
@@ -68,6 +78,9 @@ def _copied(value: Any, depth: int) -> tuple[JsonValue, int]:
     if isinstance(value, list | tuple):
         if depth >= MAX_NESTED:
             raise ValueError(f"it is nested more than {MAX_NESTED} deep")
+        kinds = set(map(type, value))
+        if kinds <= _PLAIN and _are_small(value, kinds):
+            return list(value), _LIST_BYTES + _ITEM_BYTES * len(value)
         items = [_copied(item, depth + 1) for item in value]
         return [item for item, _ in items], _LIST_BYTES + sum(_ITEM_BYTES + more for _, more in items)
     raise TypeError(f"it has a {type(value).__name__}")

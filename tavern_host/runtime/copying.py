@@ -54,7 +54,7 @@ def _shallow(item: Any, waiting: _Waiting, made: _Made) -> Any:
     kind = type(item)
     if kind is dict:
         copied = item.copy()
-        if copied:
+        if not SHARED.issuperset(map(type, copied.values())):
             waiting.append((copied, copied))
     elif isinstance(item, BaseModel):
         copied = _model(item, waiting)
@@ -63,7 +63,7 @@ def _shallow(item: Any, waiting: _Waiting, made: _Made) -> Any:
         waiting.append((copied, copied))
     elif isinstance(item, list):
         copied = list(list.__iter__(item))
-        if copied:
+        if not SHARED.issuperset(map(type, copied)):
             waiting.append((copied, range(len(copied))))
     elif isinstance(item, tuple):  # its items cannot be set later
         copied = tuple(made[id(i)] if id(i) in made else _whole(i, made) for i in tuple.__iter__(item))

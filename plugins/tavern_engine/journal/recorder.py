@@ -292,7 +292,7 @@ class RunRecorder:
         store = store or self._store
         if record.id not in self._recorded or store is None:
             return
-        end = RunEnd(
+        end = RunEnd.trusted(
             status=status,
             started_at=record.started_at,
             finished_at=run.finished_at if run is not None else None,

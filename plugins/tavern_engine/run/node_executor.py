@@ -91,7 +91,9 @@ class NodeExecutor:
         if node.role is Role.NODE or node.role is Role.LOOP:
             return await self._run(index, node, inputs, began)
         if node.role is Role.OUTPUT and self._interface:
+            await asyncio.sleep(0)  # a stream may have brought very many items: others get their turn in between
             self._pass_on()
+            await asyncio.sleep(0)
             self._publish_reused(node)
         if node.number >= 0:
             state = State.BYPASSED if node.role is Role.BYPASSED else State.DONE
