@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from tavern_agents.profiles import read_profiles
 from tavern_agents.tracing import EVENT
-from tavern_host import AGENT_RUNTIME, CommandOutput, InvalidInput, PluginContext
+from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
 from tavern_host.contracts.agents import AgentReply, AgentRequest
+from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.events import Event, Gap
 
 
@@ -60,11 +61,7 @@ def _request(arguments: dict[str, JsonValue]) -> AgentRequest:
     given = {"profile_id": arguments["profile"], "message": arguments["message"]}
     if arguments.get("max_steps") is not None:
         given["max_steps"] = arguments["max_steps"]
-    try:
-        return AgentRequest.model_validate(given)
-    except ValidationError as error:
-        problems = "; ".join(f"{e['loc'][0]}: {e['msg']}" for e in error.errors())
-        raise InvalidInput(f"agent run: {problems}") from None
+    return read_model(AgentRequest, given, "agent run")
 
 
 async def _lines(events: AsyncIterator[Event | Gap], profile_id: str) -> AsyncIterator[str]:

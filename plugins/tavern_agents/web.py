@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
-from tavern_host import AGENT_RUNTIME, HttpRequest, HttpResponse, InvalidInput, PluginContext
+from tavern_host import AGENT_RUNTIME, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.agents import AgentRequest
+from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.wire import Model
 
@@ -28,11 +29,7 @@ async def list_agents(request: HttpRequest, context: PluginContext) -> HttpRespo
 
 async def run_agent(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with an `AgentReply` when the agent is done."""
-    try:
-        body = RunBody.model_validate(request.json_body())
-    except ValidationError as error:
-        problems = [f"{'.'.join(str(p) for p in e['loc']) or 'body'}: {e['msg']}" for e in error.errors()]
-        raise InvalidInput("the body is not {message, history?, maxSteps?}: " + "; ".join(problems)) from None
+    body = read_model(RunBody, request.json_body(), "the body is not {message, history?, maxSteps?}")
     asked = AgentRequest(
         profile_id=request.parameters["id"], message=body.message, history=body.history, max_steps=body.max_steps
     )

@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.commands import CommandOutput
+from tavern_host.contracts.documents import read_json, read_model
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.scripts import (
     SCRIPT_EXECUTION,
@@ -99,11 +100,7 @@ def _request(path: Path, arguments: dict[str, JsonValue]) -> ScriptRequest:
         "files": _texts(arguments, "read"),
         "security_context": security,
     }
-    try:
-        return ScriptRequest.model_validate(given)
-    except ValidationError as error:
-        said = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise InvalidInput(f"no script can be run so: {said}") from None
+    return read_model(ScriptRequest, given, "no script can be run so")
 
 
 def _milliseconds(seconds: JsonValue) -> int | None:
@@ -122,11 +119,11 @@ def _input(given: JsonValue) -> JsonValue:
     try:
         if text.startswith("@"):
             text = sys.stdin.read() if text == "@-" else Path(text[1:]).read_text("utf-8")
-        found: JsonValue = json.loads(text)
     except OSError as error:
         raise InvalidInput(f"{text[1:]} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"--json-input is no JSON: {error}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{text[1:]} is not UTF-8 text (byte {error.start})") from None
+    found: JsonValue = read_json(text, "--json-input")
     return found
 
 

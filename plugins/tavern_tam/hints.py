@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable
 
 from pydantic import JsonValue
-from pydantic_core import from_json
+
+from tavern_host.contracts.documents import read_json
+from tavern_host.contracts.errors import InvalidInput
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,5})?")
@@ -27,30 +29,13 @@ def hinted(value: str, hint: str) -> JsonValue:
 def json_of(text: str) -> JsonValue:
     """Return the JSON value of `text`.
 
-    Raises `ValueError`, also for what JSON readers differ about and no plugin could be given: numbers that are not
-    finite, integers of more than 64 bits, lone surrogates, deep nesting.
+    Raises `ValueError`, also for what no wire can carry; see `read_json`.
     """
     try:
-        value: JsonValue = from_json(text, allow_inf_nan=False)
-        _check_numbers(value)
-    except ValueError as error:
-        raise ValueError(f"{_shown(text)} is not JSON ({error})") from None
+        value: JsonValue = read_json(text, "it")
+    except InvalidInput as error:
+        raise ValueError(f"{_shown(text)} is not JSON ({error.message.removeprefix('it is not JSON: ')})") from None
     return value
-
-
-def _check_numbers(value: JsonValue) -> None:
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            waiting += part.values()
-        elif isinstance(part, list):
-            waiting += part
-        elif isinstance(part, float):
-            if not math.isfinite(part):  # 1e999 reads as infinity
-                raise ValueError("a number is too large")
-        elif isinstance(part, int) and not _SMALLEST <= part <= _LARGEST:
-            raise ValueError("an integer has more than 64 bits")
 
 
 def _text(text: str) -> JsonValue:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import JsonValue
-from pydantic_core import from_json
 
+from tavern_host.contracts.documents import carried_json, read_json
+from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.protocols import ParseEvent, ParserOptions
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.wire import without_surrogates
@@ -137,7 +138,7 @@ class NativeParser:
             return None
         try:
             arguments = _arguments(call)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, InvalidInput) as error:
             self._warnings.append(f"the arguments of {where} are not usable: {_reason(error)}; it is not made")
             return None
         return ToolCallRequest(
@@ -154,11 +155,10 @@ def _arguments(call: _Call) -> dict[str, JsonValue]:
     if call.arguments is not None:
         if text.strip():
             raise ValueError("they come both as an object and as text")
-        text = json.dumps(call.arguments, allow_nan=False)
+        return dict(carried_json(call.arguments, "they"))
     if not text.strip():
         return {}
-    value: JsonValue = from_json(text, allow_inf_nan=False)
-    json.dumps(value, allow_nan=False)  # 1e999 reads as infinity
+    value: JsonValue = read_json(text, "the text")
     if value is None:
         return {}
     if not isinstance(value, dict):

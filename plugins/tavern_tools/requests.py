@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -10,7 +9,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.documents import json_type
+from tavern_host.contracts.documents import json_type, read_json_object
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.toolcalls import ToolCallRequest
@@ -95,10 +94,4 @@ def callback_asked(body: Mapping[str, Any]) -> str | None:
 
 def json_object(text: str) -> dict[str, JsonValue]:
     """Return the JSON object that `--arguments` gives. Raises `InvalidInput`."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"--arguments is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise InvalidInput(f"--arguments expects a JSON object, got {json_type(value)}")
-    return value
+    return read_json_object(text, "--arguments")

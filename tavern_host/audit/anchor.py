@@ -15,10 +15,6 @@ from tavern_host.storage.files import make_folder, write_atomic
 MARKS = 16
 """How many marks an anchor keeps: the newest, and each older one that the log was found to lack."""
 
-Entry = tuple[str, bytes]
-"""An entry before it has a number: its time in ISO 8601, and the other fields as a JSON object without the first
-brace."""
-
 _MAX_BYTES = 2**16
 
 

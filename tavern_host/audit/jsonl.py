@@ -12,7 +12,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tavern_host.audit.anchor import Entry, Mark
+from tavern_host.audit.anchor import Mark
+from tavern_host.contracts.audit import UnnumberedEntry
 
 MAX_LINE = 2**20
 """What is longer is no entry."""
@@ -39,7 +40,7 @@ class JsonlLog:
         self.line: int | None = None
         self.problem: str | None = None
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[UnnumberedEntry]:
         """Yield all lines that are entries, also after a problem; none where there is no log. Raises `OSError`."""
         unseen, line, torn = set(self._marks), 0, 0
         hasher, first, odd = hashlib.sha256(), 1, None

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from tavern_host.audit.anchor import Entry
 from tavern_host.audit.details import encoded
-from tavern_host.audit.store import AuditStore, now, tail
-from tavern_host.contracts.audit import Audit, AuditEntry
+from tavern_host.audit.store import SqliteAuditStore, now
+from tavern_host.contracts.audit import Audit, AuditEntry, AuditStore, UnnumberedEntry
 from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.catalogue import recorded_actions
 from tavern_host.contracts.errors import DeadlineExceeded, Forbidden, InvalidInput, Misconfigured, ServiceUnavailable
@@ -56,19 +55,20 @@ class _Waiting(NamedTuple):
 class AuditLog:
     """Records what an operator may want to look up later. On any thread; nothing is opened before the first entry.
 
-    `anchor` is a file in the operator's own folder that remembers the newest entry, which shows where the end of the
-    log was cut off. `lost` counts the entries that were dropped, since they could not be written for too long.
+    `store` keeps the entries, by default a database at `path`. Its `anchor` is a file in the operator's own folder that
+    remembers the newest entry, which shows where the end of the log was cut off. `lost` counts the entries that were
+    dropped, since they could not be written for too long.
     """
 
-    def __init__(self, path: Path, *, anchor: Path | None = None) -> None:
+    def __init__(self, path: Path, *, anchor: Path | None = None, store: AuditStore | None = None) -> None:
         self.path = path
         self.anchor = anchor
-        self._store = AuditStore(path, anchor)
+        self.store = store or SqliteAuditStore(path, anchor)
         self._writing = threading.Lock()
         # Reentrant: an object's finalizer may record while this very thread holds it.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._pending: list[Entry] = []
+        self._pending: list[UnnumberedEntry] = []
         self._pending_bytes = 0
         self._settled = 0  # how many entries were written or given up
         self._given_up = range(0)
@@ -170,7 +170,7 @@ class AuditLog:
                 self._wake()
                 return
         with self._writing:
-            self._store.close()
+            self.store.close()
 
     def _give_up(self) -> None:
         count = len(self._pending)
@@ -214,7 +214,7 @@ class AuditLog:
             if not batch and not lost:
                 return
             notes = [(now(), encoded(_LOST, {"entries": lost})[1:])] if lost else []
-            problem = self._store.append([*batch, *notes])
+            problem = self.store.append([*batch, *notes])
             with self._changed:
                 if problem is None:
                     self._lost_unreported -= lost
@@ -245,7 +245,7 @@ class AuditLog:
         elif problem is None and self._problem is not None:
             _log.warning("the audit log %s is written again; %d entries were lost", self.path, self.lost)
         self._problem = problem
-        if (anchor_problem := self._store.anchor_problem) != self._anchor_problem:
+        if (anchor_problem := self.store.anchor_problem) != self._anchor_problem:
             self._anchor_problem = anchor_problem
             if anchor_problem is not None:
                 _log.error("the audit log's anchor is not kept: %s", anchor_problem)
@@ -308,7 +308,7 @@ class HostAudit(Audit):
 
     def _newest(self, limit: int) -> list[AuditEntry]:
         self._log.flush()
-        return tail(self._log.path, limit)
+        return self._log.store.tail(limit)
 
 
 Allowed = Callable[[CallContext | None, str], CallContext]

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from tavern_host.audit.anchor import MARKS, AnchorProblem, Entry, Mark, read_anchor, write_anchor
-from tavern_host.contracts.audit import AuditCheck, AuditEntry
+from tavern_host.audit.anchor import MARKS, AnchorProblem, Mark, read_anchor, write_anchor
+from tavern_host.contracts.audit import AuditCheck, AuditEntry, AuditStore, UnnumberedEntry
 from tavern_host.storage.sqlite import Corrupt, Database, Schema, explain, is_corruption, open_read_only
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ _START = Mark(0, "")
 _log = logging.getLogger("tavern.audit")
 
 
-class AuditStore:
-    """Appends to one log. For one thread at a time; other processes may append to it too."""
+class SqliteAuditStore(AuditStore):
+    """Keeps one log in a table of SQLite. Only `append` makes the file."""
 
     def __init__(self, path: Path, anchor: Path | None) -> None:
         self._path = path
@@ -51,9 +51,8 @@ class AuditStore:
         self._database = Database(path.parent, self._schema, _log)
         self._newest: Mark | None = None
         self._older_marks: list[Mark] | None = None  # None where the anchor could not be read
-        self.anchor_problem: str | None = None
 
-    def append(self, entries: Sequence[Entry], *, is_retry: bool = False) -> str | None:
+    def append(self, entries: Sequence[UnnumberedEntry], *, is_retry: bool = False) -> str | None:
         """Write a batch of entries to the disk, all or none; return what prevents it, or None.
 
         `anchor_problem` says afterwards why the anchor could not be brought up to date, where that is so.
@@ -81,6 +80,18 @@ class AuditStore:
         if self._anchor is not None and self._older_marks is not None:
             self._mark(connection, self._anchor, self._older_marks)
         return None
+
+    def tail(self, limit: int) -> list[AuditEntry]:
+        """Return the newest entries, oldest first."""
+        return tail(self._path, limit)
+
+    def read_after(self, seq: int, limit: int = 1000) -> list[AuditEntry]:
+        """Return the entries after a number, oldest first."""
+        return read_after(self._path, seq, limit)
+
+    def verify(self) -> AuditCheck:
+        """Say whether the log is as it was written."""
+        return verify(self._path, self._anchor)
 
     def close(self) -> None:
         """Close the database; the next append opens it again."""
@@ -140,7 +151,7 @@ def _import(connection: sqlite3.Connection, log: JsonlLog) -> Mark:
     return _insert(connection, newest, [_note(_IMPORTED, details)])
 
 
-def _insert(connection: sqlite3.Connection, newest: Mark, entries: Iterable[Entry]) -> Mark:
+def _insert(connection: sqlite3.Connection, newest: Mark, entries: Iterable[UnnumberedEntry]) -> Mark:
     number, hash = newest.number, newest.hash
 
     def rows() -> Iterator[tuple[int, bytes, str]]:
@@ -159,7 +170,7 @@ def _hash(previous: str, entry: bytes) -> str:
     return hashlib.sha256(previous.encode() + entry).hexdigest()
 
 
-def _note(action: str, details: dict[str, Any]) -> Entry:
+def _note(action: str, details: dict[str, Any]) -> UnnumberedEntry:
     fields = {"actor": "system:host", "action": action, "subject": "", "details": details}
     return now(), to_json(fields)[1:]
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from tavern_host.audit.store import read_after, tail, verify
 from tavern_host.cli.own_command import Command, MakeHost, own_command
 from tavern_host.contracts.audit import AuditCheck, AuditEntry
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
@@ -19,11 +18,11 @@ POLL_SECONDS = 0.5
 
 
 async def _tail(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
-    path, count = make_host().audit.path, arguments["lines"]
+    log, count = make_host().audit, arguments["lines"]
     if count < 0:
         raise InvalidInput(f"--lines {count}: how many entries to show is a number from 0")
     try:
-        newest = tail(path, max(count, 1))
+        newest = log.store.tail(max(count, 1))
         entries = newest if count else []
         if not arguments["follow"]:
             for text in [_line(entry) for entry in entries] or ["The audit log is empty."]:
@@ -36,16 +35,16 @@ async def _tail(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
                 yield CommandOutput(kind="text", text=_line(entry))
                 yield CommandOutput(kind="result", data=entry.to_json())
             await asyncio.sleep(POLL_SECONDS)
-            entries = read_after(path, seen)
+            entries = log.store.read_after(seen)
             seen = entries[-1].seq if entries else seen
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable(log.path, error) from None
 
 
 async def _verify(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     log = make_host().audit
     try:
-        check = verify(log.path, log.anchor)
+        check = log.store.verify()
     except OSError as error:
         raise _unreadable(log.path, error) from None
     yield CommandOutput(kind="result", data=check.to_json())

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from tavern_host.cli.own_command import Command, MakeHost, linked, own_command
 from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+from tavern_host.contracts.documents import read_json
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.settings import SETTINGS, SettingItem, Settings, SettingsChange, SettingValue
@@ -160,10 +161,10 @@ def _parsed(item: SettingItem, text: str) -> JsonValue:
     if item.type not in ("number", "slider", "boolean", "json"):
         return text
     try:
-        value: JsonValue = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        value: JsonValue = read_json(text, f"the value of {item.key}")
+    except InvalidInput:
         if item.type == "json":
-            raise InvalidInput(f"{item.key!r} must be JSON: {error}") from None
+            raise
         return text  # the setting itself says what it expects
     return value
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic import Field, JsonValue
@@ -62,3 +64,39 @@ class Audit(ServiceInterface, name="audit"):
 
 
 AUDIT = ServiceKey(Audit)
+
+UnnumberedEntry = tuple[str, bytes]
+"""An entry before it has a number: its time in ISO 8601, and the other fields as a JSON object without the first
+brace."""
+
+
+class AuditStore(ABC):
+    """Where the entries of one audit log are kept: append-only, and so that a change shows.
+
+    It blocks. One thread at a time appends and closes; any may read meanwhile, and other processes may do both.
+    `anchor_problem` says why the place that remembers the newest entry is out of date, None where it is not.
+    """
+
+    anchor_problem: str | None = None
+
+    @abstractmethod
+    def append(self, entries: Sequence[UnnumberedEntry]) -> str | None:
+        """Number entries on and keep them in this order, all or none, so that they survive the end of the machine when
+        this returns. Return what prevents it, or None; never raises."""
+
+    @abstractmethod
+    def tail(self, limit: int) -> list[AuditEntry]:
+        """Return the newest entries, oldest first. Raises `OSError`."""
+
+    @abstractmethod
+    def read_after(self, seq: int, limit: int = 1000) -> list[AuditEntry]:
+        """Return the entries after a number, oldest first; from the beginning where a new log was begun since. Raises
+        `OSError`."""
+
+    @abstractmethod
+    def verify(self) -> AuditCheck:
+        """Read all entries and say whether they are as they were written, or where they are not. Raises `OSError`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what is held; the next append takes it again."""

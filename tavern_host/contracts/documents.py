@@ -1,6 +1,6 @@
-"""Reads JSON documents from files that anybody may have written, and says what their content is.
+"""Reads JSON that anybody may have written, in files or messages, and says what its content is.
 
-Bounded, UTF-8, regular files only. What a document means is its reader's business.
+Files: bounded, UTF-8, regular files only. What a document means is its reader's business.
 """
 
 from __future__ import annotations
@@ -8,14 +8,26 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from tavern_host.contracts.errors import InvalidInput, NotFound
+from tavern_host.contracts.wire import INT_BITS, MAX_LEVELS, WireError, carried
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MAX_DOCUMENT = 16 * 1024 * 1024
 """How many bytes a document may have."""
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]|-?\d{1000,}')
+"""What is looked for in a text whose nesting or numbers are too much: texts, brackets, long numbers."""
+
+_SHOWN = 200
+"""How many characters of a place in a value a message shows."""
 
 
 def read_document_file(path: Path) -> dict[str, Any]:
@@ -49,20 +61,84 @@ def read_document(data: bytes, *, name: str = "the document") -> dict[str, Any]:
     """
     if len(data) > MAX_DOCUMENT:
         raise InvalidInput(f"{name} is larger than {MAX_DOCUMENT // (1024 * 1024)} MiB")
-    try:
-        document = json.loads(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{name} is not UTF-8 text (byte {error.start})") from None
-    except json.JSONDecodeError as error:
-        line, column, reason = error.lineno, error.colno, error.msg
-        message = f"{name} is not JSON: line {line}, column {column}: {reason}"
-        raise InvalidInput(message, line=line, column=column, reason=reason) from None
-    except (RecursionError, ValueError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidInput(f"{name} is not JSON that can be read: {reason}") from None
+    document = _parsed(data, name)
     if not isinstance(document, dict):
         raise InvalidInput(f"{name} must hold a JSON object, not {json_type(document)}")
     return document
+
+
+def read_json(text: str | bytes, name: str) -> Any:
+    """Return the value of a JSON text that came in from outside, as every wire can carry it: see `carried`.
+
+    Raises `InvalidInput` beginning with `name`, with the place of what is no JSON or cannot be carried.
+    """
+    return carried_json(_parsed(text, name), name)
+
+
+def read_json_object(text: str | bytes, name: str) -> dict[str, Any]:
+    """Return a JSON object; raises `InvalidInput` as `read_json` does, and for another value."""
+    value = read_json(text, name)
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{name} must be a JSON object, not {json_type(value)}")
+    return value
+
+
+def carried_json(value: Any, name: str) -> Any:
+    """Return a value as `carried` does. Raises `InvalidInput` that says what of `name` cannot be carried."""
+    try:
+        return carried(value)
+    except WireError as error:
+        raise InvalidInput(f"{name}: {json_path(*error.path)[:_SHOWN]}: {error.reason}") from None
+
+
+def read_model(model: type[ModelT], value: Any, name: str) -> ModelT:
+    """Return a value as a model. Raises `InvalidInput` that begins with `name`: all mistakes and their places, which
+    its details have as `problems`."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        found = [f"{json_path(*place)[:_SHOWN]}: {text}" for place, text in mistakes(error)]
+        raise InvalidInput(f"{name}: {'; '.join(found)}", problems=found) from None
+
+
+def mistakes(error: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return the place and the text of each mistake, without names of classes."""
+    return [
+        (found["loc"], "Input should be an object" if "class_name" in found.get("ctx", ()) else found["msg"])
+        for found in error.errors(include_url=False, include_input=False)
+    ]
+
+
+def _parsed(data: str | bytes, name: str) -> Any:
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8-sig", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name} is not UTF-8 text (byte {error.start})") from None
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _not_json(name, text, error.pos, error.msg) from None
+    except RecursionError:
+        raise _not_json(name, text, _too_deep(text), f"it is nested more than {MAX_LEVELS} levels deep") from None
+    except ValueError:  # a number with more digits than Python reads
+        long = next(match for match in _TOKEN.finditer(text) if match[0][0] not in '"[]{}')
+        raise _not_json(name, text, long.start(), f"an int must have at most {INT_BITS} bits") from None
+
+
+def _not_json(name: str, text: str, position: int, reason: str) -> InvalidInput:
+    line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
+    message = f"{name} is not JSON: line {line}, column {column}: {reason}"
+    return InvalidInput(message, line=line, column=column, reason=reason)
+
+
+def _too_deep(text: str) -> int:
+    """Return where a JSON text is nested too deeply."""
+    depth = 0
+    for match in _TOKEN.finditer(text):
+        depth += (match[0] in "[{") - (match[0] in "]}")
+        if depth > MAX_LEVELS:
+            return match.start()
+    return 0
 
 
 def canonical(document: Any) -> bytes:

@@ -56,6 +56,12 @@ class InvalidInput(TavernError):
     code = "invalid_input"
 
 
+class OutputError(TavernError):
+    """What a node or tool gave is no value that can be passed on; the message says where in it."""
+
+    code = "output_error"
+
+
 class NotFound(TavernError):
     """The thing named does not exist; the message lists near names where there are any."""
 

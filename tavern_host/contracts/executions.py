@@ -75,8 +75,8 @@ class RunRequest(Model):
 
 
 class NodeState(Model):
-    """One node of a run. Times are seconds since the run began. `output` is JSON: a value that has none is shown as
-    `{"type": "opaque", "python": "module.Class"}`, a stream as all its text or the list of its items; of a
+    """One node of a run. Times are seconds since the run began. `output` is JSON: bytes, which have none, are shown as
+    `{"type": "opaque", "python": "builtins.bytes"}`, a stream as all its text or the list of its items; of a
     very long one the first are kept (100,000, or about 8 MiB).
 
     `cached`: the outputs are those of an earlier run; `given`: they came with the run. `attempts`: how often it was

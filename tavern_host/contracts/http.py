@@ -5,7 +5,6 @@ The kernel owns the transport (`server.py`); a plugin sees data, never a socket.
 
 from __future__ import annotations
 
-import json
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue
@@ -13,7 +12,7 @@ from pydantic import Field, JsonValue
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.contributions import ContributionKind
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.documents import read_json
 from tavern_host.contracts.wire import Model
 
 
@@ -29,13 +28,8 @@ class HttpRequest(Model):
     call: CallContext
 
     def json_body(self) -> Any:
-        """Return the body as JSON. Raises `InvalidInput` with the place of the first mistake."""
-        try:
-            return json.loads(self.body)
-        except UnicodeDecodeError as error:
-            raise InvalidInput("the body is not UTF-8 text; send JSON as UTF-8") from error
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise InvalidInput(f"the body is not JSON: {error}") from error
+        """Return the body as JSON. Raises `InvalidInput` with the place of the first mistake; see `read_json`."""
+        return read_json(self.body, "the body")
 
 
 class HttpResponse(Model):

@@ -1,15 +1,16 @@
 """Which values may cross a plugin boundary, and the frozen model that all contracts are made of.
 
-`wire_problem` is what a test asks about every hook and service method.
+`carried` checks values, `wire_problem` annotations: a test asks it about every hook and service method.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 import re
 import types
 import typing
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -22,6 +23,35 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 SCALARS = (type(None), bool, int, float, str, bytes, datetime)
 
+INT_BITS = 64
+"""A whole number on the wire has this many bits, one of them for its sign."""
+
+LIMIT = 1 << (INT_BITS - 1)
+
+_PLAIN = frozenset((type(None), bool, bytes))
+
+MAX_LEVELS = 100
+"""How deeply lists and objects may be nested in one value."""
+
+Path = tuple[str | int, ...]
+
+
+class WireError(ValueError):
+    """A value may not cross a plugin boundary, or not as what it is declared to be.
+
+    `path` says where in the value, `reason` what was expected there and what came.
+    """
+
+    def __init__(self, reason: str, path: Path = ()) -> None:
+        self.reason = reason
+        self.path = path
+        super().__init__(f"{self.place}: {reason}" if path else reason)
+
+    @property
+    def place(self) -> str:
+        """The place in the value: `.inputs['tone'][2]`; nothing for the value itself."""
+        return "".join(f".{p}" if isinstance(p, str) and p.isidentifier() else f"[{p!r}]" for p in self.path)
+
 
 def without_surrogates(text: str) -> str:
     """Return `text` with lone surrogates, which no wire value may hold, as U+FFFD."""
@@ -32,6 +62,91 @@ def without_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return _SURROGATE.sub("\ufffd", text)
     return text
+
+
+def carried(value: Any) -> Any:
+    """Return a value that every wire can carry: this one, or a copy where it has lone surrogates (now U+FFFD).
+
+    Raises `WireError` with the place of anything else: an int beyond 64 bits, a number that is not finite, a datetime
+    without its time zone, more than `MAX_LEVELS` levels, a key that is no str, an object of no wire type.
+    """
+    return value if _is_plain(value) else _carried(value, ())
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value can be carried as it is. Quick, level by level; False for what needs a closer look."""
+    level: Iterable[Any] = ((value,),)
+    for _ in range(MAX_LEVELS + 1):
+        deeper: dict[int, Any] = {}  # by identity: what is shared is looked at once in each level
+        for items in level:
+            for item in items.values() if type(items) is dict else items:
+                kind = type(item)
+                if kind is str:
+                    if not item.isascii() and without_surrogates(item) is not item:
+                        return False
+                elif kind is int:
+                    if not -LIMIT <= item < LIMIT:
+                        return False
+                elif kind is float:
+                    if not math.isfinite(item):
+                        return False
+                elif kind is dict:
+                    try:
+                        keys = "".join(item)
+                    except TypeError:  # they are no texts
+                        return False
+                    if not keys.isascii() and without_surrogates(keys) is not keys:
+                        return False
+                    deeper[id(item)] = item
+                elif kind is list or kind is tuple:
+                    deeper[id(item)] = item
+                elif kind not in _PLAIN:
+                    return False
+        if not deeper:
+            return True
+        level = deeper.values()
+    return False
+
+
+def _carried(value: Any, path: Path) -> Any:
+    if value is None or isinstance(value, bool | bytes | enum.Enum):
+        return value
+    if isinstance(value, str):
+        return without_surrogates(value)
+    if isinstance(value, int):
+        if not -LIMIT <= value < LIMIT:
+            raise WireError(f"an int must have at most {INT_BITS} bits", path)
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise WireError(f"a number must be finite, this one is {float(value)}", path)
+        return value
+    if isinstance(value, datetime):
+        if value.utcoffset() is None:
+            raise WireError("a datetime must say its time zone, this one does not", path)
+        return value
+    if len(path) >= MAX_LEVELS and isinstance(value, dict | list | tuple | BaseModel):
+        raise WireError(f"it is nested more than {MAX_LEVELS} levels deep", path)
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise WireError(f"keys must be str, one is {kind_of(key)}", path)
+        return {without_surrogates(key): _carried(item, (*path, key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_carried(item, (*path, index)) for index, item in enumerate(value)]
+    if isinstance(value, BaseModel) and value.model_config.get("frozen"):
+        for name, item in [*vars(value).items(), *(value.model_extra or {}).items()]:
+            _carried(item, (*path, name))
+        return value
+    raise WireError(f"{kind_of(value)} is none of the types that a wire carries", path)
+
+
+def kind_of(value: Any) -> str:
+    """Return the name of a value's type, for messages."""
+    if value is None:
+        return "None"
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 class Model(BaseModel):

@@ -19,26 +19,8 @@ from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic.fields import FieldInfo
 
-from tavern_host.storage.values import INT_BITS, LIMIT, MAX_VALUES, is_endless, to_bytes
-
-Path = tuple[str | int, ...]
-
-
-class WireError(ValueError):
-    """A value may not cross a plugin boundary as what it is declared to be.
-
-    `path` says where in the value, `reason` what was expected there and what came.
-    """
-
-    def __init__(self, reason: str, path: Path = ()) -> None:
-        self.reason = reason
-        self.path = path
-        super().__init__(f"{self.place}: {reason}" if path else reason)
-
-    @property
-    def place(self) -> str:
-        """The place in the value: `.inputs['tone'][2]`; nothing for the value itself."""
-        return "".join(f".{p}" if isinstance(p, str) and p.isidentifier() else f"[{p!r}]" for p in self.path)
+from tavern_host.contracts.wire import INT_BITS, LIMIT, Path, WireError, kind_of
+from tavern_host.storage.values import MAX_VALUES, is_endless, to_bytes
 
 
 def encode(value: Any, annotation: Any) -> bytes:
@@ -78,14 +60,7 @@ class _WrongKind(WireError):
 
 
 def _refuse(expected: str, value: Any, path: Path) -> NoReturn:
-    raise _WrongKind(f"expected {expected}, found {_kind(value)}", path)
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "None"
-    kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    raise _WrongKind(f"expected {expected}, found {kind_of(value)}", path)
 
 
 # --- values without parts ---------------------------------------------------------------------------------
@@ -147,7 +122,7 @@ def _json(value: Any, path: Path) -> Any:
 
 def _key(key: Any, path: Path) -> str:
     if not isinstance(key, str):
-        raise WireError(f"keys must be str, one is {_kind(key)}", path)
+        raise WireError(f"keys must be str, one is {kind_of(key)}", path)
     return str.__str__(key)
 
 

@@ -31,9 +31,9 @@ from tavern_host.contracts.errors import (
 )
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.services import ServiceInterface
-from tavern_host.contracts.wire import Model, wire_problem
+from tavern_host.contracts.wire import Model, WireError, wire_problem
 from tavern_host.runtime.boundary import Boundary, Method, called_like, signature_without_self
-from tavern_host.runtime.codec import WireError, decode, encode
+from tavern_host.runtime.codec import decode, encode
 from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.source import PluginSource
 from tavern_host.storage.values import decode_loose, encode_loose

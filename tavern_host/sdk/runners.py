@@ -28,7 +28,8 @@ from tavern_host.contracts.nodes import (
     NodeRunner,
     Report,
 )
-from tavern_host.runtime.codec import WireError, decode, encode
+from tavern_host.contracts.wire import WireError
+from tavern_host.runtime.codec import decode, encode
 from tavern_host.runtime.issued import hand_over
 from tavern_host.runtime.source import FolderSource
 from tavern_host.runtime.threads import ended, run_in_thread

@@ -17,6 +17,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
+from tavern_host.contracts.documents import read_json, read_json_object
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.http import SocketMessage, SocketReply
@@ -252,13 +253,7 @@ def _done(request: web.Request, message: str, plugins: list[PluginInfo]) -> web.
 
 
 async def _object(request: web.Request) -> dict[str, Any]:
-    try:
-        body = await request.json()
-    except (ValueError, RecursionError):
-        raise InvalidInput("the body must be a JSON object") from None
-    if not isinstance(body, dict):
-        raise InvalidInput("the body must be a JSON object")
-    return body
+    return read_json_object(await request.read(), "the body")
 
 
 async def _list_permissions(request: web.Request) -> web.Response:
@@ -397,10 +392,7 @@ async def _answer(request: web.Request, socket: web.WebSocketResponse, text: str
 
 
 def _parse(text: str) -> dict[str, Any]:
-    try:
-        message = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"the message is not JSON: {error}") from None
+    message = read_json(text, "the message")
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise InvalidInput('a message is {"type": "…", "payload": {…}}')
     payload = message.get("payload")

@@ -14,6 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tavern_host.contracts.documents import read_json
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.names import did_you_mean
@@ -145,8 +146,8 @@ def take_project(body: bytes) -> tuple[str | None, bytes]:
     if b'"projectId"' not in body:
         return None, body
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
+        value = read_json(body, "the body")
+    except InvalidInput:
         return None, body
     named = project_of(value)
     if named is None:
@@ -176,10 +177,7 @@ async def _show(request: web.Request) -> web.Response:
 
 async def _open(request: web.Request) -> web.Response:
     """Serve one more project: `{"path": "/absolute/folder"}`."""
-    try:
-        body = await request.json()
-    except (ValueError, RecursionError):
-        body = None
+    body = read_json(await request.read(), "the body")
     path = body.get("path") if isinstance(body, dict) else None
     if not isinstance(path, str) or not Path(path).is_absolute() or "\0" in path:
         raise InvalidInput('the body must be {"path": "…"} with the absolute path of a project\'s folder')

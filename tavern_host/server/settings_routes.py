@@ -5,12 +5,12 @@ Goes through the `settings` service, so that its overrides apply here too.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from aiohttp import web
 
+from tavern_host.contracts.documents import read_json
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import SETTINGS, SettingItem, SettingsChange, SettingValue
 from tavern_host.server.served import host_of
@@ -63,10 +63,7 @@ def _option(plugin: str, item: SettingItem, value: SettingValue | None) -> dict[
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
-    try:
-        body = json.loads(await request.read())
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"the body is not JSON: {error}") from None
+    body = read_json(await request.read(), "the body")
     if not isinstance(body, dict):
         raise InvalidInput('the body must be an object of new values by key, such as {"maxItems": 5}')
     return body

@@ -17,8 +17,10 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import InvalidInput, PluginFailure, describe
+from tavern_host.contracts.documents import carried_json, json_path, mistakes
+from tavern_host.contracts.errors import InvalidInput, OutputError
 from tavern_host.contracts.services import MethodInfo, ServiceInterface
+from tavern_host.contracts.wire import WireError, carried
 
 
 class _Signature:
@@ -43,6 +45,7 @@ class _Signature:
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments in the method's types. Raises `InvalidInput` with everything that is wrong."""
+        arguments = carried_json(arguments, self.what)
         given: dict[str, Any] = {}
         problems: list[str] = []
         for key, value in arguments.items():
@@ -55,7 +58,7 @@ class _Signature:
             try:
                 given[name] = self._types[name].validator.validate_python(value)
             except ValidationError as error:
-                problems.extend(f"{key}: {e['msg']}" for e in error.errors())
+                problems.extend(f"{json_path(key, *place)[2:]}: {text}" for place, text in mistakes(error))
         if not self._needed <= given.keys():
             missing = self._needed - {self.names.get(key) for key in arguments}
             problems += [f"the argument {name!r} is missing" for name in sorted(missing)]
@@ -64,11 +67,11 @@ class _Signature:
         return given
 
     def write(self, result: Any) -> Any:
-        """Return a result as JSON. Raises `PluginFailure`."""
+        """Return a result as JSON. Raises `OutputError`."""
         try:
-            return self._write(result, mode="json", by_alias=True)
-        except (PydanticSerializationError, UnicodeError) as error:
-            raise PluginFailure(f"{self.what} gave what JSON cannot have: {describe(error)}") from None
+            return carried(self._write(result, mode="json", by_alias=True))
+        except (PydanticSerializationError, UnicodeError, WireError) as error:
+            raise OutputError(f"{self.what} gave what JSON cannot have: {error}") from None
 
 
 _signatures: WeakKeyDictionary[type[ServiceInterface], dict[str, _Signature]]

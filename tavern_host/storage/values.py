@@ -14,14 +14,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from tavern_host.contracts.blobs import Blob
-
-INT_BITS = 64
-"""An encoded whole number has this many bits, one of them for its sign."""
+from tavern_host.contracts.wire import LIMIT
 
 MAX_VALUES = 1_000_000
 """How many values one value may hold when all that it shares within itself is written out."""
-
-LIMIT = 1 << (INT_BITS - 1)
 
 _PARTED = (dict, list, tuple, BaseModel)
 

@@ -84,10 +84,10 @@ async def test_an_unknown_agent_is_not_found(browser: Browser) -> None:
 async def test_a_wrong_body_is_told(browser: Browser) -> None:
     rows: Any = [
         ("{", "the body is not JSON"),
-        ([], "the body is not {message, history?, maxSteps?}: body:"),
+        ([], "the body is not {message, history?, maxSteps?}: $: Input should be an object"),
         ({}, "message: Field required"),
         ({"message": "x", "maxSteps": 0}, "maxSteps: Input should be greater than or equal to 1"),
-        ({"message": "x", "history": [{"role": "bard", "content": ""}]}, "history.0.role:"),
+        ({"message": "x", "history": [{"role": "bard", "content": ""}]}, "$.history[0].role:"),
         ({"message": "x", "steps": 1}, "steps: Extra inputs are not permitted"),
     ]
     with Failures() as failures:

@@ -51,16 +51,17 @@ def test_a_workflow_file_runs_from_anywhere(tmp_path: Path) -> None:
                 "name": "Shout",
                 "nodes": [{"id": "up", "type": "core:UpperCase"}, {"id": "out", "type": "core:GroupOutput"}],
                 "edges": [{"id": "e", "source": "up", "sourceHandle": "text", "target": "out", "targetHandle": "t"}],
+                "interfaceInputs": {"n": {"key": "n", "dataFlowType": "INTEGER"}},
                 "interfaceOutputs": {"t": {"key": "t", "dataFlowType": "STRING"}},
             }
         ).replace('"core:UpperCase"', '"core:UpperCase", "inputValues": {"text": "hi"}')
     )
 
-    ran = tavern("workflow", "run", "w.json", "--json", cwd=tmp_path)
+    ran = tavern("workflow", "run", "w.json", "--input", "n=3", "--json", cwd=tmp_path)
 
     assert (ran.code, ran.err) == (0, "")
     assert ran.json()["status"] == "complete"
-    assert ran.json()["outputs"] == {"t": "HI"}
+    assert (ran.json()["inputs"], ran.json()["outputs"]) == ({"n": 3}, {"t": "HI"})
 
 
 @pytest.mark.parametrize(

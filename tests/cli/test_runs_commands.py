@@ -209,7 +209,7 @@ def test_inputs_come_from_a_file_or_from_standard_input(tmp_path: Path) -> None:
     [
         ("", "standard input is not JSON: line 1, column 1"),
         ("[1]", "standard input must hold a JSON object, not an array"),
-        ('{"name": NaN}', "standard input is not JSON: "),
+        ('{"name": NaN}', "standard input: $.name: a number must be finite"),
         ("\udcff", "standard input is not UTF-8 text"),
     ],
 )

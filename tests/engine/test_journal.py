@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import threading
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
@@ -15,10 +13,10 @@ import pytest
 from runs_bench import LOG, accepted, opened
 
 from tavern_engine.journal.documents import documents_of, pack, unpack
-from tavern_engine.journal.journal import Journal, read_results, read_rows
+from tavern_engine.journal.journal import Journal, read_results
 from tavern_engine.journal.leases import Leases
 from tavern_engine.journal.run_store.store import SqliteRunStore
-from tavern_host.contracts.errors import ErrorInfo, InvalidInput, TavernError
+from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.executions import RunStatus
 from tavern_host.contracts.runs import RunEnd
 from tavern_host.contracts.workflows import Workflow
@@ -50,56 +48,6 @@ def add(run: Any, node_id: str, given: dict[str, Any] | None, **more: Any) -> No
 
 
 # --- writing -------------------------------------------------------------------------------------------
-
-
-async def test_results_are_written_when_drained(store: SqliteRunStore, journal: Journal) -> None:
-    await accepted(store, "run_1")
-    run = journal.begin("run_1")
-    error = ErrorInfo(code="x", message="no")
-    add(run, "a", {"value": 1})
-    run.add("b", None, "error", 0.5, 1.5, None, error, 3, 2)
-
-    await journal.drain("run_1")
-
-    first, second = await read_rows(await store.batches("run_1"), LOG)
-    assert (first.node_id, first.signature, first.outputs) == ("a", SIGNATURE, {"value": 1})
-    assert (second.status, second.error, second.attempts, second.iteration) == ("error", error, 3, 2)
-    assert (second.started, second.finished) == (0.5, 1.5)
-
-
-async def test_results_are_written_soon_unasked(store: SqliteRunStore, journal: Journal) -> None:
-    await accepted(store, "run_1")
-    run = journal.begin("run_1")
-    for number in range(3):
-        add(run, f"n{number}", {"value": number})
-        while f"n{number}" not in {row.node_id for row in await read_rows(await store.batches("run_1"), LOG)}:
-            await asyncio.sleep(0.005)
-    assert len(await store.batches("run_1")) == 3
-
-
-async def test_results_added_during_a_write_are_drained(store: SqliteRunStore, journal: Journal) -> None:
-    await accepted(store, *(f"run_{i}" for i in range(5)))
-
-    ended: list[int] = []
-
-    async def run(number: int) -> None:
-        taken = journal.begin(f"run_{number}")
-
-        async def done() -> None:
-            ended.append(number)
-
-        chance = random.Random(number)
-        for index in range(300):
-            add(taken, f"n{index}", {"value": index})
-            if chance.random() < 0.02:
-                await asyncio.sleep(chance.random() * 0.02)
-        await journal.end(f"run_{number}", done)
-
-    await asyncio.gather(*(run(number) for number in range(5)))
-
-    assert sorted(ended) == [0, 1, 2, 3, 4]
-    for number in range(5):
-        assert await outputs(store, f"run_{number}") == {(f"n{i}", None): {"value": i} for i in range(300)}
 
 
 async def test_closing_writes_what_is_left(store: SqliteRunStore) -> None:
@@ -145,26 +93,6 @@ async def test_large_values_are_kept_apart_and_only_once(
 
 
 # --- what cannot be kept -------------------------------------------------------------------------------
-
-
-async def test_a_value_without_a_codec_is_reported_once(store: SqliteRunStore, journal: Journal) -> None:
-    await accepted(store, "run_1")
-    reasons: list[str] = []
-    run = journal.begin("run_1", not_resumable=reasons.append)
-    add(run, "group/a", {"image": object()})
-    add(run, "b", {"value": 1})
-    await run.drain()
-    add(run, "c", {"value": threading.Lock()})
-    await run.drain()
-
-    assert reasons == ["node group/a, output image: a value of type object has no codec"]
-    assert await outputs(store, "run_1") == {("b", None): {"value": 1}}
-    rows = await read_rows(await store.batches("run_1"), LOG)
-    assert [(row.node_id, row.status, row.lacking is None) for row in rows] == [
-        ("group/a", "complete", False),
-        ("b", "complete", True),
-        ("c", "complete", False),
-    ]
 
 
 async def test_a_failing_store_is_reported_once(
@@ -226,22 +154,6 @@ async def test_runs_wait_while_the_store_is_behind(
 
 
 # --- reading -------------------------------------------------------------------------------------------
-
-
-async def test_the_last_result_of_a_node_counts(store: SqliteRunStore, journal: Journal) -> None:
-    await accepted(store, "run_1")
-    run = journal.begin("run_1")
-    add(run, "again", {"value": 1})
-    add(run, "again", {"value": 2})
-    add(run, "failed later", {"value": 1})
-    add(run, "failed later", None, status="error")
-    for iteration in range(3):
-        add(run, "in a loop", {"value": iteration}, iteration=iteration)
-    await run.drain()
-    assert await outputs(store, "run_1") == {
-        ("again", None): {"value": 2},
-        **{("in a loop", i): {"value": i} for i in range(3)},
-    }
 
 
 async def test_a_node_whose_large_value_is_gone_counts_as_not_run(

@@ -7,13 +7,15 @@ import sqlite3
 from collections.abc import Callable, Iterator
 
 from tavern_host.audit.log import AuditLog
+from tavern_host.audit.store import SqliteAuditStore
 
 
 @contextlib.contextmanager
 def kept_locked(log: AuditLog) -> Iterator[None]:
     """Hold the lock of a log while the block runs, as another process can; the log waits 10 ms for it."""
     log.flush()
-    log._store._database.get().execute("PRAGMA busy_timeout = 10")
+    assert isinstance(log.store, SqliteAuditStore)
+    log.store._database.get().execute("PRAGMA busy_timeout = 10")
     with contextlib.closing(sqlite3.connect(log.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tavern_host.audit.store import AuditStore, tail, verify
+from tavern_host.audit.store import SqliteAuditStore, tail, verify
 from tavern_host.contracts.audit import AuditCheck
 
 FIELDS = b'"actor":"user:operator","action":"%b"}'
@@ -39,7 +39,7 @@ class OldLog:
         return [entry.action for entry in tail(self.path, 1000)]
 
     def append(self, *actions: str) -> None:
-        store = AuditStore(self.path, self.anchor)
+        store = SqliteAuditStore(self.path, self.anchor)
         entries = [("1970-01-01T00:00:00.000000+00:00", FIELDS % action.encode()) for action in actions]
         assert store.append(entries) is None
         assert store.anchor_problem is None
@@ -197,4 +197,4 @@ def test_only_a_regular_file_is_imported(old: OldLog, tmp_path: Path, what: str)
         old.jsonl.mkdir()
     with pytest.raises(OSError):
         old.verify()
-    assert AuditStore(old.path, old.anchor).append([]) is not None
+    assert SqliteAuditStore(old.path, old.anchor).append([]) is not None

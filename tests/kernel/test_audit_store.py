@@ -17,17 +17,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tavern_host.audit.anchor import MARKS, Entry, read_anchor
-from tavern_host.audit.store import MAX_ENTRY, AuditStore, read_after, tail, verify
-from tavern_host.contracts.audit import AuditCheck
+from tavern_host.audit.anchor import MARKS, read_anchor
+from tavern_host.audit.store import MAX_ENTRY, SqliteAuditStore, read_after, tail, verify
+from tavern_host.contracts.audit import AuditCheck, UnnumberedEntry
 
 MANY_WRITERS = """
 import sys
 from pathlib import Path
-from tavern_host.audit.store import AuditStore
+from tavern_host.audit.store import SqliteAuditStore
 
 path, anchor, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-store = AuditStore(path, anchor)
+store = SqliteAuditStore(path, anchor)
 for number in range(40):
     fields = [b'"actor":"%s","action":"was.%d"}' % (name.encode(), n) for n in range(number % 4)]
     problem = store.append([("2024-01-01T00:00:00+00:00", one) for one in fields])
@@ -37,9 +37,9 @@ for number in range(40):
 ENDLESS_WRITER = """
 import sys
 from pathlib import Path
-from tavern_host.audit.store import AuditStore
+from tavern_host.audit.store import SqliteAuditStore
 
-store = AuditStore(Path(sys.argv[1]), Path(sys.argv[2]))
+store = SqliteAuditStore(Path(sys.argv[1]), Path(sys.argv[2]))
 for number in range(10**9):
     assert store.append([("2024-01-01T00:00:00+00:00", b'"actor":"a","action":"was.%d"}' % number)] * 3) is None
     print(number, flush=True)
@@ -52,7 +52,7 @@ class Log:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "audit" / "audit.sqlite3"
         self.anchor = folder / "state" / "audit.json"
-        self.store = AuditStore(self.path, self.anchor)
+        self.store = SqliteAuditStore(self.path, self.anchor)
 
     def append(self, *actions: str) -> None:
         assert self.store.append([entry(action) for action in actions]) is None
@@ -60,7 +60,7 @@ class Log:
     def restart(self) -> None:
         """Continue as a new process would."""
         self.store.close()
-        self.store = AuditStore(self.path, self.anchor)
+        self.store = SqliteAuditStore(self.path, self.anchor)
 
     def verify(self) -> AuditCheck:
         return verify(self.path, self.anchor)
@@ -75,7 +75,7 @@ class Log:
                 connection.execute(statement)
 
 
-def entry(action: str, **more: Any) -> Entry:
+def entry(action: str, **more: Any) -> UnnumberedEntry:
     fields = json.dumps({"actor": "user:operator", "action": action, **more}).encode()
     return "1970-01-01T00:00:00.000000+00:00", fields[1:]
 
@@ -229,7 +229,7 @@ def test_a_lost_journal_is_found_by_the_anchor(full: Log) -> None:
 def test_a_replaced_log_is_found_by_the_anchor(full: Log) -> None:
     for path in full.path.parent.iterdir():
         path.unlink()
-    forger = AuditStore(full.path, None)
+    forger = SqliteAuditStore(full.path, None)
     assert forger.append([entry(f"a.{number}") for number in range(9)]) is None
     forger.close()
     assert verify(full.path).problem is None

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import py_compile
-import sys
 from pathlib import Path
 
 import pytest
@@ -223,20 +222,6 @@ def test_trust_in_a_name_covers_no_folder(project: Path, operator_folders: Path)
 
 
 # --- in a running host -------------------------------------------------------------------------------
-
-
-async def test_a_plugin_comes_and_goes_with_its_grant(project: Path) -> None:
-    interceptor(project)
-    async with Host(project) as host:
-        events = host.events.subscribe("PLUGINS_CHANGED")
-        assert (await host.grant("acme")).contributions == {"hook": ["tavern_before_execute"]}
-        assert (await host.revoke("acme")).contributions == {}
-        assert "tavern_plugins.acme" not in sys.modules
-        await events.close()
-        assert [e.payload async for e in events] == [
-            {"name": "acme", "state": "started"},
-            {"name": "acme", "state": "needs-review"},
-        ]
 
 
 async def test_following_survives_a_damaged_grants_file(project: Path, operator_folders: Path) -> None:

@@ -148,19 +148,3 @@ async def test_dependents_of_a_failed_startup_are_unloaded(tmp_path: Path) -> No
         assert host.plugin("a").state is PluginState.FAILED
         assert host.plugin("b").state is PluginState.INCOMPATIBLE
         assert host.plugin("b").contributions == {}
-
-
-async def test_dependents_follow_a_revoked_plugin(tmp_path: Path) -> None:
-    folders = [recording(tmp_path, "a"), recording(tmp_path, "b", "a"), recording(tmp_path, "c", "b")]
-    async with host_with(tmp_path / "p", *folders, trust=[]) as host:
-        for name in "abc":
-            await host.grant(name)
-        assert life(host).endswith("+a +b +c")
-        await host.revoke("a")
-        assert life(host).endswith("-c -b -a")
-        assert [host.plugin(n).state.value for n in "abc"] == ["needs-review", "incompatible", "incompatible"]
-        assert all(host.plugin(n).contributions == {} for n in "abc")
-        await host.grant("a")
-        assert life(host).endswith("+a +b +c")
-        assert [host.plugin(n).state.value for n in "abc"] == ["started"] * 3
-        assert [problems_of(host, n) for n in "abc"] == [[], [], []]

@@ -27,9 +27,9 @@ from tavern_host.contracts.http import HttpRequest, HttpResponse
 from tavern_host.contracts.nodes import DataFlowType, NodeDefinition, SlotDefinition
 from tavern_host.contracts.services import interface_methods
 from tavern_host.contracts.settings import SettingItem
-from tavern_host.contracts.wire import Model
+from tavern_host.contracts.wire import Model, WireError
 from tavern_host.contracts.workflows import InterfaceSlot, Workflow
-from tavern_host.runtime.codec import WireError, decode, encode
+from tavern_host.runtime.codec import decode, encode
 from tavern_host.storage import values
 from tavern_host.storage.values import decode_loose, encode_loose
 

@@ -15,7 +15,7 @@ from plugin_maker import context_of, contextual, host_with, make_plugin, module_
 from tavern_host import Host
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied, TavernError, Vetoed
+from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError, Vetoed
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.hooks import Veto
 from tavern_host.contracts.settings import MASK, SETTINGS, SettingsChange, SettingValue
@@ -431,27 +431,6 @@ async def test_a_host_takes_over_what_another_host_saves(tmp_path: Path) -> None
 
 
 # --- who may ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("permission", ["settings:read", "settings:write"])
-async def test_settings_of_others_need_a_permission(tmp_path: Path, permission: str) -> None:
-    owner = contextual(tmp_path, configOptions=OPTIONS)
-    user = contextual(tmp_path, "user", permissions={"services": {"use": [permission]}})
-    async with host_with(tmp_path / "p", owner, user):
-        service = context_of("user").services.get(SETTINGS)
-        assert len(await service.options("acme")) == 7
-        allowed = {}
-        for name, ask in (
-            ("settings:read", lambda: service.values("acme")),
-            ("settings:write", lambda: service.save(SettingsChange(plugin="acme", values={"size": 3}))),
-        ):
-            try:
-                await ask()
-                allowed[name] = True
-            except PermissionDenied as denied:
-                assert name in denied.message
-                allowed[name] = False
-        assert allowed == {name: name == permission for name in ("settings:read", "settings:write")}
 
 
 async def test_reading_all_settings_shows_no_secrets(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from helpers.given_contexts import given_by as by
 from helpers.repetition import Failures
 from plugin_maker import KEEP_CONTEXT, context_of, contextual, host_with, make_plugin, module_of, problems_of
 
-from tavern_host import LLM, WORKFLOW_MANAGER, Host
+from tavern_host import LLM, PLUGINS, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.errors import (
     InvalidInput,
@@ -296,6 +296,22 @@ async def test_wrong_calls_by_name_are_refused(project: Path, tmp_path: Path) ->
             for service, method, arguments, error, text in WRONG_CALLS:
                 with failures.row(text), pytest.raises(error, match=text):
                     await context_of().services.invoke(service, method, arguments, call=by("user", "x"))
+
+
+async def test_a_plugin_may_revoke_itself(project: Path, tmp_path: Path) -> None:
+    folder = contextual(tmp_path, permissions={"services": {"use": ["plugins:grant"]}})
+    async with host_with(project, folder, trust=[]) as host:
+        await host.grant("acme")
+        context = context_of()
+
+        async def leave() -> str:
+            return (await context.services.get(PLUGINS).revoke("acme")).state.value
+
+        async with asyncio.timeout(10):
+            assert await context.tasks.spawn(leave(), name="leave") == "needs-review"
+        assert host.plugin("acme").contributions == {}
+        await host.grant("acme")
+        assert host.plugin("acme").state.value == "started"
 
 
 async def test_a_plugin_may_revoke_itself_at_startup(project: Path, tmp_path: Path) -> None:

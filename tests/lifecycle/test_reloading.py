@@ -338,16 +338,6 @@ async def test_a_package_is_mended_by_the_next_reload(project: Path, site: Path)
         assert await ask(host) == "three three"
 
 
-async def test_a_package_broken_at_start_loads_later(project: Path, site: Path) -> None:
-    broken = {**package("one"), "__init__.py": "from acme.words import WORD\nraise RuntimeError('no luck')"}
-    installed(site, "acme", broken, "tavern_register_routes")
-    async with Host(project, trust=["acme"]) as host:
-        assert states(host, "acme") == ["failed"]
-        installed(site, "acme", package("two"), "tavern_register_routes")
-        await host.reload()
-        assert await ask(host) == "two two"
-
-
 async def test_handlers_of_the_old_version_stay_its_own(project: Path, site: Path) -> None:
     """What the host reaches by name for what is under way is of the old code, if it was imported by then."""
     code = {

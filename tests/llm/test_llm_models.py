@@ -23,18 +23,6 @@ def refusal(layer: str, entry: Any) -> str:
     return caught.value.message
 
 
-def test_a_higher_layer_replaces_an_entry_and_leaves_the_others() -> None:
-    models = read_models(
-        {
-            "default": {},
-            "project": {"a": {"adapter": "scripted", "file": "x"}, "b": {"adapter": "scripted"}},
-            "operator": {"a": {"adapter": "openai", "model": "y"}},
-        }
-    )
-    assert (models["a"].layer, models["a"].adapter, models["a"].options) == ("operator", "openai", {"model": "y"})
-    assert models["b"].layer == "project"
-
-
 @pytest.mark.parametrize("layer", ["operator", "environment"])
 def test_the_operator_and_the_environment_may_reach_the_network(layer: str) -> None:
     entry = {"adapter": "openai", "api_key": "k"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
@@ -90,20 +89,6 @@ async def test_run_collects_what_nobody_reads(runner_of: RunnerOf) -> None:
 async def test_a_node_reads_a_stream_and_gives_one_or_a_value(runner_of: RunnerOf) -> None:
     assert await read(runner_of(shout).open({}), words=items("a", "b")) == [{"result": "a!"}, {"result": "b!"}]
     assert await runner_of(join).open({}).run({"words": items("a", "b")}, None) == {"result": "a b"}
-
-
-async def test_nothing_is_read_before_somebody_reads(runner_of: RunnerOf) -> None:
-    asked = []
-
-    async def source() -> AsyncIterator[str]:
-        for number in range(1000):
-            asked.append(number)
-            yield str(number)
-
-    async with aclosing(runner_of(shout).open({}).stream({"words": source()}, None)) as parts:  # type: ignore[type-var]
-        assert asked == []
-        assert [await anext(parts), await anext(parts)] == [{"result": "0!"}, {"result": "1!"}]
-        assert asked == [0, 1]
 
 
 async def test_a_reader_that_leaves_ends_the_nodes_code(runner_of: RunnerOf) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -134,18 +133,6 @@ def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(
     assert (everything(root), read_inside(root, "x")) == (["x"], b"old")
 
 
-def test_appends_of_many_writers_do_not_mix(root: Path) -> None:
-    def write(number: int) -> None:
-        for _ in range(20):
-            append_inside(root, "log", f"{number}".encode() * 5_000 + b"\n")
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(write, range(8)))
-    lines = read_inside(root, "log").splitlines()
-    assert len(lines) == 160
-    assert all(len(line) == 5_000 and len(set(line)) == 1 for line in lines)
-
-
 def test_a_file_that_another_program_keeps_locked_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
@@ -183,6 +170,10 @@ def test_a_listing_has_the_files_by_path_and_no_links(root: Path) -> None:
     assert names(root, recursive=True) == ["a/b/c.txt", "a/z.txt", "b.txt"]
     assert names(root, "a/", recursive=True) == ["a/b/c.txt", "a/z.txt"]
     assert names(root, ".") == ["b.txt"]
+
+
+def test_a_listing_of_a_folder_that_was_never_made_is_empty(tmp_path: Path) -> None:
+    assert list_inside(tmp_path / "files") == []
 
 
 def test_a_listing_that_is_too_long_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tavern_host import EXECUTION_ENGINE, Host
-from tavern_host.contracts.executions import ExecutionEngine, Run, RunRequest, RunStatus
+from tavern_host.contracts.executions import ExecutionEngine, Run, RunRequest
 from tavern_host.contracts.workflows import Workflow
 
 
@@ -42,58 +42,6 @@ def workflow(nodes: dict[str, dict[str, Any]], edges: list[str], **interface: An
 
 async def run(engine: ExecutionEngine, document: Workflow, **inputs: Any) -> Run:
     return await engine.run(RunRequest(workflow=document, inputs=inputs))
-
-
-async def test_texts_go_in_are_merged_in_order_and_come_out(engine: ExecutionEngine) -> None:
-    document = workflow(
-        {
-            "in": {"type": "core:GroupInput"},
-            "upper": {"type": "core:UpperCase"},
-            "merge": {
-                "type": "core:TextMerge",
-                "inputValues": {"separator": r"\t"},
-                "inputConnectionOrders": {"text_inputs": ["e2", "e1"]},
-            },
-            "out": {"type": "core:GroupOutput"},
-        },
-        [
-            "in.word > upper.text",
-            "in.word > merge.text_inputs__1",
-            "upper.text > merge.text_inputs__0",
-            "merge.merged_text > out.text",
-        ],
-        interfaceInputs={"word": {"key": "word", "dataFlowType": "STRING"}},
-        interfaceOutputs={"text": {"key": "text", "dataFlowType": "STRING"}},
-    )
-    result = await run(engine, document, word="hi")
-    assert (result.status, result.outputs) == (RunStatus.COMPLETE, {"text": "HI\thi"})
-
-
-async def test_json_is_taken_apart_and_put_into_a_text(engine: ExecutionEngine) -> None:
-    document = workflow(
-        {
-            "parse": {
-                "type": "core:ParseJson",
-                "inputValues": {"text": '{"user": {"name": "Ann", "tags": ["a", "b"]}}'},
-            },
-            "tags": {"type": "core:JsonGet", "inputValues": {"path": "user.tags"}},
-            "join": {"type": "core:JoinText", "inputValues": {"separator": ", "}},
-            "user": {"type": "core:JsonGet", "inputValues": {"path": "user"}},
-            "set": {"type": "core:JsonSet", "inputValues": {"key": "list"}},
-            "format": {"type": "core:FormatText", "inputValues": {"template": "{name} has {list}"}},
-        },
-        [
-            "parse.value > tags.data",
-            "parse.value > user.data",
-            "tags.value > join.parts",
-            "user.value > set.object",
-            "join.text > set.value",
-            "set.object > format.values",
-        ],
-    )
-    result = await run(engine, document)
-    assert result.error is None
-    assert result.nodes["format"].output == {"text": "Ann has a, b"}
 
 
 def node(type: str, config: dict[str, Any] | None = None, /, **inputs: Any) -> dict[str, Any]:

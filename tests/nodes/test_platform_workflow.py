@@ -85,23 +85,6 @@ async def test_a_file_that_changed_is_loaded_again(host: Host, tmp_path: Path) -
     assert (first.outputs["text"], second.outputs["text"]) == ("The dragon <sleeps> below.", "Welcome to the inn.")
 
 
-async def test_a_matrix_goes_from_operation_to_operation(host: Host) -> None:
-    nodes = {
-        "sum": {"type": "core:MatrixOperation", "inputValues": {"a": "[[1, 2], [3, 4]]"}},
-        "turn": {"type": "core:MatrixOperation", "configValues": {"operationMode": "transpose"}},
-        "twice": {
-            "type": "core:MatrixOperation",
-            "configValues": {"operationMode": "multiply"},
-            "inputValues": {"b": 2},
-        },
-    }
-    done = await run(host, nodes, ["sum.result > turn.matrix", "turn.result > twice.a"])
-    assert done.error is None
-    assert done.nodes["twice"].output == {
-        "result": {"mathjs": "DenseMatrix", "data": [[4.0, 6.0], [4.0, 10.0]], "size": [2, 2]}
-    }
-
-
 async def test_a_key_that_somebody_wrote_into_a_workflow_is_in_no_event(host: Host) -> None:
     nodes = {
         "settings": {"type": "core:APISettings", "inputValues": {"use_env_vars": True, "api_key": "sk-secret"}},

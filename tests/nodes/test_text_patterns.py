@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -85,6 +86,21 @@ async def test_a_group_that_is_not_there_is_told(nodes: Any, inputs: dict[str, A
     with pytest.raises(InvalidInput) as refused:
         await nodes.run("RegexExtract", {"text": "a", "pattern": "(?<n>a)", **inputs})
     assert refused.value.message == message
+
+
+@pytest.mark.timeout(60)
+async def test_endless_patterns_end_while_the_host_runs(nodes: Any) -> None:
+    inputs = {"text": "a" * 5_000 + "!", "pattern": "(a|aa)+(a|aa)+(a|aa)+$"}
+    types = ["RegexMatch", "RegexExtract", "RegexReplace"]
+    turns = 0
+    searches = asyncio.gather(*(nodes.run(type, inputs) for type in types), return_exceptions=True)
+    while not searches.done():
+        await asyncio.sleep(0.01)
+        turns += 1
+    for type, error in zip(types, await searches, strict=True):
+        assert isinstance(error, InvalidInput)
+        assert error.message.startswith(f"{type}: the patterns took longer than 2 s on this text")
+    assert turns > 5
 
 
 @pytest.mark.parametrize("type", ["RegexMatch", "RegexExtract", "RegexReplace"])

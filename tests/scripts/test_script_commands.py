@@ -48,9 +48,9 @@ def test_what_fails_has_an_exit_code_and_a_reason(project: str, tmp_path: Path) 
         (["fail.py"], 1, "ScriptError: the script ended with exit code 1: oh no"),
         (["endless.py", "--timeout", "0.3"], 1, "TimeoutError: the script did not end within 0.3 s"),
         (["nowhere.py"], 2, "there is no file"),
-        (["fail.py", "--json-input", "{"], 2, "--json-input is no JSON"),
+        (["fail.py", "--json-input", "{"], 2, "--json-input is not JSON: line 1, column 2"),
         (["fail.py", "--json-input", "@/nowhere"], 2, "/nowhere cannot be read"),
-        (["fail.py", "--language", "cobol"], 2, "no script can be run so: language"),
+        (["fail.py", "--language", "cobol"], 2, "no script can be run so: $.language"),
         (["fail.txt"], 2, "the language of 'fail.txt' is not clear"),
         *no_times,
     ]

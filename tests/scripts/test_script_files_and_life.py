@@ -73,6 +73,19 @@ open(os.path.join(os.environ["TAVERN_OUTPUT"], "数据.csv"), "w").write("1")
     assert (scripts.host.project.folder("files") / result.files[0].path).read_bytes() == b"\x89PNG"
 
 
+async def test_only_files_are_taken_over_and_a_log_says_what_was_not(scripts: Scripts) -> None:
+    code = """
+import os
+os.symlink("/etc/passwd", "link"); os.mkfifo("pipe"); open("a", "w").close(); os.link("a", "b")
+open("bad\\nname", "w").close(); open("good", "w").write("x")
+"""
+    result = await scripts.python(code)
+    assert [file.path.rpartition("/")[2] for file in result.files] == ["good"]
+    said = "\n".join(result.logs)
+    for name in ("link", "pipe", "bad"):
+        assert name in said
+
+
 async def test_nothing_is_kept_of_a_script_that_failed(scripts: Scripts) -> None:
     result = await scripts.python("open('a.txt', 'w').write('x')\nraise SystemExit(1)")
     assert (result.files, files_of(scripts)) == ([], [])

@@ -115,14 +115,19 @@ def test_json_may_come_in_any_pieces() -> None:
         (["a"], "expected a call, got 'a'"),
         ([{}], "call 1 names no function; it is not made"),
         ([{"function": 3}], "call 1 names no function; it is not made"),
-        ([call("a", "{", id=3)], "the arguments of call 1 ('a') are not usable: EOF while parsing an object"),
+        (
+            [call("a", "{", id=3)],
+            "the arguments of call 1 ('a') are not usable: the text is not JSON: line 1, ",
+        ),
         (
             [call("a", "[1]")],
             "the arguments of call 1 ('a') are not usable: expected an object, got '[1]'; it is not made",
         ),
         ([call("a", 3)], "the arguments of call 1 ('a') are not usable: expected an object, got '3'"),
-        ([call("a", '{"x": 1e999}')], "the arguments of call 1 ('a') are not usable: Out of range float"),
-        ([call("a", '{"x": "\\ud800"}')], "the arguments of call 1 ('a') are not usable: "),
+        (
+            [call("a", '{"x": 1e999}')],
+            "the arguments of call 1 ('a') are not usable: the text: $.x: a number must",
+        ),
         ([call("a", '{"x":' + "[" * 5000 + "]" * 5000 + "}")], "the arguments of call 1 ('a') are not usable: "),
         ([call("a", "{}", type="custom")], "call 1 ('a') is a 'custom' and not a function; it is not made"),
     ],

@@ -257,9 +257,7 @@ def test_a_hint_that_does_not_fit_leaves_the_text_with_a_warning(hint: str, valu
     assert reading.warnings == [f"'type_hint_x': {complaint}; 'x' stays text"]
 
 
-@pytest.mark.parametrize(
-    "value", ["{a: 1}", "NaN", "1e999", '"\\ud800"', "[" * 10_000, "", "[18446744073709551616]", "9" * 5000]
-)
+@pytest.mark.parametrize("value", ["{a: 1}", "NaN", "1e999", "[" * 10_000, "", "[18446744073709551616]", "9" * 5000])
 def test_a_json_hint_on_anything_else_leaves_the_text_with_a_warning(value: str) -> None:
     reading = read(block("command:「始」t「末」", f"x:「始」{value}「末」", "type_hint_x:「始」json「末」"))
     assert reading.arguments == {"x": value}

@@ -419,25 +419,6 @@ for n in range(40):
 """
 
 
-async def test_writers_in_several_processes_lose_nothing_of_each_other(tmp_path: Path) -> None:
-    root = tmp_path / "files"
-    root.mkdir()
-    marks = [f"{own}{n}" for own in "abc" for n in range(40)]
-    (root / "list").write_text("".join(f"<{mark}>\n" for mark in marks))
-    writers = [await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, str(root), own) for own in "abc"]
-    seen = set()
-    while any(writer.returncode is None for writer in writers):
-        await asyncio.sleep(0.01)
-        if (root / "other").exists():
-            seen.add((root / "other").read_bytes())
-    assert [await writer.wait() for writer in writers] == [0, 0, 0]
-    lines = (root / "list").read_text().splitlines()
-    assert lines[:120] == [f"[{mark}]" for mark in marks]
-    assert sorted(lines[120:]) == sorted(f"{own}-{n}" for own in "abc" for n in range(40))
-    assert seen <= {own * 100_000 for own in (b"a", b"b", b"c")}
-    assert sorted(path.name for path in root.iterdir()) == ["list", "other"]
-
-
 async def test_what_nodes_add_to_a_file_while_tools_edit_it_is_not_lost(tmp_path: Path) -> None:
     root = tmp_path / "files"
     write(root, ("list",), b"".join(b"<%d>\n" % n for n in range(60)), overwrite=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
 from task_bench import caller, opened, tasks_folder
 
-from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.toolcalls import TaskStatus
 
 
@@ -27,6 +28,29 @@ async def test_a_damaged_database_is_put_aside_and_a_new_one_begun(
     assert "is damaged" in caplog.text
     (aside,) = database(tmp_path / "p").parent.glob("*.damaged-*")
     assert aside.read_bytes().startswith(b"no database")
+
+
+async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path / "p") as bench:
+        await bench.ended(await bench.submit())
+    with sqlite3.connect(database(tmp_path / "p")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    async with opened(tmp_path / "p") as bench:
+        with pytest.raises(TavernError, match="written by another version of the program"):
+            await bench.submit()
+
+
+async def test_when_the_folder_is_removed_a_new_one_is_begun(tmp_path: Path) -> None:
+    async with opened(tmp_path / "p") as bench:
+        gone = await bench.ended(await bench.submit())
+        shutil.rmtree(database(tmp_path / "p").parent)
+        with pytest.raises(NotFound):
+            await bench.tasks.get(gone.id, 0, caller())
+        task = await bench.submit()
+        assert (await bench.ended(task)).status is TaskStatus.DONE
+    async with opened(tmp_path / "p") as bench:
+        assert [each.id for each in await bench.tasks.list(None, caller())] == [task.id]
 
 
 async def test_a_row_that_nobody_can_read_costs_that_task_alone(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ async def test_the_command_tells_of_wrong_arguments(stocked: Any) -> None:
     rows: Any = [
         ({"arg": ["name"]}, "--arg expects NAME=VALUE"),
         ({"arguments": "{"}, "--arguments is not JSON"),
-        ({"arguments": "[]"}, "--arguments expects a JSON object, got"),
+        ({"arguments": "[]"}, "--arguments must be a JSON object, not an array"),
         ({"arguments": "{}", "arg": ["a=b"]}, "give either --arguments or --arg"),
         ({"arg": ["colour=red"]}, "is no parameter of this tool"),
     ]

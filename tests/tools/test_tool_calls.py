@@ -213,14 +213,14 @@ async def test_cancelling_a_call_cancels_the_tool_and_is_told(stocked: Any) -> N
 async def test_a_number_that_json_cannot_write_is_told(odd: Any) -> None:
     parameters = {"type": "object", "properties": {"filler": {"type": "string"}}}
     rows: Any = [
-        ("bare", {}, "expected a number that JSON can write, got inf"),
-        ("number", {}, "counts[2].share: expected a number that JSON can write, got nan"),
-        ("number", {"filler": "NaN " * 1000}, "counts[2].share: expected a number that JSON can write, got nan"),
+        ("bare", {}, "a number must be finite, this one is inf"),
+        ("number", {}, ".counts[2].share: a number must be finite, this one is nan"),
+        ("number", {"filler": "NaN " * 1000}, ".counts[2].share: a number must be finite, this one is nan"),
     ]
     for method, arguments, said in rows:
         desk = {"type": "service", "service": "acme-odd.desk", "method": method}
         odd.write_tool(method, desk, parameters=parameters)
-        told = f"the result of {method} is no JSON: {said}"
+        told = f"acme-odd.desk.{method} gave what JSON cannot have: {said}"
         assert error_of(await odd.call(method, **arguments)) == (ToolErrorType.OUTPUT, told)
 
 
@@ -230,7 +230,7 @@ async def test_a_method_that_misbehaves_is_a_failed_result(odd: Any) -> None:
     cancelled = "give_up was cancelled from within; nobody had asked for that"
     assert error_of(await odd.call("give_up")) == (ToolErrorType.EXECUTION, cancelled)
     kind, message = error_of(await odd.call("bytes_of_no_text"))
-    assert kind == ToolErrorType.EXECUTION
+    assert kind == ToolErrorType.OUTPUT
     assert message.startswith("acme-odd.desk.bytes_of_no_text gave what JSON cannot have: ")
 
 

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import JsonValue, ValidationError
 
@@ -21,9 +21,10 @@ from tavern_host import (
     NotFound,
     PluginContext,
 )
-from tavern_host.contracts.documents import MAX_DOCUMENT, canonical, read_document, read_document_file
+from tavern_host.contracts.documents import MAX_DOCUMENT, carried_json, read_document, read_document_file, read_json
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.nodes import DataFlowType, NodeDefinition
+from tavern_host.contracts.wire import without_surrogates
 from tavern_host.contracts.workflows import Workflow
 
 
@@ -99,7 +100,7 @@ async def _inputs(arguments: dict[str, JsonValue], workflow: Workflow) -> dict[s
             raise InvalidInput(f"--input {item}: write KEY=VALUE")
         slot = workflow.interface_inputs.get(key)
         is_text = slot is not None and slot.data_flow_type is DataFlowType.STRING and not slot.multi
-        values[key] = text if is_text else _json_or_text(text)
+        values[key] = text if is_text else _json_or_text(text, f"--input {key}")
     return values
 
 
@@ -117,7 +118,7 @@ async def _overrides(arguments: dict[str, JsonValue]) -> dict[str, dict[str, Jso
             raise InvalidInput(f"--override {item}: write NODE.OUTPUT=VALUE")
         if not isinstance(values.setdefault(node, {}), dict):
             raise InvalidInput(f"--overrides: the outputs of {node!r} must be a JSON object")
-        values[node][key] = _json_or_text(text)
+        values[node][key] = _json_or_text(text, f"--override {place}")
     return values
 
 
@@ -127,19 +128,16 @@ def _values_in(file: str) -> dict[str, JsonValue]:
         name, document = "standard input", read_document(sys.stdin.buffer.read(MAX_DOCUMENT + 1), name="standard input")
     else:
         name, document = file, read_document_file(Path(file))
+    values: dict[str, JsonValue] = carried_json(document, name)
+    return values
+
+
+def _json_or_text(text: str, name: str) -> JsonValue:
     try:
-        canonical(document)
-    except ValueError as error:
-        raise InvalidInput(f"{name} is not JSON: {error}") from None
-    return document
-
-
-def _json_or_text(text: str) -> JsonValue:
-    def refuse(constant: str) -> NoReturn:
-        raise ValueError(constant)
-
-    try:
-        value: JsonValue = json.loads(text, parse_constant=refuse)
+        json.loads(text)
+    except json.JSONDecodeError:
+        return without_surrogates(text)
     except (ValueError, RecursionError):
-        return text
+        pass  # it is JSON, but no value that can be used
+    value: JsonValue = read_json(text, name)
     return value

@@ -14,6 +14,7 @@ from tavern_host.contracts.dataflow import coerce
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import SlotDefinition
+from tavern_host.contracts.wire import carried
 from tavern_host.contracts.workflows import WorkflowProblem
 
 Given = dict[int, dict[str, Any]]
@@ -53,7 +54,7 @@ def given_outputs(plan: Plan, overrides: Mapping[str, Mapping[str, JsonValue]]) 
                 add(f"the node {name!r} has no output {key!r}{did_you_mean(key, slots)}", key)
                 continue
             try:
-                values[key] = _fitting(slots[key], value)
+                values[key] = _fitting(slots[key], carried(value))
             except ValueError as error:
                 add(f"the output {key!r} of {name!r}: {error}", key)
         for key in sorted(_read(plan.level, index, node) - outputs.keys()):

@@ -11,29 +11,35 @@ from typing import Any
 from pydantic import BaseModel, JsonValue
 
 from tavern_host import Blob
-from tavern_host.contracts.errors import ErrorInfo, describe, error_info
+from tavern_host.contracts.errors import ErrorInfo, OutputError, describe, error_info
 from tavern_host.contracts.executions import Run, RunQueue
+from tavern_host.contracts.wire import LIMIT, MAX_LEVELS, WireError, carried, without_surrogates
 
 See = Callable[[Blob], None]
 
-DEPTH = 100
-"""How deeply a value may be nested before what is further in is shown as opaque."""
-
 _PLAIN = frozenset((int, bool, type(None)))
+_ATOMS = frozenset((bool, type(None)))
 
 INTERFACE_OUTPUTS = "__WORKFLOW_INTERFACE_OUTPUTS__"
 """Used instead of a node's id in the message that brings the outputs of the whole workflow."""
 
 
-_INTEGERS = 2**63
-"""Integers from here on do not fit on the wire, which has 64 bits for them."""
+def carried_outputs(outputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the outputs of a node as every wire can carry them. Raises `OutputError` that says what cannot be."""
+    for value in outputs.values():
+        if not ((kind := value.__class__) in _ATOMS or (kind is str and value.isascii())):
+            break
+    else:
+        return outputs
+    return {key: carried_output(key, value) for key, value in outputs.items()}
 
 
-def fits(output: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return outputs without integers that are too large; those that hold others have been through `json_form`."""
-    if all(value.__class__ is not int or -_INTEGERS <= value < _INTEGERS for value in output.values()):
-        return output
-    return {key: json_form(value) for key, value in output.items()}
+def carried_output(key: str, value: Any) -> Any:
+    """Return one output of a node, or one item of a stream, as `carried_outputs` does."""
+    try:
+        return carried(value)
+    except WireError as error:
+        raise OutputError(f"the output {key!r}{error.place}: {error.reason}", output=key) from None
 
 
 def json_form(value: Any, see: See | None = None) -> JsonValue:
@@ -55,7 +61,7 @@ def _form(value: Any, depth: int, see: See | None) -> JsonValue:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, int):
-        return int(value) if -_INTEGERS <= value < _INTEGERS else opaque(value)
+        return int(value) if -LIMIT <= value < LIMIT else opaque(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else opaque(value)
     if isinstance(value, datetime):
@@ -64,7 +70,7 @@ def _form(value: Any, depth: int, see: See | None) -> JsonValue:
         if see is not None:
             see(value)
         return value.to_json()
-    if depth < DEPTH:
+    if depth < MAX_LEVELS:
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return {clean(key): _form(item, depth + 1, see) for key, item in value.items()}
         if isinstance(value, list | tuple):
@@ -83,8 +89,8 @@ def opaque(value: Any) -> JsonValue:
 
 
 def clean(text: str) -> str:
-    """Return text that UTF-8 has: a lone surrogate becomes `?`."""
-    return str(text) if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    """Return text that UTF-8 has: a lone surrogate becomes U+FFFD."""
+    return without_surrogates(str(text))
 
 
 def error_form(error: BaseException, plugin: str | None = None) -> ErrorInfo:

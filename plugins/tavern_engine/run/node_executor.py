@@ -14,7 +14,7 @@ from tavern_engine.compile.plan import VALUE, Level, PlanNode, Role
 from tavern_engine.run.attempts import run_attempt
 from tavern_engine.run.event_batch import PARTIAL
 from tavern_engine.run.inputs import InputResolver, Outcome
-from tavern_engine.run.json_values import error_form
+from tavern_engine.run.json_values import carried_outputs, error_form
 from tavern_engine.run.loop_log import LoopLog
 from tavern_engine.run.loops import Body, run_loop
 from tavern_engine.run.node_table import State
@@ -23,7 +23,7 @@ from tavern_engine.run.selection import Selection
 from tavern_engine.run.stream_writer import StreamOpener, StreamWriter
 from tavern_engine.run.streams import ListStream, StreamBroken
 from tavern_host.contracts.dataflow import coerce, empty_value
-from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, PluginFailure, describe
+from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, OutputError, PluginFailure, describe
 from tavern_host.contracts.nodes import NodeCall, NodeInstance, SlotDefinition
 from tavern_host.contracts.workflows import ERROR_OUTPUT, NodePolicy
 
@@ -106,8 +106,11 @@ class NodeExecutor:
         if self._scheduler.stopping:
             return None
         if isinstance(given, dict):
-            outputs: dict[str, Any] = dict(given)
             node = self._level.nodes[index]
+            try:
+                outputs = carried_outputs(dict(given))
+            except OutputError as error:
+                return self.failed(index, began, error)
             self._record(node, began, State.DONE, outputs, self._signatures[index])
             return outputs
         message = f"it returned {type(given).__name__}, expected a dict with its outputs"
@@ -164,6 +167,8 @@ class NodeExecutor:
             try:
                 given = _fresh_inputs(inputs) if policy.retry else inputs
                 outputs = await self._limited(index, node, given, writer, attempt)
+                if node.loop is None:
+                    outputs = carried_outputs(outputs)
                 await self._scope.blobs.keep(outputs)
             except GeneratorExit:
                 raise

@@ -7,7 +7,6 @@ from enum import IntEnum
 
 from pydantic import JsonValue
 
-from tavern_engine.run.json_values import fits
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import NodeState, RunStatus
 
@@ -161,7 +160,7 @@ class NodeTable:
             output = self.outputs[number] = self.load_output(number)
         return NodeState.trusted(
             status=_STATUSES[state],
-            output=fits(output) if output else output,
+            output=output,
             error=self.errors.get(number),
             started=round(started - self.base, 6) if started else None,
             finished=round(finished - self.base, 6) if finished else None,

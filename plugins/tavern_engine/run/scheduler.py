@@ -22,10 +22,12 @@ from tavern_engine.compile.node_kinds import Invocation
 from tavern_engine.compile.plan import Level
 from tavern_engine.run.event_batch import Completions
 from tavern_engine.run.inputs import InputResolver
+from tavern_engine.run.json_values import carried_outputs
 from tavern_engine.run.node_executor import NodeExecutor
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.selection import Selection
-from tavern_host.contracts.errors import ErrorInfo
+from tavern_host.contracts.errors import ErrorInfo, OutputError
+from tavern_host.contracts.wire import LIMIT
 
 SLICE = 0.001
 """Seconds of a worker's time slice, after which it yields to the event loop. Outputs of so short a time are passed on
@@ -227,10 +229,10 @@ class Scheduler:
             if self.stopping:
                 return True
             if arguments is not None:
-                if result.__class__ in _NUMBERS:
+                if result.__class__ in _NUMBERS and (result is None or -LIMIT <= result < LIMIT):
                     completed += (numbers[index], began, ended, outputs, signatures[index])
                 else:
-                    self._complete(index, began, ended, outputs)
+                    outputs = self._complete(index, began, ended, outputs)
             results[index] = outputs
             for follower in followers[index]:
                 in_degree[follower] = count = in_degree[follower] - 1
@@ -267,8 +269,7 @@ class Scheduler:
             return self._failed(index, began, error)
         if self.stopping or outputs.__class__ is not dict:
             return self._executor.unusual(index, began, outputs)
-        self._complete(index, began, perf_counter(), outputs)
-        return outputs
+        return self._complete(index, began, perf_counter(), outputs)
 
     def _inputs_by_name(self, index: int, invocation: Invocation) -> dict[str, Any] | None:
         """Return the inputs of a node, or None where a node before it gave no value."""
@@ -280,10 +281,16 @@ class Scheduler:
             return None
         return inputs
 
-    def _complete(self, index: int, began: float, ended: float, outputs: Any) -> None:
-        """Record the outputs of a node, a copy where a follower may change them."""
-        row = (self._level.numbers[index], began, ended, owned(outputs), self._signatures[index])
+    def _complete(self, index: int, began: float, ended: float, outputs: Any) -> dict[str, Any] | None:
+        """Record the outputs of a node, a copy where a follower may change them; return them, or what stands in for
+        outputs that cannot be carried."""
+        try:
+            given = carried_outputs(outputs)
+        except OutputError as error:
+            return self._failed(index, began, error)
+        row = (self._level.numbers[index], began, ended, owned(given), self._signatures[index])
         self._completed.add_unchecked(row)
+        return given
 
     def _failed(self, index: int, began: float, error: BaseException) -> dict[str, Any] | None:
         """Return the outputs of a node that failed, if any. Raises the error where the run was stopped."""

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from tavern_engine.compile.plan import Level, PlanNode, Role
+from tavern_engine.run.json_values import carried_output
 from tavern_engine.run.stream_messages import Outputs, StreamMessages
 from tavern_engine.run.streams import PAUSE, Stream
 from tavern_host.contracts.errors import PluginFailure
@@ -127,8 +128,8 @@ class StreamWriter:
 
     async def write_items(self, source: AsyncIterator[Any]) -> None:
         """Write all that `source` yields to the only stream."""
-        (stream,) = self.streams.values()
-        await self._write(source, self._items(source, stream))
+        ((key, stream),) = self.streams.items()
+        await self._write(source, self._items(source, key, stream))
 
     async def write_parts(self, source: AsyncIterator[dict[str, Any]]) -> None:
         """Write all that `source` yields, by output: items of streams, and values of the other outputs."""
@@ -164,12 +165,12 @@ class StreamWriter:
             if close is not None:
                 await close()
 
-    async def _items(self, source: AsyncIterator[Any], stream: Stream) -> None:
+    async def _items(self, source: AsyncIterator[Any], key: str, stream: Stream) -> None:
         # Each step in here runs once per item: what need not be checked each time waits until there is no room.
         append, watchers = stream.items.append, stream.watchers
         room = stream.room()
         async for item in source:
-            append(item)
+            append(item if item.__class__ is str and item.isascii() else carried_output(key, item))
             if watchers:
                 stream.notify()
                 if self._is_abandoned:
@@ -192,6 +193,7 @@ class StreamWriter:
             if part.__class__ is not dict:
                 raise PluginFailure(f"it yielded {type(part).__name__}, expected a dict by output")
             for key, item in part.items():
+                item = carried_output(key, item)
                 stream = streams.get(key)
                 if stream is None:
                     batch[key] = item

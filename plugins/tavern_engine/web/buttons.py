@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from tavern_host import WORKFLOW_MANAGER, PluginContext
-from tavern_host.contracts.documents import json_path
+from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import OpenModel
 from tavern_host.contracts.workflows import WorkflowNode
-
-M = TypeVar("M", bound=OpenModel)
 
 
 class Values(OpenModel):
@@ -34,12 +32,12 @@ class Click(Values):
 
 def read_values(payload: Any) -> Values:
     """Return the values that a body holds. Raises `InvalidInput`."""
-    return _read(Values, payload, "the values of the node cannot be read")
+    return read_model(Values, payload, "the values of the node cannot be read")
 
 
 def read_click(payload: Any) -> Click:
     """Return what a payload says. Raises `InvalidInput` with every problem of its shape."""
-    click = _read(Click, payload, "this is no button_click")
+    click = read_model(Click, payload, "this is no button_click")
     if click.node_type is None and click.workflow_id is None:
         raise InvalidInput("a button_click needs a `nodeType`, or the `workflowId` of a stored workflow")
     return click
@@ -75,11 +73,3 @@ async def _stored(click: Click, workflow_id: str, context: PluginContext) -> Wor
         raise NotFound(f"the workflow {workflow_id!r} has no node {click.node_id!r}{near}")
     node = found.get(click.node_id)
     return node if node is not None and click.node_type in (None, node.type) else None
-
-
-def _read(model: type[M], payload: Any, what: str) -> M:
-    try:
-        return model.model_validate(payload)
-    except ValidationError as error:
-        found = [f"{json_path(*e['loc'])}: {e['msg']}" for e in error.errors(include_url=False)]
-        raise InvalidInput(f"{what}: {'; '.join(found)}", problems=found) from None

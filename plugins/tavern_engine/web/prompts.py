@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, JsonValue, ValidationError
 
 from tavern_engine.compile.plan import CARRIER
-from tavern_host.contracts.documents import json_path
+from tavern_host.contracts.documents import json_path, mistakes, read_model
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import Actions, RunRequest
 from tavern_host.contracts.nodes import DataFlowType
@@ -78,8 +78,8 @@ class PromptRequest(OpenModel):
 
 def run_request(payload: Any) -> RunRequest:
     """Return what a payload asks for. Raises `InvalidInput` with every problem of its shape."""
+    prompt = read_model(PromptRequest, payload, "this is no PROMPT_REQUEST")
     try:
-        prompt = PromptRequest.model_validate(payload)
         if prompt.nodes is None and prompt.workflow_id is None:
             raise InvalidInput("a PROMPT_REQUEST needs `nodes` and `edges`, or the `workflowId` of a stored workflow")
         return RunRequest(
@@ -94,7 +94,7 @@ def run_request(payload: Any) -> RunRequest:
             use_cache=prompt.use_cache,
         )
     except ValidationError as error:
-        found = [f"{json_path(*e['loc'])}: {e['msg']}" for e in error.errors(include_url=False)]
+        found = [f"{json_path(*place)}: {text}" for place, text in mistakes(error)]
         raise InvalidInput(f"this is no PROMPT_REQUEST: {'; '.join(found)}", problems=found) from None
 
 

@@ -16,8 +16,10 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe, error_info
 from tavern_host.contracts.toolcalls import ToolApproval, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
+from tavern_host.contracts.wire import WireError, carried
 from tavern_tools.calls.audit import CallAudit, Updates
 from tavern_tools.calls.authority import Authority
 from tavern_tools.calls.call import Call
@@ -28,6 +30,7 @@ from tavern_tools.calls.runners import Runners
 from tavern_tools.catalog.failures import ToolFailure, failure_of, value_failure
 from tavern_tools.catalog.parameters import Bound
 from tavern_tools.catalog.registry import Registry, Tool
+from tavern_tools.catalog.schemas import ValueProblem
 from tavern_tools.tasks.progress import Progress
 from tavern_tools.tasks.tasks import Tasks
 
@@ -219,8 +222,12 @@ def _check(call: Call) -> Call:
 
 
 def _bind(tool: Tool, arguments: dict[str, JsonValue], *, text: bool = False) -> Bound:
-    bound = tool.parameters.bind(arguments, text=text)
-    if bound.problems:
+    try:
+        bound = tool.parameters.bind(carried(arguments), text=text)
+        problems = bound.problems
+    except WireError as error:
+        problems = [ValueProblem(path=json_path(*error.path), message=error.reason)]
+    if problems:
         what = f"the arguments of {tool.definition.id} are not right"
-        raise value_failure(ToolErrorType.PARAMETER_VALIDATION, what, bound.problems)
+        raise value_failure(ToolErrorType.PARAMETER_VALIDATION, what, problems)
     return bound

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from tavern_host.contracts.toolcalls import (
     ToolResult,
     ToolTask,
 )
+from tavern_host.contracts.wire import WireError, carried
 from tavern_tools.calls.call import Call
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.catalog.failures import ToolFailure, value_failure
@@ -28,11 +28,11 @@ from tavern_tools.catalog.schemas import Location, Schema, ValueProblem
 def checked(call: Call, max_bytes: int) -> Call:
     """Return the call with its result.
 
-    Raises `ToolFailure` for output that is not what the tool declares, is too large, or that JSON cannot write.
+    Raises `ToolFailure` for output that is not what the tool declares, is too large, or that no wire can carry.
     """
     tool, output, request = call.tool, call.output, call.request
     assert output is not None
-    structured = output.structured
+    structured = _carried(request.tool_id, output.structured)
     _check_schema(tool, structured)
     _check_size(request.tool_id, structured, max_bytes)
     if output.parts:
@@ -110,27 +110,20 @@ def _check_schema(tool: Tool, value: JsonValue) -> None:
 
 
 def _check_size(tool_id: str, structured: JsonValue, max_bytes: int) -> None:
-    """Raise `ToolFailure` for output that is too large, or that JSON cannot write."""
-    written = to_json(structured)
-    if (size := len(written)) > max_bytes:
+    """Raise `ToolFailure` for output that is too large."""
+    if (size := len(to_json(structured))) > max_bytes:
         message = f"the result of {tool_id} is too large: {size / 1e6:.1f} MB, {max_bytes / 1e6:g} MB are allowed"
         raise ToolFailure(ToolErrorType.OUTPUT, message, bytes=size)
-    if (b"NaN" in written or b"Infinity" in written) and (found := _no_json_number(structured, ())) is not None:
-        place, number = found
-        problem = ValueProblem(path=json_path(*place), message=f"expected a number that JSON can write, got {number}")
-        raise value_failure(ToolErrorType.OUTPUT, f"the result of {tool_id} is no JSON", [problem])
 
 
-def _no_json_number(value: JsonValue, place: Location) -> tuple[Location, float] | None:
-    """Return the first number in a value that is none in JSON, and where it is; or None."""
-    if isinstance(value, float):
-        return None if math.isfinite(value) else (place, value)
-    if isinstance(value, dict | list):
-        parts = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, part in parts:
-            if (found := _no_json_number(part, (*place, key))) is not None:
-                return found
-    return None
+def _carried(tool_id: str, structured: JsonValue) -> JsonValue:
+    """Return a result as every wire can carry it. Raises `ToolFailure`."""
+    try:
+        value: JsonValue = carried(structured)
+    except WireError as error:
+        problem = ValueProblem(path=json_path(*error.path), message=error.reason)
+        raise value_failure(ToolErrorType.OUTPUT, f"the result of {tool_id} is no JSON", [problem]) from None
+    return value
 
 
 def _leave_out_nulls(output: Schema, value: JsonValue) -> bool:

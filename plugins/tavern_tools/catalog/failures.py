@@ -15,6 +15,7 @@ _TYPES = {
     "vetoed": ToolErrorType.VETOED,
     "deadline_exceeded": ToolErrorType.TIMEOUT,
     "interrupted": ToolErrorType.INTERRUPTED,
+    "output_error": ToolErrorType.OUTPUT,
 }
 
 

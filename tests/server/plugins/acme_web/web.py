@@ -60,6 +60,8 @@ async def fail(request: HttpRequest, context: PluginContext) -> Any:
         return None
     if how == "header":
         return HttpResponse(headers={"X-Acme": "a\r\nSet-Cookie: b"})
+    if how == "nan":
+        return HttpResponse(data=[float("nan")])
     raise FAILURES[how]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from tavern_host import Config, NodeContext, Slot, node
+from tavern_host.contracts.wire import Model
 
 
 def _note(file: str, line: object) -> int:
@@ -179,10 +180,16 @@ def append_in_place(items: list[Any], item: Any) -> Annotated[list[Any], Slot(ke
     return items
 
 
+class Amount(Model):
+    """A frozen model, which has no codec."""
+
+    real: int
+
+
 @node()
 def opaque(number: int = 0) -> Annotated[Any, Slot(key="value")]:
-    """Give an object without a codec."""
-    return complex(number, 1)
+    """Give a value that a wire carries and no journal keeps."""
+    return Amount(real=number)
 
 
 @node()

@@ -6,10 +6,12 @@ import asyncio
 import contextvars
 import sys
 import threading
+from datetime import datetime
 from typing import Annotated, Any
 
 from tavern_host import Config, NodeContext, NodeDefinition, Slot, node
 from tavern_host.contracts.nodes import DataFlowType, NodeMode, SlotDefinition
+from tavern_host.contracts.wire import Model
 
 _TYPES = [str(t) for t in DataFlowType]
 
@@ -165,6 +167,20 @@ def where(value: Any = None) -> Annotated[str, Slot(key="value")]:
     return "main" if threading.current_thread() is threading.main_thread() else "thread"
 
 
+class Amount(Model):
+    """A frozen model, which has no codec."""
+
+    real: int
+
+
+def nested(levels: int) -> list[Any]:
+    """Return a list within lists."""
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
 @node()
 def odd(kind: Annotated[str, Config()] = "object") -> Annotated[Any, Slot(key="value")]:
     """Give values that JSON does not have."""
@@ -175,6 +191,12 @@ def odd(kind: Annotated[str, Config()] = "object") -> Annotated[Any, Slot(key="v
         "bytes": b"\x00",
         "surrogate": "a\ud800b",
         "keys": {1: "one"},
+        "set": {1},
+        "model": Amount(real=1),
+        "int": {"a": [2**63]},
+        "smallest": -(2**63) - 1,
+        "deep": nested(101),
+        "naive": datetime(2020, 1, 1),
     }[kind]
 
 

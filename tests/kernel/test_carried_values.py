@@ -1,0 +1,153 @@
+"""Values at the edge: what a wire carries comes through as it was, anything else is refused with its place."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from helpers.repetition import Failures, repetitions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tavern_host.contracts.documents import read_json
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.wire import MAX_LEVELS, Model, WireError, carried
+
+LARGEST = 2**63 - 1
+EDGES: list[Any] = [None, True, 0, LARGEST, -LARGEST - 1, 1.5, -0.0, 5e-324, "", "ä", "\U0001f600", [], {}]
+"""Values at the edges of what is carried in JSON."""
+REFUSED: list[Any] = [LARGEST + 1, -LARGEST - 2, 10**400, math.inf, -math.inf, math.nan]
+"""Values of JSON's types that no wire carries."""
+OTHERS: list[Any] = [object(), {1}, 1j, datetime(2020, 1, 1), {1: "a"}, range(3), type]
+"""Values of other types."""
+TEXT = st.text(st.characters(codec="utf-8"))
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-LARGEST - 1, LARGEST)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+PLACES = st.lists(TEXT | st.integers(0, 3), max_size=MAX_LEVELS - 1)
+
+
+class Frozen(Model):
+    """A frozen model, which a wire carries."""
+
+    inner: Any
+
+
+def within(value: Any, path: list[str | int]) -> Any:
+    """Return a value that has `value` at a place, and other values before it."""
+    for part in reversed(path):
+        value = {"before": 1, part: value} if isinstance(part, str) else [0] * part + [value]
+    return value
+
+
+def check_refused(value: Any, path: list[str | int]) -> None:
+    """Assert that a value is refused at a place, in Python and, if it is JSON, as text."""
+    whole = within(value, path)
+    with pytest.raises(WireError) as refused:
+        carried(whole)
+    assert list(refused.value.path) == path
+    if isinstance(value, int | float):
+        with pytest.raises(InvalidInput) as error:
+            read_json(json.dumps(whole), "the body")
+        assert error.value.message.startswith("the body") and "pydantic" not in error.value.message
+
+
+def check_carried(value: Any) -> None:
+    """Assert that a value comes through as it was, in Python and as text."""
+    assert carried(value) is value
+    text = json.dumps(value)
+    assert json.dumps(read_json(text, "it")) == text == json.dumps(read_json(text.encode(), "it"))
+
+
+def seeded(seed: int) -> tuple[Any, list[str | int]]:
+    """Return one of the edges and a place, the same for the same seed."""
+    rng = random.Random(seed)
+    path: list[str | int] = [rng.choice(["a", "b c", "ä", 0, 1, 2]) for _ in range(rng.randrange(12))]
+    return rng.choice([*EDGES, *REFUSED, *OTHERS]), path
+
+
+def test_seeded_values_are_carried_or_refused_by_place() -> None:
+    with Failures() as failures:
+        for seed in range(repetitions(200, 5000)):
+            value, path = seeded(seed)
+            with failures.row((seed, value, path)):
+                if any(value is edge for edge in EDGES):
+                    check_carried(within(value, path))
+                else:
+                    check_refused(value, path)
+
+
+@settings(max_examples=repetitions(50, 2000), deadline=None)
+@given(JSON)
+def test_json_within_the_bounds_is_carried(value: Any) -> None:
+    check_carried(value)
+
+
+@settings(max_examples=repetitions(50, 2000), deadline=None)
+@given(st.sampled_from([*REFUSED, *OTHERS]), PLACES)
+def test_other_values_are_refused_at_any_place(value: Any, path: list[str | int]) -> None:
+    check_refused(value, path)
+
+
+@settings(max_examples=repetitions(50, 2000), deadline=None)
+@given(st.text(st.characters(), max_size=20), st.sampled_from(["\ud800", "\udfff", "\udc80\ud800"]))
+def test_lone_surrogates_become_replacement_characters(text: str, half: str) -> None:
+    whole = f"{text}{half}"
+    mended = "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in whole)
+    assert carried({whole: [whole]}) == {mended: [mended]}
+    assert "\ufffd" in read_json(json.dumps([whole]), "it")[0]
+    read_json(json.dumps([whole]), "it")[0].encode()
+
+
+def test_values_without_a_json_form_are_carried_too() -> None:
+    value = [b"\x00", datetime(2020, 1, 1, tzinfo=UTC), Frozen(inner=[1]), (1, 2)]
+    assert carried(value) == [*value[:3], [1, 2]]
+    with pytest.raises(WireError, match=r"^\[0\].inner\[0\]: a number must be finite"):
+        carried([Frozen(inner=[math.nan])])
+
+
+@pytest.mark.parametrize("levels", [MAX_LEVELS, MAX_LEVELS + 1, 256, 100_000])
+def test_at_most_a_hundred_levels_are_read(levels: int) -> None:
+    for opening, closing in (("[", "]"), ('{"a":', "}")):
+        text = f"{opening * levels}{'1' if closing == '}' else ''}{closing * levels}"
+        if levels == MAX_LEVELS:
+            read_json(text, "the body")
+            continue
+        with pytest.raises(InvalidInput, match="^the body.*nested more than 100 levels deep$"):
+            read_json(text, "the body")
+
+
+def test_what_is_no_json_is_refused_by_line_and_column() -> None:
+    rows = {
+        "": "it is not JSON: line 1, column 1: Expecting value",
+        '{"a":\n oops}': "it is not JSON: line 2, column 2: Expecting value",
+        '["1", ' + "9" * 5000: "it is not JSON: line 1, column 7: an int must have at most 64 bits",
+        '{"a": -' + "9" * 5000 + "}": "it is not JSON: line 1, column 7: an int must have at most 64 bits",
+        '{"a b": [NaN]}': 'it: $["a b"][0]: a number must be finite, this one is nan',
+        '{"a": 1e999}': "it: $.a: a number must be finite, this one is inf",
+        '{"toolId": ' + "9" * 30 + "}": "it: $.toolId: an int must have at most 64 bits",
+    }
+    with Failures() as failures:
+        for text, message in rows.items():
+            with failures.row(text[:20]), pytest.raises(InvalidInput) as refused:
+                read_json(text, "it")
+            assert refused.value.message == message
+    with pytest.raises(InvalidInput, match=r"^it is not UTF-8 text \(byte 1\)$"):
+        read_json(b'"\xff"', "it")
+
+
+def test_values_that_contain_themselves_are_refused_soon() -> None:
+    endless: list[Any] = []
+    endless += [endless, endless, endless]
+    with pytest.raises(WireError, match="nested more than 100 levels"):
+        carried(endless)

@@ -1,0 +1,76 @@
+"""Values that no wire carries, and bodies that are no JSON, sent to every route and message that takes some."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from helpers.repetition import Failures, repetitions
+from helpers.served import Site, served
+from helpers.tavern_project import Tavern
+
+from tavern_host import Host
+
+DIGITS = "9" * 5000
+REFUSED = {
+    "64 bits": str(2**63),
+    "5,000 digits": DIGITS,
+    "negative": f"-{DIGITS}",
+    "NaN": "NaN",
+    "infinity": "-Infinity",
+    "1e999": "1e999",
+    "101 levels": "[" * 101 + "]" * 101,
+    "256 levels": "[" * 256 + "]" * 256,
+    "256 objects": '{"a":' * 256 + "1" + "}" * 256,
+    "100,000 levels": "[" * 100_000 + "]" * 100_000,
+    "no JSON": "oops",
+}
+BODIES = {
+    "POST /api/tools/execute": ('{"toolId": @}', '{"toolId": "shout", "arguments": {"text": [1, @]}}', '{"text": @}'),
+    "POST /api/approvals/task_1": ('{"decision": "approve", "arguments": {"a b": @}}', '{"decision": @}'),
+    "POST /api/agents/keeper/run": ('{"message": @}', '{"message": "x", "maxSteps": @}'),
+    "POST /api/prompt": ('{"workflowId": "think", "inputs": {"messages": [@]}}', '{"nodes": [@]}', '{"priority": @}'),
+    "POST /api/nodes/core:Text/actions/x": ('{"inputs": {"text": @}}', '{"config": @}'),
+    "PUT /api/plugins/tavern-llm/state": ('{"enabled": @}',),
+    "POST /api/plugins/tavern-llm/settings": ('{"models": {"m": @}}', '{"@": @}'),
+    "POST /api/projects": ('{"path": @}',),
+}
+WRONG = ("[]", "3", "null", '"text"', "[[]]", '{"nodes": 3}', '{"nodes": [3]}', '{"nodes": [{"policy": 3}]}', "", "{")
+"""Bodies of the wrong shape."""
+CLASSES = ("pydantic", "Prompt", "RunBody", "Values", "instance of", "Error", "Model", "class ")
+
+
+async def check_refused(site: Site, route: str, body: str, place: str) -> None:
+    """Assert that a body is refused in words that say where, and name no class."""
+    method, path = route.split(" ")
+    answer = await site.ask(method, path, data=body.encode())
+    told = (await answer.json())["error"]
+    assert answer.status == 400 or (not place and answer.status == 404), told[:300]
+    assert place in told, told[:300]
+    assert not any(name in told.replace("PROMPT_REQUEST", "") for name in CLASSES), told
+    assert len(told) < 1000
+
+
+async def test_no_route_takes_what_no_wire_carries(tmp_path: Path) -> None:
+    async with Host(project=Tavern(tmp_path / "project").root) as host, served(host) as site:
+        rng = random.Random(7)
+        with Failures() as failures:
+            for route, bodies in BODIES.items():
+                for body in bodies:
+                    some = rng.sample(sorted(REFUSED), repetitions(4, len(REFUSED)))
+                    for name in some:
+                        with failures.row((route, body, name)):
+                            await check_refused(site, route, body.replace("@", REFUSED[name]), "the body")
+                for body in WRONG:
+                    with failures.row((route, body)):
+                        await check_refused(site, route, body, "")
+        socket = await site.socket()
+        with Failures() as failures:
+            for name, value in REFUSED.items():
+                for text in ('{"type": @}', '{"type": "PROMPT_REQUEST", "payload": {"inputs": {"x": @}}}'):
+                    with failures.row((name, text)):
+                        await socket.send_str(text.replace("@", value))
+                        told: Any = await socket.receive_json(timeout=10)
+                        assert told["type"] == "error"
+                        assert told["payload"]["message"].startswith("the message")
