@@ -12,11 +12,19 @@ from pathlib import Path
 
 from tavern_host.audit.store import SqliteAuditStore
 from tavern_host.contracts.audit import AuditStore
+from tavern_host.contracts.tasks import TaskStore
+from tavern_tools.tasks.store import SqliteTaskStore
 
 LOG = logging.getLogger("test")
 
 OpenAudit = Callable[[], AuditStore]
+OpenTasks = Callable[[str], TaskStore]
+"""Opens the store as the host of this name."""
 
 AUDIT_STORES: dict[str, Callable[[Path], AuditStore]] = {
     "sqlite": lambda folder: SqliteAuditStore(folder / "audit" / "audit.sqlite3", folder / "state" / "audit.json"),
+}
+
+TASK_STORES: dict[str, Callable[[Path, str], TaskStore]] = {
+    "sqlite": lambda folder, host: SqliteTaskStore(folder / "tasks", host, LOG),
 }

@@ -188,10 +188,10 @@ async def test_a_decision_is_in_the_audit_log_although_its_process_was_killed_be
             f"""
 import logging
 from tavern_tools.tasks.approvals import decided
-from tavern_tools.tasks.store import TaskStore
-store = TaskStore(tasks_folder(bench.host.project.root), "host_child", logging.getLogger())
-choose = lambda row: decided(row.approval, "refuse", caller("user:child"), "", edited=False)
-await store.decide("{task.id}", choose, None)
+from tavern_tools.tasks.store import SqliteTaskStore
+store = SqliteTaskStore(tasks_folder(bench.host.project.root), "host_child", logging.getLogger())
+row = await store.get("{task.id}")
+await store.decide("{task.id}", decided(row.approval, "refuse", caller("user:child"), "", edited=False), None)
 say("decided")
 await asyncio.sleep(60)
 """,

@@ -13,8 +13,9 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput
+from tavern_host.contracts.tasks import TaskRow
 from tavern_host.contracts.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolErrorType, ToolResult
-from tavern_tools.tasks.rows import TaskRow, failed
+from tavern_tools.tasks.rows import failed
 from tavern_tools.tasks.secrets import masked, unmasked
 
 CheckArguments = Callable[[str, dict[str, JsonValue]], Awaitable[dict[str, JsonValue]]]

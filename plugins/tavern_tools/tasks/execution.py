@@ -10,10 +10,10 @@ from typing import Literal
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError, describe
+from tavern_host.contracts.tasks import TaskRow, TaskStore
 from tavern_host.contracts.toolcalls import TaskStatus, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
 from tavern_tools.tasks.progress import Progress
-from tavern_tools.tasks.rows import TaskRow, blob, failed
-from tavern_tools.tasks.store import TaskStore
+from tavern_tools.tasks.rows import blob, failed
 
 CarryOut = Callable[[ToolCallRequest, CallContext, ToolScope | None, Progress], Awaitable[ToolResult]]
 """Makes a call that was authorised already, and says when it begins."""

@@ -10,10 +10,10 @@ from datetime import timedelta
 from pydantic import JsonValue
 
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.tasks import TaskRow, TaskStore
 from tavern_tools.tasks.callbacks import Callbacks
-from tavern_tools.tasks.rows import TaskRow, now
+from tavern_tools.tasks.rows import now, shown
 from tavern_tools.tasks.secrets import masked
-from tavern_tools.tasks.store import TaskStore
 
 AT_ONCE = 8
 """How many callbacks are delivered at once."""
@@ -78,7 +78,7 @@ class Notifier:
             self._log.error("callbacks of tasks could not be delivered: %s", error.message)
 
     async def _deliver(self, row: TaskRow, keep: timedelta) -> None:
-        told = await self._callbacks.tell(row.entry.callback or "", row.shown(keep))
+        told = await self._callbacks.tell(row.entry.callback or "", shown(row, keep))
         due = None if told.pause is None else now() + int(told.pause * 1e6)
         await self._store.told(row.id, told.callback, due)
         if told.callback.status == "failed":

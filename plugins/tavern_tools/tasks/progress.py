@@ -9,10 +9,9 @@ import math
 from collections.abc import Callable
 
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.tasks import TaskRow, TaskStore
 from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_tools.catalog.failures import ToolFailure
-from tavern_tools.tasks.rows import TaskRow
-from tavern_tools.tasks.store import TaskStore
 
 PROGRESS_EVERY = 0.3
 """How many seconds pass at least between two reports of a task's progress."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.tasks import TaskEntry, TaskRow
 from tavern_host.contracts.toolcalls import (
     TaskCallback,
     TaskStatus,
@@ -20,7 +20,6 @@ from tavern_host.contracts.toolcalls import (
     ToolError,
     ToolErrorType,
     ToolResult,
-    ToolScope,
     ToolTask,
 )
 from tavern_host.contracts.wire import Model
@@ -40,67 +39,29 @@ LISTED = f"SELECT {_COLUMNS}, {_LARGE} FROM tasks"
 """As `WHOLE`, without large results."""
 
 
-class TaskEntry(Model):
-    """What was asked for. `hidden` names the arguments that the tool marks as secret, `callback` is the address that
-    is notified of the end."""
-
-    request: ToolCallRequest
-    call: CallContext
-    scope: ToolScope | None = None
-    hidden: list[str] = Field(default_factory=list)
-    callback: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRow:
-    """A task as it is kept. Times are in microseconds since 1970."""
-
-    id: str
-    tool_id: str
-    status: TaskStatus
-    is_final: bool
-    owner: str | None
-    attempt: int
-    is_idempotent: bool
-    cancelled_by: str | None
-    created: int
-    started: int | None
-    finished: int | None
-    due: int | None
-    callback_due: int | None
-    changed: int
-    writer: str
-    is_audited: bool
-    progress: float | None
-    progress_text: str | None
-    approval: ToolApproval | None
-    callback: TaskCallback | None
-    entry: TaskEntry
-    result: ToolResult | None
-
-    def shown(self, keep: timedelta) -> ToolTask:
-        """Return the task as others see it; it is kept for `keep` after its end."""
-        call = self.entry.call
-        finished = moment(self.finished)
-        return ToolTask(
-            id=self.id,
-            tool_id=self.tool_id,
-            status=self.status,
-            arguments=masked(self.entry.request.arguments, self.entry.hidden),
-            principal=call.principal,
-            created_at=datetime.fromtimestamp(self.created / 1e6, UTC),
-            started_at=moment(self.started),
-            finished_at=finished,
-            expires_at=None if finished is None else finished + keep,
-            progress=self.progress,
-            progress_text=self.progress_text,
-            result=self.result,
-            approval=self.approval,
-            attempt=self.attempt,
-            run_id=call.run_id,
-            trace_id=call.trace_id,
-            callback=self.callback,
-        )
+def shown(row: TaskRow, keep: timedelta) -> ToolTask:
+    """Return the task as others see it; it is kept for `keep` after its end."""
+    call = row.entry.call
+    finished = moment(row.finished)
+    return ToolTask(
+        id=row.id,
+        tool_id=row.tool_id,
+        status=row.status,
+        arguments=masked(row.entry.request.arguments, row.entry.hidden),
+        principal=call.principal,
+        created_at=datetime.fromtimestamp(row.created / 1e6, UTC),
+        started_at=moment(row.started),
+        finished_at=finished,
+        expires_at=None if finished is None else finished + keep,
+        progress=row.progress,
+        progress_text=row.progress_text,
+        result=row.result,
+        approval=row.approval,
+        attempt=row.attempt,
+        run_id=call.run_id,
+        trace_id=call.trace_id,
+        callback=row.callback,
+    )
 
 
 _NAMES = [field.name for field in fields(TaskRow)][:-4]

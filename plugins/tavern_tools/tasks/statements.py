@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tavern_host.contracts.calls import Principal
-from tavern_host.contracts.toolcalls import TaskCallback, TaskFilter, TaskStatus, ToolApproval
-from tavern_tools.tasks.rows import LISTED, WHOLE, TaskEntry, TaskRow, blob, micros, now, read_row
+from tavern_host.contracts.tasks import NewTask, TaskRow
+from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus
+from tavern_tools.tasks.rows import LISTED, WHOLE, blob, micros, now, read_row
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,18 +25,6 @@ HAS_CALLBACKS_DUE = f"SELECT 1 FROM tasks {_CALLBACK_DUE} LIMIT 1"
 
 UNAUDITED = f"{WHOLE} WHERE is_audited = 0 AND writer <> ? LIMIT {AT_ONCE}"
 """Selects tasks of other hosts with a decision that is not in the audit log."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewTask:
-    """A task that is to be kept."""
-
-    id: str
-    tool_id: str
-    entry: TaskEntry
-    is_idempotent: bool
-    approval: ToolApproval | None = None
-    callback: TaskCallback | None = None
 
 
 def insert(connection: sqlite3.Connection, task: NewTask, host: str) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
 
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.tasks import NewTask, Outcome, Seen, TaskRow, TaskStore
 from tavern_host.contracts.toolcalls import (
     TaskCallback,
     TaskFilter,
@@ -26,7 +28,6 @@ from tavern_host.storage.sqlite import DatabaseThread
 from tavern_tools.tasks.approvals import closed, refusal
 from tavern_tools.tasks.rows import (
     WHOLE,
-    TaskRow,
     blob,
     failed,
     now,
@@ -40,7 +41,6 @@ from tavern_tools.tasks.statements import (
     DUE,
     HAS_CALLBACKS_DUE,
     UNAUDITED,
-    NewTask,
     change,
     delete_beyond,
     delete_old,
@@ -60,25 +60,9 @@ ATTEMPTS = 3
 CLOSE_SECONDS = 5.0
 """How long closing waits for operations in flight."""
 
-Decide = Callable[[TaskRow], ToolApproval]
 
-Outcome = Literal["decided", "expired", "late"]
-"""What came of a decision: it holds, its time was over just now, or it was decided before."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What a host finds when it looks at the store: tasks that it took up or that others changed, and those with a
-    decision that is to be put into the audit log: the time of some was over, of others the host died that decided.
-    `tells`: there are callbacks to be delivered now."""
-
-    rows: list[TaskRow]
-    unaudited: list[TaskRow]
-    tells: bool = False
-
-
-class TaskStore:
-    """The tasks of a project, as one host of it sees them. Nothing is made before the first task is kept."""
+class SqliteTaskStore(TaskStore):
+    """Keeps tasks in a database in a folder. Nothing is made before the first task is kept."""
 
     def __init__(self, folder: Path, host: str, log: logging.Logger) -> None:
         self.host = host
@@ -181,7 +165,7 @@ class TaskStore:
         return await self._database.write(work)
 
     async def decide(
-        self, task_id: str, decide: Decide, arguments: dict[str, Any] | None
+        self, task_id: str, approval: ToolApproval, arguments: dict[str, JsonValue] | None
     ) -> tuple[TaskRow | None, Outcome]:
         """Keep a decision about a task that waits for one; return how the task stands, and what came of it.
 
@@ -195,7 +179,7 @@ class TaskStore:
             self._hosts.hold(self.host)
             if row.due is not None and row.due <= now():
                 return self._decided(connection, row, closed(row.approval)), "expired"
-            return self._decided(connection, row, decide(row), arguments), "decided"
+            return self._decided(connection, row, approval, arguments), "decided"
 
         return await self._database.write(work)
 

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
 from tavern_host.contracts.errors import NotFound, PermissionDenied, TavernError, describe
+from tavern_host.contracts.tasks import NewTask, TaskEntry, TaskRow, TaskStore
 from tavern_host.contracts.toolcalls import (
     TaskFilter,
     TaskStatus,
@@ -39,9 +40,8 @@ from tavern_tools.tasks.approvals import (
 from tavern_tools.tasks.callbacks import Callbacks
 from tavern_tools.tasks.execution import GRACE, CarryOut, TaskExecution, TaskRun
 from tavern_tools.tasks.notifications import Notifier, approval_payload, update_payload
-from tavern_tools.tasks.rows import TaskEntry, TaskRow, now
-from tavern_tools.tasks.statements import NewTask
-from tavern_tools.tasks.store import TaskStore
+from tavern_tools.tasks.rows import now, shown
+from tavern_tools.tasks.store import SqliteTaskStore
 
 MayDecide = Callable[[Principal, str, dict[str, JsonValue] | None], Awaitable[bool]]
 """Returns whether a principal may approve calls of a tool, with these arguments where they are given."""
@@ -68,7 +68,7 @@ class Tasks:
         self._context = context
         self._may_decide = may_decide
         self._check = check
-        self._store = TaskStore(context.operator_dir / "tasks", new_id("host"), context.log)
+        self._store: TaskStore = SqliteTaskStore(context.operator_dir / "tasks", new_id("host"), context.log)
         self._execution = TaskExecution(
             self._store,
             carry_out,
@@ -121,14 +121,14 @@ class Tasks:
             raise ToolFailure(ToolErrorType.RESOURCE, message, limit=self._number("maxOpenTasks", 1000))
         self._notice(row)
         self._begin_to_watch()
-        return row.shown(self._keep())
+        return shown(row, self._keep())
 
     async def list(self, filter: TaskFilter | None, call: CallContext) -> ToolTasks:
         """Return tasks, newest first, without large results; agents and plugins see their own."""
         only = None if _sees_all(call.principal) else call.principal
         keep = self._keep()
         rows = await self._store.find(filter or TaskFilter(), only, now() - int(keep.total_seconds() * 1e6))
-        return [row.shown(keep) for row in rows]
+        return [shown(row, keep) for row in rows]
 
     async def get(self, task_id: str, wait: float, call: CallContext) -> ToolTask:
         """Return a task as it stands, or as soon as it has ended within `wait` seconds. Raises `NotFound`."""
@@ -136,7 +136,7 @@ class Tasks:
         remaining = call.remaining()
         ends = time.monotonic() + max(0.0, wait if remaining is None else min(wait, remaining))
         if row.is_final or not wait > 0:
-            return row.shown(self._keep())
+            return shown(row, self._keep())
         changed = asyncio.Event()
         self._waiters.setdefault(task_id, set()).add(changed)
         try:
@@ -144,7 +144,7 @@ class Tasks:
                 row = await self._visible(task_id, call)
                 left = ends - time.monotonic()
                 if row.is_final or left <= 0:
-                    return row.shown(self._keep())
+                    return shown(row, self._keep())
                 changed.clear()
                 with contextlib.suppress(TimeoutError):  # another process may have changed it
                     async with asyncio.timeout(min(left, POLL)):
@@ -162,11 +162,11 @@ class Tasks:
         if row is None:
             raise _unknown(task_id)
         if row.changed == before.changed:
-            return row.shown(self._keep())
+            return shown(row, self._keep())
         self._audit("toolTask.cancelled", row, {"caller": str(row.entry.call.principal)}, call)
         self._notice(row)
         if row.is_final:
-            return row.shown(self._keep())
+            return shown(row, self._keep())
         return await self.get(task_id, 2 * GRACE + POLL, call)
 
     async def decide(
@@ -193,11 +193,9 @@ class Tasks:
         if wanted == "approve" and not await self._may_decide(principal, row.tool_id, given):
             raise PermissionDenied(f"{principal} may not call {row.tool_id} with these arguments, nor approve it")
 
-        def choose(current: TaskRow) -> ToolApproval:
-            assert current.approval is not None
-            return decided(current.approval, wanted, call, comment, edited=changed is not None)
-
-        after, outcome = await self._store.decide(task_id, choose, changed)
+        assert row.approval is not None
+        approval = decided(row.approval, wanted, call, comment, edited=changed is not None)
+        after, outcome = await self._store.decide(task_id, approval, changed)
         if after is None:
             raise _unknown(task_id)
         if outcome != "late":
@@ -205,7 +203,7 @@ class Tasks:
             self._notice(after)
         if outcome != "decided":
             raise why_not(after)
-        return after.shown(self._keep())
+        return shown(after, self._keep())
 
     async def adopt_tasks(self) -> None:
         """Look after what is left over from before, from now on, in a host that serves."""
