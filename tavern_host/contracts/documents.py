@@ -52,16 +52,27 @@ def read_document_bytes(path: Path) -> bytes:
         return file.read(MAX_DOCUMENT + 1)
 
 
+_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
+
+
+def without_comments(text: str) -> str:
+    """Return JSON text with its `// …` and `/* … */` as blanks, so that all else stands where it stood."""
+    if "//" not in text and "/*" not in text:
+        return text
+    return _STRING_OR_COMMENT.sub(lambda m: m[0] if m[0][0] == '"' else re.sub(r"[^\r\n]", " ", m[0]), text)
+
+
 def read_document(data: bytes, *, name: str = "the document") -> dict[str, Any]:
-    """Return the JSON object that `data` holds. Raises `InvalidInput` beginning with `name`; where the text is no JSON
-    at one place, its details are the `line`, the `column` and the `reason`.
+    """Return the JSON object that `data` holds; it may have comments (`// …`, `/* … */`). Raises `InvalidInput`
+    beginning with `name`; where the text is no JSON at one place, its details are the `line`, the `column` and the
+    `reason`.
 
     `NaN` and infinities are let through here and refused by `canonical`, so that a check can say where
     they are.
     """
     if len(data) > MAX_DOCUMENT:
         raise InvalidInput(f"{name} is larger than {MAX_DOCUMENT // (1024 * 1024)} MiB")
-    document = _parsed(data, name)
+    document = _parsed(data, name, has_comments=True)
     if not isinstance(document, dict):
         raise InvalidInput(f"{name} must hold a JSON object, not {json_type(document)}")
     return document
@@ -109,11 +120,12 @@ def mistakes(error: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
     ]
 
 
-def _parsed(data: str | bytes, name: str) -> Any:
+def _parsed(data: str | bytes, name: str, *, has_comments: bool = False) -> Any:
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig", "surrogatepass")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{name} is not UTF-8 text (byte {error.start})") from None
+    text = without_comments(text) if has_comments else text
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

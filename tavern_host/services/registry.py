@@ -9,6 +9,8 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.catalogue import ALL_SERVICES
 from tavern_host.contracts.errors import Forbidden, InvalidInput, NotFound, PermissionDenied, ServiceUnavailable
@@ -142,6 +144,7 @@ class Views:
         if interface is None:
             raise not_found("service", service, self._registry.catalogue.interfaces)
         methods = interface_methods(interface)
+        method = next((name for name in methods if method in (name, to_camel(name))), method)
         if method not in methods:
             raise not_found(f"method of {service}", method, methods)
         if not inspect.iscoroutinefunction(getattr(interface, method)):

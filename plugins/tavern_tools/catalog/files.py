@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pydantic import Field
 
-from tavern_host.contracts.documents import canonical, read_document, read_document_bytes
+from tavern_host.contracts.documents import canonical, read_document, read_document_bytes, without_comments
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import Problem
@@ -128,7 +128,7 @@ def read_file(
         return None, [about.problem(error.message.removeprefix(f"{path} "))]
     except TavernError as error:
         return None, [about.problem(error.message.removeprefix(f"{path} "))]
-    about.text = JsonText(data.decode("utf-8-sig"))
+    about.text = JsonText(without_comments(data.decode("utf-8-sig")))
     spoilt = [*about.repeated(), *_unwritable(document)]
     if spoilt:
         return None, about.problems(spoilt)
