@@ -66,6 +66,8 @@ def compatible(source: SlotDefinition, target: SlotDefinition) -> str | None:
     """
     if target.is_stream and not source.is_stream:
         return "a batch output cannot feed a stream input"
+    if source.is_stream and not target.is_stream and target.data_flow_type is DataFlowType.ARRAY:
+        return None  # the list of its items, whatever they are
     if _share_a_category(source, target):
         return None
     given, wanted = source.data_flow_type, target.data_flow_type
@@ -110,9 +112,9 @@ _EMPTY: dict[DataFlowType, Any] = {
 
 
 def collected(items: list[Any], target: SlotDefinition | None = None) -> Any:
-    """Return a stream's items as one value: a text slot, or none, gets all text of a stream of texts, any other slot
-    the list of the items."""
-    wants_text = target is None or target.data_flow_type is DataFlowType.STRING
+    """Return a stream's items as one value: a slot for text or for what can be converted, or none, gets all text of a
+    stream of texts, any other slot the list of the items."""
+    wants_text = target is None or target.data_flow_type in (DataFlowType.STRING, DataFlowType.CONVERTIBLE_ANY)
     if wants_text and items and all(issubclass(kind, str) for kind in set(map(type, items))):
         return "".join(items)
     return "" if not items and target is not None and target.data_flow_type is DataFlowType.STRING else list(items)

@@ -50,7 +50,8 @@ class ScriptRequest(Model):
     """A script that is to be run: `code`, or `script_path`, or a `command` (`python scripts/x.py --fast`, taken apart
     without a shell); exactly one of them.
 
-    Paths are relative to the folder of `plugin`, if it is a plugin's own script, else to one of the operator's folders.
+    Paths are relative to the folder of `plugin`, if it is a plugin's own script, else to one of the operator's folders;
+    with `from_project`, one in the project may be named from the project's folder too (`scripts/x.py`).
     `language` comes from the suffix where it is not given; `entry_point` names a function of the file that is called
     with the input. With the `protocol` `channel` the result is what is written to the descriptor TAVERN_RESULT_FD
     instead of the last JSON document on stdout. `config` becomes `TAVERN_CONFIG_*` inside the sandbox; the values under
@@ -61,6 +62,7 @@ class ScriptRequest(Model):
 
     tool_id: str | None = None
     plugin: str | None = None
+    from_project: bool = False
     code: str | None = None
     script_path: str | None = None
     command: str | None = None

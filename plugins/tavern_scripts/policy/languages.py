@@ -68,6 +68,14 @@ class Interpreter:
         """Whether memory can be limited by what is reserved: engines of JavaScript reserve far more than they use."""
         return self.language == "python"
 
+    @property
+    def reads_types(self) -> bool:
+        """Whether it runs TypeScript: Bun does, and Node.js since 22.18 and 23.6, which take the types away."""
+        if self.language != "nodejs":
+            return self.language == "bun"
+        version = tuple(int(number) for number in re.findall(r"\d+", self.version)[:2])
+        return version >= (22, 18) and not (23, 0) <= version < (23, 6)
+
     def argv(self, memory: int, program: str | None = None) -> list[str]:
         """Return how it is started, up to the script; `memory` is in bytes. `program` is another one to be started in
         its place, that of an environment."""
@@ -77,6 +85,11 @@ class Interpreter:
         if self.language == "nodejs":
             return [program, f"--max-old-space-size={max(16, memory * 3 // 4 >> 20)}"]
         return [program, "run", "--no-install"]
+
+
+def is_typed(name: str) -> bool:
+    """Return whether a file of this name holds TypeScript."""
+    return name.lower().endswith((".ts", ".mts", ".cts"))
 
 
 def language_of(path: str) -> ScriptLanguage:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,15 @@ from tavern_host.contracts.scripts import (
     ScriptRequest,
     SecurityContext,
 )
-from tavern_scripts.policy.languages import CODE_NAMES, Command, Interpreter, Interpreters, language_of, read_command
+from tavern_scripts.policy.languages import (
+    CODE_NAMES,
+    Command,
+    Interpreter,
+    Interpreters,
+    is_typed,
+    language_of,
+    read_command,
+)
 from tavern_scripts.policy.policy import LANGUAGES, Policies, Policy
 from tavern_scripts.policy.review import Granted, decide
 from tavern_scripts.policy.script_files import Script, ScriptFolder, code_hash, find_script, folder_hash
@@ -60,6 +69,14 @@ class Plan:
     def config(self) -> Mapping[str, JsonValue]:
         """The settings that the script is given."""
         return self.request.config
+
+    @property
+    def unreadable(self) -> str | None:
+        """Why the interpreter may not be able to read the script, in one sentence."""
+        name, by = self.program.name, self.interpreter
+        if by.language != "nodejs" or not is_typed(name) or by.reads_types:
+            return None
+        return f"Node.js {by.version} cannot run the typed script {name}: install Bun, or Node.js 22.18 or newer"
 
     @property
     def hidden(self) -> dict[str, str]:
@@ -111,7 +128,8 @@ class Planner:
         script = None
         if request.code is None:
             path = command.script if command is not None else request.script_path or ""
-            script = await asyncio.to_thread(find_script, path, await self._bases(request, policy))
+            bases = await self._bases(request, policy)
+            script = await asyncio.to_thread(find_script, path, bases, from_home=request.from_project)
             if request.plugin is not None and is_data(script.name):
                 message = f"{script.called} is not run: files of this name count as data, which nobody reviews as code"
                 raise Refused(ScriptErrorType.SECURITY, message)
@@ -124,7 +142,7 @@ class Planner:
         approval = None
         if policy.approved is not None:
             approval = await asyncio.to_thread(_approved, policy.approved, request, script)
-        interpreter = await self._interpreters.find(language, policy.interpreters.get(language))
+        interpreter = await self._interpreter(language, script, policy)
         program = Program(
             name=script.name if script is not None else CODE_NAMES[language],
             arguments=command.arguments if command is not None else (),
@@ -137,6 +155,15 @@ class Planner:
         called = script.called if script is not None else f"{language} code"
         root = self._context.project.root
         return Plan(request, policy, program, interpreter, limits, granted, called, root, script, approval)
+
+    async def _interpreter(self, language: ScriptLanguage, script: Script | None, policy: Policy) -> Interpreter:
+        """Return what runs a script: Bun, if it is there, for a typed one that this Node.js cannot read."""
+        found = await self._interpreters.find(language, policy.interpreters.get(language))
+        is_readable = script is None or not is_typed(script.name) or found.reads_types
+        if language == "nodejs" and "bun" in policy.languages and not is_readable:
+            with suppress(Refused):
+                return await self._interpreters.find("bun", policy.interpreters.get("bun"))
+        return found
 
     async def _bases(self, request: ScriptRequest, policy: Policy) -> list[ScriptFolder]:
         if request.plugin is None:

@@ -52,8 +52,8 @@ class Script:
         return self.folder / self.name
 
 
-def find_script(path: str, bases: Sequence[ScriptFolder]) -> Script:
-    """Return the script at a path in the first of these folders that has it.
+def find_script(path: str, bases: Sequence[ScriptFolder], *, from_home: bool = False) -> Script:
+    """Return the script at a path in the first of these folders that has it; `from_home`, also at one from its home.
 
     Raises `Refused`: a `SecurityError` for a path that leads, or is led by a link, out of its folder, a `ScriptError`
     where there is no such file. Blocking.
@@ -61,6 +61,11 @@ def find_script(path: str, bases: Sequence[ScriptFolder]) -> Script:
     steps = _steps(path)
     for base in bases:
         script = _within(base, steps)
+        if script is not None:
+            return script
+    for base in bases if from_home else ():
+        own = base.folder.relative_to(base.home).parts if base.home is not None else ()
+        script = _within(base, steps[len(own) :]) if own and steps[: len(own)] == own else None
         if script is not None:
             return script
     where = " or ".join(base.called for base in bases) or "any folder: the operator has named none"

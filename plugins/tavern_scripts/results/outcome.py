@@ -37,6 +37,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?$)')
 """A text in JSON, or the beginning of one that does not end: each character is looked at once."""
 
+_NODE_ERROR = re.compile(r"(?:Uncaught )?\w*(?:Error|Exception)\b")
+_NOT_READ = re.compile(r"^SyntaxError\b|ERR_UNKNOWN_FILE_EXTENSION", re.MULTILINE)
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 _MAX_INTEGER = 2**63
 
@@ -139,7 +141,7 @@ class Outcome:
 
     With `channel` the result is what is written to the descriptor 3, and all of stdout is log. With `any_text` what is
     printed need not be JSON. `hidden` are texts that must not stand in logs and errors, the longest first, with what
-    stands there instead.
+    stands there instead. `unreadable` says why a script whose syntax is wrong could not be read.
     """
 
     def __init__(
@@ -150,6 +152,7 @@ class Outcome:
         channel: bool = False,
         any_text: bool = False,
         hidden: Mapping[str, str] = _NOTHING,
+        unreadable: str | None = None,
     ) -> None:
         self.log = Log(limits.log)
         self.output = 0
@@ -159,6 +162,7 @@ class Outcome:
         self._channel = channel
         self._any_text = any_text
         self._hidden = hidden
+        self._unreadable = unreadable
         self._result = bytearray()
         self._said = 0
         self._stderr, self._stdout = _Lines(hidden), _Lines(hidden)
@@ -291,13 +295,23 @@ class Outcome:
         code = ended.exit_code
         if code == 0:
             return None
-        last = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "")
+        if self._unreadable is not None and _NOT_READ.search(errors):
+            return Refused(ScriptErrorType.DEPENDENCY, self._unreadable, errors)
+        last = _last_words(errors)
         if last.startswith("MemoryError") or "JavaScript heap out of memory" in errors:
             said = _REASONS["memory"].format(memory=limits.memory >> 20)
             return Refused(ScriptErrorType.RESOURCE, f"the script failed: {said}", errors)
         how = f"exit code {code}" if code is None or code > 0 else _signal(-code)
         said = f": {last[:300]}" if last else "; it wrote nothing to stderr"
         return Refused(ScriptErrorType.SCRIPT, f"the script ended with {how}{said}", errors)
+
+
+def _last_words(errors: str) -> str:
+    """Return the line that says why a program ended: the last one, or what Node.js says before its version."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    if lines and lines[-1].startswith("Node.js v"):
+        lines = [line for line in lines if _NODE_ERROR.match(line)] or lines[:-1]
+    return lines[-1] if lines else ""
 
 
 def start_of_last_document(text: str) -> int | None:

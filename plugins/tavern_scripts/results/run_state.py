@@ -45,6 +45,7 @@ def new_state(plan: Plan, chosen: Chosen, say: Say) -> RunState:
         channel=plan.program.channel,
         any_text=plan.program.is_code,
         hidden=plan.hidden,
+        unreadable=plan.unreadable,
     )
     return RunState(plan, enforced_by(plan, chosen.name, chosen.weaker), outcome)
 

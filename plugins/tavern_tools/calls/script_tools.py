@@ -49,6 +49,7 @@ def script_request(tool: ToolDefinition, arguments: dict[str, JsonValue]) -> Scr
             {
                 "tool_id": tool.id,
                 "plugin": tool.plugin,
+                "from_project": tool.plugin is None,
                 "script_path": implementation.script_path,
                 "command": implementation.command,
                 "language": implementation.language,
