@@ -42,6 +42,11 @@ def test_keys_that_we_do_not_know_are_kept(tmp_path: Path) -> None:
     assert profile.model_dump(exclude_unset=True) == {**PROFILE, "knowledge_base_references": [{"source_id": "kb"}]}
 
 
+def test_a_profile_may_have_comments(tmp_path: Path) -> None:
+    put(tmp_path, "a.json", "// who she is\n" + json.dumps(PROFILE)[:-1] + ', /* where */ "home": "a//b" } // end')
+    assert read_profiles(tmp_path).get("elara").model_dump()["home"] == "a//b"
+
+
 def test_a_project_without_agents_has_none(tmp_path: Path) -> None:
     assert read_profiles(tmp_path).by_id == {}
 

@@ -49,6 +49,8 @@ def test_types_match_if_equal_open_or_convertible() -> None:
         (a_slot("STRING"), a_slot("STRING", stream=True), False),
         (a_slot("WILDCARD", "Chat"), a_slot("WILDCARD", "Chat", stream=True), False),
         (a_slot("OBJECT", stream=True), a_slot("INTEGER"), False),
+        (a_slot("INTEGER", stream=True), a_slot("ARRAY"), True),
+        (a_slot("STRING", stream=True), a_slot("ARRAY", stream=True), False),
     ],
 )
 def test_streams_are_looked_at_first_then_categories_then_types(

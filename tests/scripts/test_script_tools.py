@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from subprocess import check_output
 from typing import Any
 
 import pytest
@@ -224,6 +225,56 @@ async def test_an_agent_runs_javascript_files(scripts: Scripts) -> None:
     assert result.structured["outputData"] == [1, 2]
 
 
+async def test_a_projects_tool_names_its_script_from_the_project(scripts: Scripts) -> None:
+    scripts.put("echo.py", "import json, sys\nprint(json.dumps(json.load(sys.stdin)))")
+    with Failures() as failures:
+        for number, implementation in enumerate(
+            (
+                {"scriptPath": "echo.py"},
+                {"scriptPath": "scripts/echo.py"},
+                {"command": "python scripts/echo.py"},
+            )
+        ):
+            tool = {"id": f"echo{number}", "implementation": {"type": "script", **implementation}}
+            tool["parameters"] = {"type": "object", "properties": {"n": {"type": "integer"}}}
+            scripts.put(f"echo{number}.tool.json", json.dumps(tool), folder="tools")
+            with failures.row(implementation):
+                assert (await call(scripts.host, f"echo{number}", n=number)).structured == {"n": number}
+    outside = await call(scripts.host, "core:execute-python-script", scriptPath="scripts/echo.py")
+    assert "there is no script 'scripts/echo.py'" in outside.error.message
+
+
+TYPED = """
+import { readFileSync } from "node:fs";
+interface Given { input: string }
+const given: Given = JSON.parse(readFileSync(0, "utf8"));
+console.log(JSON.stringify(given.input));
+"""
+
+
+def types_are_read() -> bool:
+    """Return whether a program on this machine runs TypeScript."""
+    said = check_output(["node", "--version"], text=True).strip(" v\n").split(".")
+    version = (int(said[0]), int(said[1]))
+    return shutil.which("bun") is not None or (version >= (22, 18) and not (23, 0) <= version < (23, 6))
+
+
+async def test_a_typed_script_runs_or_says_why_not(scripts: Scripts) -> None:
+    if shutil.which("node") is None:
+        pytest.skip("there is no Node.js")
+    scripts.put("said.ts", TYPED)
+    scripts.put("broken.mjs", "function f() { throw new TypeError('no such thing') }\nf()")
+    result = await scripts.run(command="node said.ts", input_data={"input": "hello"})
+    broken = await scripts.run(script_path="broken.mjs")
+    if types_are_read():
+        assert result.output_data == "hello"
+    else:
+        assert result.error is not None
+        told = "cannot run the typed script said.ts: install Bun, or Node.js 22.18 or newer"
+        assert result.error.message.startswith("Node.js ") and result.error.message.endswith(told)
+    assert broken.error is not None and broken.error.message.endswith("exit code 1: TypeError: no such thing")
+
+
 async def test_an_agent_runs_code_with_files(scripts: Scripts) -> None:
     scripts.put("a.txt", "hello", folder="files")
     code = "text = open('/files/a.txt').read()\nopen('up.txt', 'w').write(text.upper())\nprint(len(text))"
@@ -248,13 +299,14 @@ async def test_wrong_arguments_are_the_agents_mistake(scripts: Scripts) -> None:
     rows: list[Any] = [
         ("core:execute-python-script", {}),
         ("core:execute-python-script", {"scriptPath": "a.py", "timeoutMs": 99}),
+        *(("core:execute-python-script", {"scriptPath": path}) for path in ("./a.py", "/a.py", "b//a.py", "b/../a.py")),
         ("core:execute-python-script", {"scriptPath": "a.py", "inputData": [1]}),
         ("CodeInterpreter:execute", {"code": "1"}),
         ("CodeInterpreter:execute", {"code": "1", "language": "cobol"}),
     ]
     with Failures() as failures:
         for tool, arguments in rows:
-            with failures.row(tool):
+            with failures.row((tool, arguments)):
                 result = await call(scripts.host, tool, **arguments)
                 assert result.error.type is ToolErrorType.PARAMETER_VALIDATION
 

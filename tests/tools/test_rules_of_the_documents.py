@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from tavern_host import EXECUTION_ENGINE
 from tavern_host.contracts.toolcalls import ToolErrorType
 
 WRITE = {"type": "service", "service": "projectFiles", "method": "write_file"}
@@ -115,3 +117,42 @@ async def test_json_within_text_is_checked_by_the_schema_of_its_parameter(bench:
     assert result.error.message == (
         'the arguments of info are not right: data.threshold: "high" is not of type "number"'
     )
+
+
+COMMENTED = """
+{
+  // what people read: "//" within a text is text
+  "id": "info", "displayName": "Info // of plugins", /* and
+  below */ "description": "https://example.com/*not a comment*/",
+  "implementation": {"type": "service", "serviceName": "systemTools", "methodName": "getCurrentTime"}, // camel case
+  "parameters": {"type": "object", "properties": {"timezone": {"type": "string", "wrong": 5}}} /* 注释 */, "tags": 7
+}
+"""
+
+
+async def test_tool_files_may_have_comments(bench: Any) -> None:
+    file = bench.root / "tools" / "info.tool.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(COMMENTED.replace(', "tags": 7', ""), "utf-8")
+    tool = await bench.tools.get("info")
+    called = await bench.call("info", timezone="Asia/Shanghai")
+    file.write_text(COMMENTED, "utf-8")
+    checked = await bench.run("tools check")
+
+    assert (tool.display_name, tool.description) == ("Info // of plugins", "https://example.com/*not a comment*/")
+    assert called.structured["utcOffset"] == "+08:00"
+    column = COMMENTED.splitlines()[6].index('"tags"') + 1
+    assert any(line.startswith(f"{file}:7:{column}") for line in checked.lines), checked.lines
+
+
+async def test_a_mapped_stream_is_searched_for_calls(bench: Any) -> None:
+    text = "Well. <|[REQUEST_TOOL]|>\ncommand:「始」system:get_current_time「末」\n<|[END_TOOL]|>"
+    node = {"id": "says", "fullType": "core:TextToStream", "inputs": {"text": text}, "configValues": {"unit": "words"}}
+    mapped = {"said": {"sourceNodeId": "says", "sourceSlotKey": "stream"}}
+    body = {"nodes": [node], "edges": [], "outputInterfaceMappings": mapped, "actions": True}
+    prompt = (await bench.ask("POST", "/api/prompt", body)).data["promptId"]
+    async with asyncio.timeout(30):
+        while (run := await bench.host.services.get(EXECUTION_ENGINE).get(prompt)).status != "complete":
+            await asyncio.sleep(0.02)
+    assert run.outputs["said"] == "Well. "
+    assert [done["toolId"] for done in run.outputs["__actions__"]] == ["system:get_current_time"]
