@@ -132,13 +132,13 @@ class Host:
             publish=self._publish,
             audit=self.audit.record,
         )
-        self._plugins = HostPlugins(self._manager, switches, self.audit.record, RunningHosts(state / "hosts"))
+        self._plugins = HostPlugins(self._manager, switches, self.audit, RunningHosts(state / "hosts"))
         self.settings = HostSettings(
             self._store,
             self._manager.report.manifests,
             filter=self._filter,
             publish=self._publish,
-            record=self.audit.record,
+            decision=self.audit.decision,
         )
         self._watchdog = Watchdog(self._manager.report.locate, self._manager.problems.blocked)
         self.services = HostServices(self._manager)

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import re
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,14 @@ from tavern_host.audit.store import SqliteAuditStore, now
 from tavern_host.contracts.audit import Audit, AuditEntry, AuditStore, UnnumberedEntry
 from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.catalogue import recorded_actions
-from tavern_host.contracts.errors import DeadlineExceeded, Forbidden, InvalidInput, Misconfigured, ServiceUnavailable
+from tavern_host.contracts.errors import (
+    DeadlineExceeded,
+    Forbidden,
+    InvalidInput,
+    Misconfigured,
+    ServiceUnavailable,
+    describe,
+)
 from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.threads import run_in_thread
 
@@ -118,6 +125,55 @@ class AuditLog:
                 self._is_urgent = self._is_urgent or is_much
                 self._wake()
             return self._settled + count
+
+    @contextlib.asynccontextmanager
+    async def decision(
+        self,
+        action: str,
+        *,
+        actor: Principal | str,
+        subject: str = "",
+        details: Mapping[str, Any] | None = None,
+        plugin: str | None = None,
+    ) -> AsyncIterator[None]:
+        """Record a decision as `record` does, and have it on disk before the block carries it out.
+
+        Raises `ServiceUnavailable` where it cannot be written: the block is not entered, and what is written later is
+        `{action}.refused`. Where the block fails, `{action}.failed` follows.
+        """
+        number = self.record(action, actor=actor, subject=subject, details=details, plugin=plugin)
+        try:
+            if (problem := await self._problem_of(number, f"{action}.refused", str(actor), subject)) is None:
+                yield
+        except BaseException as error:
+            told = {"error": describe(error)}
+            self.record(f"{action}.failed", actor=actor, subject=subject, details=told, plugin=plugin)
+            raise
+        if problem is not None:
+            raise ServiceUnavailable(f"this was not carried out, since {problem}")
+
+    async def _problem_of(self, number: int, refused: str, actor: str, subject: str) -> str | None:
+        """Wait until an entry is on disk; return what prevents it, and write `refused` in its place one day."""
+
+        def replace() -> bool:
+            with self._writing, self._lock:
+                place = number - self._settled - 1
+                if place >= 0:
+                    self._pending_bytes += len(body) - len(self._pending[place][1])
+                    self._pending[place] = (now(), body)
+                return place >= 0 or number == 0 or number in self._given_up
+
+        body = encoded({"actor": actor, "action": refused, "subject": subject}, None)[1:]
+        try:
+            await self.written(number)
+        except ServiceUnavailable as error:
+            return error.message if await run_in_thread(replace, what="refusing a decision") else None
+        return None
+
+    @property
+    def problem(self) -> str | None:
+        """Why the log cannot be written, as of the last attempt; None where it can."""
+        return self._problem
 
     async def written(self, number: int | None = None) -> None:
         """Return when an entry, by the number that `record` gave it, is on disk with all that were recorded before;
@@ -349,6 +405,11 @@ class PluginAudit:
     def is_crowded(self) -> bool:
         """Whether much waits to be written."""
         return self._log.is_crowded
+
+    @property
+    def problem(self) -> str | None:
+        """Why the log cannot be written."""
+        return self._log.problem
 
     async def written(self, number: int | None = None) -> None:
         """Wait until an entry is on disk, or all that were recorded until now."""

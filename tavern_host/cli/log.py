@@ -31,8 +31,8 @@ class OnceASecond(logging.Filter):
 
 
 def set_up_log(*, verbose: bool) -> None:
-    """Write what the host and its libraries log to standard error: all of it with `verbose`, else only what the
-    libraries warn of."""
+    """Write what the host and its libraries log to standard error: all of it with `verbose`, else only what the audit
+    log and the libraries warn of."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     handler.addFilter(OnceASecond())
@@ -41,3 +41,4 @@ def set_up_log(*, verbose: bool) -> None:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(level)
+    logging.getLogger("tavern.audit").setLevel(logging.INFO if verbose else logging.WARNING)

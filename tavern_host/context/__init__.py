@@ -200,6 +200,10 @@ class Audit(Protocol):
     def is_crowded(self) -> bool:
         """Whether so much waits to be written that callers should wait with `written()`."""
 
+    @property
+    def problem(self) -> str | None:
+        """Why the log could not be written when that was last tried; None where it could."""
+
     async def written(self, number: int | None = None) -> None:
         """Return when the entry of this number is on disk, or all that were recorded until now.
 

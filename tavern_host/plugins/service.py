@@ -1,7 +1,7 @@
 """The `plugins` service: what is known of the plugins of one host, and what the operator, or a plugin that may, decides
 about them: grant, revoke, enable, disable, reload. It follows the operator's files as well.
 
-Each decision is written to its file and to the audit log first; the manager carries it out in a running host.
+Each decision is written to the audit log first, then to its file; the manager carries it out in a running host.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from tavern_host.audit.log import AuditLog
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, TavernError, describe
 from tavern_host.contracts.plugins import (
@@ -28,7 +29,7 @@ from tavern_host.contracts.plugins import (
 )
 from tavern_host.plugins.discovery import fingerprint, upgraded_since
 from tavern_host.plugins.grants import SwitchStore
-from tavern_host.plugins.manager import Audit, Manager
+from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.permissions import decide
 from tavern_host.plugins.record import Record
 from tavern_host.plugins.why import explain
@@ -41,7 +42,7 @@ _log = logging.getLogger("tavern.plugins")
 class HostPlugins(Plugins):
     """Provides the service for one host; decisions that are made without a call are the operator's."""
 
-    def __init__(self, manager: Manager, switches: SwitchStore, audit: Audit, running: RunningHosts) -> None:
+    def __init__(self, manager: Manager, switches: SwitchStore, audit: AuditLog, running: RunningHosts) -> None:
         self._manager = manager
         self._running = running
         self._reloads: dict[str, Reloaded] = {}
@@ -84,9 +85,9 @@ class HostPlugins(Plugins):
             if record.manifest is None or record.state in (PluginState.INVALID, PluginState.INCOMPATIBLE):
                 raise AdmissionError(f"{name} cannot be granted anything: {record.problems[0]}", list(record.problems))
             asked = record.permissions
-            await asyncio.to_thread(self._grants.grant, name, record.source, asked, record.manifest.version)
             permissions = [p.name for p in asked]
-            self._record(call, "plugin.granted", name, {"permissions": permissions})
+            async with self._decision(call, "plugin.granted", name, {"permissions": permissions}):
+                await asyncio.to_thread(self._grants.grant, name, record.source, asked, record.manifest.version)
             await self._load_if_allowed(name)
 
         return await self._decided(name, grant)
@@ -103,8 +104,8 @@ class HostPlugins(Plugins):
             if why is not None:
                 hint = f"to keep it out, disable it: `tavern plugins disable {name}`"
                 raise Conflict(f"{name} needs no grant: {why}; {hint}")
-            await asyncio.to_thread(self._grants.revoke, name)
-            self._record(call, "plugin.revoked", name)
+            async with self._decision(call, "plugin.revoked", name):
+                await asyncio.to_thread(self._grants.revoke, name)
             await self._manager.reconsider([record], drain=False)
 
         return await self._decided(name, revoke)
@@ -121,8 +122,8 @@ class HostPlugins(Plugins):
             if out is not None:
                 raise Conflict(f"{name} cannot be enabled here: {out}")
             if name in self._switches.load().disabled:
-                await asyncio.to_thread(self._switches.enable, name)
-                self._record(call, "plugin.enabled", name)
+                async with self._decision(call, "plugin.enabled", name):
+                    await asyncio.to_thread(self._switches.enable, name)
             await self._load_if_allowed(name)
 
         return await self._decided(name, enable)
@@ -137,8 +138,8 @@ class HostPlugins(Plugins):
 
         async def disable(record: Record) -> None:
             if name not in self._switches.load().disabled:
-                await asyncio.to_thread(self._switches.disable, name)
-                self._record(call, "plugin.disabled", name)
+                async with self._decision(call, "plugin.disabled", name):
+                    await asyncio.to_thread(self._switches.disable, name)
             affected.extend(one.name for one in self._manager.with_dependents([record]))
             await self._manager.reconsider([record])
 
@@ -165,7 +166,8 @@ class HostPlugins(Plugins):
                 self._manager.get(name)  # raises for an unknown name
             names = self._changed(seen) if name is None else [name]
             await self._apply(seen, names)
-            self._record(call, "plugins.reloaded", name or "", {"plugins": names})
+            via, details = call.via if call is not None else None, {"plugins": names}
+            self._audit.record("plugins.reloaded", actor=_actor(call), subject=name or "", details=details, plugin=via)
             return names
 
         names = await self._manager.operations.run(reload)
@@ -181,10 +183,12 @@ class HostPlugins(Plugins):
         await self._manager.operations.run(decide)
         return self._manager.info(name)
 
-    def _record(
-        self, call: CallContext | None, action: str, subject: str, details: Mapping[str, Any] | None = None
-    ) -> None:
-        self._audit(action, actor=_actor(call), subject=subject, details=details, plugin=call and call.via)
+    def _decision(
+        self, call: CallContext | None, action: str, name: str, details: Mapping[str, Any] | None = None
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        """Return the block that carries a decision out: entered when it is in the audit log, on disk."""
+        via = call.via if call is not None else None
+        return self._audit.decision(action, actor=_actor(call), subject=name, details=details, plugin=via)
 
     def ask_to_reload(self, name: str | None = None) -> None:
         """Let running hosts of the project reload a plugin, or look for all. Raises `NotFound` for one that neither

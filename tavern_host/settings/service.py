@@ -43,8 +43,8 @@ class Filter(Protocol):
     async def __call__(self, hook: str, value: SettingsChange, /, *, call: CallContext) -> SettingsChange: ...
 
 
-Record = Callable[..., object]
-"""Writes an entry into the audit log: `record(action, subject=, actor=, details=, plugin=)`."""
+Decision = Callable[..., contextlib.AbstractAsyncContextManager[None]]
+"""Writes a decision into the audit log before its block: `decision(action, subject=, actor=, details=, plugin=)`."""
 
 
 class HostSettings(Settings):
@@ -57,13 +57,13 @@ class HostSettings(Settings):
         *,
         filter: Filter,
         publish: Callable[[str, dict[str, Any]], object],
-        record: Record,
+        decision: Decision,
     ) -> None:
         self._store = store
         self._manifests = manifests
         self._filter = filter
         self._publish = publish
-        self._record = record
+        self._decision = decision
 
     async def options(self, plugin: str) -> list[SettingItem]:
         """Return copies of the options that a plugin declares. Raises `NotFound`."""
@@ -89,13 +89,15 @@ class HostSettings(Settings):
         wanted = self._checked(plugin, change.values)
         if wanted:
             wanted = await self._past_hooks(plugin, wanted, call)
-        if wanted:
-            encrypted = [key for key, item in self._declared(plugin).items() if item.is_encrypted]
-            mine, changed = await self._store.save(wanted, encrypted=encrypted)
+        encrypted = [key for key, item in self._declared(plugin).items() if item.is_encrypted]
+        if wanted and not (keys := self._store.would_change(wanted, encrypted=encrypted)):
+            self.follow()
+        elif wanted:
+            details: dict[str, JsonValue] = {"plugin": plugin, "keys": [*keys]}
+            actor = str(call.principal)
+            async with self._decision(AUDITED, subject=plugin, actor=actor, details=details, plugin=call.via):
+                _, changed = await self._store.save(wanted, encrypted=encrypted)
             self._publish_changes(changed)
-            if mine:
-                details: dict[str, JsonValue] = {"plugin": plugin, "keys": [*mine]}
-                self._record(AUDITED, subject=plugin, actor=str(call.principal), details=details, plugin=call.via)
         manifest = self._manifests().get(plugin)
         return self._values(manifest) if manifest is not None else []
 

@@ -166,17 +166,29 @@ class SettingsStore:
         process may have written it. Raises `InvalidFile` where the file was damaged, `Misconfigured` where it cannot
         be written, `DeadlineExceeded` where another process keeps it locked.
         """
-        file = self._file
-        if file is None:
-            raise Misconfigured("this host has no file to save settings in")
+        file = self._own_file()
         async with file.locked():  # nothing within waits: neither a cancellation nor another save comes in between
-            after = before = self._read(file)
-            for key, value in values.items():
-                after = after.changed(key, value, file.box if key in encrypted else None)
-            mine = after.differences(before)
+            after, mine = self._changed(file, values, encrypted)
             if mine:
                 file.write(after)
             return mine, self._take_over(after)
+
+    def would_change(self, values: Mapping[str, JsonValue], *, encrypted: Collection[str] = ()) -> list[str]:
+        """Return the keys that saving these values would change now. Raises as `save`."""
+        return self._changed(self._own_file(), values, encrypted)[1]
+
+    def _own_file(self) -> SettingsFile:
+        if self._file is None:
+            raise Misconfigured("this host has no file to save settings in")
+        return self._file
+
+    def _changed(
+        self, file: SettingsFile, values: Mapping[str, JsonValue], encrypted: Collection[str]
+    ) -> tuple[SavedSettings, list[str]]:
+        after = before = self._read(file)
+        for key, value in values.items():
+            after = after.changed(key, value, file.box if key in encrypted else None)
+        return after, after.differences(before)
 
     def follow(self) -> dict[str, list[str]]:
         """Reload the file if another process wrote it; return the keys that changed, by plugin.

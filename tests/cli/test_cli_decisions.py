@@ -8,6 +8,8 @@ import pytest
 from helpers.command_line import tavern, tavern_process
 from helpers.folder_plugins import write_plugin
 
+from tavern_host.audit.store import tail
+
 BROKEN = {"__init__.py": "import no_such_module\n"}
 
 
@@ -106,3 +108,45 @@ def test_what_was_decided_is_in_the_audit_log(project: Path) -> None:
         ("user:operator", "plugin.enabled", "looks"),
     ]
     assert tavern("--project", project, "audit", "verify").code == 0
+
+
+ASKS = {
+    "permissions": {"hooks": ["hook:server:tool:before-call"]},
+    "configOptions": [{"key": "extensions.asks.size", "type": "number", "label": "Size", "defaultValue": 1}],
+}
+DECISIONS = {
+    "plugin.granted": ["plugins", "grant", "asks"],
+    "plugin.disabled": ["plugins", "disable", "asks"],
+    "plugin.enabled": ["plugins", "enable", "asks"],
+    "settings.saved": ["settings", "set", "asks.size", "2"],
+    "plugin.revoked": ["plugins", "revoke", "asks"],
+}
+
+
+def operators_files(folders: Path) -> dict[str, bytes]:
+    """Return what the operator has decided, by file."""
+    names = ("grants.json", "plugins.json", "settings.json")
+    return {str(f): f.read_bytes() for f in sorted(folders.rglob("*.json")) if f.name in names}
+
+
+def test_a_decision_is_on_disk_or_refused(project: Path, operator_folders: Path) -> None:
+    write_plugin(project / "plugins" / "asks", {"__init__.py": ""}, **ASKS)
+    log = project / ".tavern" / "audit"
+    for action, arguments in DECISIONS.items():
+        before = operators_files(operator_folders)
+        log.exists() and log.rename(project / "away")
+        log.parent.mkdir(exist_ok=True)
+        log.write_text("a file where the folder should be")
+        ran = tavern("--project", project, *arguments)
+        assert ran.code == 1, action
+        assert "this was not carried out, since the audit log" in ran.error, action
+        assert operators_files(operator_folders) == before, action
+        log.unlink()
+        (project / "away").exists() and (project / "away").rename(log)
+
+        ran = tavern("--project", project, *arguments)
+
+        assert ran.code == 0, ran.error
+        assert operators_files(operator_folders) != before, action
+        # This process has not ended: what stands there was written before the decision was reported.
+        assert action in [entry.action for entry in tail(log / "audit.sqlite3", 20)]

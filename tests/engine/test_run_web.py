@@ -113,6 +113,7 @@ async def test_the_state_of_the_queue_is_told(site: Site, bench: Bench) -> None:
         "maxConcurrentWorkflows": 2,
         "runningExecutions": 0,
         "pendingExecutions": 0,
+        "auditLogProblem": None,
     }
     ids = [await bench.start(workflow({"h": "Hang"})) for _ in range(3)]
     for run_id in ids[:2]:

@@ -42,12 +42,14 @@ async def rerun(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 async def system_stats(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`GET /api/system_stats`: how many runs may run at a time, run, and wait."""
+    """`GET /api/system_stats`: how many runs may run at a time, run, and wait; what is wrong with the
+    audit log."""
     queue = await context.services.get(EXECUTION_ENGINE).queue()
     return HttpResponse(
         data={
             "maxConcurrentWorkflows": context.settings.get("maxConcurrentRuns"),
             "runningExecutions": len(queue.running),
             "pendingExecutions": len(queue.pending),
+            "auditLogProblem": context.audit.problem,
         }
     )
