@@ -42,6 +42,11 @@ class NodeType:
         """What names the code that runs the node type; other code has another name."""
         return self.contribution.code
 
+    @property
+    def settings(self) -> str:
+        """What names the settings of its plugin as they are now; with others its outputs may be others."""
+        return self.contribution.settings
+
     def runner(self) -> NodeRunner:
         """Return what opens instances. Raises `NotFound` where the code is gone."""
         runner: NodeRunner = self.contribution.open(self.original)

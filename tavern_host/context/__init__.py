@@ -130,6 +130,11 @@ class Settings(Protocol):
     def revision(self) -> int:
         """Grows whenever a setting changes, be it another plugin's: what was computed from settings compares it."""
 
+    @property
+    def digest(self) -> str:
+        """Differs whenever a value of this plugin's settings does, and is the same in every host: for the keys of what
+        was made with them."""
+
     def changes(self) -> AsyncIterator[list[str]]:
         """Return an iterator that yields the keys of this plugin's settings that changed, each time some did;
         it ends with the plugin."""
@@ -279,6 +284,11 @@ class Contribution(Protocol, Generic[T_co]):
     def code(self) -> str:
         """Names the plugin's code as it was loaded: by its version, for a folder plugin also by the hash of its files,
         and after the first load also by the load's number. Results of code of another name must not be reused."""
+
+    @property
+    def settings(self) -> str:
+        """The digest of the plugin's settings as they are now; see `Settings.digest`. Results that its code made with
+        others must not be reused."""
 
     @property
     def value(self) -> T_co:

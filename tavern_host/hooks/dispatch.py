@@ -77,6 +77,11 @@ class Answer:
         self._context = context
         self._in_flight = in_flight
 
+    @property
+    def settings(self) -> str:
+        """The digest of the plugin's settings as they are now."""
+        return self._context.settings.digest
+
     def open(self, handler: str | Model, *arguments: Any) -> Any:
         """Return a new object of the plugin's class `handler`, or what runs the handler of a descriptor."""
         self._in_flight.check()

@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 from pydantic import JsonValue
 
+from tavern_host.contracts.documents import revision_of
 from tavern_host.contracts.errors import Misconfigured, TavernError
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.names import near_names, suggest
@@ -274,6 +275,8 @@ class PluginSettings:
         self._store: SettingsStore | None = store
         self._revision = -1
         self._resolved = Resolved()
+        self._digest = ""
+        self._digested: Resolved | None = None
         self._readers: WeakSet[SettingsChanges] = WeakSet()
         self._adding = threading.Lock()
 
@@ -302,6 +305,14 @@ class PluginSettings:
         """Grows whenever a setting changes, of whichever plugin; stays when these are closed."""
         store = self._store
         return store.revision if store is not None else self._revision
+
+    @property
+    def digest(self) -> str:
+        """Differs whenever a value does, and is the same in every host."""
+        resolved = self._current()
+        if resolved is not self._digested:
+            self._digest, self._digested = revision_of(resolved.layers), resolved
+        return self._digest
 
     def changes(self) -> AsyncIterator[list[str]]:
         """Return an iterator over the keys that change from now on, without their prefix.

@@ -28,6 +28,7 @@ from tavern_engine.cache.disk.entries import decode_entry, encode_entry
 from tavern_host import Host
 from tavern_host.cli.terminal import run as tavern
 from tavern_host.contracts.executions import Run, RunRequest
+from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_host.contracts.workflows import Workflow
 
 MANIFEST = """
@@ -37,14 +38,28 @@ version: {version}
 description: Nodes that say when they run.
 apiVersion: ">=0.1"
 nodes: {{entry: ./nodes}}
+configOptions:
+  - {{key: extensions.acme-counted.ending, type: string, label: Ending, defaultValue: "!"}}
+  - {{key: extensions.acme-counted.wait, type: boolean, label: Wait, defaultValue: false}}
 """
 
 NODES = """
+import asyncio
+import enum
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from tavern_host import Config, NodeContext, PluginContext, Slot, node
+from tavern_host.contracts.wire import Model
+
+
+class Kept(Model):
+    name: str
+
+
+class Mood(enum.Enum):
+    GOOD = "good"
 
 
 def say(context: NodeContext) -> None:
@@ -82,10 +97,9 @@ def special(context: NodeContext, kind: Annotated[str, Config()] = "") -> Annota
         "odd keys": {"$bytes": "no", "": None},
         "nested": {"a": [1, 2.5, None, True, {"b": [b"inside"]}]},
         "nothing": None,
-        "nan": float("nan"),
-        "huge": 2**80,
-        "set": {1, 2},
-        "object": object(),
+        "enum": Mood.GOOD,
+        "model": Kept(name="a"),
+        "models": [{"a": Kept(name="b")}],
     }[kind]
 
 
@@ -122,6 +136,16 @@ async def count(context: NodeContext, to: int = 3) -> AsyncIterator[Annotated[in
         yield number
 """
 
+ENDINGS = """
+
+@node()
+async def ended(context: NodeContext, text: str = "hello") -> Annotated[str, Slot(key="value")]:
+    say(context)
+    while context.plugin.settings.get("wait"):
+        await asyncio.sleep(0.005)
+    return text + context.plugin.settings.get("ending")
+"""
+
 ON = {"extensions.tavern-engine.cacheOnDisk": True}
 
 
@@ -139,7 +163,7 @@ class Place:
         nodes = self.root / "acme-counted" / "nodes"
         nodes.mkdir(parents=True, exist_ok=True)
         (nodes.parent / "plugin.yaml").write_text(MANIFEST.format(version=version).lstrip())
-        (nodes / "__init__.py").write_text(f"SUMMAND = {summand}\n{textwrap.dedent(NODES)}")
+        (nodes / "__init__.py").write_text(f"SUMMAND = {summand}\n{textwrap.dedent(NODES)}{ENDINGS}")
 
     @asynccontextmanager
     async def host(self, **settings: Any) -> AsyncIterator[Bench]:
@@ -248,6 +272,43 @@ async def test_changed_code_or_version_runs_again(place: Place) -> None:
     assert output(run, "c") == 303
 
 
+async def change(bench: Bench, **values: Any) -> None:
+    """Save settings of the plugin."""
+    named = {f"extensions.acme-counted.{key}": value for key, value in values.items()}
+    await bench.host.services.get(SETTINGS).save(SettingsChange(plugin="acme-counted", values=named))
+
+
+async def test_another_setting_of_the_plugin_runs_its_nodes_again(place: Place) -> None:
+    document = counted({"e": "Ended", "s": "Same"}, "e.value > s.value")
+    for ending, executed in (("!", ["e", "s"]), ("?", ["e", "s"]), ("?", []), ("!", [])):
+        async with place.host() as bench:
+            await change(bench, ending=ending)
+            assert output(await bench.run(document), "s") == f"hello{ending}"
+        assert place.executed == executed
+    async with place.host() as bench:
+        for ending, executed in (("!", []), (".", ["e", "s"]), ("?", []), (".", [])):
+            await change(bench, ending=ending)
+            assert output(await bench.run(document), "s") == f"hello{ending}"
+            assert place.executed == executed
+
+
+async def test_a_setting_that_changes_during_a_run_is_not_cached(place: Place) -> None:
+    document = counted({"e": "Ended"})
+    async with place.host() as bench:
+        await change(bench, wait=True)
+        run_id = await bench.start(document)
+        while not place.executed:
+            await asyncio.sleep(0.005)
+        await change(bench, ending="?", wait=False)
+        assert output(await bench.engine.wait(run_id), "e") == "hello?"
+        await change(bench, ending="!", wait=True)
+        run_id = await bench.start(document)
+        while not place.executed:
+            await asyncio.sleep(0.005)
+        await change(bench, wait=False)
+        assert output(await bench.engine.wait(run_id), "e") == "hello!"
+
+
 async def test_is_changed_is_asked_before_the_disk(place: Place) -> None:
     document = counted({"m": "Mood", "s": "Same"}, "m.value > s.value")
     place.project.mkdir()
@@ -282,7 +343,7 @@ async def test_values_come_back_as_they_were(place: Place) -> None:
 
 
 async def test_only_values_with_a_codec_are_kept(place: Place) -> None:
-    kinds = ["nan", "huge", "set", "object"]
+    kinds = ["enum", "model", "models"]
     document = workflow({**{kind: special(kind) for kind in kinds}, "a": "acme-counted:Add"})
     await place.run(document)
     assert place.executed == sorted(["a", *kinds])

@@ -31,7 +31,8 @@ class Bench:
 
     def __init__(self, max_bytes: int = 1_000_000) -> None:
         self.now = 0.0
-        self.cache = ResultCache(max_bytes, clock=lambda: self.now)
+        self.settings = 0
+        self.cache = ResultCache(lambda: self.settings, max_bytes, clock=lambda: self.now)
 
     def key(self, tool: Tool, arguments: Any = None, principal: Principal = WRITER) -> bytes:
         key = self.cache.key(tool, arguments or {}, principal)
@@ -96,6 +97,13 @@ def test_a_tool_that_was_prepared_anew_or_in_another_version_is_another_tool(ben
     one = cached()
     keys = {bench.key(one), bench.key(one), bench.key(cached()), bench.key(cached(version="2"))}
     assert len(keys) == 3
+
+
+def test_no_result_outlives_a_change_of_settings(bench: Bench) -> None:
+    tool = cached()
+    bench.put(tool, done([1]))
+    bench.settings += 1
+    assert bench.cache.get(bench.key(tool)) is None
 
 
 def test_what_cannot_be_given_again_is_not_kept(bench: Bench) -> None:

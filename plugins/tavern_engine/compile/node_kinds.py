@@ -95,8 +95,8 @@ class Kind:
         self.calls: Calls | None = None
         self.token: bytes | None = None
         if traits.cached:
-            about = (self.type, definition.version, node_type.plugin, node_type.version, sorted(inputs))
-            self.token = token_of(about)
+            code = (self.type, definition.version, node_type.plugin, node_type.version)
+            self.token = token_of((*code, node_type.settings, sorted(inputs)))
         is_open = dynamic or any(slot.multi or slot.is_stream for slot in inputs.values())
         self.shape = IRREGULAR if is_open else Shape(self, ())
 

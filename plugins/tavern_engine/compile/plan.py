@@ -283,6 +283,8 @@ class Plan:
     """By number the digest of the code of a node, where it may have no signature; see `code_digests.py`."""
     loops: frozenset[int] = frozenset()
     """The numbers of loops."""
+    is_current: Callable[[], bool] = lambda: True
+    """Says whether settings are as they were when its nodes were signed: what they give later is not cached."""
 
     @cached_property
     def numbers(self) -> dict[str, int]:

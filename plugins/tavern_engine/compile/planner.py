@@ -46,7 +46,7 @@ class Planner:
         self._context = context
         self._registry = registry
         self._plans: LRUCache[bytes, _Known] = LRUCache(KEPT_NODES, getsizeof=lambda known: len(known.written))
-        self._revision: int | None = None
+        self._revision: tuple[int | None, int] | None = None
 
     async def groups(self, workflow: Workflow) -> dict[str, Workflow]:
         """Return the workflows that the groups of a workflow stand for, by id."""
@@ -79,7 +79,7 @@ class Planner:
         self, workflow: Workflow, groups: Mapping[str, Workflow], request: RunRequest, name: str
     ) -> BoundPlan:
         types = await self._registry.types()
-        revision = self._registry.revision
+        revision = (self._registry.revision, self._context.settings.revision)
         if self._revision != revision:
             self._plans.clear()
             self._revision = revision
@@ -91,6 +91,7 @@ class Planner:
             if problems or wrong:
                 raise _refusal(name, [*problems, *wrong])
             plan = compile_plan(workflow, types, groups)
+            plan.is_current = lambda: self._context.settings.revision == revision[1]
             known = _Known(BoundPlan.of(plan), [node.input_values for node in workflow.nodes])
         elif wrong:
             raise _refusal(name, wrong)

@@ -249,6 +249,8 @@ class EventBatch:
             return
         completed, self._completed = self._completed.columns(), Completions()
         rows, self._rows = self._rows, []
+        if not self._plan.is_current():
+            self.cache = None  # the nodes may have read settings that their signatures do not name
         payloads = self._pass_on(completed)
         if not rows:
             self._publish(zip(repeat("NODE_COMPLETE"), payloads))

@@ -55,7 +55,9 @@ class Caller:
         self._runners = runners
         self._authority = Authority(context)
         self._limits = Limits()
-        self._cache = ResultCache(int(context.settings.get("cacheMegabytes", 32)) * 2**20)
+        self._cache = ResultCache(
+            lambda: context.settings.revision, int(context.settings.get("cacheMegabytes", 32)) * 2**20
+        )
         self._audit = CallAudit(context)
         self._updates = Updates(context)
         self._max_bytes = int(float(context.settings.get("maxResultMegabytes", 10)) * 1e6)

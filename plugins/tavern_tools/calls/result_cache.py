@@ -38,10 +38,14 @@ class ResultCache:
     """Results by the keys of calls, the least recently used evicted first. `clock` gives seconds and never jumps back.
 
     A key is for one tool as it was prepared: where plugins, tools or workflows have changed, tools are prepared
-    again, and what they returned before is not returned again.
+    again, and what they returned before is not returned again; nor is it when any setting has changed: `settings`
+    returns their revision.
     """
 
-    def __init__(self, max_bytes: int = MAX_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, settings: Callable[[], int], max_bytes: int = MAX_BYTES, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings = settings
         self._max_bytes = max_bytes
         self._entries: TLRUCache[bytes, _Entry] = TLRUCache(
             max_bytes, ttu=lambda _, entry, now: now + entry.seconds, timer=clock, getsizeof=lambda entry: entry.size
@@ -77,7 +81,7 @@ class ResultCache:
             return None
         asking = None if caching.shared else [principal.kind, principal.id]
         try:
-            text = json.dumps([tool.number, asking, arguments], sort_keys=True, separators=(",", ":"))
+            text = json.dumps([tool.number, self._settings(), asking, arguments], sort_keys=True, separators=(",", ":"))
         except (TypeError, ValueError, RecursionError):  # no JSON
             return None
         return hashlib.blake2b(text.encode(), digest_size=32).digest()
