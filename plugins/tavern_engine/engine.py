@@ -186,6 +186,7 @@ class Engine(ExecutionEngine):
     async def history(self, filter: RunFilter | None = None) -> list[RunSummary]:
         """Return runs, active ones included, newest first."""
         if self._context.services.has(RUN_STORE):
+            await self._recorder.catch_up([active.record for active in self._active.values()])
             return await self._context.services.get(RUN_STORE).list_runs(filter or RunFilter())
         return list_in_memory(self._finished.values(), [a.record for a in self._active.values()], filter or RunFilter())
 

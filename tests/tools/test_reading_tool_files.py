@@ -172,7 +172,7 @@ def value_at(document: Any, place: tuple[str | int, ...]) -> Any:
     ("text", "message"),
     [
         ("[]", "must hold a JSON object, not an array"),
-        ("[" * 100_000, "is not JSON that can be read: nested too deeply"),
+        ("[" * 100_000, "is not JSON: it is nested more than 100 levels deep"),
     ],
 )
 def test_json_that_is_no_tool_is_told(tmp_path: Path, text: str, message: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,6 +117,17 @@ class RunRecorder:
             await self._update(record, RunStatus.RUNNING, {})
         elif record.id in self._recorded:
             self._starts[record.id] = asyncio.get_running_loop().call_later(DELAY, self._write_start, record)
+
+    async def catch_up(self, running: Iterable[RunRecord]) -> None:
+        """Record the starts of these runs that are not recorded yet, so that the store says what runs."""
+        for record in running:
+            start = self._starts.get(record.id)
+            if isinstance(start, asyncio.TimerHandle):
+                start.cancel()
+                self._write_start(record)
+        writing = [start for start in self._starts.values() if isinstance(start, asyncio.Task)]
+        if writing:
+            await asyncio.wait(writing)
 
     def _write_start(self, record: RunRecord) -> None:
         update = self._update(record, RunStatus.RUNNING, {})
