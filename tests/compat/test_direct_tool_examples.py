@@ -80,9 +80,10 @@ def test_the_template_of_2_2_2_is_read_key_by_key(spec_dir: Path) -> None:
     for handler, kind in ((script, "script"), (method, "service")):
         del handler["serviceName" if kind == "script" else "language"]
         definition, findings = read_definition({**template, "handler": handler}, source="", plugin=None)
-        # "string" stands there for any text, and is no version; its example is none of the values that it allows
+        # "string" stands there for any text, and is no version; its default and example are none that it allows
         assert [(finding.location, finding.warning) for finding in findings] == [
             (("version",), True),
+            (("parameters", "properties", "paramName1", "default"), True),
             (("examples", 0, "input", "paramName1"), True),
         ]
         assert definition.kind == kind

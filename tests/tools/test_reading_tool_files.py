@@ -443,8 +443,14 @@ def test_files_are_checked_without_a_host(tmp_path: Path) -> None:
         nodes = ("core:Upper",)
         workflows = ()
 
+        def find(self, name: str) -> None: ...
+
+    def unserved(definition: ToolDefinition) -> list[str]:
+        implementation = definition.implementation
+        return [f"there is no service {implementation.service}"] if definition.kind == "service" else []
+
     paths = [folder, folder / "a.tool.json", tmp_path / "empty", tmp_path / "absent.tool.json"]
-    found = check(paths, Around(), lambda definition: f"there is no service {definition.implementation.service}")
+    found = check(paths, Around(), unserved)
     assert [str(p).replace(f"{tmp_path}/", "") for p in found] == [
         "empty: there is no *.tool.json in it",
         "tools/a.tool.json: there is no node core:Uper (did you mean core:Upper?)",

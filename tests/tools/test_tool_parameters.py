@@ -277,3 +277,66 @@ def test_a_value_is_allowed_where_the_reference_validator_allows_it_and_else_has
     allowed = Draft202012Validator(schema).is_valid(value)
     assert Schema(schema).allows(value) is allowed
     assert (Schema(schema).problems(value) == []) is allowed
+
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
+
+def test_a_schema_with_conditions_is_not_closed() -> None:
+    rows: Any = [
+        ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, {"a": 1, "b": 2}, {"a": 1}, "b: is required"),
+        ({"if": {"required": ["b"]}, "else": {"required": ["a"]}}, {"a": 1, "z": 2}, {"z": 2}, "a: is required"),
+        ({"dependentSchemas": {"a": {"required": ["b"]}}}, {"a": 1, "b": 2}, {"a": 1}, "b: is required"),
+        ({"propertyNames": {"pattern": "^[ab]$"}}, {"a": 1, "b": 2}, {"z": 1}, "z"),
+        ({"minProperties": 2}, {"a": 1, "b": 2}, {"a": 1}, "properties"),
+        ({"$schema": DRAFT_7, "dependencies": {"a": ["b"]}}, {"a": 1, "b": 2}, {"a": 1}, "b"),
+    ]
+    with Failures() as failures:
+        for more, right, wrong, reason in rows:
+            with failures.row(more):
+                assert schema_problems(more, ()) == []
+                assert bind({"a": {}}, right, text=False, **more).problems == []
+                [problem] = bind({"a": {}}, wrong, text=False, **more).problems
+                assert reason in str(problem)
+
+
+def test_a_refusal_always_says_why() -> None:
+    rows: Any = [
+        ({"required": ["b"]}, {"a": 1}, "b: is required and missing"),
+        ({"not": {"required": ["a"]}}, {"a": 1}, "is not allowed"),
+        ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, "b"),
+        ({"maxProperties": 0}, {"a": 1}, "properties"),
+        ({"properties": {"a": False}}, {"a": 1}, "a: is not allowed here"),
+        ({"properties": {"a": {"oneOf": [{}, {}]}}}, {"a": 1}, "more than one"),
+        ({"unevaluatedProperties": False}, {"z": 1}, "z: is not allowed here"),
+    ]
+    with Failures() as failures:
+        for schema, arguments, reason in rows:
+            with failures.row(schema):
+                bound = Parameters({"type": "object", "properties": {"a": {}}, **schema}).bind(arguments)
+                assert bound.problems
+                assert all("what the schema allows" not in str(problem) for problem in bound.problems)
+                assert any(reason in str(problem) for problem in bound.problems), bound.problems
+
+
+def test_a_schema_is_read_by_its_own_draft() -> None:
+    pair = {"items": [{"type": "string"}, {"type": "integer"}], "additionalItems": False}
+    rows: Any = [
+        ({"$schema": DRAFT_7}, pair, ["a", 1], ["a", "b"]),
+        ({"$schema": "https://json-schema.org/draft/2019-09/schema"}, pair, ["a", 1], [1, 1]),
+        ({"$schema": "http://json-schema.org/draft-04/schema"}, {"maximum": 5, "exclusiveMaximum": True}, 4, 5),
+        ({}, {"prefixItems": [{"type": "string"}], "items": False}, ["a"], ["a", "b"]),
+    ]
+    with Failures() as failures:
+        for draft, part, right, wrong in rows:
+            with failures.row(draft):
+                assert schema_problems({**draft, "properties": {"p": part}}, ()) == []
+                assert bind({"p": part}, {"p": right}, text=False, **draft).problems == []
+                assert bind({"p": part}, {"p": wrong}, text=False, **draft).problems != []
+
+    [(place, said)] = schema_problems({"properties": {"p": pair}}, ("parameters",))
+    assert (place, 'a list of them is "prefixItems"' in said) == (("parameters", "properties", "p", "items"), True)
+    [(place, said)] = schema_problems({"$schema": "http://json-schema.org/draft-03/schema#"}, ("parameters",))
+    assert (place, said.endswith('got "http://json-schema.org/draft-03/schema#"')) == (("parameters", "$schema"), True)
+    inner = schema_problems({"properties": {"p": {"$schema": DRAFT_7}}}, ())
+    assert [place for place, _ in inner] == [("properties", "p", "$schema")]

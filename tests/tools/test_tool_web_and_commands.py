@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from helpers.repetition import Failures
 
+from tavern_host import Host
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.errors import InvalidInput, NotFound
 
@@ -117,3 +119,37 @@ async def test_calling_a_wrong_file_says_what_is_wrong(bench: Any) -> None:
     assert problem.startswith(f"{path}:1:")
     assert '"servce" (did you mean service?)' in problem
     assert (verdict, said.exit_code) == ('ToolNotFound: no tool has the id "info"', 2)
+
+
+async def test_what_no_call_could_get_right_is_told(bench: Any) -> None:
+    parameters = {"properties": {"url": {}, "count": {"type": "integer", "default": "3"}}, "required": ["ulr"]}
+    bench.write_tool("a", INFO, parameters=parameters)
+    bench.write_tool("b", INFO, dependencies=["tool:system:task_status", "tool:absent", "service:plugin"])
+    (bench.root / "tools" / "c.json").write_text("{}")
+    said = await bench.run("tools check")
+    lines = [line.rpartition("/tools/")[2] for line in said.lines]
+    assert lines == [
+        "c.json: is not read: the name of a tool file ends with .tool.json",
+        "a.tool.json:1:161: $.parameters.properties.count.default: is not what the schema allows: "
+        '"3" is not of type "integer"',
+        'a.tool.json:1:192: $.parameters.required[0]: "ulr" is no property, so no call is right (did you mean url?)',
+        "b.tool.json: there is no tool absent",
+        "b.tool.json: there is no service plugin",
+        "3 problems found",
+    ], said.lines
+
+
+async def test_a_folder_of_tools_that_no_manifest_names_is_told(tmp_path: Path) -> None:
+    plugin = tmp_path / "acme"
+    (plugin / "tools").mkdir(parents=True)
+    (plugin / "plugin.yaml").write_text("name: acme\ndisplayName: Acme\nversion: 1.0.0\n")
+    (plugin / "tools" / "a.tool.json").write_text("{}")
+    tool = {"id": "a", "implementation": {"type": "script", "command": "python absent.py"}}
+    (tmp_path / "p" / "tools").mkdir(parents=True)
+    (tmp_path / "p" / "tools" / "a.tool.json").write_text(json.dumps(tool))
+    async with Host(tmp_path / "p", plugins=[plugin], trust=["acme"]) as host:
+        said = [output.text async for output in host.registrations.commands["tools check"].call({})]
+    [script, folder, verdict] = filter(None, said)
+    assert script.endswith("a.tool.json: there is no script 'absent.py' in the folder scripts of the project")
+    assert folder == f"{plugin}/tools: is not read: the manifest of acme does not name it (tools: {{entry: ./tools}})"
+    assert verdict == "2 problems found"

@@ -10,6 +10,7 @@ from pydantic import JsonValue, ValidationError
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.scripts import (
     SCRIPT_EXECUTION,
     ScriptErrorType,
@@ -140,6 +141,20 @@ def _file_part(file: ScriptFile) -> ContentPart:
     return ContentPart(
         type="image" if is_image else "file", uri=file.path, name=name, mime_type=file.mime_type, size=file.size
     )
+
+
+async def without_script(context: PluginContext, tool: ToolDefinition, owner: str | None) -> str | None:
+    """Return why the script of a tool cannot be run, or None; `owner` is the folder of the plugin that has the tool."""
+    plugins = await context.services.get(PLUGINS).assets("plugin")
+    plugin = next((asset.plugin for asset in plugins if asset.path == owner), None)
+    if owner is not None and plugin is None:
+        return None  # nothing is known of a plugin that is not loaded
+    try:
+        request = script_request(tool.model_copy(update={"plugin": plugin}), {})
+        await context.services.get(SCRIPT_EXECUTION).review(request)
+    except (ToolFailure, TavernError) as error:
+        return error.message
+    return None
 
 
 async def granted_to_script(context: PluginContext, tool: ToolDefinition) -> list[str]:

@@ -270,6 +270,9 @@ class _Reader:
         if key == "parameters" and schema.get("type", "object") != "object":
             self.fail(("parameters", "type"), f'expected "object", got {quoted(schema["type"])}')
             return None
+        for keyword, place, message in Parameters(schema).oddities() if key == "parameters" else ():
+            say = self.warn if keyword == "default" else self.fail
+            say((key, *place), message)
         return dict(schema)
 
     def implementation(self) -> ToolImplementation | None:

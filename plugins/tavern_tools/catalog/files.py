@@ -54,13 +54,15 @@ class ReadFiles:
 
 
 class Surroundings(Protocol):
-    """What is there beside tool files, by name: node types and workflows."""
+    """What is there beside tool files, by name: node types, workflows, and other tools."""
 
     @property
     def nodes(self) -> Collection[str]: ...
 
     @property
     def workflows(self) -> Collection[str]: ...
+
+    def find(self, name: str) -> object | None: ...
 
 
 def stamps(folder: str, suffix: str = SUFFIX) -> tuple[FileStamp, ...]:
@@ -139,23 +141,23 @@ def read_file(
 def check(
     paths: Iterable[Path],
     surroundings: Surroundings | None = None,
-    unserved: Callable[[ToolDefinition], str | None] = lambda definition: None,
+    unserved: Callable[[ToolDefinition], Iterable[str]] = lambda definition: (),
 ) -> list[ToolProblem]:
     """Return everything that is wrong with these tool files, and those in these folders, without a host.
 
-    Two files with one id and version are a problem of both. With `surroundings`, so are node types and workflows
-    that are not there; `unserved` says why nothing carries a service tool out.
+    Two files with one id and version are a problem of both. With `surroundings`, so are node types, workflows and
+    tools that are not there; `unserved` says which services and scripts are not.
     """
     problems: list[ToolProblem] = []
     by_name: dict[tuple[str, str], list[ToolDefinition]] = {}
-    for file, within in _tool_files(paths, problems).items():
-        definition, found = read_file(file, None, within=within)
+    files = [read_file(file, None, within=within) for file, within in _tool_files(paths, problems).items()]
+    checked = {definition.id for definition, _ in files if definition is not None}
+    for definition, found in files:
         problems += found
         if definition is not None:
             by_name.setdefault((definition.id, definition.version), []).append(definition)
-            problems += [_of(definition, unmet) for unmet in _missing(definition, surroundings)]
-            unmet = unserved(definition) if definition.kind == "service" else None
-            problems += [] if unmet is None else [_of(definition, unmet)]
+            missing = (*_missing(definition, surroundings, checked), *unserved(definition))
+            problems += [_of(definition, message) for message in missing]
     for same in by_name.values():
         for definition in same if len(same) > 1 else ():
             others = " and ".join(other.source for other in same if other is not definition)
@@ -171,13 +173,17 @@ def _tool_files(paths: Iterable[Path], problems: list[ToolProblem]) -> dict[Path
             files[path] = None
             continue
         found = stamps(str(path))
+        unread = [file for file, *_ in stamps(str(path), "") if file.lower().endswith((".json", ".jsonc"))]
+        for file in sorted({*unread} - {file for file, *_ in found}):
+            message = f"is not read: the name of a tool file ends with {SUFFIX}"
+            problems.append(ToolProblem(message=message, file=file, warning=True))
         if not found:
             problems.append(ToolProblem(message=f"there is no *{SUFFIX} in it", file=str(path)))
         files |= dict.fromkeys((Path(stamp[0]) for stamp in found), path.absolute().parent)
     return files
 
 
-def _missing(definition: ToolDefinition, surroundings: Surroundings | None) -> Iterator[str]:
+def _missing(definition: ToolDefinition, surroundings: Surroundings | None, checked: set[str]) -> Iterator[str]:
     if surroundings is None:
         return
     implementation = definition.implementation
@@ -188,6 +194,8 @@ def _missing(definition: ToolDefinition, surroundings: Surroundings | None) -> I
         known = {"node": surroundings.nodes, "workflow": surroundings.workflows}.get(kind)
         if known is not None and name not in known:
             yield f"there is no {kind} {name}{did_you_mean(name, known)}"
+        if kind == "tool" and name.partition("@")[0] not in checked and surroundings.find(name) is None:
+            yield f"there is no tool {name}{did_you_mean(name, checked)}"
 
 
 def _of(definition: ToolDefinition, message: str) -> ToolProblem:

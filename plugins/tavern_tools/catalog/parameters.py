@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.projectfiles import PROJECT_FILE
 from tavern_tools.catalog.coercion import Coercion
+from tavern_tools.catalog.names import quoted
 from tavern_tools.catalog.project_paths import read_path
 from tavern_tools.catalog.schemas import (
     Location,
@@ -26,8 +27,8 @@ from tavern_tools.catalog.schemas import (
 )
 
 _OPEN_KEYWORDS = (
-    *("additionalProperties", "patternProperties", "unevaluatedProperties"),
-    *("$ref", "allOf", "anyOf", "oneOf"),
+    *("additionalProperties", "patternProperties", "unevaluatedProperties", "propertyNames", "minProperties"),
+    *("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"),
 )
 
 
@@ -125,7 +126,27 @@ class Parameters:
             for name in arguments
             if name not in self.properties
         ]
-        return unknown + [(place, said) for place, said in found if len(place) != 1 or place[0] in self.properties]
+        told = {place for place, _ in unknown}
+        return unknown + [(place, said) for place, said in found if place not in told]
+
+    def oddities(self) -> Iterator[tuple[str, Location, str]]:
+        """Yield what keeps calls from being right that look so: the keyword, its place, and what is wrong.
+
+        Names in `required` that are no property, and values of `default` that the schema refuses.
+        """
+        required = self._schema.schema.get("required", [])
+        for index, name in enumerate(required if self._closed and isinstance(required, list) else ()):
+            if name not in self.properties:
+                said = f"{quoted(name)} is no property, so no call is right{did_you_mean(str(name), self.properties)}"
+                yield "required", ("required", index), said
+        for name, value in self._defaults.items():
+            for place, said in self._schema.mistakes({name: value}):
+                if place[:1] == (name,):
+                    yield (
+                        "default",
+                        ("properties", name, "default", *place[1:]),
+                        f"is not what the schema allows: {said}",
+                    )
 
     def _with_canonical_paths(self, values: dict[str, JsonValue]) -> tuple[dict[str, JsonValue], list[Mistake]]:
         """Return the arguments with each path in its canonical form, and what is wrong with paths."""

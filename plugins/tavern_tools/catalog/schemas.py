@@ -1,4 +1,5 @@
-"""JSON Schemas (draft 2020-12) of tools: checked when a tool is loaded, prepared once, asked on every call.
+"""JSON Schemas of tools: checked when a tool is loaded, prepared once, asked on every call. Each is of the draft that
+its `$schema` names, else of 2020-12.
 
 A schema refers to nothing outside of itself, and what it asks of a value takes time in proportion to the value:
 patterns are those of regular languages, references do not multiply.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -17,6 +18,7 @@ from pydantic import JsonValue
 from tavern_host.contracts.documents import canonical, json_path, json_type
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import Model
+from tavern_tools.catalog.drafts import DRAFTS, LATEST, draft_of, meta_validator, validator_of
 from tavern_tools.catalog.names import quoted
 
 if TYPE_CHECKING:
@@ -31,12 +33,11 @@ _TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _IN_PLACE = ("not", "if", "then", "else")
 _OF_OBJECTS = ("additionalProperties", "unevaluatedProperties", "propertyNames")
-_SINGLE = frozenset((*_IN_PLACE, *_OF_OBJECTS, "items", "contains", "unevaluatedItems"))
-_LISTED = frozenset(("prefixItems", *_IN_PLACE_LISTS))
-_NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-_REFERENCES = frozenset({"$ref", "$dynamicRef"})
+_SINGLE = frozenset((*_IN_PLACE, *_OF_OBJECTS, "items", "additionalItems", "contains", "unevaluatedItems"))
+_LISTED = frozenset(("prefixItems", "items", *_IN_PLACE_LISTS))
+_NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _ANCHORS = frozenset({"$anchor", "$dynamicAnchor"})
-_META = "https://json-schema.org/draft/2020-12/schema"
 
 _JSON_HINT = "; write it as JSON"
 _MAX_MESSAGE = 300
@@ -77,7 +78,13 @@ def schema_problems(schema: Any, at: Location) -> list[Mistake]:
             unusable = f"holds what JSON has no form for: {error}"
     if unusable is not None:
         return [(at, unusable)]
-    mistakes = list(_content_mistakes(schema) if _meta().is_valid(schema) else _keyword_mistakes(schema))
+    draft = draft_of(schema)
+    if draft not in DRAFTS:
+        known = ", ".join(map(quoted, DRAFTS))
+        return [((*at, "$schema"), f"expected one of {known}, got {quoted(schema['$schema'])}")]
+    mistakes = list(
+        _content_mistakes(schema) if meta_validator(draft).is_valid(schema) else _keyword_mistakes(schema, draft)
+    )
     if not mistakes and _multiplies(schema):
         mistakes = [((), "its references lead too far: one value would be compared with thousands of schemas")]
     if not mistakes:
@@ -100,11 +107,12 @@ def _size_problem(schema: Any) -> str | None:
     return "the schema is nested too deeply"
 
 
-def _keyword_mistakes(schema: dict[str, Any]) -> list[Mistake]:
-    from jsonschema import Draft202012Validator
+def _keyword_mistakes(schema: dict[str, Any], draft: str) -> list[Mistake]:
+    import jsonschema
 
+    kind = getattr(jsonschema, DRAFTS[draft])
     found: dict[Mistake, None] = {}  # the schema of schemas says the same thing several times
-    for error in Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema):
+    for error in kind(kind.META_SCHEMA).iter_errors(schema):
         found[tuple(error.absolute_path), _cut(_said_of_schema(error))] = None
         if len(found) == _MAX_MISTAKES:
             break
@@ -112,6 +120,9 @@ def _keyword_mistakes(schema: dict[str, Any]) -> list[Mistake]:
 
 
 def _said_of_schema(error: Any) -> str:
+    if error.absolute_path and error.absolute_path[-1] == "items" and isinstance(error.instance, list):
+        older = "http://json-schema.org/draft-07/schema#"
+        return f'expected one schema; a list of them is "prefixItems", or say "$schema": "{older}"'
     if error.validator != "anyOf":  # only that of the keyword `type`, in the schema of schemas
         return str(error.message)
     near = did_you_mean(error.instance, _TYPES) if isinstance(error.instance, str) else ""
@@ -125,12 +136,14 @@ def _content_mistakes(schema: dict[str, Any]) -> Iterator[Mistake]:
     for place, part in _parts(schema):
         if place and "$id" in part:
             yield (*place, "$id"), "a schema within a schema has no name of its own; use $anchor"
+        if place and "$schema" in part:
+            yield (*place, "$schema"), "a schema within a schema has no draft of its own; say it for the whole"
         for keyword in sorted(_REFERENCES & part.keys()):
             problem = _reference_problem(schema, part[keyword], anchors)
             if problem:
                 yield (*place, keyword), f"refers to {quoted(part[keyword])}, {problem}"
         found = [((*place, "patternProperties", key), key) for key in part.get("patternProperties", ())]
-        found += [((*place, "pattern"), part["pattern"])] if "pattern" in part else []
+        found += [((*place, "pattern"), part["pattern"])] if isinstance(part.get("pattern"), str) else []
         patterns += len(found)
         if patterns > _MAX_PATTERNS:
             yield place, f"the schema has more than {_MAX_PATTERNS} patterns"
@@ -141,8 +154,8 @@ def _content_mistakes(schema: dict[str, Any]) -> Iterator[Mistake]:
                 yield where, problem
 
 
-def _reference_problem(schema: dict[str, Any], reference: str, anchors: set[str]) -> str | None:
-    if not reference.startswith("#"):
+def _reference_problem(schema: dict[str, Any], reference: Any, anchors: set[str]) -> str | None:
+    if not isinstance(reference, str) or not reference.startswith("#"):
         return "but a schema may only refer to parts of itself (#/…)"
     if reference in anchors or referred(schema, reference) is not None:
         return None
@@ -173,13 +186,13 @@ def _parts(schema: dict[str, Any]) -> Iterator[tuple[Location, dict[str, Any]]]:
         if not isinstance(part, dict):
             continue
         yield place, part
-        for key in part:
-            if key in _SINGLE:
-                waiting.append(((*place, key), part[key]))
-            elif key in _LISTED:
-                waiting += [((*place, key, index), inner) for index, inner in enumerate(part[key])]
-            elif key in _NAMED:
-                waiting += [((*place, key, name), inner) for name, inner in part[key].items()]
+        for key, value in part.items():
+            if key in _SINGLE and isinstance(value, dict):
+                waiting.append(((*place, key), value))
+            elif key in _LISTED and isinstance(value, list):
+                waiting += [((*place, key, index), inner) for index, inner in enumerate(value)]
+            elif key in _NAMED and isinstance(value, dict):
+                waiting += [((*place, key, name), inner) for name, inner in value.items()]
 
 
 def _multiplies(schema: dict[str, Any]) -> bool:
@@ -207,7 +220,8 @@ def _in_place(schema: Mapping[str, Any], part: dict[str, Any]) -> Iterator[Any]:
     for keyword in _IN_PLACE:
         if keyword in part:
             yield part[keyword]
-    yield from part.get("dependentSchemas", {}).values()
+    for keyword in ("dependentSchemas", "dependencies"):
+        yield from part.get(keyword, {}).values()
     for keyword in _REFERENCES & part.keys():
         yield referred(schema, part[keyword])
 
@@ -255,22 +269,16 @@ def referred(schema: Mapping[str, Any], reference: str) -> Any:
 # --- values -----------------------------------------------------------------------------------------
 
 
-@cache
-def _meta() -> Draft202012Validator:
-    from jsonschema_rs import Draft202012Validator
-
-    return Draft202012Validator({"$ref": _META}, offline=True)
-
-
 def compiled(schema: Mapping[str, Any]) -> Draft202012Validator:
     """Return a validator of a schema. It fetches nothing, checks formats, and its patterns take linear time.
 
     Raises `ValueError` for a schema that `schema_problems` finds something wrong with.
     """
-    from jsonschema_rs import Draft202012Validator, RegexOptions
+    from jsonschema_rs import RegexOptions
 
     options = RegexOptions(size_limit=_MAX_PATTERN_BYTES)
-    return Draft202012Validator(dict(schema), offline=True, pattern_options=options, validate_formats=True)
+    kind = validator_of(draft_of(schema) or LATEST)
+    return kind(dict(schema), offline=True, pattern_options=options, validate_formats=True)
 
 
 class Schema:

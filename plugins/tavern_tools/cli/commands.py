@@ -6,7 +6,7 @@ import asyncio
 import functools
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,15 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.plugins import PLUGINS
+from tavern_host.contracts.scripts import SCRIPT_EXECUTION
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolDefinition, ToolManager
-from tavern_tools.calls.script_tools import granted_to_script
+from tavern_tools.calls.script_tools import granted_to_script, without_script
+from tavern_tools.catalog.definitions import dependency
 from tavern_tools.catalog.documentation import describe_tool
-from tavern_tools.catalog.files import check, stamps
-from tavern_tools.catalog.permissions import service_and_method
+from tavern_tools.catalog.files import ToolProblem, check, stamps
+from tavern_tools.catalog.permissions import service_and_method, service_name
 from tavern_tools.catalog.registry import registry_of
 from tavern_tools.requests import arguments_of, tool_filter, typed_call
 
@@ -103,9 +106,11 @@ async def check_tools(arguments: dict[str, JsonValue], context: PluginContext) -
         if not path.exists():
             raise InvalidInput(f"{path} does not exist")
     if not paths:
-        paths = [context.project.folder("tools")] if stamps(str(context.project.folder("tools"))) else []
+        paths = [context.project.folder("tools")] if stamps(str(context.project.folder("tools")), "") else []
     catalog = await registry_of(context).catalog()
-    problems = await asyncio.to_thread(check, paths, catalog, functools.partial(_unserved, context))
+    loop = asyncio.get_running_loop()
+    problems = await asyncio.to_thread(check, paths, catalog, functools.partial(_unserved, context, loop))
+    problems += [] if arguments.get("path") else await _undeclared(context)
     for problem in problems:
         yield CommandOutput(kind="text", text=f"warning: {problem}" if problem.warning else str(problem))
     yield CommandOutput(kind="result", data=[problem.to_json() for problem in problems])
@@ -214,13 +219,35 @@ def _facts(tool: ToolDefinition) -> list[str]:
     return [f"  - {fact}" for fact in facts]
 
 
-def _unserved(context: PluginContext, definition: ToolDefinition) -> str | None:
-    """Return why there is nothing that carries a service tool out."""
-    try:
-        context.services.method(*service_and_method(definition.implementation))
-    except TavernError as error:
-        return error.message
-    return None
+def _unserved(context: PluginContext, loop: asyncio.AbstractEventLoop, definition: ToolDefinition) -> Iterator[str]:
+    """Yield what of services and scripts a tool names that is not there. Not on the event loop."""
+    for kind, name in map(dependency, definition.dependencies):
+        if kind == "service" and not context.services.has(service_name(name)):
+            yield f"there is no service {name}"
+    if definition.kind == "service":
+        try:
+            context.services.method(*service_and_method(definition.implementation))
+        except TavernError as error:
+            yield error.message
+    if definition.kind == "script" and context.services.has(SCRIPT_EXECUTION):
+        owner = next((str(p) for p in Path(definition.source).parents if (p / "plugin.yaml").is_file()), None)
+        problem = without_script(context, definition, owner)
+        if (message := asyncio.run_coroutine_threadsafe(problem, loop).result()) is not None:
+            yield message
+
+
+async def _undeclared(context: PluginContext) -> list[ToolProblem]:
+    """Return the folders `tools` of plugins with tool files that no manifest names."""
+    plugins = context.services.get(PLUGINS)
+    named = {asset.plugin for asset in await plugins.assets("tools")}
+    return [
+        ToolProblem(
+            message=f"is not read: the manifest of {asset.plugin} does not name it (tools: {{entry: ./tools}})",
+            file=str(Path(asset.path) / "tools"),
+        )
+        for asset in await plugins.assets("plugin")
+        if asset.plugin not in named and stamps(str(Path(asset.path) / "tools"))
+    ]
 
 
 def _texts(arguments: dict[str, JsonValue], name: str) -> list[str]:
