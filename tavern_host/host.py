@@ -7,7 +7,6 @@ async with Host(project="my-project") as host:
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -112,7 +111,7 @@ class Host:
         self._observer = observer
         catalogue = Catalogue()
         state = folders.project_state(self.project)
-        self.blobs = BlobStore(self.project.private / "blobs", logging.getLogger("tavern.blobs"))
+        self.blobs = BlobStore(self.project.private / "blobs")
         self.audit = AuditLog(self.project.private / "audit" / "audit.sqlite3", anchor=state / "audit.json")
         file = SettingsFile(state / "settings.json", SecretBox(folders.state))
         above = {**environment_settings(), **(settings or {})}

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger("tavern.blobs")
+
 MAX_BLOB, MAX_ALL = 2 * 2**30, 16 * 2**30
 """How many bytes one Blob may have, and all of a project."""
 
@@ -57,10 +59,9 @@ _UNHELD = "kept < ? AND NOT EXISTS (SELECT 1 FROM holds WHERE holds.hash = blobs
 class BlobStore:
     """The Blobs in a folder; see `context.Blobs`. Several processes may use it at once."""
 
-    def __init__(self, folder: Path, log: logging.Logger) -> None:
-        self._log = log
+    def __init__(self, folder: Path) -> None:
         self._files = ContentFiles(folder)
-        self._database = DatabaseThread(folder, _SCHEMA, log, "blob store: database")
+        self._database = DatabaseThread(folder, _SCHEMA, _log, "blob store: database")
         self._prefix = ""
         self._check: Callable[[], object] = lambda: None
 
@@ -212,7 +213,7 @@ class BlobStore:
             try:
                 await self.sweep()
             except (TavernError, OSError) as error:
-                self._log.error("Blobs that nobody needs were not removed: %s", describe(error))
+                _log.error("Blobs that nobody needs were not removed: %s", describe(error))
             await asyncio.sleep(every)
 
     async def sweep(self, unused_seconds: float = UNUSED_SECONDS) -> int:

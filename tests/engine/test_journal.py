@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs_bench import LOG, accepted, opened
+from helpers.run_entries import accepted
+from runs_bench import LOG, opened
 
 from tavern_engine.journal.documents import documents_of, pack, unpack
 from tavern_engine.journal.journal import Journal, read_results

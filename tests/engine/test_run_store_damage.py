@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from helpers.repetition import repetitions
-from runs_bench import Child, accepted, finished, opened
+from helpers.run_entries import accepted, finished
+from runs_bench import Child, opened
 
 from tavern_host.contracts.errors import Conflict, Misconfigured, TavernError
 from tavern_host.contracts.executions import RunFilter

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from runs_bench import Child, accepted, opened
+from helpers.run_entries import accepted
+from runs_bench import Child, opened
 
 from tavern_host.contracts.executions import RunFilter, RunStatus
 

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from runs_bench import accepted, entry, finished, opened
+from helpers.run_entries import accepted, entry, finished
+from runs_bench import opened
 
 from tavern_engine.journal.run_store import pruning as pruning_module
 from tavern_host.contracts.errors import InvalidInput, NotFound

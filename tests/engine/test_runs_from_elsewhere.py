@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 from engine_bench import PLUGINS, Bench, output, workflow
+from helpers.run_entries import accepted, finished
 from loops_bench import flow, notes
-from runs_bench import accepted, begin, finished, opened
+from runs_bench import begin, opened
 
 from tavern_engine.journal.keys import ProjectKey
 from tavern_host import Host

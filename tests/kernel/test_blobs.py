@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
@@ -19,13 +18,11 @@ from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.storage import blobs
 from tavern_host.storage.blobs import BlobStore
 
-LOG = logging.getLogger("test")
-
 
 @pytest_asyncio.fixture
 async def store(tmp_path: Path) -> AsyncIterator[BlobStore]:
     """Open a store in a folder that is not there yet."""
-    opened = BlobStore(tmp_path / "project" / "blobs", LOG)
+    opened = BlobStore(tmp_path / "project" / "blobs")
     yield opened
     await opened.close()
 
@@ -96,12 +93,12 @@ async def test_limits_hold_for_one_and_for_all(store: BlobStore, monkeypatch: py
 
 
 WRITER = """
-import asyncio, logging, sys
+import asyncio, sys
 from pathlib import Path
 from tavern_host.storage.blobs import BlobStore
 
 async def main():
-    store = BlobStore(Path(sys.argv[1]), logging.getLogger())
+    store = BlobStore(Path(sys.argv[1]))
     number = 0
     while True:
         blob = await store.put(b"%d " % number * 50_000, holder="run")
@@ -123,7 +120,7 @@ async def test_what_is_held_survives_a_kill(tmp_path: Path) -> None:
         said += [(await process.stdout.readline()).decode().strip() for _ in range(5)]
         process.kill()
         await process.wait()
-    store = BlobStore(folder, LOG)
+    store = BlobStore(folder)
     await store.sweep(0)
     for name in said:
         assert hashlib.sha256(await store.read(await store.get(name))).hexdigest() == name
@@ -135,7 +132,7 @@ async def test_what_is_held_survives_a_kill(tmp_path: Path) -> None:
 
 
 async def test_two_processes_put_and_sweep_at_once(tmp_path: Path) -> None:
-    first, second = BlobStore(tmp_path / "blobs", LOG), BlobStore(tmp_path / "blobs", LOG)
+    first, second = BlobStore(tmp_path / "blobs"), BlobStore(tmp_path / "blobs")
 
     async def write(store: BlobStore, name: str) -> list[Blob]:
         return [await store.put(b"%d" % (number % 7), holder=name) for number in range(30)]

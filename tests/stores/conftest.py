@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from implementations import AUDIT_STORES, TASK_STORES, OpenAudit, OpenTasks
+from implementations import AUDIT_STORES, RUN_STORES, TASK_STORES, OpenAudit, OpenRuns, OpenTasks
 
 
 @pytest.fixture(params=AUDIT_STORES)
@@ -18,3 +18,9 @@ def open_audit(request: pytest.FixtureRequest, tmp_path: Path) -> OpenAudit:
 def open_tasks(request: pytest.FixtureRequest, tmp_path: Path) -> OpenTasks:
     """Return what opens a store of tasks, always the same, as a host."""
     return lambda host: TASK_STORES[request.param](tmp_path, host)
+
+
+@pytest.fixture(params=RUN_STORES)
+def open_runs(request: pytest.FixtureRequest, tmp_path: Path) -> OpenRuns:
+    """Return what opens a store of runs, always the same."""
+    return lambda: RUN_STORES[request.param](tmp_path)

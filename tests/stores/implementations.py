@@ -7,17 +7,22 @@ folder it is the same store. The tests know the interface in `tavern_host.contra
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from tavern_engine.journal.keys import ProjectKey
+from tavern_engine.journal.run_store.store import SqliteRunStore
 from tavern_host.audit.store import SqliteAuditStore
 from tavern_host.contracts.audit import AuditStore
+from tavern_host.contracts.runs import RunStore
 from tavern_host.contracts.tasks import TaskStore
 from tavern_tools.tasks.store import SqliteTaskStore
 
 LOG = logging.getLogger("test")
 
 OpenAudit = Callable[[], AuditStore]
+OpenRuns = Callable[[], AbstractAsyncContextManager[RunStore]]
 OpenTasks = Callable[[str], TaskStore]
 """Opens the store as the host of this name."""
 
@@ -28,3 +33,15 @@ AUDIT_STORES: dict[str, Callable[[Path], AuditStore]] = {
 TASK_STORES: dict[str, Callable[[Path, str], TaskStore]] = {
     "sqlite": lambda folder, host: SqliteTaskStore(folder / "tasks", host, LOG),
 }
+
+
+@asynccontextmanager
+async def _sqlite_runs(folder: Path) -> AsyncIterator[RunStore]:
+    store = SqliteRunStore(folder / "runs", LOG, ProjectKey(folder / "operator"))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+RUN_STORES: dict[str, Callable[[Path], AbstractAsyncContextManager[RunStore]]] = {"sqlite": _sqlite_runs}
