@@ -1,12 +1,17 @@
 """Every test gets operator folders and a log of its own, so that none sees this machine or another test.
 
 `--extended` repeats more: examples of hypothesis, cycles, data, and the tests that are marked `extended`.
+Where Python may keep no bytecode beside its sources, all processes of a session keep it in a temporary folder.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -26,6 +31,17 @@ def pytest_configure(config: pytest.Config) -> None:
     set_extended(config.getoption("extended"))
     settings.register_profile("tests", max_examples=repetitions(15, 200), deadline=None)
     settings.load_profile("tests")
+    _keep_bytecode(config)
+
+
+def _keep_bytecode(config: pytest.Config) -> None:
+    """Compile each module once a session: otherwise each of the hundreds of processes compiles the whole host."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        folder = tempfile.mkdtemp(prefix="tavern-bytecode-")
+        Path(folder).chmod(0o755)  # some tests are run as an ordinary user too
+        os.environ["PYTHONPYCACHEPREFIX"] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    sys.dont_write_bytecode = True  # tests change packages twice in a second, which Python's check does not notice
 
 
 LONG = (
@@ -64,6 +80,17 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
     except Exception:  # too deep, or meant to fail
         has_address = True
     return f"{argname}-{type(val).__name__}" if has_address else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let garbage collections leave out what thousands of collected tests hold: each took half a second else."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
