@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ def plugin_wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(host_wheel: Path, plugin_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """Return an environment with both wheels and their dependencies."""
     environment = make_environment(tmp_path_factory.mktemp("installed") / "venv")
+    environment.get_ready(*tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"])
     environment.pip_install(host_wheel, plugin_wheel)
     return environment
 
