@@ -19,9 +19,9 @@ from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.recorder import RunRecorder, StoredRun
 from tavern_engine.recovery import Recovery
 from tavern_engine.registry import NodeRegistry
-from tavern_engine.run.bounded import LARGE, FinishedRuns, bounded, output_of
+from tavern_engine.run.bounded import FinishedRuns, bounded, output_of
 from tavern_engine.run.event_batch import EventBatch
-from tavern_engine.run.json_values import error_form
+from tavern_engine.run.json_values import LARGE, error_form
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.output_calls import check_principal, with_call_results
 from tavern_engine.run.priority_semaphore import PrioritySemaphore, Ticket

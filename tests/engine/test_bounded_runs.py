@@ -127,3 +127,20 @@ async def test_what_is_shown_of_a_large_run_is_bounded(tmp_path: Path) -> None:
                 assert shown.keys() == nodes.keys()
                 assert shown["t0"] == {"type": "large", "mediaType": "text/plain; charset=utf-8", "length": MEGABYTE}
                 assert {len(shown[f"n{i}"]) for i in range(50)} == {100}
+
+
+async def test_messages_bring_no_large_values(tmp_path: Path) -> None:
+    nodes = {"long": acme("LongText", size=MEGABYTE + 1), "short": acme("LongText", size=10), "out": "core:GroupOutput"}
+    document = workflow(
+        nodes,
+        "long.result > out.long",
+        "short.result > out.short",
+        interfaceOutputs={"long": slot("STRING"), "short": slot("STRING")},
+    )
+    async with opened(tmp_path) as (bench, _):
+        run = await bench.run(document)
+        found = {e.payload["nodeId"]: e.payload["output"] for e in await bench.events(run, "NODE_COMPLETE")}
+    long = {"type": "large", "mediaType": "text/plain; charset=utf-8", "length": MEGABYTE + 1}
+    assert (found["long"], found["short"]) == ({"result": long}, {"result": "x" * 10})
+    assert found["__WORKFLOW_INTERFACE_OUTPUTS__"] == {"long": long, "short": "x" * 10}
+    assert run.outputs == {"long": "x" * (MEGABYTE + 1), "short": "x" * 10}  # who asked for the run gets all

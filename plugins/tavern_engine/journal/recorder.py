@@ -16,8 +16,8 @@ from tavern_engine.journal.batch_rows import NodeRow, Stored
 from tavern_engine.journal.documents import documents_of, pack
 from tavern_engine.journal.journal import DELAY, Journal, RunJournal, read_results, read_rows
 from tavern_engine.journal.leases import LEASE, Leases
-from tavern_engine.run.bounded import JSON, TEXT, large
 from tavern_engine.run.event_batch import STATUS_NAMES, shown
+from tavern_engine.run.json_values import JSON, TEXT, large
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.record import RunRecord, run_of
 from tavern_engine.run.run_blobs import given

@@ -9,6 +9,7 @@ from itertools import islice
 from pydantic import JsonValue
 
 from tavern_engine.cache.cache import size_of
+from tavern_engine.run.json_values import JSON, TEXT, without_large
 from tavern_engine.run.record import RunRecord
 from tavern_host import Blob, NotFound
 from tavern_host.context import Blobs
@@ -17,11 +18,9 @@ from tavern_host.contracts.executions import NodeState, Run
 _RUN, _NODE = 200_000, 1000
 """About how many bytes a run takes at least, and each of its nodes beside large outputs."""
 
-LARGE, SHOWN = 256 * 1024, 2 * 2**20
-"""A value of more bytes than `LARGE` is not shown with its run, nor are values above 1 KiB once a run has `SHOWN`."""
+SHOWN = 2 * 2**20
+"""A value of more bytes than `LARGE` is not shown with its run, nor are values above 1 KiB once a run has so many."""
 
-TEXT, JSON = "text/plain; charset=utf-8", "application/json"
-_SMALL = 1024
 _PART = 64 * 1024
 
 
@@ -61,35 +60,15 @@ def bounded(run: Run) -> Run:
     """Return a run with placeholders for large values: `{"type": "large", "mediaType": …, "length": …}`."""
     left = [SHOWN]
     nodes = {node_id: _state(state, left) for node_id, state in run.nodes.items()}
-    values = {key: _values(getattr(run, key), left) for key in ("inputs", "outputs", "metadata")}
+    values = {key: without_large(getattr(run, key), left) for key in ("inputs", "outputs", "metadata")}
     return run.model_copy(update={"nodes": nodes, **values})
-
-
-def large(media_type: str, length: int) -> dict[str, JsonValue]:
-    """Return what stands for a large value; the length is in bytes, roughly."""
-    return {"type": "large", "mediaType": media_type, "length": length}
 
 
 def _state(state: NodeState, left: list[int]) -> NodeState:
     if state.output is None:
         return state
-    output = _values(state.output, left)
+    output = without_large(state.output, left)
     return state if output is state.output else state.model_copy(update={"output": output})
-
-
-def _values(values: dict[str, JsonValue], left: list[int]) -> dict[str, JsonValue]:
-    """Return values, with placeholders where one is large or little is left to be shown."""
-    found = values
-    for key, value in values.items():
-        if value is None or value.__class__ in (bool, int, float):
-            continue
-        size = len(value) if isinstance(value, str) else size_of(value)
-        if size is None or size > LARGE or (size > _SMALL and size > left[0]):
-            found = found if found is not values else dict(values)
-            found[key] = large(TEXT if isinstance(value, str) else JSON, size if size is not None else -1)
-        else:
-            left[0] -= size
-    return found
 
 
 async def encoded(value: JsonValue) -> AsyncIterator[bytes]:

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from tavern_engine.cache.cache import OutputCache, size_of
 from tavern_engine.compile.plan import Plan
 from tavern_engine.journal.journal import RunJournal
-from tavern_engine.run.json_values import See, json_form
+from tavern_engine.run.json_values import MESSAGE, See, json_form, without_large
 from tavern_engine.run.node_reports import NodeReports
 from tavern_engine.run.node_table import NodeTable, State
 from tavern_engine.run.stream_messages import Message, StreamMessages, brief
@@ -231,7 +231,7 @@ class EventBatch:
             display = given if characters is not None else shown(given, streams, self._see)
             put(number, state, display, None, None)
             self._weigh(number, display, characters)
-            about = {"promptId": run_id, "nodeId": ids[number], "output": display, mark: True}
+            about = {"promptId": run_id, "nodeId": ids[number], "output": self._brought(number, display), mark: True}
             messages.append(("NODE_COMPLETE", about))
         if messages:
             self._publish(messages)
@@ -289,10 +289,17 @@ class EventBatch:
             self.cache.put_plain(cacheable, sum(lengths.values()))  # type: ignore[arg-type]  # None is no longer in it
         table.complete(numbers, done.began, done.ended, outputs)
         run_id = self._run_id
-        return [
+        payloads: list[dict[str, Any]] = [
             {"promptId": run_id, "nodeId": node_id, "output": given}
             for node_id, given in zip(ids, outputs, strict=True)
         ]
+        for place in done.unchecked if table.sizes else ():
+            payloads[place]["output"] = self._brought(numbers[place], outputs[place])
+        return payloads
+
+    def _brought(self, number: int, display: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return outputs as a message brings them: large ones are asked for apart."""
+        return without_large(display, most=MESSAGE) if self.table.sizes.get(number, 0) > MESSAGE else display
 
     def _weigh(self, number: int, display: dict[str, JsonValue], characters: int | None) -> None:
         """Count what the outputs of a node take; `characters` are theirs where they have nothing else."""
@@ -353,7 +360,7 @@ class EventBatch:
                 self.cache.put_plain({signature: given}, characters)
             else:
                 self.cache.put(signature, given, is_owned=True)
-        return "NODE_COMPLETE", {**about, "output": brief(display, streams)}
+        return "NODE_COMPLETE", {**about, "output": self._brought(number, brief(display, streams))}
 
     def _journal_event(self, journal: RunJournal, row: NodeEvent) -> None:
         _, number, state, began, ended, given, signature, error = row

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, JsonValue
 
+from tavern_engine.cache.cache import size_of
 from tavern_host import Blob
 from tavern_host.contracts.errors import ErrorInfo, OutputError, describe, error_info
 from tavern_host.contracts.executions import Run, RunQueue
@@ -143,3 +144,36 @@ def summary_form(run: Run) -> dict[str, JsonValue]:
 
 def _present(**values: JsonValue) -> dict[str, JsonValue]:
     return {key: value for key, value in values.items() if value is not None}
+
+
+LARGE = 256 * 1024
+"""How many bytes a value has at most that is shown with its run."""
+
+MESSAGE = 2**20
+"""How many bytes a value has at most that a message brings."""
+
+TEXT, JSON = "text/plain; charset=utf-8", "application/json"
+_SMALL = 1024
+
+
+def large(media_type: str, length: int) -> dict[str, JsonValue]:
+    """Return what stands for a large value; the length is in bytes, roughly."""
+    return {"type": "large", "mediaType": media_type, "length": length}
+
+
+def without_large(
+    values: dict[str, JsonValue], left: list[int] | None = None, most: int = LARGE
+) -> dict[str, JsonValue]:
+    """Return values with a placeholder for each that has more than `most` bytes, or that is not small where less than
+    that is `left`, which is counted down."""
+    found = values
+    for key, value in values.items():
+        if value is None or value.__class__ in (bool, int, float):
+            continue
+        size = len(value) if isinstance(value, str) else size_of(value)
+        if size is None or size > most or (left is not None and size > _SMALL and size > left[0]):
+            found = found if found is not values else dict(values)
+            found[key] = large(TEXT if isinstance(value, str) else JSON, size if size is not None else -1)
+        elif left is not None:
+            left[0] -= size
+    return found

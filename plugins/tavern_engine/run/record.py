@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from tavern_engine.compile.plan import Plan
 from tavern_engine.run.event_batch import Publish
-from tavern_engine.run.json_values import INTERFACE_OUTPUTS
+from tavern_engine.run.json_values import INTERFACE_OUTPUTS, MESSAGE, without_large
 from tavern_engine.run.node_table import NodeTable
 from tavern_engine.run.stream_messages import placeholder
 from tavern_host.contracts.calls import CallContext
@@ -68,6 +68,7 @@ class RunRecord:
         self.status = run.status
         if run.outputs or run.status is RunStatus.COMPLETE:
             outputs = {key: _placeholder(key) if key in self.streams else v for key, v in run.outputs.items()}
+            outputs = without_large(outputs, most=MESSAGE)
             self._publish_one("NODE_COMPLETE", nodeId=INTERFACE_OUTPUTS, output=outputs)
         more: dict[str, JsonValue] = {}
         if run.error is not None:
