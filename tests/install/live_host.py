@@ -52,7 +52,7 @@ def held_by_the_plugin() -> list[Any]:
     """Return the methods that code of the plugin has taken out of its views and could still call."""
     (override,) = [o for o in gc.get_objects() if type(o).__name__ == "VersionedWorkflows"]
     own_view = override._context.services.get(WORKFLOW_MANAGER)
-    return [override._original.list_workflows, own_view.list_workflows]
+    return [override.original.list_workflows, own_view.list_workflows]
 
 
 async def main(project: Path) -> dict[str, Any]:
