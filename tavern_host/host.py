@@ -37,6 +37,7 @@ from tavern_host.plugins.service import HostPlugins
 from tavern_host.plugins.why import explain
 from tavern_host.projects import Folders, environment_settings, find_project, make_project, read_project_file
 from tavern_host.runtime.boundary import Boundary, Observed, Observer
+from tavern_host.runtime.threads import run_in_thread
 from tavern_host.runtime.watchdog import Watchdog
 from tavern_host.services.calls import Provider
 from tavern_host.services.registry import Views
@@ -45,6 +46,7 @@ from tavern_host.settings.secrets import SecretBox
 from tavern_host.settings.service import HostSettings
 from tavern_host.settings.store import SettingsStore
 from tavern_host.storage.blobs import BlobStore
+from tavern_host.storage.files import remove_unfinished
 from tavern_host.storage.running_hosts import RunningHost, RunningHosts
 
 S = TypeVar("S", bound=ServiceInterface)
@@ -108,6 +110,7 @@ class Host:
         self._with_sample = sample or opened.is_default
         self._strict = strict
         self._bus: EventBus | None = None
+        self._removing: asyncio.Task[None] | None = None
         self._observer = observer
         catalogue = Catalogue()
         state = folders.project_state(self.project)
@@ -294,12 +297,21 @@ class Host:
             make_project(self.project.root, samples)
             self._store.set_project(dict(read_project_file(self.project.root).settings))
             self._is_new = False
+        self._removing = asyncio.create_task(self._remove_unfinished(), name="remove unfinished files")
         await self._manager.start_all()
         if self._strict:
             check_in_order(self.plugins())
 
+    async def _remove_unfinished(self) -> None:
+        """Remove what writers left that were killed, in the project and in the operator's folder."""
+        for root in (self.project.root, self.folders.state):
+            await run_in_thread(partial(remove_unfinished, root), what="removing unfinished files")
+
     async def stop(self) -> None:
         """Stop all plugins, newest first, and end every subscription."""
+        if self._removing is not None:
+            self._removing.cancel()
+            await asyncio.wait([self._removing])
         try:
             await self._manager.stop_all()
         finally:

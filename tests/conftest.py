@@ -115,10 +115,12 @@ def operator_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def plain_log() -> Iterator[None]:
     """Undo what `tavern`, run in this process by a test, does to the log."""
-    logger = logging.getLogger("tavern")
-    before = logger.propagate, logger.handlers, logger.level
-    logger.propagate, logger.handlers = True, []
-    logger.setLevel(logging.NOTSET)
+    loggers = [logging.getLogger(name) for name in ("tavern", "tavern.audit", "asyncio", "aiohttp")]
+    before = [(logger.propagate, logger.handlers, logger.level) for logger in loggers]
+    for logger in loggers:
+        logger.propagate, logger.handlers = True, []
+        logger.setLevel(logging.NOTSET)
     yield
-    logger.propagate, logger.handlers = before[:2]
-    logger.setLevel(before[2])
+    for logger, (propagate, handlers, level) in zip(loggers, before, strict=True):
+        logger.propagate, logger.handlers = propagate, handlers
+        logger.setLevel(level)

@@ -8,7 +8,6 @@ import json
 import os
 import stat
 import time
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from typing import Any
 from tavern_host.contracts.documents import MAX_DOCUMENT, read_document_file, revision_of
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.workflows import Workflow, WorkflowProblem
+from tavern_host.storage.files import write_atomic
 from tavern_workflows.report import report
 from tavern_workflows.shape import read
 
@@ -257,21 +257,14 @@ def _updated_at(document: dict[str, Any]) -> datetime | None:
 
 def _replace(path: Path, data: bytes) -> None:
     """Write beside the file, flush to disk, rename over it."""
-    temporary = path.parent / f".{uuid.uuid4().hex}.tmp"
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
+        mode = None
         with contextlib.suppress(FileNotFoundError):
-            temporary.chmod(path.stat().st_mode & 0o777)
-        temporary.replace(path)
+            mode = path.stat().st_mode & 0o777
+        write_atomic(path, data, mode=mode)
         _flush_folder(path.parent)
     except OSError as error:
         raise TavernError(f"{path} cannot be written: {error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _flush_folder(folder: Path) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 import stat
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from tavern_host.contracts.errors import Misconfigured
-from tavern_host.storage.files import make_folder
+from tavern_host.storage.files import make_folder, unfinished
 
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet
@@ -86,15 +85,8 @@ class SecretBox:
 
         try:
             make_folder(self._path.parent)
-            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{KEY_FILE}.", suffix=".tmp")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(Fernet.generate_key())
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.link(name, self._path)  # as O_EXCL does, it fails where there is one
-            finally:
-                Path(name).unlink(missing_ok=True)
+            with unfinished(self._path.parent, Fernet.generate_key(), 0o600) as temporary:
+                self._path.hardlink_to(temporary)  # as O_EXCL does, it fails where there is one
         except FileExistsError:
             return
         except OSError as error:

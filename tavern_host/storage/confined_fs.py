@@ -12,20 +12,16 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-TEMPORARY = ".tavern-writing-"
-"""Prefix of the names of unfinished files; a crash may leave one, and listings leave them out."""
+from tavern_host.storage.files import TEMPORARY, unfinished_at
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """`O_NONBLOCK`, since opening a FIFO for reading would otherwise wait for a writer."""
-
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MODE = 0o644
 
 
@@ -181,19 +177,10 @@ def append_file(folder: int, name: str, data: bytes, *, most: int, seconds: floa
 
 @contextlib.contextmanager
 def temporary_file(folder: int, data: bytes, mode: int) -> Iterator[str]:
-    """Give the name of a file with this content, on the disk; it is gone afterwards unless it got another name."""
-    name = f"{TEMPORARY}{secrets.token_hex(8)}"
-    try:
-        with os.fdopen(os.open(name, _NEW, 0o600, dir_fd=folder), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
+    """As `unfinished_at`; afterwards the folder is flushed to disk as well."""
+    with unfinished_at(folder, data, mode) as name:
         yield name
         os.fsync(folder)
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(name, dir_fd=folder)
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,23 +14,82 @@ LOCK_SECONDS = 10.0
 """How long a lock file is waited for."""
 
 
-def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+TEMPORARY = ".tavern-writing-"
+"""Prefix of the names of unfinished files; a kill may leave one, until the next start. Listings leave them out."""
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PASSED_OVER = frozenset({".git", "node_modules", "site-packages"})
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int | None = 0o644) -> None:
     """Replace the content of `path` with `data`; the folder must exist.
 
-    Written to a temporary file beside it, flushed to disk, then renamed over it.
+    Written to a temporary file beside it, flushed to disk, then renamed over it. With the mode None it is that of any
+    new file of this process.
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    temporary = Path(name)
+    with unfinished(path.parent, data, mode) as temporary:
+        temporary.replace(path)
+
+
+@contextlib.contextmanager
+def unfinished(folder: Path, data: bytes, mode: int | None) -> Iterator[Path]:
+    """Give a temporary file in a folder, with this content flushed to disk, within the block."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with unfinished_at(handle, data, mode) as name:
+            yield folder / name
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def unfinished_at(folder: int, data: bytes, mode: int | None) -> Iterator[str]:
+    """Give the name of a temporary file in an open folder, with this content flushed to disk; it is gone after the
+    block unless it got another name. Until then it is locked: `remove_unfinished` sees that somebody writes it."""
+    name = f"{TEMPORARY}{secrets.token_hex(8)}"
+    handle = _begin(folder, name, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+            if mode is not None:
+                os.fchmod(handle, mode)
+            os.fsync(handle)
+            yield name
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+
+
+def _begin(folder: int, name: str, mode: int) -> int:
+    while True:
+        handle = os.open(name, _NEW, mode, dir_fd=folder)
+        with contextlib.suppress(OSError):  # a file system without locks: nothing there is removed
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle
+        os.close(handle)  # it was removed before it was locked
+
+
+def remove_unfinished(root: Path) -> None:
+    """Remove the temporary files below a folder that writers left which were killed. Blocking."""
+    with contextlib.suppress(FileNotFoundError):
+        for _, folders, names, handle in os.fwalk(root):
+            folders[:] = [name for name in folders if name not in _PASSED_OVER]
+            for name in names:
+                if name.startswith(TEMPORARY):
+                    with contextlib.suppress(OSError):  # somebody writes it, or it is no file
+                        _remove_unlocked(handle, name)
+
+
+def _remove_unlocked(folder: int, name: str) -> None:
+    handle = os.open(name, _LOOK, dir_fd=folder)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(name, dir_fd=folder)
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

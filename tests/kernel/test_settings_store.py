@@ -23,6 +23,7 @@ from settings_maker import file_in, full, manifest_with, store_with
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured
 from tavern_host.settings.file import SavedSettings
 from tavern_host.settings.store import LAYERS, SettingsChanges
+from tavern_host.storage.files import TEMPORARY
 from tavern_host.storage.yaml_file import InvalidFile
 
 SIZE, COLOUR = "extensions.acme.size", "extensions.acme.colour"
@@ -243,7 +244,7 @@ asyncio.run(main())
     assert [writer.wait(timeout=100) for writer in writers] == [0, 0, 0, 0]
     saved = file_in(tmp_path).read()
     assert (len(saved.values), len(saved.secrets)) == (76, 4)
-    assert not list(tmp_path.rglob("*.tmp"))
+    assert not list(tmp_path.rglob(f"{TEMPORARY}*"))
 
 
 def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from helpers.repetition import repetitions
 
+from tavern_host.storage.files import TEMPORARY
+
 SAVER = """
 import asyncio, sys
 from pathlib import Path
@@ -56,4 +58,4 @@ def test_a_killed_save_leaves_a_whole_workflow(tmp_path: Path) -> None:
 
     assert found <= {"a", "b"}
     left = [path for path in (project / "workflows").iterdir() if path.name != "w.json"]
-    assert all(path.name.startswith(".") and path.suffix == ".tmp" for path in left)
+    assert all(path.name.startswith(TEMPORARY) for path in left)

@@ -8,12 +8,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import hmac
-import os
 import secrets
 from hashlib import blake2b
 from pathlib import Path
 
-from tavern_host.storage.files import make_folder
+from tavern_host.storage.files import make_folder, unfinished
 
 _SIZE = 32
 _SEAL = "sha256"
@@ -60,16 +59,11 @@ class ProjectKey:
     def _make(self) -> None:
         """Make the file, whole or not at all; of several who do at the same moment, the first one's counts."""
         make_folder(self._path.parent)
-        temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}.tmp")
-        try:
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(secrets.token_bytes(_SIZE))
-                file.flush()
-                os.fsync(file.fileno())
-            with contextlib.suppress(FileExistsError):
-                os.link(temporary, self._path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with (
+            unfinished(self._path.parent, secrets.token_bytes(_SIZE), 0o600) as temporary,
+            contextlib.suppress(FileExistsError),
+        ):
+            self._path.hardlink_to(temporary)
 
 
 def _message(name: str, content: bytes) -> bytes:

@@ -9,7 +9,7 @@ import re
 import unicodedata
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.storage.confined_fs import TEMPORARY
+from tavern_host.storage.files import TEMPORARY
 from tavern_tools.catalog.names import quoted
 
 MAX_PATH = 4_000
