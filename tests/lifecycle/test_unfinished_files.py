@@ -41,7 +41,8 @@ WRITERS = {
     " arguments={'filePath': 'a/b.txt', 'content': 'x'}), call=host.call())",
     "a setting": "await host.settings.save(SettingsChange(plugin='tavern-engine', values={'maxConcurrentRuns': 3}))",
     "a switch": "await host.disable('tavern-demo')",
-    "the key of runs": "await host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow_id='greeting', inputs={'name': 'x'}))",
+    "the key of runs": "await host.services.get(EXECUTION_ENGINE).run("
+    "RunRequest(workflow_id='greeting', inputs={'name': 'x'}))",
 }
 
 
