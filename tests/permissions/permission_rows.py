@@ -565,11 +565,12 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "runStore.put": [b"{}"],
 }
 _ASKED_FOR_NOTHING = {
+    "executionEngine.output",
     *(f"toolManager.{method}" for method in ("read_stream", "task", "cancel_task", "decide")),
     *(f"scriptTools.{method}" for method in ("execute_python_script", "execute_nodejs_script")),
     *(f"systemTools.{method}" for method in ("stream_read", "task_status", "task_result", "task_cancel")),
 }
-"""Methods that are asked about what there is not, a task, a stream or a script: to say so they must be reached."""
+"""Methods that are asked about what there is not, such as a run or a task: to say so they must be reached."""
 _NAMED: dict[str, dict[str, Any]] = {
     "nodeManager.act": {"inputs": {}, "config": {}},
     "scriptExecution.execute": {"code": "1", "language": "python"},
