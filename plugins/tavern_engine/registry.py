@@ -16,6 +16,7 @@ from tavern_host.context import Contribution
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, TavernError, Vetoed, describe
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NodeDefinition, NodeManager, NodeRunner
+from tavern_host.contracts.plugins import PluginInfo, withheld
 
 CORE = "core"
 """The namespace that only first-party plugins may put node types into."""
@@ -90,6 +91,10 @@ class NodeRegistry:
                     self._revision = revision
         return self._types
 
+    async def plugins(self) -> list[PluginInfo]:
+        """Return all plugins, those that are not loaded too."""
+        return await self._context.services.get(PLUGINS).list_plugins()
+
     async def follow(self) -> None:
         """Collect again whenever plugins are loaded, unloaded or changed; until cancelled."""
         async for _ in self._context.events.subscribe("PLUGINS_CHANGED"):
@@ -146,7 +151,7 @@ class NodeRegistry:
     ) -> list[tuple[Contribution[list[NodeDefinition]], bool]]:
         """Return the contributions in the order in which plugins were loaded (hooks are called the other
         way round), each with whether its plugin may use the reserved namespace."""
-        plugins = await self._context.services.get(PLUGINS).list_plugins()
+        plugins = await self.plugins()
         place = {info.name: index for index, info in enumerate(plugins)}
         core = {info.name for info in plugins if info.first_party}
         ordered = sorted(contributions, key=lambda c: place.get(c.plugin, len(place)))
@@ -210,5 +215,6 @@ class Nodes(NodeManager):
     async def _type(self, full_type: str) -> NodeType:
         types = await self._registry.types()
         if full_type not in types:
-            raise NotFound(f"there is no node type {full_type!r}{did_you_mean(full_type, types)}")
+            why = withheld(full_type, await self._registry.plugins())
+            raise NotFound(f"there is no node type {full_type!r}{why or did_you_mean(full_type, types)}")
         return types[full_type]

@@ -68,7 +68,7 @@ class Tools(ToolManager):
 
     async def get(self, tool_id: str) -> ToolDefinition:
         """Return one tool. Raises `NotFound` with near names."""
-        return (await self._registry.catalog()).get(tool_id).definition
+        return (await self._registry.get(tool_id)).definition
 
     async def describe(self, tool_ids: list[str]) -> str:
         """Return the documentation of these tools, in this order."""

@@ -6,10 +6,11 @@ run cannot succeed, else a `warning`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tavern_host.contracts.dataflow import coerce, mode_of
 from tavern_host.contracts.documents import json_path
+from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.contracts.workflows import (
     GROUP_INPUT,
     GROUP_OUTPUT,
@@ -34,13 +35,17 @@ _BUILT_IN = frozenset({GROUP_INPUT, GROUP_OUTPUT, NODE_GROUP, LOOP_ZONE})
 
 
 def check(
-    reading: Reading, definitions: Definitions | None, entries: Mapping[str, Entry] | None = None
+    reading: Reading,
+    definitions: Definitions | None,
+    entries: Mapping[str, Entry] | None = None,
+    plugins: Sequence[PluginInfo] = (),
 ) -> list[WorkflowProblem]:
     """Return the problems of a document, those of its shape first.
 
-    Without `definitions` node types are not checked. `entries` are the stored workflows, for the groups.
+    Without `definitions` node types are not checked. `entries` are the stored workflows, for the groups;
+    `plugins` all plugins, of which some may be withheld.
     """
-    hints = Hints()
+    hints = Hints(plugins)
     groups = Groups(reading.workflow, entries or {})
     return report(_Check(definitions, groups, hints).findings(reading))
 
@@ -103,7 +108,7 @@ def nodes(context: CheckContext) -> Iterator[Finding]:
             yield Finding(("nodes", checked.place, "id"), message, node.id)
         if checked.definition is None:
             if definitions is not None and not checked.is_known and node.type not in _BUILT_IN:
-                message = f"there is no node type {quoted(node.type)}{context.hints(node.type, definitions)}"
+                message = f"there is no node type {quoted(node.type)}{context.hints.of_type(node.type, definitions)}"
                 yield Finding(("nodes", checked.place, "type"), message, node.id)
         elif checked.definition.modes:
             yield from _mode(context, checked)

@@ -62,10 +62,12 @@ class Workflows(WorkflowManager):
         reading = await asyncio.to_thread(read, document) if large else read(document)
         types = await self._node_types()
         entries = (await self.scan()).entries if references(reading.workflow) else {}
+        unknown = types is not None and any(node.type not in types for node in reading.workflow.nodes)
+        plugins = await self._context.services.get(PLUGINS).list_plugins() if unknown or entries else []
         if large or entries:  # work that would hold up everybody else
-            problems = await asyncio.to_thread(check, reading, types, entries)
+            problems = await asyncio.to_thread(check, reading, types, entries, plugins)
         else:
-            problems = check(reading, types)
+            problems = check(reading, types, plugins=plugins)
         if not self._context.services.has(NODE_MANAGER):
             message = "node types cannot be checked: no plugin provides nodeManager"
             problems.append(WorkflowProblem(path="$.nodes", message=message, severity="warning"))

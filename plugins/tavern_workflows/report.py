@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.names import LONGEST, did_you_mean
+from tavern_host.contracts.plugins import PluginInfo, withheld
 from tavern_host.contracts.workflows import WorkflowProblem
 
 MOST_PROBLEMS = 1000
@@ -69,7 +70,8 @@ def short(name: str) -> str:
 class Hints:
     """Guesses which names were meant, until that has taken as much work as one report is worth."""
 
-    def __init__(self) -> None:
+    def __init__(self, plugins: Sequence[PluginInfo] = ()) -> None:
+        self._plugins = plugins
         self._left = _EFFORT
         self._known: dict[tuple[str, int], str] = {}
         self._sizes: dict[int, tuple[Collection[str], int]] = {}
@@ -84,6 +86,10 @@ class Hints:
             self._left -= size
             self._known[key] = did_you_mean(name, names)
         return self._known[key]
+
+    def of_type(self, name: str, names: Collection[str]) -> str:
+        """Return why the plugin of a node type does not offer it, else which type was meant, or nothing."""
+        return withheld(name, self._plugins) or self(name, names)
 
     def _size(self, names: Collection[str]) -> int:
         """Return how many characters the names have; they are kept, so that their identity stays theirs."""

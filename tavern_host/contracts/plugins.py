@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from datetime import datetime
 
 from pydantic import Field, JsonValue
@@ -112,6 +113,31 @@ class PluginInfo(Model):
     permissions: list[PermissionInfo] = Field(default_factory=list)
     timings: dict[str, float] = Field(default_factory=dict)
     contributions: dict[str, list[str]] = Field(default_factory=dict)
+
+
+_WITHHELD = {
+    PluginState.NEEDS_REVIEW: "waits for review (`tavern plugins show {name}`, then `tavern plugins grant {name}`)",
+    PluginState.INVALID: "is invalid (`tavern plugins show {name}` says why)",
+    PluginState.INCOMPATIBLE: "is incompatible (`tavern plugins show {name}` says why)",
+    PluginState.FAILED: "failed (`tavern plugins list --check` says why)",
+    PluginState.DISABLED: "is disabled ({hint})",
+}
+
+
+def withheld(name: str, plugins: Iterable[PluginInfo]) -> str:
+    """Return that the plugin in whose namespace a name is (`acme:Say`, `node:acme:Say`, `acme`) offers nothing now,
+    such as `; the plugin acme waits for review (…)` with the command that helps; nothing where that is not so.
+
+    `core` is the namespace of all first-party plugins.
+    """
+    namespace = name.removeprefix("node:").partition(":")[0]
+    for plugin in plugins:
+        is_its = plugin.name == namespace or (namespace == "core" and plugin.first_party)
+        if is_its and plugin.state in _WITHHELD:
+            hint = plugin.problems[-1].hint if plugin.problems else None
+            text = _WITHHELD[plugin.state].format(name=plugin.name, hint=hint or f"`tavern plugins show {plugin.name}`")
+            return f"; the plugin {plugin.name} {text}"
+    return ""
 
 
 class PluginAsset(Model):

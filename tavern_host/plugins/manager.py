@@ -158,9 +158,13 @@ class Manager:
         """Refuse every plugin whose requirements are not met, but with `may_stay` those whose active load can stay;
         return their names."""
         names = []
-        for name, problem in dependency_problems(self.records):
-            if not may_stay or not self._keep_load(self.records[name], [problem]):
-                self.records[name].refuse(PluginState.INCOMPATIBLE, problem)
+        for name, problems in dependency_problems(self.records):
+            record = self.records[name]
+            if record.state is PluginState.NEEDS_REVIEW:
+                for problem in problems:
+                    record.add_problem(problem)
+            elif not may_stay or not self._keep_load(record, problems):
+                record.refuse(PluginState.INCOMPATIBLE, *problems)
                 names.append(name)
         return names
 

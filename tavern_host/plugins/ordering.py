@@ -31,16 +31,17 @@ def load_order(records: list[Record]) -> list[Record]:
     return ordered
 
 
-def dependency_problems(records: dict[str, Record]) -> Iterator[tuple[str, Problem]]:
-    """Yield each plugin that cannot be loaded for its requirements, with why.
+def dependency_problems(records: dict[str, Record]) -> Iterator[tuple[str, list[Problem]]]:
+    """Yield each plugin that cannot be loaded for its requirements, or could not be once it were granted, with why.
 
     A plugin that is refused counts as missing for those that require it, so refusals spread; the caller
     applies each one before asking for the next.
     """
     order = list(records)
     for index, (name, record) in enumerate(records.items()):
-        if record.state not in _USABLE:
+        if record.state not in _USABLE and record.state is not PluginState.NEEDS_REVIEW:
             continue
+        problems = []
         for needed, versions in record.required.items():
             other = records.get(needed)
             problem = None
@@ -59,5 +60,6 @@ def dependency_problems(records: dict[str, Record]) -> Iterator[tuple[str, Probl
                 message = f"it requires {needed} {versions}; {other.manifest.version} is installed"
                 problem = Problem(message=message, hint=f"install a version of {needed} that fits")
             if problem is not None:
-                yield name, problem
-                break
+                problems.append(problem)
+        if problems:
+            yield name, problems

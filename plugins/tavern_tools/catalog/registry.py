@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.nodes import NODE_MANAGER, NodeDefinition
-from tavern_host.contracts.plugins import PLUGINS
+from tavern_host.contracts.plugins import PLUGINS, withheld
 from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER, StoredWorkflow, WorkflowSummary
 from tavern_tools.catalog.building import Building
@@ -80,13 +80,22 @@ class Registry:
         if tool is not None and tool.unmet is None:
             return tool
         try:
-            tool = (await self.catalog()).get(name)
+            tool = await self.get(name)
         except NotFound as error:
             raise ToolFailure(ToolErrorType.TOOL_NOT_FOUND, error.message) from None
         if tool.unmet is not None:
             message = f"{name} cannot be called now: {tool.unmet.reason}"
             raise ToolFailure(tool.unmet.type, message, unavailable=tool.unmet.reason)
         return tool
+
+    async def get(self, name: str) -> Tool:
+        """Return the tool that `id` or `id@RANGE` names, as it is now. Raises `NotFound` with near names, the versions,
+        or why its plugin does not offer it."""
+        try:
+            return (await self.catalog()).get(name)
+        except NotFound as error:
+            why = withheld(name, await self._context.services.get(PLUGINS).list_plugins())
+            raise NotFound(f"{error.message}{why}") from None
 
     def _is_fresh(self) -> bool:
         """Return whether the catalog was looked at within the last second, and plugins are the same since."""
