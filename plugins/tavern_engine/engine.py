@@ -204,9 +204,10 @@ class Engine(ExecutionEngine):
     async def _resume(self, run_id: str, call: CallContext | None) -> None:
         before = await self._recorder.entry(run_id)
         if before.status is RunStatus.COMPLETE:
-            raise Conflict(f"the run {run_id} is complete; run it again with `rerun`")
+            raise Conflict(f"the run {run_id} is complete; run it again with `tavern runs retry {run_id}`")
         if before.not_resumable is not None:
-            raise Conflict(f"the run {run_id} cannot be resumed: {before.not_resumable}; run it again with `rerun`")
+            again = f"run it again with `tavern runs retry {run_id}`"
+            raise Conflict(f"the run {run_id} cannot be resumed: {before.not_resumable}; {again}")
         if call is not None:
             check_principal(before.request.actions, call.principal)
         entry = await self._recorder.claim(run_id)

@@ -40,12 +40,13 @@ class _Facts:
         """Explain a plugin: its state, and by what it has each permission."""
         record = self._manager.get(name)
         facts = [f"it comes from {record.source}" + (", first-party" if record.first_party else "")]
-        facts += [f"it requires {other} {versions}" for other, versions in record.required.items()]
+        facts += [f"it requires {other} {versions}".rstrip() for other, versions in record.required.items()]
         required_by = [other.name for other in self._manager.records.values() if name in other.required]
         facts += [f"{', '.join(required_by)} requires it"] if required_by else []
         facts += [f"{p.name} ({p.level}): {self._why_granted(record, p)}" for p in record.permissions]
+        contributions = self._manager.report.contributions(name)
         facts += [
-            f"it has the {kind} {', '.join(names)}" for kind, names in self._manager.report.contributions(name).items()
+            f"it has the {kind} {', '.join(filter(None, names))}" for kind, names in contributions.items() if any(names)
         ]
         facts += [f"{stage} took {ms:.1f} ms" for stage, ms in record.timings.items()]
         problems = [str(problem) for problem in self._manager.report.info(record).problems]

@@ -6,6 +6,7 @@ UTF-8, have duplicate keys, or grow without bound through aliases.
 
 from __future__ import annotations
 
+import re
 import stat
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -31,8 +32,28 @@ MAX_NESTING = 64
 _PLAIN_TAGS = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 _YAML_HINTS = (
     ("character '\\t'", "indent with spaces, not with tabs"),
+    ("that cannot start any token", "write such a text in quotes"),
     ("mapping values are not allowed", "write a text that holds ': ' in quotes"),
+    ("is an alias", "write a text with * in quotes"),
+    ("a second document", "remove the line ---, or what follows it"),
+    ("is not a timestamp", "write it in quotes"),
 )
+_YAML_WORDS = (
+    (re.compile(r"found undefined alias '(.*)'"), r"*\1 is an alias, and no &\1 comes before it"),
+    (
+        re.compile(r"expected alphabetic or numeric character, .*"),
+        "* or & is an alias or its name, and no name follows",
+    ),
+    (re.compile(r"expected a single document .*"), "a second document begins here"),
+    (re.compile(r"'<(?:stream|document) end>'"), "the end of the file"),
+    (re.compile(r"found unexpected end of stream"), "the file ends within a text in quotes"),
+    (re.compile(r"<block end>"), "the end of these lines"),
+    (re.compile(r"'<scalar>'"), "another text"),
+    (re.compile(r"'<([a-z ]+)>'"), r"\1"),
+    (re.compile(r"the node content"), "a value"),
+)
+"""What the library says, and what is said instead."""
+_INSTANCE = re.compile(r" or instance of \w+")
 
 Mark = tuple[int, int]
 Location = tuple[str | int, ...]
@@ -137,6 +158,8 @@ class _Reader:
         self.name = name
         self.data: Any = None
         self._marks: dict[Location, Mark] = {}
+        self._written: dict[Location, str] = {}
+        """How what is no text is written."""
         self.places = Places(name, self._marks)
         self._problems: list[Problem] = []
         self._scalars = SafeConstructor()
@@ -167,6 +190,8 @@ class _Reader:
             problem = error.problem or error.context or "it cannot be read"
             if problem.startswith("but ") and error.context:
                 problem = f"{error.context}, {problem}"
+            for words, plain in _YAML_WORDS:
+                problem = words.sub(plain, problem)
             hint = next((hint for words, hint in _YAML_HINTS if words in problem), None)
             message = one_line(f"not valid YAML: {problem}")
             return [Problem(message=message, hint=hint, file=self.name, line=line, column=column)]
@@ -189,7 +214,10 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self._build(child, (*location, i)) for i, child in enumerate(node.value)]
         try:
-            return self._scalars.construct_object(node, deep=True)
+            value = self._scalars.construct_object(node, deep=True)
+            if not isinstance(value, str):
+                self._written[location] = node.value
+            return value
         except yaml.constructor.ConstructorError as error:
             raise _unknown_tag(node) if "constructor for the tag" in (error.problem or "") else error from None
         except yaml.YAMLError:
@@ -201,7 +229,11 @@ class _Reader:
     def _build_mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key = str(getattr(key_node, "value", key_node))
+            if not isinstance(key_node, yaml.ScalarNode):
+                what = "a list" if isinstance(key_node, yaml.SequenceNode) else "keys and values"
+                message = f"a key is a text; here it is {what}, after '?' or in brackets"
+                raise yaml.MarkedYAMLError(problem=message, problem_mark=key_node.start_mark)
+            key = str(key_node.value)
             inner = (*location, key)
             if key in result:
                 self._marks[inner] = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
@@ -223,17 +255,19 @@ class _Reader:
         if error["type"] == "missing":
             return self.places.problem(location, f"the key {where!r} is missing")
         given = error.get("input")
-        text = error["msg"].removeprefix("Value error, ")
-        hint = None
-        if error["type"] == "string_type" and isinstance(given, int | float):
-            hint = f'write it in quotes: "{given}"'
+        text = _INSTANCE.sub("", error["msg"].removeprefix("Value error, "))
+        hint, written = None, self._written.get(location, "")
+        if error["type"] == "string_type" and written:
+            hint = f'write it in quotes: "{written}"'
         if not location:
             return self.places.problem(location, text)
-        return self.places.problem(location, f"{where}: {text[:1].lower()}{text[1:]}, found {_short(given)}", hint)
+        found = written or ("nothing" if given is None else _short(given))
+        return self.places.problem(location, f"{where}: {text[:1].lower()}{text[1:]}, found {found}", hint)
 
 
 def _unknown_tag(node: yaml.Node) -> yaml.MarkedYAMLError:
-    message = f"the tag {node.tag} is not allowed; leave it out"
+    tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+    message = f"the tag {tag} is not allowed; leave it out"
     return yaml.MarkedYAMLError(problem=message, problem_mark=node.start_mark)
 
 

@@ -159,7 +159,7 @@ async def test_a_default_is_no_result_on_resume(bench: Bench, file: Path, tmp_pa
 async def test_a_complete_run_is_not_resumed(bench: Bench) -> None:
     run = await bench.run(workflow({"one": give(1)}))
 
-    with pytest.raises(Conflict, match=f"the run {run.id} is complete; run it again with `rerun`"):
+    with pytest.raises(Conflict, match=f"the run {run.id} is complete; run it again with `tavern runs retry {run.id}`"):
         await bench.engine.resume(run.id)
     with pytest.raises(NotFound):
         await bench.engine.resume("run_0")

@@ -56,9 +56,9 @@ def test_any_graph_loads_requirements_first(
         records.append(Record(name, "here", first_party=first_party, manifest=manifest))
     ordered = {record.name: record for record in load_order(records)}
     assert sorted(ordered) == sorted(graph)
-    for name, problem in dependency_problems(ordered):
-        assert problem.message.startswith("it requires ")
-        ordered[name].refuse(PluginState.INCOMPATIBLE, problem)
+    for name, problems in dependency_problems(ordered):
+        assert all(problem.message.startswith("it requires ") for problem in problems)
+        ordered[name].refuse(PluginState.INCOMPATIBLE, *problems)
     usable = [name for name, record in ordered.items() if record.state is PluginState.DISCOVERED]
     for place, name in enumerate(usable):
         assert graph[name][1] <= set(usable[:place])

@@ -72,6 +72,14 @@ MISTAKES: list[tuple[str | bytes, *tuple[str, ...]]] = [
         "name: acme\ndisplayName: Acme\nversion: 1.0\n",
         '3:1: version: input should be a valid string, found 1.0 (write it in quotes: "1.0")',
     ),
+    (
+        MINIMAL.replace("1.0.0", "1.10"),
+        '3:1: version: input should be a valid string, found 1.10 (write it in quotes: "1.10")',
+    ),
+    (
+        MINIMAL.replace("1.0.0", "2024-01-02"),
+        '3:1: version: input should be a valid string, found 2024-01-02 (write it in quotes: "2024-01-02")',
+    ),
     (MINIMAL.replace("1.0.0", "one"), "3:1: version: must be a version such as 1.0.0, found 'one'"),
     (
         MINIMAL.replace("name: acme", "name: Acme_Tools", 1),
@@ -108,13 +116,26 @@ MISTAKES: list[tuple[str | bytes, *tuple[str, ...]]] = [
     ),
     ("name: acme\nname: acme2\n", "2:1: the key 'name' stands here twice (keep one of them)"),
     (MINIMAL + "permissions:\n  hooks: []\n  hooks: []\n", "6:3: the key 'hooks' stands here twice (keep one of them)"),
-    ("name: [acme\n", "2:1: not valid YAML: expected ',' or ']', but got '<stream end>'"),
+    ("name: [acme\n", "2:1: not valid YAML: expected ',' or ']', but got the end of the file"),
     (
         "name: acme\n\tversion: 1\n",
         "2:1: not valid YAML: found character '\\t' that cannot start any token (indent with spaces, not with tabs)",
     ),
-    ("name: *nobody\n", "1:7: not valid YAML: found undefined alias 'nobody'"),
-    ("a: 1\n---\nb: 2\n", "2:1: not valid YAML: expected a single document in the stream, but found another document"),
+    (
+        "name: *nobody\n",
+        "1:7: not valid YAML: *nobody is an alias, and no &nobody comes before it (write a text with * in quotes)",
+    ),
+    ("name: acme\n? [a]\n: b\n", "2:3: not valid YAML: a key is a text; here it is a list, after '?' or in brackets"),
+    ("? {a: b}\n: c\n", "1:3: not valid YAML: a key is a text; here it is keys and values, after '?' or in brackets"),
+    (
+        "name: a\n---\nb: c\n",
+        "2:1: not valid YAML: a second document begins here (remove the line ---, or what follows it)",
+    ),
+    (
+        "name: @x\n",
+        "1:7: not valid YAML: found character '@' that cannot start any token (write such a text in quotes)",
+    ),
+    ("name: !!python/tuple [a]\n", "1:7: not valid YAML: the tag !!python/tuple is not allowed; leave it out"),
     (
         "description: one: two\n",
         "1:17: not valid YAML: mapping values are not allowed here (write a text that holds ': ' in quotes)",
