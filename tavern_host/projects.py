@@ -96,6 +96,7 @@ def find_project(folder: Path | str | None, folders: Folders, *, create: bool = 
         root = Path.cwd()
     else:
         root = folders.data / "default"
+    check_path(root)
     _refuse_links(root)
     is_new = not (root / PROJECT_FILE).is_file()
     if is_new and named and not create:
@@ -103,6 +104,14 @@ def find_project(folder: Path | str | None, folders: Folders, *, create: bool = 
     file = ProjectFile() if is_new else read_project_file(root)
     project = Project(id=_project_id(root), name=file.name or root.name, root=root.resolve())
     return OpenProject(project, file, is_new, is_default=not named and root == folders.data / "default")
+
+
+def check_path(path: Path | str) -> None:
+    """Raise `InvalidInput` for the path of a project or plugin that is not UTF-8 and so cannot be written anywhere."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"the path {os.fsencode(path)!r} is not UTF-8: rename the folder") from None
 
 
 def _refuse_links(root: Path) -> None:
@@ -119,6 +128,7 @@ def _refuse_links(root: Path) -> None:
 def make_project(root: Path, samples: Iterable[Path] = ()) -> None:
     """Make a project in a folder: the folders that first-party plugins declare, the sample files, and a `tavern.yaml`
     if no sample has one. Raises `InvalidInput` where a part of it leads out of the folder."""
+    check_path(root)
     _refuse_links(root)
     for part in ("plugins", ".tavern", *_declared_folders()):
         (root / part).mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -19,6 +20,14 @@ def main() -> None:
     from tavern_host.cli.garbage import put_off
 
     put_off()
-    from tavern_host.cli.terminal import run
+    try:
+        if "_TAVERN_COMPLETE" in os.environ:
+            from tavern_host.cli.completion import complete
 
-    sys.exit(run(arguments, owns_process=True))
+            sys.exit(complete())
+        from tavern_host.cli.terminal import run
+
+        sys.exit(run(arguments, owns_process=True))
+    except KeyboardInterrupt:  # while it imports
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -160,6 +160,21 @@ async def _reload(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterat
     yield CommandOutput(kind="result", data={"asked": name, "hosts": hosts})
 
 
+async def _completion(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    import click
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(arguments["shell"])
+    if kind is None:
+        raise InvalidInput(f"{arguments['shell']!r}: expected bash, zsh or fish")
+    shell = kind(click.Group("tavern"), {}, "tavern", "_TAVERN_COMPLETE")
+    script = shell.source_template % shell.source_vars()
+    if arguments["shell"] == "bash":
+        script += "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n"  # names such as text:shout are one word
+    yield CommandOutput(kind="text", text=script)
+    yield CommandOutput(kind="result", data={"script": script})
+
+
 async def _why(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     host = make_host()
     try:
@@ -196,6 +211,12 @@ _ALL: tuple[tuple[CommandInfo, Command], ...] = (
         "List all plugins; imports none of them.",
         _list,
         CommandParameter(name="--check", type="flag", help="Load them, and say what is wrong with their code."),
+    ),
+    own_command(
+        "completion",
+        'Print a script with which a shell completes commands and names: `eval "$(tavern completion bash)"`.',
+        _completion,
+        CommandParameter(name="shell", help="bash, zsh or fish.", required=True),
     ),
     own_command("plugins show", "Show a plugin and what it asks for.", _show, _NAME),
     own_command("plugins grant", "Grant a plugin what it asks for.", _grant, _NAME),

@@ -1,6 +1,7 @@
-"""Parses the command line with click, runs the command, and shows its output.
+"""Runs the command that is asked for, and shows its output.
 
-Exit codes: 0 done, 2 the user's mistake, 1 a failure, 130 interrupted. Errors go to stderr.
+Exit codes: 0 done, 2 the user's mistake, 1 a failure, 130 interrupted. Errors go to stderr; with `--json`, where no
+result was printed before, to stdout too, in the form that the server gives them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ import os
 import sys
 import tempfile
 import textwrap
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,36 +22,29 @@ from typing import Any, TextIO
 import click
 
 from tavern_host import __version__
+from tavern_host.cli.arguments import global_options, parse
 from tavern_host.cli.garbage import collect_again
 from tavern_host.cli.host_commands import HOST_COMMANDS
 from tavern_host.cli.live_display import LiveDisplay
 from tavern_host.cli.log import set_up_log
 from tavern_host.cli.process_end import Stay, run_main
-from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.host import Host
-from tavern_host.projects import Folders
+from tavern_host.projects import Folders, check_path
 
 _log = logging.getLogger("tavern.cli")
 
+LONGEST_ID = 120
+"""How many columns of the terminal a word in a table may take before it is folded."""
 _USER_MISTAKES = frozenset({"invalid_input", "invalid_file", "not_found", "conflict", "misconfigured"})
-_TYPES: dict[str, Any] = {"text": str, "integer": int, "number": float, "path": str}
 _STEERING = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
     for code in (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
     if chr(code) not in "\t\n"
 }
 """Control characters of terminals and of text direction, with the escapes that are shown instead."""
-_GLOBAL = [
-    click.Option(["--project"], metavar="DIR", help="The project to work on."),
-    click.Option(["--dev"], metavar="DIR", multiple=True, help="Load a plugin folder that is being written."),
-    click.Option(["--no-plugins"], is_flag=True, help="Load first-party plugins only."),
-    click.Option(["--no-plugin"], metavar="NAME", multiple=True, help="Leave a plugin out."),
-    click.Option(["--strict"], is_flag=True, help="Fail where a plugin is not in order."),
-    click.Option(["--verbose", "-v"], is_flag=True, help="Show the log, with tracebacks."),
-    click.Option(["--version", "-V"], is_flag=True, help="Show the version."),
-]
 
 
 class _Streams:
@@ -59,6 +52,8 @@ class _Streams:
 
     def __init__(self) -> None:
         self._kept: tuple[TextIO, TextIO] | None = None
+        self.has_json = False
+        """Whether a JSON document is on stdout."""
 
     @property
     def out(self) -> TextIO:
@@ -88,16 +83,8 @@ class _Streams:
                     theirs.close()
 
 
-_streams = _Streams()
-
-
-@dataclass(frozen=True)
-class Invocation:
-    """A command that was asked for, with its arguments."""
-
-    command: CommandInfo
-    arguments: dict[str, Any]
-    as_json: bool
+STREAMS = _Streams()
+"""Where the command of this process writes."""
 
 
 def run(arguments: list[str], *, owns_process: bool = False) -> int:
@@ -121,37 +108,44 @@ def _third_party(hosts: list[Host]) -> list[str]:
 
 def _run_in_loop(arguments: list[str], hosts: list[Host], stay: Stay | None) -> int:
     _show_any_text()
+    as_json = "--json" in arguments
+    STREAMS.has_json = False
     try:
-        options, rest = _global_options(arguments)
+        options, rest = global_options(arguments)
         if options["version"]:
             click.echo(f"tavern-host {__version__}")
             return 0
         set_up_log(verbose=options["verbose"])
-        with _streams.kept():
+        with STREAMS.kept():
             main = _run(options, rest, hosts)
             return run_main(main, partial(_locate, hosts), partial(_third_party, hosts), stay)
     except click.ClickException as error:
         error.show()
-        return error.exit_code
+        return _as_json(as_json, error.exit_code, "invalid_input", error.format_message())
     except click.exceptions.Exit as error:
         return error.exit_code
     except TavernError as error:
-        return _fail(error)
+        return _fail(error, as_json)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
-        return 130
+        return _as_json(as_json, 130, "interrupted", "interrupted")
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; there is nobody left to tell
         return 0
     except Exception as error:
         _log.error("tavern %s failed", " ".join(arguments), exc_info=error)
-        click.echo(f"Error: {_first_line(describe(error))} (`tavern --verbose …` shows where)", err=True)
-        return 1
+        message = f"{_first_line(describe(error))} (`tavern --verbose …` shows where)"
+        click.echo(f"Error: {message}", err=True)
+        return _as_json(as_json, 1, "error", message)
 
 
-async def _run(options: dict[str, Any], rest: list[str], hosts: list[Host]) -> int:
+def host_maker(options: Mapping[str, Any], hosts: list[Host]) -> Callable[..., Host]:
+    """Return what makes the hosts that the options of `tavern` ask for, and adds each to `hosts`."""
+
     def make_host(project: Path | None = None, *, serving: bool = False, third_party: bool = True) -> Host:
         dev = [Path(path) for path in options["dev"]]
+        for path in dev:
+            check_path(path)
         host = Host(
             project or options["project"],
             create=False,
@@ -164,9 +158,14 @@ async def _run(options: dict[str, Any], rest: list[str], hosts: list[Host]) -> i
         hosts.append(host)
         return host
 
+    return make_host
+
+
+async def _run(options: dict[str, Any], rest: list[str], hosts: list[Host]) -> int:
+    make_host = host_maker(options, hosts)
     words = [word for word in rest if word != "--"][:2]
     if rest[0] in HOST_COMMANDS or " ".join(words) in HOST_COMMANDS:
-        invocation = _parse([info for info, _ in HOST_COMMANDS.values()], rest)
+        invocation = parse([info for info, _ in HOST_COMMANDS.values()], rest, STREAMS.out)
         if invocation is None:
             return 0
         command = HOST_COMMANDS[invocation.command.name][1]
@@ -202,10 +201,11 @@ async def _run_plugin_command(host: Host, rest: list[str], *, third_party: bool 
         await host.load()
         registered = host.registrations.commands
         infos = [info for info, _ in HOST_COMMANDS.values()] + [item.info for item in registered.values()]
+        plugins = [plugin for plugin in host.plugins() if third_party or plugin.first_party]
         try:
-            invocation = _parse(infos, rest)
+            invocation = parse(infos, rest, STREAMS.out, plugins)
         finally:
-            _warn_of_failures([plugin for plugin in host.plugins() if third_party or plugin.first_party])
+            _warn_of_failures(plugins)
         if invocation is None:
             return 0
         if not invocation.command.standalone:
@@ -217,113 +217,8 @@ async def _run_plugin_command(host: Host, rest: list[str], *, third_party: bool 
         await host.stop()
 
 
-def _global_options(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Split off the options that stand before the command."""
-    parser = click.Command(
-        "tavern",
-        params=[
-            *_GLOBAL,
-            click.Option(["--help", "-h"], is_flag=True),
-            click.Argument(["rest"], nargs=-1, type=str, metavar="COMMAND [ARGS]..."),
-        ],
-        add_help_option=False,
-        context_settings={"allow_interspersed_args": False},
-    )
-    context = parser.make_context("tavern", list(arguments))
-    rest = list(context.params.pop("rest"))
-    if context.params.pop("help") or not rest:
-        rest = ["--help"]
-    return context.params, rest
-
-
-def _parse(commands: list[CommandInfo], arguments: list[str]) -> Invocation | None:
-    """Return which command the arguments ask for; None where they asked for help, which was shown."""
-    root = click.Group(
-        "tavern",
-        params=list(_GLOBAL),
-        help="A plugin host for AI workflows, tools and agents.",
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    for info in sorted(commands, key=lambda c: c.name):
-        *parents, name = info.name.split()
-        group = root
-        for parent in parents:
-            child = group.commands.get(parent)
-            if not isinstance(child, click.Group):
-                child = click.Group(parent, help=f"Commands: {_siblings(commands, parent)}.")
-                group.add_command(child)
-            group = child
-        group.add_command(_click_command(name, info))
-    try:
-        with contextlib.redirect_stdout(_streams.out):
-            outcome = root.main(arguments, prog_name="tavern", standalone_mode=False)
-    except click.NoSuchOption as error:
-        name = error.option_name
-        if any(name in option.opts for option in _GLOBAL):
-            message = f"{name} stands before the command: tavern {name} … {arguments[0]} …"
-            raise click.UsageError(message, error.ctx) from None
-        raise
-    return outcome if isinstance(outcome, Invocation) else None
-
-
-def _siblings(commands: list[CommandInfo], parent: str) -> str:
-    return ", ".join(sorted(c.name.split()[1] for c in commands if c.name.startswith(f"{parent} ")))
-
-
-def _click_command(name: str, info: CommandInfo) -> click.Command:
-    def callback(**values: Any) -> Invocation:
-        as_json = values.pop("json")
-        arguments = {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
-        for parameter in info.parameters:
-            key = _key(parameter)
-            value = arguments.get(key)
-            if parameter.type == "path" and isinstance(value, str):
-                arguments[key] = _existing_path(value)
-        return Invocation(info, arguments, as_json)
-
-    parameters: list[click.Parameter] = [_click_parameter(parameter) for parameter in info.parameters]
-    parameters.append(click.Option(["--json"], is_flag=True, help="Print the result as JSON."))
-    extra = "\n".join(f"{_key(p).upper()}: {p.help}" for p in info.parameters if not p.name.startswith("--") and p.help)
-    return click.Command(
-        name, callback=callback, params=parameters, help=f"{info.help}\n\n\b\n{extra}", short_help=info.help
-    )
-
-
-def _click_parameter(parameter: CommandParameter) -> click.Parameter:
-    # A default of None would count as a value, so that nothing required would ever be missing.
-    default: dict[str, Any] = {} if parameter.default is None else {"default": parameter.default}
-    if not parameter.name.startswith("--"):
-        return click.Argument(
-            [_key(parameter)],
-            required=parameter.required,
-            nargs=-1 if parameter.multiple else 1,
-            type=_TYPES[parameter.type],
-            **default,
-        )
-    if parameter.type == "flag":
-        return click.Option([parameter.name, _key(parameter)], is_flag=True, help=parameter.help)
-    return click.Option(
-        [parameter.name, _key(parameter)],
-        required=parameter.required,
-        multiple=parameter.multiple,
-        type=_TYPES[parameter.type],
-        show_default=bool(default),
-        help=parameter.help,
-        **default,
-    )
-
-
-def _key(parameter: CommandParameter) -> str:
-    return parameter.name.lstrip("-").replace("-", "_")
-
-
-def _existing_path(text: str) -> str:
-    path = Path(text)
-    return str(path.absolute()) if text != "-" and path.exists() else text
-
-
 def _say(text: str, *, err: bool = False) -> None:
-    click.echo(_visible(text), file=_streams.err if err else _streams.out)
+    click.echo(_visible(text), file=STREAMS.err if err else STREAMS.out)
 
 
 def _visible(text: str) -> str:
@@ -333,9 +228,9 @@ def _visible(text: str) -> str:
 
 async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
     """Show what a command says, as it says it; return the exit code."""
-    code = 0
+    code, failure = 0, ""
     is_quiet = not _log.isEnabledFor(logging.INFO)  # the log would be written across what stands on the terminal
-    display = LiveDisplay(_streams.out, _streams.err, _visible, may_live=is_quiet)
+    display = LiveDisplay(STREAMS.out, STREAMS.err, _visible, may_live=is_quiet)
     try:
         with contextlib.closing(display):
             async with contextlib.aclosing(outputs) as stream:  # type: ignore[type-var]
@@ -343,7 +238,7 @@ async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
                     if output.kind == "failure":
                         display.close()
                         _say(f"Error: {output.text}", err=True)
-                        code = output.exit_code
+                        code, failure = output.exit_code, failure or output.text
                     elif as_json:
                         _show_json(output)
                     elif output.kind == "live":
@@ -356,13 +251,14 @@ async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
                         display.close()
                         _SHOW[output.kind](output)
     except TavernError as error:
-        return _fail(error)
-    return code
+        return _fail(error, as_json)
+    return _as_json(as_json and code != 0, code, "invalid_input" if code == 2 else "failed", failure)
 
 
 def _show_json(output: CommandOutput) -> None:
     if output.kind == "result":
-        click.echo(json.dumps(output.data, ensure_ascii=False, indent=2), file=_streams.out)
+        STREAMS.has_json = True
+        click.echo(json.dumps(output.data, ensure_ascii=False, indent=2), file=STREAMS.out)
 
 
 def _show_table(output: CommandOutput) -> None:
@@ -374,14 +270,24 @@ def _show_table(output: CommandOutput) -> None:
         _say(output.title or "none")
         return
     table = Table(title=_visible(output.title or "") or None, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in output.columns:
-        table.add_column(column, overflow="fold")
+    widths = [_longest_word(column) for column in zip(output.columns, *output.rows, strict=True)]
+    for column, width in zip(output.columns, widths, strict=True):
+        table.add_column(column, overflow="fold", min_width=width)
     for row in output.rows:
         table.add_row(*(_plain(cell) for cell in row))
-    console = Console(width=None if _streams.out.isatty() else 160, markup=False, highlight=False)
+    console = Console(width=None if STREAMS.out.isatty() else 160, markup=False, highlight=False)
+    console.width = max(console.width, sum(widths) + 3 * len(widths) + 1)
     with console.capture() as shown:  # rich would end the program where the reader has gone
         console.print(table)
-    click.echo(shown.get(), nl=False, file=_streams.out)
+    click.echo(shown.get(), nl=False, file=STREAMS.out)
+
+
+def _longest_word(cells: Sequence[str]) -> int:
+    """Return how wide a column is at least, so that no id in it is folded; longer words than ids are."""
+    from rich.cells import cell_len
+
+    widths = (cell_len(word) for cell in cells for word in _visible(cell).split())
+    return max((width for width in widths if width <= LONGEST_ID), default=1)
 
 
 def _plain(cell: str) -> Any:
@@ -401,19 +307,36 @@ def _first_line(text: str) -> str:
     return textwrap.shorten(text.splitlines()[0], 300, placeholder=" …")
 
 
-def _fail(error: TavernError) -> int:
+def _fail(error: TavernError, as_json: bool) -> int:
     _say(f"Error: {error.message}", err=True)
-    return 2 if error.info.code in _USER_MISTAKES else 1
+    code = 2 if error.info.code in _USER_MISTAKES else 1
+    return _as_json(as_json, code, error.info.code, error.message, error.info.details)
+
+
+def _as_json(as_json: bool, exit_code: int, code: str, message: str, details: Mapping[str, Any] | None = None) -> int:
+    """Print an error as JSON, where that is wanted and stdout has no document yet; return the exit code."""
+    if as_json and not STREAMS.has_json:
+        error = {"success": False, "error": message, "code": code, "message": message}
+        if details:
+            error["details"] = details
+        STREAMS.has_json = True
+        click.echo(json.dumps(error, ensure_ascii=False, indent=2, default=str), file=STREAMS.out)
+    return exit_code
 
 
 def _warn_of_failures(plugins: list[PluginInfo]) -> None:
-    for plugin in plugins:
-        if plugin.state in (PluginState.FAILED, PluginState.INVALID, PluginState.INCOMPATIBLE):
-            reason = f": {plugin.problems[0]}" if plugin.problems else ""
-            _say(f"Warning: the plugin {plugin.name} is {plugin.state.value}{reason}", err=True)
-        elif plugin.state is PluginState.LOADED:
-            for problem in plugin.problems:
-                _say(f"Warning: the plugin {plugin.name}: {problem}", err=True)
+    """Mention in one line the plugins that are not in order."""
+    broken = (PluginState.FAILED, PluginState.INVALID, PluginState.INCOMPATIBLE)
+    bad = [p for p in plugins if p.state in broken or (p.state is PluginState.LOADED and p.problems)]
+    if len(bad) == 1:
+        (plugin,) = bad
+        state = f" is {plugin.state.value}" if plugin.state in broken else ""
+        more = f" (and {len(plugin.problems) - 1} more)" if len(plugin.problems) > 1 else ""
+        reason = f": {plugin.problems[0]}{more}" if plugin.problems else ""
+        _say(f"Warning: the plugin {plugin.name}{state}{reason}", err=True)
+    elif bad:
+        names = ", ".join(f"{p.name} ({p.state.value if p.state in broken else 'problems'})" for p in bad)
+        _say(f"Warning: plugins are not in order: {names}; `tavern plugins list --check` says why", err=True)
 
 
 def _show_any_text() -> None:

@@ -9,7 +9,7 @@ from helpers.command_line import tavern
 from helpers.folder_plugins import INTERCEPTING, write_plugin
 from helpers.repetition import Failures
 
-COMMANDS = {"permissions": {"hooks": ["hook:server:host:register-commands"]}}
+COMMANDS = {"permissions": {"hooks": ["hook:server:commands:register"]}}
 
 
 def test_what_is_withheld_is_named_with_what_helps(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_what_is_withheld_is_named_with_what_helps(tmp_path: Path) -> None:
                     assert told in ran.out + ran.err, ran
         with failures.row("a command of another name"):
             ran = tavern("--project", project, "hello")
-            assert "perhaps a command of hidden, which waits for review" in ran.error
+            assert "it may be a command of hidden waits for review" in ran.error
         with failures.row("core"):
             tavern("--project", project, "plugins", "disable", "tavern-llm")
             document["nodes"] = [{"id": "a", "type": "core:LlmApiRequest", "position": {"x": 0, "y": 0}}]

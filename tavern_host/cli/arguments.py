@@ -1,0 +1,187 @@
+"""Reads the command line with click: the options of `tavern`, which command is meant, and its arguments."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.plugins import PluginInfo, withheld
+from tavern_host.hookspecs import hooks
+
+_TYPES: dict[str, Any] = {"text": str, "integer": int, "number": float, "path": str}
+Completing = Callable[[CommandInfo, CommandParameter, str], list[Any]]
+"""Returns what a parameter of a command may be that begins with a text, for completion in a shell."""
+_GLOBAL = [
+    click.Option(["--project"], metavar="DIR", help="The project to work on."),
+    click.Option(["--dev"], metavar="DIR", multiple=True, help="Load a plugin folder that is being written."),
+    click.Option(["--no-plugins"], is_flag=True, help="Load first-party plugins only."),
+    click.Option(["--no-plugin"], metavar="NAME", multiple=True, help="Leave a plugin out."),
+    click.Option(["--strict"], is_flag=True, help="Fail where a plugin is not in order."),
+    click.Option(["--verbose", "-v"], is_flag=True, help="Show the log, with tracebacks."),
+    click.Option(["--version", "-V"], is_flag=True, help="Show the version."),
+]
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """A command that was asked for, with its arguments."""
+
+    command: CommandInfo
+    arguments: dict[str, Any]
+    as_json: bool
+
+
+def global_options(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Split off the options that stand before the command; `--project` may stand after it too."""
+    parser = click.Command(
+        "tavern",
+        params=[
+            *_GLOBAL,
+            click.Option(["--help", "-h"], is_flag=True),
+            click.Argument(["rest"], nargs=-1, type=str, metavar="COMMAND [ARGS]..."),
+        ],
+        add_help_option=False,
+        context_settings={"allow_interspersed_args": False},
+    )
+    context = parser.make_context("tavern", list(arguments))
+    rest = list(context.params.pop("rest"))
+    context.params["project"] = _project_in(rest) or context.params["project"]
+    if context.params.pop("help") or not rest:
+        rest = ["--help"]
+    return context.params, rest
+
+
+def _project_in(rest: Sequence[str]) -> str | None:
+    """Return the value of the last `--project` among the words of a command, or None."""
+    words = rest[: rest.index("--")] if "--" in rest else rest
+    given = [after for word, after in pairwise(words) if word == "--project"]
+    given += [word.partition("=")[2] for word in words if word.startswith("--project=")]
+    return given[-1] if given else None
+
+
+def parse(
+    commands: Sequence[CommandInfo], arguments: Sequence[str], out: TextIO, plugins: Sequence[PluginInfo] = ()
+) -> Invocation | None:
+    """Return which command the arguments ask for; None where they asked for help, which was shown on `out`.
+
+    `plugins` are those of which some may be withheld, with their commands.
+    """
+    root = group(commands)
+    try:
+        with contextlib.redirect_stdout(out):
+            outcome = root.main(list(arguments), prog_name="tavern", standalone_mode=False)
+    except click.NoSuchOption as error:
+        name = error.option_name
+        if any(name in option.opts for option in _GLOBAL):
+            message = f"{name} stands before the command: tavern {name} … {arguments[0]} …"
+            raise click.UsageError(message, error.ctx) from None
+        raise
+    except click.UsageError as error:
+        if arguments[0] not in root.commands and (who := _who_may_have(arguments[0], plugins)):
+            raise click.UsageError(f"No such command {arguments[0]!r}{who}", error.ctx) from None
+        raise
+    return outcome if isinstance(outcome, Invocation) else None
+
+
+def _who_may_have(word: str, plugins: Sequence[PluginInfo]) -> str:
+    """Return which withheld plugin an unknown command may be of, with what helps, or nothing."""
+    if found := withheld(word, plugins):
+        return found
+    asked = hooks()["tavern_register_commands"].permission
+    out = [p for p in plugins if any(asked == permission.name for permission in p.permissions)]
+    found = next((text for p in out if (text := withheld(p.name, [p]))), "")
+    return found.replace("; the plugin", "; it may be a command of", 1)
+
+
+def group(commands: Sequence[CommandInfo], completing: Completing | None = None) -> click.Group:
+    """Return all commands as click has them."""
+    root = click.Group(
+        "tavern",
+        params=list(_GLOBAL),
+        help="A plugin host for AI workflows, tools and agents.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for info in sorted(commands, key=lambda c: c.name):
+        *parents, name = info.name.split()
+        parent_group = root
+        for parent in parents:
+            child = parent_group.commands.get(parent)
+            if not isinstance(child, click.Group):
+                child = click.Group(parent, help=f"Commands: {_siblings(commands, parent)}.")
+                parent_group.add_command(child)
+            parent_group = child
+        parent_group.add_command(_click_command(name, info, completing))
+    return root
+
+
+def _siblings(commands: Sequence[CommandInfo], parent: str) -> str:
+    return ", ".join(sorted(c.name.split()[1] for c in commands if c.name.startswith(f"{parent} ")))
+
+
+def _click_command(name: str, info: CommandInfo, completing: Completing | None) -> click.Command:
+    def callback(**values: Any) -> Invocation:
+        as_json = values.pop("json")
+        arguments = {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}
+        for parameter in info.parameters:
+            key = _key(parameter)
+            value = arguments.get(key)
+            if parameter.type == "path" and isinstance(value, str):
+                arguments[key] = _existing_path(value)
+        return Invocation(info, arguments, as_json)
+
+    parameters: list[click.Parameter] = [_click_parameter(parameter) for parameter in info.parameters]
+    for own, parameter in zip(parameters, info.parameters, strict=True):
+        if completing is not None:
+            own._custom_shell_complete = _completed(completing, info, parameter)
+    parameters.append(click.Option(["--json"], is_flag=True, help="Print the result, or the error, as JSON."))
+    if all(parameter.name != "--project" for parameter in info.parameters):  # it was read before
+        where = click.Option(["--project"], metavar="DIR", expose_value=False, help="The project to work on.")
+        parameters.append(where)
+    extra = "\n".join(f"{_key(p).upper()}: {p.help}" for p in info.parameters if not p.name.startswith("--") and p.help)
+    return click.Command(
+        name, callback=callback, params=parameters, help=f"{info.help}\n\n\b\n{extra}", short_help=info.help
+    )
+
+
+def _completed(completing: Completing, info: CommandInfo, parameter: CommandParameter) -> Any:
+    return lambda context, param, incomplete: completing(info, parameter, incomplete)
+
+
+def _click_parameter(parameter: CommandParameter) -> click.Parameter:
+    # A default of None would count as a value, so that nothing required would ever be missing.
+    default: dict[str, Any] = {} if parameter.default is None else {"default": parameter.default}
+    if not parameter.name.startswith("--"):
+        return click.Argument(
+            [_key(parameter)],
+            required=parameter.required,
+            nargs=-1 if parameter.multiple else 1,
+            type=_TYPES[parameter.type],
+            **default,
+        )
+    if parameter.type == "flag":
+        return click.Option([parameter.name, _key(parameter)], is_flag=True, help=parameter.help)
+    return click.Option(
+        [parameter.name, _key(parameter)],
+        required=parameter.required,
+        multiple=parameter.multiple,
+        type=_TYPES[parameter.type],
+        show_default=bool(default),
+        help=parameter.help,
+        **default,
+    )
+
+
+def _key(parameter: CommandParameter) -> str:
+    return parameter.name.lstrip("-").replace("-", "_")
+
+
+def _existing_path(text: str) -> str:
+    path = Path(text)
+    return str(path.absolute()) if text != "-" and path.exists() else text

@@ -1,0 +1,59 @@
+"""Completion of commands, options and names in a shell, as the shell asks for it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from helpers.command_line import tavern, tavern_process
+from helpers.folder_plugins import write_plugin
+from helpers.repetition import Failures
+
+
+def offered(project: Path, line: str) -> list[str]:
+    """Return what bash is offered at the end of a line."""
+    words = line.split(" ")
+    ran = tavern_process(cwd=project, COMP_WORDS=line, COMP_CWORD=str(len(words) - 1), _TAVERN_COMPLETE="bash_complete")
+    assert (ran.code, ran.err) == (0, "")
+    return [one.removeprefix("plain,") for one in ran.out.split()]
+
+
+def test_commands_options_and_names_are_completed(tmp_path: Path) -> None:
+    project = tmp_path / "inn"
+    assert tavern("init", project).code == 0
+    write_plugin(project / "plugins" / "waits", {"__init__.py": "print('noise')\n"})
+    write_plugin(project / "plugins" / "looks", {"plugin.yaml": "name: looks\nversion: [\n"})
+    (project / "workflows" / "one.json").write_text('{"nodes": [], "edges": []}')
+    run_id = tavern("--project", project, "workflow", "run", "one", "--json").json()["id"]
+    with Failures() as failures:
+        for line, names in (
+            ("tavern plu", ["plugins"]),
+            ("tavern plugins gr", ["grant"]),
+            ("tavern plugins grant wa", ["waits"]),
+            ("tavern tools show FileOperator.Write", ["FileOperator.WriteFile"]),
+            ("tavern --project . tools show system:list", ["system:list_tools"]),
+            ("tavern workflow run o", ["file,o", "one"]),
+            (f"tavern runs show {run_id[:5]}", [run_id[:12]]),
+            ("tavern plugins check ", ["file,"]),
+            ("tavern plugins list --che", ["--check"]),
+            ("tavern --project /no/such/folder tools show ", []),
+            ("tavern plugins list ", []),
+        ):
+            with failures.row(line):
+                assert offered(project, line) == names
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_given_its_script(tmp_path: Path, shell: str) -> None:
+    ran = tavern("completion", shell)
+    assert (ran.code, f"_TAVERN_COMPLETE={shell}_complete" in ran.out) == (0, True)
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed, so its script is not read by it")
+    assert subprocess.run([shell, "-n"], input=ran.out.encode(), check=False).returncode == 0
+
+
+def test_an_unknown_shell_is_refused() -> None:
+    ran = tavern("completion", "ksh")
+    assert (ran.code, ran.error) == (2, "Error: 'ksh': expected bash, zsh or fish")

@@ -1,0 +1,163 @@
+"""What holds for every command at the terminal: where options stand, errors as JSON, tables, warnings, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from helpers.command_line import COMMAND, minds_ctrl_c, tavern, tavern_process
+from helpers.folder_plugins import write_plugin
+from helpers.repetition import Failures
+
+STOPS = """
+import os, signal, sys
+from tavern_host.cli import main
+
+wanted = sys.argv[1]
+
+
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == wanted:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+sys.meta_path.insert(0, Stop())
+sys.argv[1:] = ["tools", "list"]
+main()
+"""
+"""Runs `tavern` and presses Ctrl-C at the import of a module."""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "inn"
+    assert tavern("init", folder).code == 0
+    return folder
+
+
+def test_the_project_stands_before_or_after_the_command(project: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    tavern("init", other)
+    write_plugin(project / "plugins" / "looks")
+    with Failures() as failures:
+        for words in (
+            ["--project", project, "plugins", "show", "looks"],
+            ["plugins", "show", "looks", "--project", project],
+            ["plugins", "show", "--project", project, "looks"],
+            ["plugins", "show", f"--project={project}", "looks"],
+            ["--project", other, "plugins", "show", "looks", "--project", project],
+            ["tools", "list", "--project", project],
+        ):
+            with failures.row(str(words)):
+                assert tavern(*words).code == 0
+        with failures.row("no project"):
+            ran = tavern("tools", "list", "--project", tmp_path / "nope")
+            assert (ran.code, "is not a project" in ran.error) == (2, True)
+
+
+def test_errors_are_json_where_json_is_asked_for(project: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (bad / "tavern.yaml").write_text("name: x\nsettings: [\n")
+    with Failures() as failures:
+        for words, ends, code in (
+            (["tools", "show", "nope"], 2, "not_found"),
+            (["plugins", "show", "nope"], 2, "not_found"),
+            (["plugins", "lust"], 2, "invalid_input"),
+            (["nodez"], 2, "invalid_input"),
+            (["plugins", "show"], 2, "invalid_input"),
+            (["plugins", "list", "--project", str(bad)], 2, "invalid_file"),
+            (["workflow", "run", "nope"], 2, "not_found"),
+            (["completion", "ksh"], 2, "invalid_input"),
+        ):
+            with failures.row(str(words)):
+                ran = tavern(*words, "--json", cwd=project)
+                error = ran.json()
+                assert (ran.code, error["code"], error["success"]) == (ends, code, False)
+                assert error["message"].splitlines()[0] in ran.err
+                if code == "invalid_file":
+                    (problem,) = error["details"]["problems"]
+                    assert (problem["file"], problem["line"]) == (str(bad / "tavern.yaml"), 3)
+        with failures.row("a result and a failure are one document"):
+            write_plugin(project / "plugins" / "broken", {"plugin.yaml": "name: broken\n"})
+            ran = tavern("--strict", "plugins", "list", "--json", cwd=project)
+            assert (ran.code, isinstance(ran.json(), list)) == (1, True)
+
+
+def test_tables_fold_no_id(project: Path) -> None:
+    name = "a-" + "very-" * 15 + "long-name"
+    write_plugin(project / "plugins" / name, description="d " * 200)
+    shown = tavern("plugins", "list", cwd=project).out
+    assert any(name in line and "discovered" in line for line in shown.splitlines())
+    shown = tavern("plugins", "show", "tavern-engine", cwd=project).out
+    assert "services.use:executionEngine:interrupt" in shown
+
+
+def test_broken_plugins_take_one_line(project: Path) -> None:
+    write_plugin(project / "plugins" / "one", {"plugin.yaml": "name: one\n"})
+    ran = tavern("tools", "list", cwd=project)
+    assert len(ran.err.splitlines()) == 1
+    assert ran.error.startswith("Warning: the plugin one is invalid: one/plugin.yaml:1:1: ")
+    write_plugin(project / "plugins" / "two", {"plugin.yaml": "name: two\nversion: [\n"})
+    write_plugin(project / "plugins" / "three", requires={"plugins": {"no-such": ">=1"}})
+    ran = tavern("tools", "list", cwd=project)
+    assert ran.err == (
+        "Warning: plugins are not in order: one (invalid), three (incompatible), two (invalid); "
+        "`tavern plugins list --check` says why\n"
+    )
+
+
+def test_ctrl_c_while_it_imports_shows_no_traceback(project: Path) -> None:
+    stops = project / "stops.py"
+    stops.write_text(STOPS)
+    with Failures() as failures:
+        for module in ("click", "tavern_host.cli.terminal", "pydantic", "tavern_host.plugins.manager"):
+            with failures.row(module):
+                done = subprocess.run(
+                    [COMMAND[0], str(stops), module],
+                    cwd=project,
+                    capture_output=True,
+                    preexec_fn=minds_ctrl_c,
+                    timeout=60,
+                    check=False,
+                )
+                assert (done.returncode, done.stderr.decode()) == (130, "interrupted\n")
+
+
+def test_a_path_that_is_not_utf_8_is_a_sentence(project: Path, tmp_path: Path) -> None:
+    raw = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    Path(raw).mkdir()
+    (Path(raw) / "tavern.yaml").write_text("name: x\n")
+    with Failures() as failures:
+        for words in (
+            ["--project", raw, "tools", "list"],
+            ["plugins", "list", "--project", raw],
+            ["init", f"{raw}/inn"],
+            ["--dev", raw, "plugins", "list"],
+        ):
+            with failures.row(str(words)):
+                path = next(word for word in words if word.startswith(raw))
+                ran = tavern_process(*words, cwd=project)
+                assert (ran.code, ran.error) == (
+                    2,
+                    f"Error: the path {os.fsencode(path)!r} is not UTF-8: rename the folder",
+                )
+    assert tavern_process("tools", "list", cwd=Path(raw)).error.endswith("is not UTF-8: rename the folder")
+
+
+def test_a_run_is_told_to_be_retried_by_its_command(project: Path) -> None:
+    (project / "workflows" / "one.json").write_text('{"nodes": [], "edges": []}')
+    run_id = tavern("workflow", "run", "one", "--json", cwd=project).json()["id"]
+    ran = tavern("runs", "resume", run_id, cwd=project)
+    assert ran.error.endswith(f"is complete; run it again with `tavern runs retry {run_id}`")
+    assert tavern("runs", "retry", run_id, cwd=project).code == 0
+
+
+def test_why_says_nothing_empty(project: Path) -> None:
+    requires = {"plugins": {"tavern-nodes": ""}}
+    write_plugin(project / "plugins" / "looks", {"web/a.css": ""}, requires=requires)
+    for line in tavern("why", "plugin:looks", cwd=project).out.splitlines():
+        assert line == line.rstrip(" ,:"), line
