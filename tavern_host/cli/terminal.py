@@ -270,24 +270,33 @@ def _show_table(output: CommandOutput) -> None:
         _say(output.title or "none")
         return
     table = Table(title=_visible(output.title or "") or None, title_justify="left", box=box.SIMPLE_HEAD)
-    widths = [_longest_word(column) for column in zip(output.columns, *output.rows, strict=True)]
+    console = Console(width=None if STREAMS.out.isatty() else 160, markup=False, highlight=False)
+    widths = _column_widths(list(zip(output.columns, *output.rows, strict=True)), console.width)
     for column, width in zip(output.columns, widths, strict=True):
-        table.add_column(column, overflow="fold", min_width=width)
+        table.add_column(column, overflow="fold", width=width)
     for row in output.rows:
         table.add_row(*(_plain(cell) for cell in row))
-    console = Console(width=None if STREAMS.out.isatty() else 160, markup=False, highlight=False)
     console.width = max(console.width, sum(widths) + 3 * len(widths) + 1)
     with console.capture() as shown:  # rich would end the program where the reader has gone
         console.print(table)
     click.echo(shown.get(), nl=False, file=STREAMS.out)
 
 
-def _longest_word(cells: Sequence[str]) -> int:
-    """Return how wide a column is at least, so that no id in it is folded; longer words than ids are."""
+def _column_widths(columns: Sequence[Sequence[str]], available: int) -> list[int]:
+    """Return how wide each column is, given its cells: narrower where the table would be too wide, but never so narrow
+    that an id is folded."""
     from rich.cells import cell_len
 
-    widths = (cell_len(word) for cell in cells for word in _visible(cell).split())
-    return max((width for width in widths if width <= LONGEST_ID), default=1)
+    texts = [[_visible(cell) for cell in column] for column in columns]
+    widths = [max([1, *(cell_len(line) for text in column for line in text.splitlines())]) for column in texts]
+    words = [[cell_len(word) for text in column for word in text.split()] for column in texts]
+    least = [max([1, *(size for size in sizes if size <= LONGEST_ID)]) for sizes in words]
+    excess = sum(widths) + 3 * len(widths) + 1 - available
+    for place in sorted(range(len(widths)), key=lambda i: least[i] - widths[i]):
+        cut = max(0, min(excess, widths[place] - least[place]))
+        widths[place] -= cut
+        excess -= cut
+    return widths
 
 
 def _plain(cell: str) -> Any:

@@ -108,8 +108,8 @@ def test_help_makes_no_project(tmp_path_factory: pytest.TempPathFactory) -> None
         (["tools", "list", "more"], "Error: Got unexpected extra argument (more)"),
         (["serve", "--port", "http"], "Error: Invalid value for '--port': 'http' is not a valid integer."),
         (
-            ["tools", "list", "--project", "p"],
-            "Error: --project stands before the command: tavern --project … tools …",
+            ["tools", "list", "--no-plugin", "p"],
+            "Error: --no-plugin stands before the command: tavern --no-plugin … tools …",
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -83,7 +83,7 @@ def test_a_plugin_cannot_steer_the_terminal_that_it_is_reviewed_in(project: Path
 def test_a_plugin_that_is_not_there_is_the_users_mistake(command: str) -> None:
     ran = tavern("plugins", command, "tavern-engin", "--json")
 
-    assert (ran.code, ran.out) == (2, "")
+    assert (ran.code, ran.json()["code"]) == (2, "not_found")
     assert ran.err.startswith("Error: there is no plugin 'tavern-engin'; did you mean tavern-engine")
     assert ran.err.count("\n") == 1
 

@@ -97,7 +97,7 @@ def test_a_broken_tavern_yaml_is_told_with_line_and_column(project: Path) -> Non
             "tavern.yaml:3:1: unknown key 'trust' "
             "(this is the operator's to decide: write it in host.yaml, not in a project)",
         ),
-        ("name: [\n", "tavern.yaml:2:1: not valid YAML: expected the node content, but found '<stream end>'"),
+        ("name: [\n", "tavern.yaml:2:1: not valid YAML: expected a value, but found the end of the file"),
         ("- a\n- b\n", "tavern.yaml:1:1: expected keys and values, found a list"),
         ("name: 7\n", 'tavern.yaml:1:1: name: input should be a valid string, found 7 (write it in quotes: "7")'),
     ]
