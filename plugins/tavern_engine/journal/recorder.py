@@ -138,7 +138,7 @@ class RunRecorder:
         start = self._starts.pop(record.id, None)
         if isinstance(start, asyncio.TimerHandle):
             start.cancel()
-        elif start is not None:
+        elif start is not None and not start.done():  # waiting takes a turn, in which a stopping host closes the store
             await asyncio.wait([start])
 
     async def calls_begin(self, record: RunRecord) -> None:
