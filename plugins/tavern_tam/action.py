@@ -5,7 +5,13 @@ from __future__ import annotations
 from tavern_tam.tag_block import Grammar
 from tavern_tam.tag_parser import TagParser
 
-ACTION = Grammar(protocol="action", words=("action",), tool=frozenset({"toolid"}))
+ACTION = Grammar(
+    protocol="action",
+    words=("action",),
+    tool=frozenset({"toolid"}),
+    options=frozenset({"requestid", "retry"}),
+    wrappers=frozenset({"executioncontext"}),
+)
 
 INSTRUCTIONS = """\
 To call a tool, write an element like this anywhere in your answer, with the ID of one of the tools you were given and

@@ -18,6 +18,7 @@ import re
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_tam.tags import CDATA, CDATA_END, MARK, TAG, Tag, decoded, held_tag, tag_of
@@ -29,6 +30,7 @@ LISTS = frozenset({"inputs", "params", "parameters"})
 _MOST_STRAY = 500
 _SHOWN = 60
 _COMMENT, _COMMENT_END = "<!--", "-->"
+_RETRIES = re.compile("[0-9]|10")
 _FIRST_BREAK = re.compile(r"\r?\n")
 _LAST_BREAK = re.compile(r"\r?\n[ \t]*\Z")
 
@@ -36,11 +38,14 @@ _LAST_BREAK = re.compile(r"\r?\n[ \t]*\Z")
 @dataclass(frozen=True)
 class Grammar:
     """How a protocol writes a call: the words of its element, and the compared names of the elements with the id of
-    the `tool`; where there are none, the attribute `name` is the id."""
+    the `tool`; where there are none, the attribute `name` is the id. `options` are the elements that say how the call
+    is made, and `wrappers` those that these may stand in."""
 
     protocol: str
     words: tuple[str, ...]
     tool: frozenset[str] = frozenset()
+    options: frozenset[str] = frozenset()
+    wrappers: frozenset[str] = frozenset()
 
     @property
     def root(self) -> str:
@@ -104,6 +109,7 @@ class TagBlock:
         self._stray: tuple[int, int] | None = None  # where what is not understood begins, like `_certain`
         self._tool_id = None if grammar.tool else opening.attributes["name"]
         self._arguments: dict[str, str] = {}
+        self._options: dict[str, Any] = {}
         self._warnings: list[Warn] = []
         self._problem: Warn | None = None
 
@@ -179,8 +185,9 @@ class TagBlock:
             return
         end = self._window.position + len(tag.text)
         ends = tag.name == grammar.root and tag.closing
-        begins = (tag.name in PARAMETERS or tag.name in grammar.tool or self._in_list) and not tag.closing
-        if not (ends or begins or tag.name in LISTS):
+        is_option = tag.name in grammar.options and not self._in_list
+        begins = (tag.name in PARAMETERS or tag.name in grammar.tool or self._in_list or is_option) and not tag.closing
+        if not (ends or begins or tag.name in LISTS or tag.name in grammar.wrappers):
             self._ignore(end)
             return
         self._flush_stray()
@@ -198,7 +205,9 @@ class TagBlock:
                 self._refuse(f"a parameter without a name: {_shown(tag.text)}", offset)
         elif tag.name in grammar.tool:
             self._open(tag, None)
-        else:
+        elif is_option:
+            self._open(tag, tag.name)
+        elif tag.name not in grammar.wrappers or self._in_list:
             self._refuse(f"{_shown(tag.text)} is no parameter; those are written <input name=…>", offset)
         self._understood = True
         self._certain = len(self._parts), self._window.offset
@@ -330,12 +339,23 @@ class TagBlock:
                 self._refuse("it names two tools", value.offset)
             self._tool_id = text
             return
+        if value.element in self._grammar.options:
+            self._set_option(value, text.strip())
+            return
         if value.nested:
             self._refuse(f"{self._what(value)} holds the tag of a parameter; such a value is {CDATA}…", value.offset)
         if value.key in self._arguments:
             self._warn(f"{value.key!r} is given twice; the last value counts", value.offset)
             del self._arguments[value.key]
         self._arguments[value.key] = text
+
+    def _set_option(self, value: _Value, text: str) -> None:
+        if value.element != "retry":
+            self._options["request_id"] = text or None
+        elif _RETRIES.fullmatch(text):
+            self._options["retry"] = int(text)
+        else:
+            self._warn(f"retry is a number from 0 to 10, not {_shown(text)}; the call is not tried again", value.offset)
 
     # --- what comes of it ------------------------------------------------------------------------------
 
@@ -349,7 +369,11 @@ class TagBlock:
         elif self._understood:
             protocol = self._grammar.protocol
             call = ToolCallRequest(
-                tool_id=tool_id, arguments=dict(self._arguments), block=self._number, protocol=protocol
+                tool_id=tool_id,
+                arguments=dict(self._arguments),
+                block=self._number,
+                protocol=protocol,
+                **self._options,
             )
             outcome.calls, outcome.warnings = [call], self._warnings
         return outcome

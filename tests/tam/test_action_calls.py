@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from helpers.repetition import Failures
 from hypothesis import given
 from hypothesis import strategies as st
 from tag_reading import action, read_tags, tag_events, value
@@ -182,3 +183,22 @@ def test_whatever_is_written_in_cdata_comes_back(calls: list[tuple[str, dict[str
 def test_whatever_is_written_with_entities_comes_back(text: str) -> None:
     written = text.replace("&", "&amp;").replace("<", "&lt;").replace("\n", "&#10;").replace("\r", "&#13;")
     assert read_tags(action(value(written))).arguments == {"v": text}
+
+
+def test_an_action_may_say_how_it_is_made() -> None:
+    inner = "<execution_context><request_id> r-7 </request_id><retry>2</retry></execution_context>"
+    with Failures() as failures:
+        for text, said in (
+            (f"<tool_id>t</tool_id>{inner}<inputs><input name='a'>1</input></inputs>", ("r-7", 2, 0)),
+            (f"{inner}<tool_id>t</tool_id><input name='a'>1</input>", ("r-7", 2, 0)),
+            ("<ToolId>t</ToolId><RequestId>r-7</RequestId><input name='a'>1</input><retry>2</retry>", ("r-7", 2, 0)),
+            ("<tool_id>t</tool_id><input name='a'>1</input>", (None, 0, 0)),
+            ("<tool_id>t</tool_id><retry>many</retry><input name='a'>1</input>", (None, 0, 1)),
+            ("<tool_id>t</tool_id><input name='retry'>9</input><input name='a'>1</input>", (None, 0, 0)),
+        ):
+            with failures.row(text):
+                reading = read_tags(f"<ACTION>{text}</ACTION>")
+                [call] = reading.calls
+                assert (call.request_id, call.retry, len(reading.warnings)) == said
+                assert (call.tool_id, call.arguments["a"]) == ("t", "1")
+    assert read_tags("<ACTION><tool_id>t</tool_id><inputs><retry>2</retry></inputs></ACTION>").called == []
