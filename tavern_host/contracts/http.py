@@ -5,9 +5,10 @@ The kernel owns the transport (`server.py`); a plugin sees data, never a socket.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, InstanceOf, JsonValue
 
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
@@ -32,14 +33,23 @@ class HttpRequest(Model):
         return read_json(self.body, "the body")
 
 
+class ServerEvent(Model):
+    """A server-sent event: its name, and what becomes its JSON data. One without a name is a sign of life."""
+
+    event: str = ""
+    data: JsonValue = None
+
+
 class HttpResponse(Model):
     """A response as data: give `data` for JSON, `body` with its `content_type`, or a `blob`, which is sent as a stream
-    of its own media type; ranges of it too (RFC 9110 §14)."""
+    of its own media type; ranges of it too (RFC 9110 §14). `events` are sent as `text/event-stream` as they come; they
+    are closed when the client is gone, so give one at least every few seconds."""
 
     status: int = 200
     data: JsonValue = None
     body: bytes | None = None
     blob: Blob | None = None
+    events: InstanceOf[AsyncIterator[ServerEvent]] | None = None
     content_type: str = "application/json"
     headers: dict[str, str] = Field(default_factory=dict)
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 from aiohttp import web
 
 from tavern_host.contracts.errors import PluginFailure, TavernError
-from tavern_host.contracts.http import HttpRequest, HttpResponse, MessageInfo, RouteInfo, SocketMessage, SocketReply
+from tavern_host.contracts.http import (
+    HttpRequest,
+    HttpResponse,
+    MessageInfo,
+    RouteInfo,
+    ServerEvent,
+    SocketMessage,
+    SocketReply,
+)
 from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
 from tavern_host.server.blob_routes import blob_response
@@ -44,6 +52,8 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
     response = await call_route(host, registered, asked)
     if any(ord(c) < 32 for header in response.headers.items() for c in "".join(header)):
         raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")
+    if response.events is not None:
+        return await _send_events(host, registered, request, response.events)
     if response.blob is not None:
         return await blob_response(host, response.blob, response.headers)
     return web.Response(
@@ -53,6 +63,26 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         content_type=response.content_type,
         charset="utf-8" if response.content_type.startswith(("text/", "application/json")) else None,
     )
+
+
+async def _send_events(
+    host: Host, registered: Registered[RouteInfo], request: web.Request, events: AsyncIterator[ServerEvent]
+) -> web.StreamResponse:
+    """Send events as they come, to their end or until the client is gone; what fails then ends the stream."""
+    stream = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+    await stream.prepare(request)
+    try:
+        async for one in events:
+            data = f"event: {one.event}\ndata: {json.dumps(one.data)}\n\n" if one.event else ":\n\n"
+            await stream.write(data.encode())
+    except ConnectionError:  # the client is gone
+        pass
+    except Exception as error:
+        host.report_failure(registered.plugin, f"{registered.info.method} {registered.info.path}", error)
+    finally:
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
+    return stream
 
 
 def wrong_method(request: web.Request, allowed: list[str]) -> web.HTTPMethodNotAllowed:
@@ -97,7 +127,7 @@ async def _call(host: Host, registered: Registered[Any], where: str, argument: H
 def _response(info: RouteInfo, result: Any) -> HttpResponse:
     if not isinstance(result, HttpResponse):
         raise TypeError(f"{info.handler} returned {type(result).__name__}, expected an HttpResponse")
-    if result.body is not None or result.blob is not None:
+    if result.body is not None or result.blob is not None or result.events is not None:
         return result
     try:
         return result.model_copy(update={"body": json.dumps(result.data, allow_nan=False).encode()})

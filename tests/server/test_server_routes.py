@@ -275,3 +275,26 @@ async def test_a_hook_that_cancels_its_caller_is_named(tmp_path: Path) -> None:
                     assert "acme" in result["error"]["message"]
                     assert "cancelled the task that called it" in result["error"]["message"]
         assert (await own.get("/api/plugins")).status == 200
+
+
+async def test_events_are_sent_until_they_end(site: Site) -> None:
+    answer = await site.get("/api/x/acme-web/events/2")
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "text/event-stream")
+    assert await answer.text() == "event: number\ndata: 0\n\nevent: number\ndata: 1\n\n"
+    failing = await site.get("/api/x/acme-web/events/3")
+    assert (await failing.text()).endswith("data: 2\n\n")
+    [problem] = [p.message for p in site.host.plugin("acme-web").problems if "no more numbers" in p.message]
+    assert problem.startswith("GET /api/x/acme-web/events/{count}")
+
+
+async def test_events_are_closed_when_the_client_is_gone(own_site: Site) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", own_site.port)
+    head = f"Host: 127.0.0.1:{own_site.port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    writer.write(f"GET /api/x/acme-web/events/0 HTTP/1.1\r\n{head}".encode())
+    await reader.readuntil(b":\n\n")
+    state = own_site.host._manager.active["acme-web"].context.state
+    assert "closed" not in state
+    writer.close()
+    async with asyncio.timeout(10):
+        while "closed" not in state:
+            await asyncio.sleep(0.01)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from context_keeper import NAME, context_of, write_keeper
 from helpers.given_contexts import given
+from helpers.served import TOKEN, served
 
 from tavern_host import EXECUTION_ENGINE, CallContext, Host, PluginContext
 from tavern_host.contracts.calls import Principal
@@ -177,3 +180,28 @@ async def test_items_that_were_lost_are_told_and_not_left_out_in_silence(bench: 
     assert first.startswith("a")
     assert caught.value.type is ToolErrorType.RESOURCE
     await bench.until_it_stands(RunStatus.INTERRUPTED)
+
+
+async def test_a_stream_comes_over_http_while_it_runs(bench: Bench) -> None:
+    text = "one two three four five"
+    file = bench.host.project.folder("workflows") / "slow.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(streaming("core:TextToStream", text=text, delay=0.1).to_json()))
+    accept, events, running = {"Accept": "text/event-stream"}, [], []
+    token = {"Authorization": f"Bearer {TOKEN}"}
+    async with served(bench.host) as site, aiohttp.ClientSession(headers=token) as client:
+        address = f"http://127.0.0.1:{site.port}/api/tools/execute"
+        for body in ({"toolId": "workflow:slow"}, {"toolId": "absent"}, {"text": "no call"}):
+            async with client.post(address, json=body, headers=accept) as answer:
+                assert (answer.status, answer.content_type) == (200, "text/event-stream")
+                while line := (await answer.content.readline()).decode():
+                    if line.startswith("event: item") and not running:
+                        running.append((await bench.engine.history())[0].status)
+                    events += [line.strip()] if line.strip() else []
+        for mistake in ({"tool": "x"}, {"text": "", "protocols": ["absent"]}):
+            assert (await client.post(address, json=mistake, headers=accept)).status == 400
+    pieces = [events[n + 1] for n, line in enumerate(events) if line == "event: item"]
+    results = [json.loads(events[n + 1][6:]) for n, line in enumerate(events) if line == "event: result"]
+    assert running == [RunStatus.RUNNING]
+    assert len(pieces) > 2 and "".join(json.loads(piece[6:]) for piece in pieces) == text
+    assert [result["status"] for result in results] == ["done", "error"]

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+
 from tavern_host.context import PluginContext
-from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo
-from tavern_host.contracts.toolcalls import ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.http import HttpRequest, HttpResponse, RouteInfo, ServerEvent
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolScope
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
 from tavern_tools.requests import call_of, callback_asked, protocols_asked, tool_filter
+
+_SIGN_OF_LIFE = 5.0
+"""Seconds without an event after which a client is shown that the call goes on, and is missed if it is gone."""
 
 
 def tool_routes() -> list[RouteInfo]:
@@ -38,13 +45,58 @@ async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse:
-    """`POST /api/tools/execute`: action text or one call. Failed calls are results, not HTTP errors."""
+    """`POST /api/tools/execute`: action text or one call. Failed calls are results, not HTTP errors.
+
+    Who accepts `text/event-stream` gets server-sent events: each `item` of a stream that a tool gives, while it comes,
+    and each `result` in the end.
+    """
     body = request.json_body()
     asked = call_of(body)
     scope = ToolScope(callback=callback_asked(body))
     manager = context.services.get(TOOL_MANAGER)
+    if "text/event-stream" in request.headers.get("accept", ""):
+        if not isinstance(asked, str):
+            streaming = scope.model_copy(update={"streams": True})
+            return HttpResponse(events=_events(manager, [asked], streaming, request.call))
+        parsed = await manager.parse_text(asked, protocols=protocols_asked(body))
+        return HttpResponse(events=_events(manager, parsed.calls, scope, request.call))
     if isinstance(asked, str):
         done = await manager.call_text(asked, protocols=protocols_asked(body), scope=scope, call=request.call)
         return HttpResponse(data=done.to_json())
     result = await manager.call(asked, scope=scope, call=request.call)
     return HttpResponse(data={"results": [result.to_json()]})
+
+
+async def _events(
+    manager: ToolManager, calls: list[ToolCallRequest], scope: ToolScope, call: CallContext
+) -> AsyncIterator[ServerEvent]:
+    """Yield what comes of calls, and signs of life while nothing does. Leaving before the end cancels the calls."""
+    making = asyncio.create_task(manager.call_all(calls, scope=scope, call=call))
+    try:
+        while not making.done():
+            await asyncio.wait([making], timeout=_SIGN_OF_LIFE)
+            if not making.done():
+                yield ServerEvent()
+        for result in making.result():
+            for part in result.content:
+                if part.type == "stream" and part.uri is not None:
+                    async for event in _stream_events(manager, part.uri, call):
+                        yield event
+            yield ServerEvent(event="result", data=result.to_json())
+    finally:
+        making.cancel()
+        await asyncio.wait([making])
+
+
+async def _stream_events(manager: ToolManager, handle: str, call: CallContext) -> AsyncIterator[ServerEvent]:
+    """Yield the items of a stream; one that breaks off ends with an `error`."""
+    while True:
+        read = await manager.read_stream(handle, wait=_SIGN_OF_LIFE, call=call)
+        for item in read.items:
+            yield ServerEvent(event="item", data=item)
+        if read.error is not None:
+            yield ServerEvent(event="error", data=read.error)
+        if read.finished:
+            return
+        if not read.items:
+            yield ServerEvent()

@@ -17,6 +17,7 @@ def tavern_register_routes() -> list[RouteInfo | MessageInfo]:
         RouteInfo(method="POST", path=f"{BASE}/json", handler=f"{web}:json"),
         RouteInfo(method="GET", path=f"{BASE}/fail/{{how}}", handler=f"{web}:fail"),
         RouteInfo(method="GET", path=f"{BASE}/page", handler=f"{web}:page"),
+        RouteInfo(method="GET", path=f"{BASE}/events/{{count}}", handler=f"{web}:events"),
         MessageInfo(type="ACME_ECHO", handler=f"{web}:on_echo"),
         MessageInfo(type="ACME_FAIL", handler=f"{web}:on_fail"),
         MessageInfo(type="ACME_PUBLISH", handler=f"{web}:on_publish"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 from tavern_host import HttpRequest, HttpResponse, InvalidInput, NotFound, PluginContext
@@ -15,7 +17,7 @@ from tavern_host.contracts.errors import (
     ServiceUnavailable,
     Vetoed,
 )
-from tavern_host.contracts.http import SocketMessage, SocketReply
+from tavern_host.contracts.http import ServerEvent, SocketMessage, SocketReply
 
 FAILURES: dict[str, Exception] = {
     "input": InvalidInput("not like that", field="name"),
@@ -90,3 +92,22 @@ async def on_publish(message: SocketMessage, context: PluginContext) -> list[Soc
     for number in range(int(str(message.payload.get("count", 0)))):
         context.events.publish("ACME_EVENT", {"number": number, "text": message.payload.get("text")})
     return []
+
+
+async def events(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Give so many events; of 0 signs of life without an end, of 3 a failure behind them."""
+    count = int(request.parameters["count"])
+
+    async def given() -> AsyncIterator[ServerEvent]:
+        try:
+            for number in range(count):
+                yield ServerEvent(event="number", data=number)
+            while not count:
+                yield ServerEvent()
+                await asyncio.sleep(0.01)
+            if count == 3:
+                raise RuntimeError("no more numbers")
+        finally:
+            context.state["closed"] = True
+
+    return HttpResponse(events=given())
