@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 from engine_bench import PLUGINS, Bench, slot, workflow
-from helpers.repetition import Failures
+from helpers.repetition import Failures, repetitions
 from helpers.served import served
+from runs_bench import begin
 
 from tavern_host import Host
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.errors import NotFound, PermissionDenied
 from tavern_host.contracts.runs import RUN_STORE
+from tavern_host.contracts.toolcalls import ToolCallRequest
+from tavern_host.contracts.tools import TOOL_MANAGER
 
 SIZE = 3_000_000
 HANDLE = {
@@ -166,6 +169,53 @@ async def test_a_resumed_run_has_its_blobs(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
         assert run.nodes["both"].output == {"data": HANDLE, "size": SIZE}
         await bench.engine.interrupt(run_id)
+
+
+async def test_a_tool_gives_large_bytes_by_their_handle(tmp_path: Path) -> None:
+    request = ToolCallRequest(tool_id="node:acme-blobs:Produce", arguments={"size": SIZE})
+    async with host(tmp_path) as opened, served(opened) as site:
+        result = await opened.services.get(TOOL_MANAGER).call(request, call=opened.call())
+        assert (result.status, HANDLE in (result.structured, *(result.structured or {}).values())) == ("done", True)
+        part = await site.get(f"/api/blobs/{HANDLE['hash']}", headers={"Range": f"bytes={SIZE - 2}-"})
+        assert (part.status, await part.read()) == (206, b"\x07\x07")
+
+
+ENDLESS = """
+import asyncio, sys
+from pathlib import Path
+from test_blobs_in_runs import acme, host
+from engine_bench import Bench, workflow
+
+async def main():
+    async with host(Path(sys.argv[1])) as opened:
+        bench = Bench(opened)
+        for number in range(10**6):
+            size = 2_000_000 + number
+            nodes = {"a": acme("Produce", size=size), "b": acme("Make", text=f"text {size}")}
+            run = await bench.run(workflow(nodes))
+            print(run.id, flush=True)
+            await opened.blobs.sweep(0)
+
+asyncio.run(main())
+"""
+
+
+async def test_no_blob_of_a_recorded_run_is_lost_by_a_kill(tmp_path: Path) -> None:
+    said: list[str] = []
+    for _ in range(repetitions(2, 20)):
+        child = await begin(ENDLESS.replace("sys.argv[1]", repr(str(tmp_path))))
+        assert child.stdout is not None
+        said += [(await child.stdout.readline()).decode().strip() for _ in range(3)]
+        child.kill()
+        await child.wait()
+    async with host(tmp_path) as opened:
+        bench = Bench(opened)
+        await opened.blobs.sweep(0)
+        for run_id in said:
+            run = await bench.engine.get(run_id)
+            for node_id in ("a", "b"):
+                blob = Blob.model_validate((run.nodes[node_id].output or {})["result"])
+                assert len(await opened.blobs.read(blob)) == blob.length
 
 
 async def test_a_plugin_that_is_gone_opens_none(tmp_path: Path) -> None:
