@@ -36,7 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _keep_bytecode(config: pytest.Config) -> None:
     """Compile each module once a session: otherwise each of the hundreds of processes compiles the whole host."""
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    if os.environ.get("PYTHONDONTWRITEBYTECODE") and not os.environ.get("PYTHONPYCACHEPREFIX"):
+        del os.environ["PYTHONDONTWRITEBYTECODE"]
         folder = tempfile.mkdtemp(prefix="tavern-bytecode-")
         Path(folder).chmod(0o755)  # some tests are run as an ordinary user too
         os.environ["PYTHONPYCACHEPREFIX"] = folder
