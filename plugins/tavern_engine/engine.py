@@ -44,6 +44,7 @@ from tavern_host.contracts.errors import (
 )
 from tavern_host.contracts.executions import (
     ExecutionEngine,
+    NodeState,
     Run,
     RunFilter,
     RunQueue,
@@ -131,13 +132,13 @@ class Engine(ExecutionEngine):
         if finished is not None:
             return finished
         active = self._active.get(run_id)
-        return active.record.snapshot() if active is not None else await self._recorded_run(run_id)
+        return await active.record.present() if active is not None else await self._recorded_run(run_id)
 
     async def show(self, run_id: str) -> Run:
         """Return a run in its present state, without its large values."""
         active, finished = self._active.get(run_id), self._finished.get(run_id)
         if active is not None:
-            return bounded(active.record.snapshot())
+            return bounded(await active.record.present())
         return bounded(finished or await self._recorded_run(run_id, most=LARGE))
 
     async def output(
@@ -164,7 +165,7 @@ class Engine(ExecutionEngine):
 
     async def queue(self) -> RunQueue:
         """Return the runs that are running and waiting, in the order in which they came."""
-        runs = [active.record.snapshot() for active in self._active.values()]
+        runs = [await active.record.present() for active in list(self._active.values())]
         return RunQueue(
             running=[run for run in runs if run.status is RunStatus.RUNNING],
             pending=[run for run in runs if run.status is RunStatus.QUEUED],
@@ -360,7 +361,7 @@ class Engine(ExecutionEngine):
 
     async def _drive(self, active: _Active) -> None:
         """Drive one run from the queue to its end."""
-        record, error = active.record, None
+        record, error, nodes = active.record, None, None
         try:
             async with asyncio.timeout(active.call.remaining()):
                 if active.ticket is not None and not active.ticket.done():
@@ -371,6 +372,8 @@ class Engine(ExecutionEngine):
                     self._publish_queue()
                     await self._recorder.started(record)
                     await active.execution.run()
+                    record.nodes.close()
+                    nodes = await record.nodes.all_states()
         except TimeoutError:
             error = DeadlineExceeded("the run did not end before its deadline").info
         except asyncio.CancelledError:  # the host stops, or unloads this plugin: no time for hooks
@@ -379,7 +382,7 @@ class Engine(ExecutionEngine):
         except Exception as failure:
             self._context.log.exception("run %s failed in the engine", record.id)
             error = error_form(failure)
-        result = self._result(active, error)
+        result = self._result(active, error, nodes)
         try:
             if result.actions is not None and result.status is RunStatus.COMPLETE:
                 await self._recorder.calls_begin(record)
@@ -405,8 +408,8 @@ class Engine(ExecutionEngine):
         task.add_done_callback(self._endings.discard)
         self._settle(active, run)
 
-    def _result(self, active: _Active, error: ErrorInfo | None) -> Run:
-        """Return the finished run; `error` is a failure outside of its nodes."""
+    def _result(self, active: _Active, error: ErrorInfo | None, nodes: dict[str, NodeState] | None = None) -> Run:
+        """Return the finished run; `error` is a failure outside of its nodes, which are `nodes` if that is known."""
         record = active.record
         record.nodes.close()
         record.error = active.execution.error
@@ -418,7 +421,7 @@ class Engine(ExecutionEngine):
             record.error = Interrupted(active.interrupted).info
         else:
             status = RunStatus.ERROR if record.error is not None else RunStatus.COMPLETE
-        return record.snapshot(status, active.execution.outputs())
+        return record.snapshot(status, active.execution.outputs(), nodes)
 
     async def _filtered(self, active: _Active, run: Run) -> Run:
         """Return the run with the outputs that the hooks return; a refusal withholds them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -166,6 +168,17 @@ def _border(
 # --- cycles -------------------------------------------------------------------------------------------
 
 
+class NeedsThread(Exception):
+    """Raised on an event loop where a library is to be imported that takes long: the check begins again in a thread."""
+
+
+def _is_on_loop() -> bool:
+    try:
+        return asyncio.get_running_loop() is not None
+    except RuntimeError:
+        return False
+
+
 def cycles(context: CheckContext) -> Iterator[Finding]:
     """One finding for each strongly connected component of nodes that wait for one another."""
     links = context.links
@@ -176,6 +189,8 @@ def cycles(context: CheckContext) -> Iterator[Finding]:
         TopologicalSorter(sources).prepare()
         return
     except CycleError:  # only then is networkx imported: every run checks its workflow
+        if "networkx" not in sys.modules and _is_on_loop():
+            raise NeedsThread from None
         import networkx
 
     graph: networkx.DiGraph[str] = networkx.DiGraph(list(links))

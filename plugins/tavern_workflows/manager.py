@@ -19,6 +19,7 @@ from tavern_host.contracts.workflows import (
     WorkflowSummary,
 )
 from tavern_workflows.check import check
+from tavern_workflows.edges import NeedsThread
 from tavern_workflows.groups import closure, references
 from tavern_workflows.shape import parse, problems_error, read
 from tavern_workflows.store import PROJECT, SUFFIX, Entry, FileProblem, Folder, Scan, WorkflowFiles, check_id
@@ -64,10 +65,12 @@ class Workflows(WorkflowManager):
         entries = (await self.scan()).entries if references(reading.workflow) else {}
         unknown = types is not None and any(node.type not in types for node in reading.workflow.nodes)
         plugins = await self._context.services.get(PLUGINS).list_plugins() if unknown or entries else []
-        if large or entries:  # work that would hold up everybody else
+        try:
+            problems = None if large or entries else check(reading, types, plugins=plugins)
+        except NeedsThread:
+            problems = None
+        if problems is None:  # work that would hold up everybody else
             problems = await asyncio.to_thread(check, reading, types, entries, plugins)
-        else:
-            problems = check(reading, types, plugins=plugins)
         if not self._context.services.has(NODE_MANAGER):
             message = "node types cannot be checked: no plugin provides nodeManager"
             problems.append(WorkflowProblem(path="$.nodes", message=message, severity="warning"))

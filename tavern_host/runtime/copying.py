@@ -5,9 +5,10 @@ Made for wire values (`contracts.wire`); anything else is copied as `copy.deepco
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pydantic import BaseModel
@@ -16,6 +17,9 @@ from tavern_host.contracts.wire import SCALARS
 
 SHARED = frozenset(SCALARS)
 """Types whose values cannot be changed."""
+
+PARTS = 1000
+"""How many dicts, lists and models are copied before others get their turn."""
 
 _Made = dict[int, Any]
 """The copies so far, by the identity of what they are copies of."""
@@ -39,13 +43,57 @@ def _whole(value: Any, made: _Made) -> Any:
     """Return a copy of a value with all that it holds."""
     waiting: _Waiting = []
     copied = _shallow(value, waiting, made)
-    while waiting:
+    _advance(waiting, made, None)
+    return copied
+
+
+def _advance(waiting: _Waiting, made: _Made, most: int | None) -> None:
+    """Copy what waits, or about `most` dicts, lists and models of it."""
+    left = -1 if most is None else most
+    while waiting and left:
         part, keys = waiting.pop()
+        keys = iter(keys)
         for key in keys:
             item = part[key]
             if type(item) not in SHARED:
                 part[key] = made[id(item)] if id(item) in made else _shallow(item, waiting, made)
-    return copied
+                left -= 1
+                if not left:
+                    waiting.append((part, keys))
+                    break
+
+
+class Unfinished:
+    """The copy of a large value, which is made a part at a time. `refusal` says what its failure becomes."""
+
+    __slots__ = ("_copied", "_made", "_waiting", "refusal")
+
+    def __init__(self, copied: Any, waiting: _Waiting, made: _Made) -> None:
+        self._copied = copied
+        self._waiting = waiting
+        self._made = made
+        self.refusal: Callable[[Exception], Exception] | None = None
+
+    async def whole(self) -> Any:
+        """Return the copy when it is made; others get their turn meanwhile."""
+        try:
+            while self._waiting:
+                await asyncio.sleep(0)
+                _advance(self._waiting, self._made, PARTS)
+        except Exception as error:
+            raise error if self.refusal is None else self.refusal(error) from None
+        return self._copied
+
+
+def duplicate_or_begin(value: Any) -> Any:
+    """Return what `duplicate` does, or of a large value an `Unfinished` copy."""
+    if type(value) in SHARED:
+        return value
+    made: _Made = {}
+    waiting: _Waiting = []
+    copied = _shallow(value, waiting, made)
+    _advance(waiting, made, PARTS)
+    return Unfinished(copied, waiting, made) if waiting else copied
 
 
 def _shallow(item: Any, waiting: _Waiting, made: _Made) -> Any:
@@ -70,6 +118,7 @@ def _shallow(item: Any, waiting: _Waiting, made: _Made) -> Any:
     else:
         copied = _plain(item)
     made[id(item)] = copied
+    made[~id(item)] = item  # as long as it is there, no other has its identity
     return copied
 
 
@@ -86,9 +135,9 @@ def _model(item: BaseModel, waiting: _Waiting) -> BaseModel:
     object.__setattr__(copied, "__pydantic_fields_set__", item.__pydantic_fields_set__)  # nothing in a model changes it
     object.__setattr__(copied, "__pydantic_extra__", extra if extra is None else extra.copy())
     object.__setattr__(copied, "__pydantic_private__", private if private is None else copy.copy(private))
-    waiting.append((values, held))
+    waiting.append((values, values))
     if copied.__pydantic_extra__:
-        waiting.append((copied.__pydantic_extra__, extra or ()))
+        waiting.append((copied.__pydantic_extra__, copied.__pydantic_extra__))
     return copied
 
 

@@ -17,7 +17,7 @@ from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError, describe
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, interface_methods, is_new
 from tavern_host.contracts.wire import is_deeply_immutable
-from tavern_host.runtime.copying import duplicate
+from tavern_host.runtime.copying import Unfinished, duplicate, duplicate_or_begin
 
 Complete = Callable[[CallContext | None], CallContext]
 """Fills in who calls where the caller did not say, and checks that the caller may."""
@@ -118,15 +118,20 @@ def _maker(interface: type[ServiceInterface], name: str) -> Make:
     declared, where = getattr(interface, name), f"{interface.service_name}.{name}"
     is_acting = interface_methods(interface)[name].permission is not None
     hints = typing.get_type_hints(declared)
-    taken, passed, held = _parameters(declared, hints, where, is_acting=is_acting)
-    result, call = hints.get("return"), f"_target({passed})"
+    result = hints.get("return")
+    is_stream = typing.get_origin(result) is AsyncIterator
+    copier = None if is_stream else _result_copier(where, result)
+    is_awaited = not is_stream and (is_acting or copier is not None)
+    taken, passed, held = _parameters(declared, hints, where, is_acting=is_acting, is_awaited=is_awaited)
+    held["_Unfinished"] = Unfinished
+    call = f"_target({passed})"
     kind, answer = "def", call
-    if typing.get_origin(result) is AsyncIterator:
-        held["_stream"] = _stream_of(_result_copier(where, typing.get_args(result)[0]))
+    if is_stream:
+        held["_stream"] = _stream_of(_result_copier(where, typing.get_args(result)[0], whole=True))
         answer = f"_stream(lambda: {call})"
-    elif (copier := _result_copier(where, result)) is not None:
+    elif copier is not None:
         held["_copied"] = copier
-        kind, answer = "async def", f"_copied(await {call})"
+        kind, answer = "async def", _awaited(f"_copied(await {call})")
     elif is_acting:
         kind, answer = "async def", f"await {call}"
     namespace: dict[str, Any] = {}
@@ -142,7 +147,7 @@ def _maker(interface: type[ServiceInterface], name: str) -> Make:
 
 
 def _parameters(
-    declared: Callable[..., Any], hints: dict[str, Any], where: str, *, is_acting: bool
+    declared: Callable[..., Any], hints: dict[str, Any], where: str, *, is_acting: bool, is_awaited: bool
 ) -> tuple[str, str, dict[str, Any]]:
     """Return a method's parameters as its view's function takes them, as it passes them on, and what both need.
 
@@ -163,10 +168,11 @@ def _parameters(
         if is_acting and name == "call":
             value = "_complete(call)"
         elif not is_deeply_immutable(hint := hints.get(name, Any)):
-            copier = _copier(InvalidInput, f"{where}: the argument {name}")
             is_stream = typing.get_origin(hint) is AsyncIterator
+            is_whole = is_stream or not is_awaited
+            copier = _copier(InvalidInput, f"{where}: the argument {name}", whole=is_whole)
             held[f"_copy_{name}"] = _stream_taker(where, name, copier) if is_stream else copier
-            value = f"_copy_{name}({name})"
+            value = f"_copy_{name}({name})" if is_whole else _awaited(f"_copy_{name}({name})")
             if parameter.default is None:
                 value = f"None if {name} is None else {value}"
         passed.append(f"{name}={value}" if starred else value)
@@ -212,12 +218,26 @@ def _refusal(error: Callable[[str], TavernError], name: str) -> Callable[..., An
 # --- copies -------------------------------------------------------------------------------------------
 
 
-def _copier(kind: type[InvalidInput | PluginFailure], what: str) -> Copier:
+def _awaited(copy: str) -> str:
+    """Return the expression of a copy that may be `Unfinished`."""
+    return f"(_c if type(_c := {copy}) is not _Unfinished else await _c.whole())"
+
+
+def _copier(kind: type[InvalidInput | PluginFailure], what: str, *, whole: bool) -> Copier:
+    """Return what copies a value; where it need not be `whole`, what it gives of a large one is `Unfinished`."""
+    begin = duplicate if whole else duplicate_or_begin
+
+    def refusal(error: Exception) -> Exception:
+        return kind(f"{what} cannot be copied: {describe(error)}")
+
     def copied(value: Any) -> Any:
         try:
-            return duplicate(value)
+            made = begin(value)
         except Exception as error:
-            raise kind(f"{what} cannot be copied: {describe(error)}") from None
+            raise refusal(error) from None
+        if type(made) is Unfinished:
+            made.refusal = refusal
+        return made
 
     return copied
 
@@ -234,9 +254,9 @@ def _stream_taker(where: str, name: str, copied: Copier) -> Copier:
     return taken
 
 
-def _result_copier(where: str, annotation: Any) -> Copier | None:
+def _result_copier(where: str, annotation: Any, *, whole: bool = False) -> Copier | None:
     """Return what copies a result, or each item of a stream; None for immutable ones."""
-    return None if is_deeply_immutable(annotation) else _copier(PluginFailure, f"{where} returned what")
+    return None if is_deeply_immutable(annotation) else _copier(PluginFailure, f"{where} returned what", whole=whole)
 
 
 def _stream_of(copied: Copier | None) -> Callable[[Callable[[], AsyncIterator[Any]]], AsyncIterator[Any]]:

@@ -18,7 +18,8 @@ from tavern_engine.compile.compiler import compile_plan
 from tavern_engine.compile.given_outputs import given_outputs
 from tavern_engine.compile.plan import Plan
 from tavern_engine.compile.values import interface_values
-from tavern_engine.registry import NodeRegistry
+from tavern_engine.journal.documents import document_of
+from tavern_engine.registry import NodeRegistry, NodeType
 from tavern_host import WORKFLOW_MANAGER, PluginContext
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.executions import RunRequest
@@ -26,6 +27,9 @@ from tavern_host.contracts.workflows import LOOP_ZONE, NODE_GROUP, Workflow, Wor
 
 KEPT_NODES = 200_000
 """How many nodes the cached plans may have altogether."""
+
+LARGE = 500
+"""How many nodes of a workflow are compiled on the event loop; those of a larger one in a thread."""
 
 ASKING = 10.0
 """Seconds that a node has to say whether it changed."""
@@ -84,15 +88,16 @@ class Planner:
             self._plans.clear()
             self._revision = revision
         values, wrong = interface_values(workflow, request.inputs)
-        key = structure_of(workflow, groups)
+        is_large = len(workflow.nodes) > LARGE
+        key = await asyncio.to_thread(structure_of, workflow, groups) if is_large else structure_of(workflow, groups)
         known = self._plans.get(key) if key is not None else None
         if known is None:
             problems = await self._problems(workflow)
             if problems or wrong:
                 raise _refusal(name, [*problems, *wrong])
-            plan = compile_plan(workflow, types, groups)
-            plan.is_current = lambda: self._context.settings.revision == revision[1]
-            known = _Known(BoundPlan.of(plan), [node.input_values for node in workflow.nodes])
+            arguments = workflow, types, groups
+            known = await asyncio.to_thread(_compiled, *arguments) if is_large else _compiled(*arguments)
+            known.bound.plan.is_current = lambda: self._context.settings.revision == revision[1]
         elif wrong:
             raise _refusal(name, wrong)
         else:
@@ -110,7 +115,8 @@ class Planner:
         return bound.with_given(given, changes)
 
     async def _problems(self, workflow: Workflow) -> list[WorkflowProblem]:
-        document: dict[str, JsonValue] = workflow.model_dump(mode="json", exclude_unset=True)
+        is_large = len(workflow.nodes) > LARGE
+        document = await asyncio.to_thread(document_of, workflow) if is_large else document_of(workflow)
         found = await self._context.services.get(WORKFLOW_MANAGER).check(document)
         return [problem for problem in found if problem.severity == "error"]
 
@@ -129,6 +135,10 @@ class Planner:
             except Exception as error:  # it is the node's own code
                 self._context.log.warning("node %s (%s) cannot say whether it changed: %s", node.id, node.type, error)
         return found
+
+
+def _compiled(workflow: Workflow, types: Mapping[str, NodeType], groups: Mapping[str, Workflow]) -> _Known:
+    return _Known(BoundPlan.of(compile_plan(workflow, types, groups)), [node.input_values for node in workflow.nodes])
 
 
 def _patch(known: _Known, workflow: Workflow) -> None:

@@ -22,6 +22,7 @@ from tavern_engine.run.json_values import MESSAGE, See, json_form, without_large
 from tavern_engine.run.node_reports import NodeReports
 from tavern_engine.run.node_table import NodeTable, State
 from tavern_engine.run.stream_messages import Message, StreamMessages, brief
+from tavern_engine.run.streams import KEPT_ITEMS
 from tavern_host.contracts.dataflow import collected
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import RunStatus
@@ -378,9 +379,14 @@ class EventBatch:
 
 
 def shown(outputs: dict[str, Any], streams: Collection[str] = (), see: See | None = None) -> dict[str, JsonValue]:
-    """Return outputs as a run shows them; `streams` are those that are lists of a stream's items. `see` is called with
-    each Blob."""
-    return {str(key): json_form(collected(v) if key in streams else v, see) for key, v in outputs.items()}
+    """Return outputs as a run shows them; `streams` are those that are lists of a stream's items, of which very many
+    are cut. `see` is called with each Blob."""
+    return {str(key): json_form(_of_stream(v) if key in streams else v, see) for key, v in outputs.items()}
+
+
+def _of_stream(items: list[Any]) -> Any:
+    """Return all text of a stream of texts, else the first items."""
+    return collected(items if items and isinstance(items[0], str) else items[:KEPT_ITEMS])
 
 
 def _characters(outputs: dict[str, Any]) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 
@@ -39,6 +40,8 @@ _STATUSES = {
 
 
 _DONE = State.DONE.value
+_AT_ONCE = 1000
+"""How many nodes are looked at before others get their turn."""
 
 
 class NodeTable:
@@ -146,6 +149,15 @@ class NodeTable:
         if skipped not in self.states:
             return []
         return [node_id for node_id, state in zip(self._ids, self.states, strict=True) if state == skipped]
+
+    async def all_states(self) -> dict[str, NodeState]:
+        """Return the nodes as a `Run` has them; of very many, others get their turn meanwhile."""
+        found: dict[str, NodeState] = {}
+        for place, (node_id, state) in enumerate(self.node_states(), 1):
+            found[node_id] = state
+            if not place % _AT_ONCE:
+                await asyncio.sleep(0)
+        return found
 
     def node_states(self) -> Iterator[tuple[str, NodeState]]:
         """Return the nodes as a `Run` has them."""

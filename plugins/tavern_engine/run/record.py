@@ -80,12 +80,21 @@ class RunRecord:
             more["notResumable"] = run.not_resumable
         self._publish_one("EXECUTION_STATUS_UPDATE", status=run.status.value, **more)
 
-    def snapshot(self, status: RunStatus | None = None, outputs: dict[str, JsonValue] | None = None) -> Run:
-        """Return the run in its present state, or ended with `status` and `outputs`."""
+    async def present(self) -> Run:
+        """Return the run in its present state; of a large one, others get their turn meanwhile."""
+        return self.snapshot(nodes=await self.nodes.all_states())
+
+    def snapshot(
+        self,
+        status: RunStatus | None = None,
+        outputs: dict[str, JsonValue] | None = None,
+        nodes: dict[str, NodeState] | None = None,
+    ) -> Run:
+        """Return the run in its present state, or ended with `status` and `outputs`; `nodes` where they are known."""
         status = status or self.status
         if status.is_final and self.finished_at is None:
             self.finished_at = datetime.now(UTC)
-        return run_of(self, status, outputs or {}, dict(self.nodes.node_states()))
+        return run_of(self, status, outputs or {}, dict(self.nodes.node_states()) if nodes is None else nodes)
 
     def summary(self) -> dict[str, JsonValue]:
         """Return what a message about the queue shows of the run, cheaply."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tavern_engine.run.json_values import prompt_form, queue_form
 from tavern_engine.web.buttons import read_click, read_values, written
-from tavern_engine.web.prompts import run_request
+from tavern_engine.web.prompts import read_request, run_request
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, CallContext, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.http import SocketMessage, SocketReply
@@ -17,7 +17,7 @@ async def list_nodes(request: HttpRequest, context: PluginContext) -> HttpRespon
 
 async def submit(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/prompt`."""
-    asked = run_request(request.json_body())
+    asked = await read_request(request)
     return HttpResponse(
         data={"promptId": await context.services.get(EXECUTION_ENGINE).submit(asked, call=request.call)}
     )

@@ -3,11 +3,13 @@ flattened form of their own."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from tavern_engine.compile.plan import CARRIER
+from tavern_host import HttpRequest
 from tavern_host.contracts.documents import json_path, mistakes, read_model
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.executions import Actions, RunRequest
@@ -76,9 +78,30 @@ class PromptRequest(OpenModel):
     use_cache: bool = True
 
 
+_WHAT = "this is no PROMPT_REQUEST"
+
+AT_ONCE = 500
+"""How many nodes or edges are checked in one step."""
+
+_NODES: TypeAdapter[list[PromptNode]] = TypeAdapter(list[PromptNode])
+_EDGES: TypeAdapter[list[PromptEdge]] = TypeAdapter(list[PromptEdge])
+
+LARGE = 2**18
+"""From how many bytes on a request is read in a thread."""
+
+
+async def read_request(request: HttpRequest) -> RunRequest:
+    """Return what the body of a request asks for. Raises `InvalidInput`."""
+
+    def read() -> RunRequest:
+        return run_request(request.json_body())
+
+    return await asyncio.to_thread(read) if len(request.body) > LARGE else read()
+
+
 def run_request(payload: Any) -> RunRequest:
     """Return what a payload asks for. Raises `InvalidInput` with every problem of its shape."""
-    prompt = read_model(PromptRequest, payload, "this is no PROMPT_REQUEST")
+    prompt = _read(payload)
     try:
         if prompt.nodes is None and prompt.workflow_id is None:
             raise InvalidInput("a PROMPT_REQUEST needs `nodes` and `edges`, or the `workflowId` of a stored workflow")
@@ -96,6 +119,22 @@ def run_request(payload: Any) -> RunRequest:
     except ValidationError as error:
         found = [f"{json_path(*place)}: {text}" for place, text in mistakes(error)]
         raise InvalidInput(f"this is no PROMPT_REQUEST: {'; '.join(found)}", problems=found) from None
+
+
+def _read(payload: Any) -> PromptRequest:
+    """Return a payload as a model; nodes and edges some at a time, so that no single step keeps others waiting."""
+    parts: dict[str, list[Any]] = {}
+    for key, adapter in (("nodes", _NODES), ("edges", _EDGES)):
+        listed = payload.get(key) if isinstance(payload, dict) else None
+        if isinstance(listed, list) and len(listed) > AT_ONCE:
+            pieces = [listed[start : start + AT_ONCE] for start in range(0, len(listed), AT_ONCE)]
+            try:
+                parts[key] = [item for piece in pieces for item in adapter.validate_python(piece)]
+            except ValidationError:  # reading the whole names the places
+                return read_model(PromptRequest, payload, _WHAT)
+    if not parts:
+        return read_model(PromptRequest, payload, _WHAT)
+    return read_model(PromptRequest, {**payload, **{key: [] for key in parts}}, _WHAT).model_copy(update=parts)
 
 
 def _workflow(prompt: PromptRequest, nodes: list[PromptNode]) -> Workflow:
