@@ -128,7 +128,7 @@ class BlobStore:
         found = await self._database.read(work, absent=None)
         if found is None:
             raise NotFound(f"there is no Blob {hash!r:.80}")
-        return Blob(hash=hash, media_type=found[0], length=found[1])
+        return self.handle(hash, *found)
 
     async def path(self, blob: Blob) -> Path:
         """Return the file of a Blob, which must not be changed. Raises `NotFound`."""
