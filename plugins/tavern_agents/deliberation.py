@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 from pydantic import JsonValue
@@ -23,11 +22,6 @@ TEXT_OUTPUTS = ("response", "text")
 
 SPOKEN_INPUTS = ("messages", "user_message")
 """Interface inputs of which a deliberation workflow needs at least one."""
-
-
-def workflow_id_of(reference: str) -> str:
-    """Return the workflow id that a profile means: an id as it is, of a path (`workflows/x.json`) the stem."""
-    return PurePosixPath(reference).stem if reference.endswith(".json") else reference
 
 
 @dataclass(frozen=True)

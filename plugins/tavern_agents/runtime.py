@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from tavern_agents.deliberation import Deliberation, Situation, workflow_id_of
+from tavern_agents.deliberation import Deliberation, Situation
 from tavern_agents.feedback import (
     limit_for,
     not_understood_text,
@@ -85,7 +85,7 @@ class Runtime(AgentRuntime):
     async def _deliberation(self, profile: AgentProfile) -> Deliberation:
         reference = profile.core_deliberation_workflow_id
         try:
-            stored = await self._context.services.get(WORKFLOW_MANAGER).get(workflow_id_of(reference))
+            stored = await self._context.services.get(WORKFLOW_MANAGER).get(reference)
             return Deliberation.of(stored)
         except TavernError as error:
             kind = _UNUSABLE.get(error.info.code)

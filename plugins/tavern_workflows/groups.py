@@ -14,7 +14,7 @@ from tavern_host.contracts.dataflow import DEEPEST_GROUPS, GROUP_REFERENCE, MOST
 from tavern_host.contracts.documents import json_path, json_type
 from tavern_host.contracts.workflows import NODE_GROUP, Workflow, WorkflowNode
 from tavern_workflows.report import Finding, Hints, quoted, short
-from tavern_workflows.store import Entry
+from tavern_workflows.store import Entry, find
 
 _SHOWN = 10
 """How many workflows of a cycle are named."""
@@ -36,11 +36,12 @@ def references(workflow: Workflow) -> list[str]:
 
 
 def closure(workflow: Workflow, entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return by id the entries that a workflow's groups stand for, and those that theirs do, at any depth."""
+    """Return, by reference as it is written, the entries that a workflow's groups stand for, and those that theirs do,
+    at any depth."""
     found: dict[str, Entry] = {}
     waiting = references(workflow)
     while waiting:
-        entry = entries.get(identifier := waiting.pop())
+        entry = find(entries, identifier := waiting.pop())
         if entry is not None and identifier not in found:
             found[identifier] = entry
             waiting.extend(references(entry.workflow))
@@ -64,7 +65,7 @@ class Groups:
         self._found = closure(root, entries)
         self.workflows: dict[str, Workflow] = {i: e.workflow for i, e in self._found.items() if not e.problems}
         self._references = {i: references(w) for i, w in self.workflows.items()}
-        self._references[root.id or ""] = references(root)
+        self._references[""] = references(root)  # its file may have any id
         self._order = _acyclic(self._references)
         self._cyclic = frozenset(self._references) - frozenset(self._order)
         self._depths: dict[str, int] = {}

@@ -17,12 +17,13 @@ from tavern_host.contracts.workflows import (
     WorkflowManager,
     WorkflowProblem,
     WorkflowSummary,
+    workflow_id_of,
 )
 from tavern_workflows.check import check
 from tavern_workflows.edges import NeedsThread
 from tavern_workflows.groups import closure, references
 from tavern_workflows.shape import parse, problems_error, read
-from tavern_workflows.store import PROJECT, SUFFIX, Entry, FileProblem, Folder, Scan, WorkflowFiles, check_id
+from tavern_workflows.store import PROJECT, SUFFIX, Entry, FileProblem, Folder, Scan, WorkflowFiles, check_id, find
 
 LARGE = 500
 """How many nodes and edges are looked at on the event loop; more of them in a thread."""
@@ -46,9 +47,10 @@ class Workflows(WorkflowManager):
     async def get(self, workflow_id: str) -> StoredWorkflow:
         """Return a workflow. Raises `NotFound` with near names, `InvalidInput` with all problems."""
         entries = (await self.scan()).entries
-        entry = entries.get(workflow_id)
+        entry = find(entries, workflow_id)
         if entry is None:
-            raise NotFound(f"there is no workflow {workflow_id!r}{did_you_mean(workflow_id, entries)}")
+            named = workflow_id_of(workflow_id)
+            raise NotFound(f"there is no workflow {named!r}{did_you_mean(named, entries)}")
         if entry.problems:
             raise problems_error(f"{entry.path.name} is not a workflow", list(entry.problems))
         return _stored(entry)
@@ -77,7 +79,7 @@ class Workflows(WorkflowManager):
         return problems
 
     async def closure(self, workflow: Workflow) -> dict[str, StoredWorkflow]:
-        """Return by id the readable workflows that the groups of a workflow stand for, at any depth."""
+        """Return, by reference, the readable workflows that the groups of a workflow stand for, at any depth."""
         if not references(workflow):
             return {}
         found = closure(workflow, (await self.scan()).entries)
@@ -91,17 +93,17 @@ class Workflows(WorkflowManager):
         expected_revision: str | None = None,
         call: CallContext | None = None,
     ) -> StoredWorkflow:
-        """Write a workflow into the project; its `id`, if it has one, becomes `workflow_id`."""
-        check_id(workflow_id)
+        """Write a workflow into the project; its `id`, if it has one, stays as it is."""
         folder = self._project_folder()
         async with self._lock:
-            entry = (await self.scan()).entries.get(workflow_id)
+            entry = find((await self.scan()).entries, workflow_id)
+            workflow_id = entry.id if entry is not None else workflow_id_of(workflow_id)
+            check_id(workflow_id)
             if entry is not None and entry.source != PROJECT:
                 owner = entry.source.partition(":")[2]
                 raise Conflict(f"the workflow {workflow_id!r} belongs to the plugin {owner}; save it under another id")
             _check_revision(workflow_id, entry, expected_revision)
             path = entry.path if entry is not None else folder.path / f"{workflow_id}{SUFFIX}"
-            workflow = _with_id(workflow, workflow_id, path)
             await asyncio.to_thread(_write, self._files, folder, path, workflow, is_new=entry is None)
             saved = (await self.scan()).entries[workflow_id]
         return _stored(saved)
@@ -174,16 +176,11 @@ def _check_revision(workflow_id: str, entry: Entry | None, expected: str | None)
     )
 
 
-def _with_id(workflow: Workflow, workflow_id: str, path: Path) -> Workflow:
-    """Return the workflow with the id under which it is stored, without adding one that the file name says."""
-    if workflow.id == workflow_id or (workflow.id is None and path.stem == workflow_id):
-        return workflow
-    return workflow.model_copy(update={"id": workflow_id})
-
-
 def _write(files: WorkflowFiles, folder: Folder, path: Path, workflow: Workflow, *, is_new: bool) -> None:
     if folder.escapes():
         raise Conflict(f"{folder.path} leads out of the project; nothing is written there")
+    if path.parent.resolve() != folder.path.resolve() / path.parent.relative_to(folder.path):
+        raise Conflict(f"{path.parent} is behind a link to a folder; nothing is written there")
     if is_new and (path.exists() or path.is_symlink()):
         raise Conflict(f"the file {path.name} exists already and holds something else")
     files.write(path, workflow)

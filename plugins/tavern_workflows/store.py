@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 from tavern_host.contracts.documents import MAX_DOCUMENT, read_document_file, revision_of
 from tavern_host.contracts.errors import InvalidInput, TavernError
-from tavern_host.contracts.workflows import Workflow, WorkflowProblem
+from tavern_host.contracts.workflows import Workflow, WorkflowProblem, workflow_id_of
 from tavern_host.storage.files import write_atomic
 from tavern_workflows.report import report
 from tavern_workflows.shape import read
@@ -26,12 +26,15 @@ PROJECT = "project"
 
 SUFFIX = ".json"
 MAX_ID = 200
-"""How many bytes an id may have, so that it is a file name everywhere."""
+"""How many bytes an id may have, so that it is a path of files everywhere."""
+
+DEEPEST = 20
+"""How many names an id may have: how deeply folders are looked into."""
 
 FEW = 100
 """How many files are looked at on the event loop; more of them in a thread."""
 
-_FORBIDDEN = frozenset('<>:"/\\|?*')
+_FORBIDDEN = frozenset('<>:"\\|?*')
 _SETTLED = 2.0
 """Seconds after which a file's time stamp is trusted to change when the file does."""
 
@@ -99,7 +102,7 @@ class WorkflowFiles:
         return last[2] if last is not None and last[0] == folders and last[1] == _stamps(folders) else None
 
     def scan(self, folders: Iterable[Folder]) -> Scan:
-        """Read the folders. Of two files with one id the first wins: by folder, then by name.
+        """Read the folders. Of two files with one id, in two folders, the first wins.
 
         That is a problem, except for a workflow of the project that takes the place of a plugin's.
         """
@@ -112,14 +115,14 @@ class WorkflowFiles:
             for path in _files(folder, problems):
                 seen.add(path)
                 try:
-                    entry = self._entry(path, folder.source)
+                    entry = self._entry(path, folder)
                 except TavernError as error:
                     message = error.message.removeprefix(f"{path} ")
                     problems.append(FileProblem(path, folder.source, message))
                     continue
                 first = entries.setdefault(entry.id, entry)
-                if first is not entry and (first.source == entry.source or first.source != PROJECT):
-                    other = first.path.name if first.source == entry.source else first.source.replace(":", " ")
+                if first is not entry and first.source != PROJECT:
+                    other = f"{first.source.replace(':', ' ')} ({first.path})"
                     message = f"has the id {entry.id!r} of {other} and is ignored"
                     problems.append(FileProblem(path, folder.source, message))
         self._known = {path: known for path, known in self._known.items() if path in seen}
@@ -128,17 +131,17 @@ class WorkflowFiles:
         self._last = (folders, stamps, scan) if is_settled else None
         return scan
 
-    def _entry(self, path: Path, source: str) -> Entry:
+    def _entry(self, path: Path, folder: Folder) -> Entry:
         try:
             about = path.stat()
         except OSError as error:
             raise InvalidInput(f"{path} cannot be read: {error}") from None
         stamp = (about.st_mtime_ns, about.st_size, about.st_ino)
         known = self._known.get(path)
-        if known is not None and known[0] == stamp and known[1].source == source:
+        if known is not None and known[0] == stamp and known[1].source == folder.source:
             return known[1]
         document = read_document_file(path)
-        entry = _make_entry(path, source, document, datetime.fromtimestamp(about.st_mtime, UTC))
+        entry = _make_entry(path, folder, document, datetime.fromtimestamp(about.st_mtime, UTC))
         if time.time() - about.st_mtime > _SETTLED:
             self._known[path] = (stamp, entry)
         return entry
@@ -153,11 +156,15 @@ class WorkflowFiles:
             raise InvalidInput(f"the workflow cannot be written as JSON: {error}") from None
         if len(data) > MAX_DOCUMENT:
             raise InvalidInput(f"the workflow is larger than {MAX_DOCUMENT // (1024 * 1024)} MiB")
-        path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, data)
         self._known.pop(path, None)
         self._last = None
         return revision
+
+
+def find(entries: Mapping[str, Entry], reference: str) -> Entry | None:
+    """Return the entry that a reference means: by its id, or by its path."""
+    return entries.get(reference) or entries.get(workflow_id_of(reference))
 
 
 def document_of(workflow: Workflow) -> dict[str, Any]:
@@ -166,7 +173,7 @@ def document_of(workflow: Workflow) -> dict[str, Any]:
 
 
 def check_id(workflow_id: str) -> None:
-    """Raise `InvalidInput` unless an id is a plain file name on every system."""
+    """Raise `InvalidInput` unless an id is a path of plain file names on every system."""
     reason = _id_problem(workflow_id)
     if reason:
         raise InvalidInput(f"{workflow_id!r} cannot be the id of a workflow: {reason}")
@@ -184,35 +191,54 @@ def _id_problem(workflow_id: str) -> str | None:
     bad = sorted({c for c in workflow_id if c in _FORBIDDEN or not c.isprintable()})
     if bad:
         return f"it holds {', '.join(map(repr, bad))}"
-    if workflow_id.startswith(".") or workflow_id != workflow_id.strip() or workflow_id.endswith("."):
-        return "it begins or ends with a dot or a space"
+    names = workflow_id.split("/")
+    if len(names) > DEEPEST:
+        return f"it has more than {DEEPEST} parts"
+    if not all(names):
+        return "a name in it is empty"
+    if any(name.startswith(".") or name != name.strip() or name.endswith(".") for name in names):
+        return "a name in it begins or ends with a dot or a space"
     return None
 
 
 def _files(folder: Folder, problems: list[FileProblem]) -> list[Path]:
-    """Return the workflow files of a folder by name, without those that lead out of it."""
+    """Return the workflow files of a folder and those below it by path, without those that lead out of it."""
     try:
         root = folder.path.resolve(strict=True)
         if not root.is_relative_to(folder.home.resolve()):
             message = f"is a link that leads out of {folder.home} and is not read"
             problems.append(FileProblem(folder.path, folder.source, message))
             return []
-        with os.scandir(root) as listed:
-            files = sorted((e for e in listed if e.name.endswith(SUFFIX) and e.name[0] != "."), key=lambda e: e.name)
     except FileNotFoundError:
         return []
     except (OSError, RuntimeError) as error:
         problems.append(FileProblem(folder.path, folder.source, f"cannot be read: {error}"))
         return []
-    found = []
-    for file in files:
-        path = folder.path / file.name
-        if file.is_symlink() and not path.resolve().is_relative_to(root):
-            message = "is a link that leads out of its folder and is ignored"
-            problems.append(FileProblem(path, folder.source, message))
-        elif not file.is_dir():
-            found.append(path)
-    return found
+    found: list[Path] = []
+    waiting = [folder.path]
+    while waiting:
+        below = waiting.pop()
+        try:
+            with os.scandir(below) as listed:
+                files = [file for file in listed if file.name[0] != "."]
+        except OSError as error:
+            problems.append(FileProblem(below, folder.source, f"cannot be read: {error}"))
+            continue
+        for file in files:
+            path = below / file.name
+            is_link = file.is_symlink()
+            if file.is_dir():
+                if is_link:
+                    problems.append(FileProblem(path, folder.source, "is a link to a folder and is not read"))
+                elif len(path.parts) - len(folder.path.parts) < DEEPEST:
+                    waiting.append(path)
+            elif file.name.endswith(SUFFIX):
+                if is_link and not path.resolve().is_relative_to(root):
+                    message = "is a link that leads out of its folder and is ignored"
+                    problems.append(FileProblem(path, folder.source, message))
+                else:
+                    found.append(path)
+    return sorted(found)
 
 
 def _stamps(folders: list[Folder]) -> list[object] | None:
@@ -220,26 +246,30 @@ def _stamps(folders: list[Folder]) -> list[object] | None:
     found: list[object] = []
     try:
         for folder in folders:
-            about = folder.path.stat()
-            found.append((about.st_dev, about.st_ino))
-            with os.scandir(folder.path) as listed:
-                for file in listed:
-                    about = file.stat(follow_symlinks=False)
-                    if stat.S_ISLNK(about.st_mode) or len(found) > FEW:
-                        return None
-                    found.append((file.name, about.st_mtime_ns, about.st_size, about.st_ino))
+            waiting = [folder.path]
+            while waiting:
+                below = waiting.pop()
+                about = below.stat()
+                found.append((str(below), about.st_dev, about.st_ino))
+                with os.scandir(below) as listed:
+                    for file in listed:
+                        about = file.stat(follow_symlinks=False)
+                        if stat.S_ISLNK(about.st_mode) or len(found) > FEW:
+                            return None
+                        if stat.S_ISDIR(about.st_mode):
+                            waiting.append(below / file.name)
+                        found.append((file.name, about.st_mtime_ns, about.st_size, about.st_ino))
     except OSError:
         return None
     return found
 
 
-def _make_entry(path: Path, source: str, document: dict[str, Any], modified: datetime) -> Entry:
+def _make_entry(path: Path, folder: Folder, document: dict[str, Any], modified: datetime) -> Entry:
     reading = read(document)
-    identifier = document.get("id")
     return Entry(
-        id=identifier if isinstance(identifier, str) and identifier else path.stem,
+        id=path.relative_to(folder.path).as_posix().removesuffix(SUFFIX),
         path=path,
-        source=source,
+        source=folder.source,
         revision="" if reading.findings else revision_of(document),
         workflow=reading.workflow,
         updated_at=_updated_at(document) or modified,
@@ -258,6 +288,7 @@ def _updated_at(document: dict[str, Any]) -> datetime | None:
 def _replace(path: Path, data: bytes) -> None:
     """Write beside the file, flush to disk, rename over it."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         mode = None
         with contextlib.suppress(FileNotFoundError):
             mode = path.stat().st_mode & 0o777

@@ -29,6 +29,11 @@ ERROR_OUTPUT = "error"
 """The output that a node has beside its own where its policy routes errors there."""
 
 
+def workflow_id_of(reference: str) -> str:
+    """Return the id that a reference to a workflow means, which may be written as its path: `workflows/sub/x.json`."""
+    return reference.removeprefix("./").removeprefix("workflows/").removesuffix(".json")
+
+
 class NodePolicy(OpenModel):
     """What becomes of a node that fails or takes long.
 
@@ -144,7 +149,8 @@ class WorkflowManager(ServiceInterface, name="workflowManager", version=2):
 
     @reads
     async def get(self, workflow_id: str) -> StoredWorkflow:
-        """Return a workflow by id. Raises `NotFound` with near names, `InvalidInput` with all problems."""
+        """Return a workflow by its id, or its path: see `workflow_id_of`. Raises `NotFound` with near names,
+        `InvalidInput` with all problems."""
 
     @reads
     async def parse(self, document: dict[str, JsonValue]) -> Workflow:
@@ -156,8 +162,8 @@ class WorkflowManager(ServiceInterface, name="workflowManager", version=2):
 
     @reads(since=2)
     async def closure(self, workflow: Workflow) -> dict[str, StoredWorkflow]:
-        """Return by id the workflows that the groups of a workflow stand for, and those that theirs do, at any
-        depth; those that do not exist or cannot be read are left out."""
+        """Return, by reference as it is written, the workflows that the groups of a workflow stand for, and those that
+        theirs do, at any depth; those that do not exist or cannot be read are left out."""
 
     @acts("workflowManager:save", "Write workflows into the project.")
     async def save(
@@ -171,7 +177,8 @@ class WorkflowManager(ServiceInterface, name="workflowManager", version=2):
         """Write a workflow into the project, atomically.
 
         With `expected_revision` the save is refused with `Conflict` unless the stored revision is that
-        one (`""`: the workflow must not exist yet). Raises `InvalidInput` for an id that is no file name.
+        one (`""`: the workflow must not exist yet). Raises `InvalidInput` for an id that is no path of files.
+        The `id` inside stays as it is.
         """
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tavern_agents.deliberation import Deliberation, Situation, workflow_id_of
+from tavern_agents.deliberation import Deliberation, Situation
 from tavern_host.contracts.errors import Misconfigured, TavernError
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.workflows import StoredWorkflow, Workflow
@@ -34,14 +34,6 @@ SITUATION = Situation(
     observations=("Tool a executed.", "Tool b failed."),
     step=2,
 )
-
-
-@pytest.mark.parametrize(
-    ("reference", "workflow_id"),
-    [("think", "think"), ("workflows/think.json", "think"), ("think.json", "think"), ("v1.2", "v1.2")],
-)
-def test_a_profile_names_a_workflow_by_id_or_by_path(reference: str, workflow_id: str) -> None:
-    assert workflow_id_of(reference) == workflow_id
 
 
 def test_a_workflow_gets_the_inputs_that_it_has() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from helpers.folder_plugins import write_plugin
-from workflows_bench import Bench
+from workflows_bench import Bench, group
 
 from tavern_host import WORKFLOW_MANAGER, Host, InvalidInput, NotFound
 from tavern_host.contracts.errors import Conflict, TavernError
@@ -33,7 +33,7 @@ FULL: dict[str, Any] = {
 
 async def test_workflows_of_project_and_plugins_are_listed(bench: Bench) -> None:
     bench.write("b.json", name="Second")
-    bench.write("a.json", id="z", updatedAt="2025-02-03T04:05:06Z", description="First by file, last by id")
+    bench.write("sub/z.json", id="a", updatedAt="2025-02-03T04:05:06Z", description="Named after its path")
 
     listed = await bench.manager.list_workflows()
 
@@ -41,9 +41,9 @@ async def test_workflows_of_project_and_plugins_are_listed(bench: Bench) -> None
         ("b", "Second", "project"),
         ("sample", "A sample", "plugin:acme-samples"),
         ("shared", "Of the plugin", "plugin:acme-samples"),
-        ("z", "z", "project"),
+        ("sub/z", "sub/z", "project"),
     ]
-    assert listed[3].description == "First by file, last by id"
+    assert listed[3].description == "Named after its path"
     assert listed[3].updated_at.isoformat() == "2025-02-03T04:05:06+00:00"
 
 
@@ -62,15 +62,73 @@ async def test_an_unknown_workflow_is_told_with_suggestions(bench: Bench) -> Non
         await bench.manager.get("greetin")
 
 
-async def test_of_files_with_one_id_the_first_counts(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    bench.write("a.json", id="same", name="first")
-    bench.write("same.json", name="second")
+async def test_a_copied_file_is_a_second_workflow(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    path = bench.write("one.json", id="one", name="first")
+    for copy in ("two.json", "sub/one.json", "a/b/ü 1.json"):
+        bench.write(copy, path.read_bytes())
 
-    assert (await bench.manager.get("same")).workflow.name == "first"
-    await bench.ids()
+    assert await bench.ids() == ["a/b/ü 1", "one", "sample", "shared", "sub/one", "two"]
+    assert (await bench.manager.get("two")).workflow.id == "one"
+    await bench.manager.save("two", Workflow(id="one", name="second"))
+    assert [(await bench.manager.get(name)).workflow.name for name in ("one", "two")] == ["first", "second"]
+    assert not caplog.records
 
-    told = [r.message for r in caplog.records if "has the id 'same' of a.json and is ignored" in r.message]
-    assert len(told) == 1
+
+async def test_a_path_means_the_workflow_in_its_file(bench: Bench) -> None:
+    bench.write("sub/x.json", name="below")
+    bench.write("y.json.json", name="twice")
+    bench.write("workflows/x.json", name="deeper")
+    bench.write("x.json", name="top")
+    rows = {
+        "sub/x": "below",
+        "workflows/sub/x.json": "below",
+        "sub/x.json": "below",
+        "y.json": "twice",
+        "workflows/x": "deeper",
+        "workflows/x.json": "top",
+        "./workflows/workflows/x.json": "deeper",
+    }
+    for reference, name in rows.items():
+        assert (await bench.manager.get(reference)).workflow.name == name, reference
+    await bench.manager.save("workflows/sub/x.json", Workflow(name="saved"))
+    assert json.loads((bench.folder / "sub" / "x.json").read_text()) == {"name": "saved"}
+
+
+async def test_groups_name_workflows_by_path_too(bench: Bench) -> None:
+    inner = {"nodes": [{"id": "n", "type": "core:Text", "inputValues": {"text": "inside"}}]}
+    bench.write("sub/inner.json", inner)
+    bench.write("again.json", {"nodes": [group("g", "workflows/again.json")]})
+    document = {"id": "sub/inner", "nodes": [group("g", "workflows/sub/inner.json"), group("h", "sub/inner")]}
+
+    assert await bench.problems(document) == {}
+    stored = await bench.manager.closure(Workflow.model_validate(document))
+    assert {key: found.id for key, found in stored.items()} == dict.fromkeys(
+        ("workflows/sub/inner.json", "sub/inner"), "sub/inner"
+    )
+    found = await bench.problems({"nodes": [group("g", "again")]})
+    endless = "groups stand for one another without end: workflows/again.json → workflows/again.json"
+    assert list(found.values()) == [endless]
+    gone = await bench.problems({"nodes": [group("g", "sub/iner")]})
+    assert "there is no workflow 'sub/iner' (did you mean sub/inner?)" in next(iter(gone.values()))
+
+
+async def test_folders_behind_links_are_not_read(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.write("sub/x.json")
+    (tmp_path / "elsewhere").mkdir()
+    (bench.folder / "out").symlink_to(tmp_path / "elsewhere")
+    (bench.folder / "round").symlink_to(bench.folder)
+
+    assert await bench.ids() == ["sample", "shared", "sub/x"]
+    assert caplog.text.count("is a link to a folder and is not read") == 2
+    for name in ("out/y", "round/y", "out/deep/y"):
+        with pytest.raises(Conflict, match="is behind a link to a folder; nothing is written there"):
+            await bench.manager.save(name, Workflow())
+    with pytest.raises(TavernError, match="cannot be written"):
+        await bench.manager.save("sub/x.json/y", Workflow())
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert await bench.ids() == ["sample", "shared", "sub/x"]
 
 
 async def test_unreadable_files_are_left_out_and_reported(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -87,7 +145,7 @@ async def test_unreadable_files_are_left_out_and_reported(bench: Bench, caplog: 
     assert "list.json must hold a JSON object, not an array" in caplog.text
     assert "latin.json is not UTF-8 text (byte 10)" in caplog.text
     assert "huge.json is larger than 16 MiB" in caplog.text
-    assert "deep.json is not JSON that can be read: nested too deeply" in caplog.text
+    assert "deep.json is not JSON: line 1, column 101: it is nested more than 100 levels deep" in caplog.text
     assert "pipe.json is not a regular file" in caplog.text
 
 
@@ -115,9 +173,8 @@ async def test_problems_of_plugin_files_are_told_once(tmp_path: Path, caplog: py
 
     hint = "(mend it there, or keep it out with `tavern plugins disable acme`)"
     expecting = "Expecting property name enclosed in double quotes"
-    assert [w.id for w in listed if w.source == "plugin:acme"] == ["good"]
+    assert [w.id for w in listed if w.source == "plugin:acme"] == ["good", "twice"]
     assert f"many19.json: is not JSON: line 1, column 2: {expecting} {hint}" in told
-    assert f"twice.json: has the id 'good' of good.json and is ignored {hint}" in told
     assert any(t.startswith("shape.json: is not a workflow: $.nodes[0].id: ") for t in told)
     assert caplog.text.count("comma.json: is not JSON: line 1, column 2") == 1
 
@@ -131,7 +188,8 @@ async def test_of_plugins_with_one_workflow_the_first_counts(tmp_path: Path) -> 
 
         assert host.plugin("acme").problems == []
         (problem,) = host.plugin("zenith").problems
-        assert problem.message == "has the id 'same' of plugin acme and is ignored"
+        first = tmp_path / "acme" / "workflows" / "same.json"
+        assert problem.message == f"has the id 'same' of plugin acme ({first}) and is ignored"
         assert str(problem.file).endswith("zenith/workflows/same.json")
 
 
@@ -189,20 +247,21 @@ async def test_a_save_goes_to_the_ids_file(bench: Bench) -> None:
     path = bench.write("file.json", id="other", name="before")
     path.chmod(0o640)
 
-    await bench.manager.save("other", Workflow(name="after"))
+    await bench.manager.save("file", Workflow(id="mine", name="after"))
 
-    assert json.loads(path.read_text()) == {"id": "other", "name": "after"}
-    assert not (bench.folder / "other.json").exists()
+    assert json.loads(path.read_text()) == {"id": "mine", "name": "after"}
     assert path.stat().st_mode & 0o777 == 0o640
+    await bench.manager.save("other", Workflow(name="new"))
+    assert json.loads((bench.folder / "other.json").read_text()) == {"name": "new"}
 
 
-async def test_a_copy_under_another_id_carries_that_id(bench: Bench) -> None:
+async def test_a_saved_copy_keeps_the_id_inside(bench: Bench) -> None:
     bench.write("full.json", FULL)
     loaded = await bench.manager.get("full")
 
     await bench.manager.save("copy", loaded.workflow)
 
-    assert json.loads((bench.folder / "copy.json").read_text())["id"] == "copy"
+    assert json.loads((bench.folder / "copy.json").read_text())["id"] == "full"
     assert (await bench.manager.get("full")).workflow.id == "full"
 
 
@@ -251,8 +310,8 @@ async def test_workflows_of_plugins_are_read_only(bench: Bench) -> None:
         await bench.manager.save("sample", Workflow())
 
 
-async def test_a_file_of_another_id_is_not_overwritten(bench: Bench) -> None:
-    bench.write("taken.json", id="other")
+async def test_a_file_that_is_no_workflow_is_not_overwritten(bench: Bench) -> None:
+    bench.write("taken.json", "[]")
 
     with pytest.raises(Conflict, match=r"taken\.json exists already and holds something else"):
         await bench.manager.save("taken", Workflow())
@@ -281,11 +340,17 @@ async def test_a_failed_save_leaves_the_old_file(bench: Bench, monkeypatch: pyte
 
 
 REFUSED = [
-    *(("", "it is empty"), ("../evil", "it holds '/'"), ("a\\b", r"it holds '\\\\'"), ("/etc/passwd", "it holds '/'")),
-    *(("nul\0byte", r"it holds '\\x00'"), ("line\nbreak", r"it holds '\\n'"), ("a:b", "it holds ':'")),
-    *((name, "it begins or ends with a dot or a space") for name in (".hidden", "..", "end ")),
+    *(
+        ("", "it is empty"),
+        ("../evil", "a name in it begins or ends"),
+        ("a\\b", r"it holds '\\\\'"),
+        ("a:b", "it holds ':'"),
+    ),
+    *(("nul\0byte", r"it holds '\\x00'"), ("line\nbreak", r"it holds '\\n'")),
+    *((name, "a name in it is empty") for name in ("/etc/passwd", "a//b", "a/", "/")),
+    *((name, "a name in it begins or ends with a dot") for name in (".hidden", "..", "end ", "a/../b", "a/.b", "a./b")),
     *((name, "it has 201 bytes, at most 200 are allowed") for name in ("x" * 201, "长" * 67)),
-    ("\ud800", "it is not Unicode"),
+    *(("\ud800", "it is not Unicode"), ("/".join("a" * 21), "it has more than 20 parts")),
 ]
 
 
@@ -295,7 +360,7 @@ async def test_an_id_is_a_file_name(bench: Bench) -> None:
         with pytest.raises(InvalidInput, match=f"cannot be the id of a workflow: {reason}"):
             await bench.manager.save(identifier, Workflow())
     assert sorted(bench.host.project.root.rglob("*")) == before
-    for identifier in ("a", "长" * 66, "with space", "dots.in.it", "x" * 200):
+    for identifier in ("a", "长" * 66, "with space", "dots.in.it", "a/b/c", "x" * 200):
         await bench.manager.save(identifier, Workflow(name="kept"))
         assert (await bench.manager.get(identifier)).workflow.name == "kept"
         assert (bench.folder / f"{identifier}.json").is_file()

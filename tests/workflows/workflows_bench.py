@@ -34,7 +34,7 @@ class Bench:
     def write(self, file: str, document: Any = None, /, **more: Any) -> Path:
         """Write a file into the folder: text as it is, anything else as JSON."""
         path = self.folder / file
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         data = document if isinstance(document, str | bytes) else json.dumps(document or {"nodes": [], **more})
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
         return path

@@ -75,12 +75,18 @@ async def _find(name: str, context: PluginContext) -> tuple[str | None, Workflow
     document = await asyncio.to_thread(_document_in, Path(name))
     if document is not None:
         workflow = await manager.parse(document)
-        return workflow.id or Path(name).stem, workflow
+        return _id_in(context.project.folder("workflows"), Path(name)), workflow
     try:
         stored = await manager.get(name)
     except NotFound as error:
         raise NotFound(f"there is no file {name}, and {error.message}") from None
     return stored.id, stored.workflow
+
+
+def _id_in(folder: Path, path: Path) -> str:
+    """Return the id of the workflow in a file: its path beneath the project's folder of workflows, else its name."""
+    whole, folder = path.resolve(), folder.resolve()
+    return whole.relative_to(folder).with_suffix("").as_posix() if whole.is_relative_to(folder) else path.stem
 
 
 def _document_in(path: Path) -> dict[str, Any] | None:

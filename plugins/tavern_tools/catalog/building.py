@@ -15,7 +15,7 @@ from tavern_host.contracts.nodes import NodeDefinition, SlotDefinition
 from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.toolcalls import ToolErrorType
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
-from tavern_host.contracts.workflows import StoredWorkflow
+from tavern_host.contracts.workflows import StoredWorkflow, workflow_id_of
 from tavern_tools.catalog.catalog import NODE_PREFIX, WORKFLOW_PREFIX, Catalog, NodeTools, Tool, find_tool
 from tavern_tools.catalog.contributions import in_load_order
 from tavern_tools.catalog.definitions import content_findings, definition_problems, dependency
@@ -261,7 +261,8 @@ class Building:
         return {}, None
 
     def _workflow(self, implementation: ToolImplementation) -> StoredWorkflow | None:
-        return self._workflows.get(implementation.workflow_id or "")
+        reference = implementation.workflow_id or ""
+        return self._workflows.get(reference) or self._workflows.get(workflow_id_of(reference))
 
     def _node(self, implementation: ToolImplementation) -> NodeDefinition | None:
         return self._nodes.get(implementation.node_type or "")

@@ -15,6 +15,7 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.services import MethodInfo
 from tavern_host.contracts.tools import ToolDefinition, ToolFilter, ToolImplementation
+from tavern_host.contracts.workflows import workflow_id_of
 from tavern_tools.catalog.files import ToolProblem
 from tavern_tools.catalog.names import fits
 from tavern_tools.catalog.parameters import Parameters, Taken
@@ -235,7 +236,10 @@ def find_tool(versions: Mapping[str, tuple[Tool, ...]], nodes: NodeTools, name: 
     if name.startswith(NODE_PREFIX) and (node := nodes.get(name)) is not None:
         return node
     tool_id, at, wanted = name.rpartition("@")
-    return _in_range(versions.get(tool_id, ()), wanted) if at else None
+    if at and (tool := _in_range(versions.get(tool_id, ()), wanted)) is not None:
+        return tool
+    named = f"{WORKFLOW_PREFIX}{workflow_id_of(name.removeprefix(WORKFLOW_PREFIX))}"
+    return find_tool(versions, nodes, named) if name.startswith(WORKFLOW_PREFIX) and named != name else None
 
 
 def _in_range(tools: tuple[Tool, ...], wanted: str) -> Tool | None:
