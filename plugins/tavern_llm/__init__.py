@@ -5,8 +5,9 @@ Which models there are is a setting; this plugin holds no prompts and no convers
 
 from __future__ import annotations
 
-from tavern_host import ServiceInfo, hookimpl, service_info
+from tavern_host import PluginContext, ServiceInfo, Veto, hookimpl, service_info
 from tavern_host.contracts.llm import LLM, LlmAdapterInfo
+from tavern_host.contracts.settings import SettingsChange
 
 
 @hookimpl
@@ -32,3 +33,14 @@ def tavern_register_llm_adapters() -> list[LlmAdapterInfo]:
             network=False,
         ),
     ]
+
+
+@hookimpl
+async def tavern_before_save_settings(change: SettingsChange, context: PluginContext) -> Veto | None:
+    """Refuse models of adapters that are not there, and a default model that is not set up."""
+    if change.plugin != context.plugin:
+        return None
+    from tavern_llm.service import LlmService
+
+    reason = await LlmService(context).why_not(change.values)
+    return Veto(reason=reason) if reason is not None else None

@@ -17,6 +17,7 @@ from tavern_host.contracts.llm import LlmAdapterInfo
 from tavern_llm.failures import SECRET_OPTIONS
 
 SETTING = "extensions.tavern-llm.models"
+DEFAULT = "extensions.tavern-llm.defaultModel"
 
 TRUSTED_LAYERS = frozenset({"operator", "environment"})
 """The layers that belong to the operator."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import difflib
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic import JsonValue
 
 from tavern_host.context import Contribution, PluginContext
 from tavern_host.contracts.calls import CallContext, system_call
@@ -33,8 +35,9 @@ from tavern_host.contracts.llm import (
     LlmResponse,
     LlmUsage,
 )
+from tavern_host.contracts.names import did_you_mean
 from tavern_llm.failures import redact, secrets_of
-from tavern_llm.models import SETTING, ModelSetup, check_setup, read_models
+from tavern_llm.models import DEFAULT, SETTING, ModelSetup, check_setup, read_models
 
 BEFORE = "tavern_before_llm_request"
 AFTER = "tavern_after_llm_response"
@@ -151,6 +154,26 @@ class LlmService(Llm):
 
     def _setups(self) -> dict[str, ModelSetup]:
         return read_models(self._context.settings.layers("models"))
+
+    async def why_not(self, values: Mapping[str, JsonValue]) -> str | None:
+        """Return why values that the operator wants to save, by full key, cannot be used; None where they can."""
+        await self._collect()
+        layers = dict(self._context.settings.layers("models"))
+        if values.get(SETTING) is not None:
+            layers["operator"] = values[SETTING]
+        try:
+            setups = read_models(layers)
+            for setup in setups.values() if SETTING in values else ():
+                if setup.layer == "operator":
+                    check_setup(setup, self._adapters)
+        except Misconfigured as error:
+            return error.message
+        chosen = values.get(DEFAULT)
+        if chosen and chosen not in setups:
+            there_is = ", ".join(sorted(setups)) or f"none; set {SETTING} first"
+            near = did_you_mean(str(chosen), setups)
+            return f"{DEFAULT}: there is no language model {chosen!r}{near}; there is {there_is}"
+        return None
 
     def _default(self, setups: dict[str, ModelSetup]) -> str | None:
         chosen = self._context.settings.get("defaultModel", "")

@@ -118,6 +118,16 @@ def request_from(
     return LlmRequest(messages=to_chat(messages), model=model.strip() or None, parameters=parameters)
 
 
+async def with_usable_model(request: LlmRequest, definition: NodeDefinition, llm: Llm) -> LlmRequest:
+    """Return a request that asks the host's default model, where nobody chose one and the host has not set up the one
+    that the definition has as its default."""
+    if request.model is None or request.model != definition.inputs["model"].default:
+        return request
+    if any(model.name == request.model for model in await llm.models()):
+        return request
+    return request.model_copy(update={"model": None})
+
+
 def number_input(value: Any, kind: str, where: str) -> float:
     """Return a number of `kind`, INTEGER or FLOAT. Raises `InvalidInput`."""
     wanted = "a whole number" if kind == "INTEGER" else "a number"

@@ -101,7 +101,7 @@ async def _saved(host: Host, key: str, value: JsonValue) -> SettingValue | None:
     change = SettingsChange(plugin=plugin_of(key) or "", values={key: value})
     settings: Settings = host.settings
     try:
-        if _has_a_say(host):
+        if _has_a_say(host, change.plugin):
             await host.load()
             await host.start()
             settings = host.services.get(SETTINGS)
@@ -111,10 +111,12 @@ async def _saved(host: Host, key: str, value: JsonValue) -> SettingValue | None:
     return next((value for value in values if value.key == key), None)
 
 
-def _has_a_say(host: Host) -> bool:
-    """Return whether a plugin that will be loaded implements the hook or overrides the service."""
+def _has_a_say(host: Host, saved: str) -> bool:
+    """Return whether a plugin that will be loaded implements the hook or overrides the service; a first-party one has
+    a say in its own settings alone."""
     wanted = {hooks()[HOOK].permission, f"services.override:{SETTINGS.name}"}
     plugins = [plugin for plugin in host.plugins() if plugin.state is PluginState.DISCOVERED]
+    plugins = [plugin for plugin in plugins if not plugin.first_party or plugin.name == saved]
     return any(permission.name in wanted for plugin in plugins for permission in plugin.permissions)
 
 

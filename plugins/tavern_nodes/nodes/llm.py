@@ -27,6 +27,7 @@ from tavern_nodes.llm_requests import (
     request_from,
     system_messages,
     text_input,
+    with_usable_model,
 )
 from tavern_nodes.platform_slots import choices, slot
 
@@ -167,6 +168,7 @@ async def openai_chat(inputs: dict[str, Any], config: dict[str, Any], context: N
     turns = [*past, message("user", text_input(inputs, "user_input", who))]
     system = system_messages(inputs, who)
     request = request_from([*system, *turns], inputs, OPENAI_CHAT, who, ("temperature", "max_tokens"))
+    request = await with_usable_model(request, OPENAI_CHAT, llm_of(context, who))
     answer = await llm_of(context, who).complete(request, call=context.call)
     turns.append(message("assistant", answer.text))
     return {
@@ -267,6 +269,7 @@ async def openai(inputs: dict[str, Any], config: dict[str, Any], context: NodeCo
         message("user", text_input(inputs, "prompt", who)),
     ]
     request = request_from(messages, inputs, OPENAI, who, ("temperature", "max_tokens"))
+    request = await with_usable_model(request, OPENAI, llm_of(context, who))
     answer = Answer()
     async with aclosing(answer_pieces(request, inputs.get("stream") is True, context, who, answer)) as pieces:
         async for piece in pieces:
