@@ -82,6 +82,9 @@ _ABSENT = {  # libraries do without these where the kernel does not have them
     "clone3": (435, 435),  # its flags are in memory, where no filter can look
     "memfd_create": (319, 279),  # files that count as nobody's memory
     "memfd_secret": (447, 447),
+    "landlock_create_ruleset": (444, 444),  # its rules take memory that no process is seen to have
+    "landlock_add_rule": (445, 445),
+    "landlock_restrict_self": (446, 446),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),

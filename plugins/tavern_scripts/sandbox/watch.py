@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -26,6 +27,12 @@ _FEW_SOCKETS = 64
 
 _BUFFERS = 2 * 212_992
 """How much memory the kernel holds at most for what was sent to a socket and not received, other than of TCP."""
+
+_MAPPING = 256
+"""How much memory of the kernel a mapping takes, about."""
+
+_MAPS = 65536
+"""How many bytes of a process's list of mappings are read: those of about a thousand."""
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -117,7 +124,7 @@ class Watch:
     def _check_memory(self, pids: list[int]) -> None:
         files = self._in_files()
         parts = [_status(pid) for pid in pids]
-        kernel = sum(tables for _, _, tables in parts) + _in_sockets(self._first)
+        kernel = sum(tables for _, _, tables in parts) + _in_sockets(self._first) + sum(map(_in_mappings, pids))
         used = kernel + sum(own for own, _, _ in parts) + max(files, sum(shared for _, shared, _ in parts))
         if used > self._limits.memory:  # what several of them share was counted for each
             exact = [_exact(pid) or part[:2] for pid, part in zip(pids, parts, strict=True)]
@@ -179,6 +186,24 @@ def _exact(pid: int) -> tuple[int, int] | None:
         return None
     own, shared = _kilobytes(text, b"Pss_Anon:", b"Pss_Shmem:")
     return own, shared
+
+
+def _in_mappings(pid: int) -> int:
+    """Return how much memory the kernel holds for a process's mappings. One that has more than are read, or does not
+    let itself be looked at, counts as if it had as many as it may: reading all of them takes the kernel long."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            text = file.read(_MAPS)
+    except PermissionError:
+        return _most_mappings() * _MAPPING
+    except OSError:  # it has ended
+        return 0
+    return (_most_mappings() if len(text) == _MAPS else text.count(b"\n")) * _MAPPING
+
+
+@functools.cache
+def _most_mappings() -> int:
+    return int(_read("/proc/sys/vm/max_map_count") or 65530)
 
 
 def _in_sockets(pid: int) -> int:

@@ -78,6 +78,7 @@ _CALLS: list[tuple[Any, ...]] = [
     (135, 92, 0x0040000),  # personality
     (227, 0, 0, 0),  # clock_settime
     (155, 0, 0, 0),  # pivot_root
+    (444, 444, 0, 0, 1),  # landlock_create_ruleset, its version
 ]
 """The number of a call on x86_64 and on aarch64, 0 where it is not tried, and its arguments."""
 

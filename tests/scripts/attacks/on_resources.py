@@ -228,6 +228,39 @@ ATTACKS = [
         limits={"memory": 160 * MEGABYTE},
     ),
     Attack(
+        "takes memory of the kernel in thousands of mappings",
+        python="""
+            libc = ctypes.CDLL(None, use_errno=True)
+            libc.mmap.restype = ctypes.c_void_p
+            libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+            libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+            made = []
+            try:
+                for _ in range(target['processes']):
+                    pid = os.fork()
+                    if pid == 0:
+                        pages = libc.mmap(None, 8192 * target['pairs'], 0, 0x22, -1, 0)
+                        for number in range(target['pairs']):
+                            libc.mprotect(pages + 8192 * number, 4096, 1)
+                        time.sleep(target['seconds'])
+                        os._exit(0)
+                    made.append(pid)
+                while made:
+                    os.waitpid(made[-1], 0)
+                    made.pop()
+                return target['processes']
+            finally:
+                for pid in made:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+        """,
+        refused=_NO_MORE,
+        ends=_KILLED,
+        target={"processes": 12, "pairs": 32_000, "seconds": 3},
+        control={"processes": 2, "pairs": 1000, "seconds": 0},
+        limits={"memory": 128 * MEGABYTE},
+    ),
+    Attack(
         "takes memory of the kernel in the buffers of sockets and pipes",
         python="""
             held, size, piece = [], 0, b'x' * 65536
