@@ -83,6 +83,8 @@ class Host:
     that this host runs until it is stopped, as `tavern serve` does, not for one command.
     """
 
+    _removing: asyncio.Task[None] | None = None
+
     def __init__(
         self,
         project: Path | str | None = None,
@@ -110,7 +112,6 @@ class Host:
         self._with_sample = sample or opened.is_default
         self._strict = strict
         self._bus: EventBus | None = None
-        self._removing: asyncio.Task[None] | None = None
         self._observer = observer
         catalogue = Catalogue()
         state = folders.project_state(self.project)

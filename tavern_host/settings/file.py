@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import stat
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -112,6 +112,14 @@ class SettingsFile:
             yield
         finally:
             await lock.release()
+
+    def changed(
+        self, saved: SavedSettings, values: Mapping[str, JsonValue], encrypted: Collection[str]
+    ) -> SavedSettings:
+        """Return what is saved with these values over it (None for none); those of `encrypted` keys encrypted."""
+        for key, value in values.items():
+            saved = saved.changed(key, value, self.box if key in encrypted else None)
+        return saved
 
     def write(self, saved: SavedSettings) -> None:
         """Replace what is saved, while the file is locked. Raises `Misconfigured`."""

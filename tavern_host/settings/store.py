@@ -163,33 +163,27 @@ class SettingsStore:
     ) -> tuple[list[str], dict[str, list[str]]]:
         """Save values (None for none) over what is in the file at that moment; those of `encrypted` keys encrypted.
 
-        Returns the keys that this changed, and by plugin all that changed since the file was last read: another
-        process may have written it. Raises `InvalidFile` where the file was damaged, `Misconfigured` where it cannot
-        be written, `DeadlineExceeded` where another process keeps it locked.
+        Returns the keys that this changed, and by plugin all that changed since the file was last read. Raises
+        `InvalidFile` where it was damaged, `Misconfigured` where it cannot be written, `DeadlineExceeded` while locked.
         """
-        file = self._own_file()
+        file = self._own_file
         async with file.locked():  # nothing within waits: neither a cancellation nor another save comes in between
-            after, mine = self._changed(file, values, encrypted)
-            if mine:
+            before = self._read(file)
+            after = file.changed(before, values, encrypted)
+            if mine := after.differences(before):
                 file.write(after)
             return mine, self._take_over(after)
 
     def would_change(self, values: Mapping[str, JsonValue], *, encrypted: Collection[str] = ()) -> list[str]:
         """Return the keys that saving these values would change now. Raises as `save`."""
-        return self._changed(self._own_file(), values, encrypted)[1]
+        before = self._read(self._own_file)
+        return self._own_file.changed(before, values, encrypted).differences(before)
 
+    @property
     def _own_file(self) -> SettingsFile:
         if self._file is None:
             raise Misconfigured("this host has no file to save settings in")
         return self._file
-
-    def _changed(
-        self, file: SettingsFile, values: Mapping[str, JsonValue], encrypted: Collection[str]
-    ) -> tuple[SavedSettings, list[str]]:
-        after = before = self._read(file)
-        for key, value in values.items():
-            after = after.changed(key, value, file.box if key in encrypted else None)
-        return after, after.differences(before)
 
     def follow(self) -> dict[str, list[str]]:
         """Reload the file if another process wrote it; return the keys that changed, by plugin.
