@@ -45,7 +45,7 @@ def scripts(open_bench: OpenBench, spec_dir: Path, tmp_path: Path) -> AbstractAs
             broken=BROKEN,
         )
         async with open_bench(plugin) as bench:
-            bench.write_tool("execute-python-script", plain_json(block(spec_dir, "003", "2.2.3", 1)))
+            bench.write_tool("execute-python-script", block(spec_dir, "003", "2.2.3", 1))
             yield bench
 
     return opened()
@@ -110,7 +110,7 @@ async def test_the_python_tool_of_2_2_3_is_listed_and_can_be_called_where_there_
 
 async def test_without_that_service_the_python_tool_says_what_it_needs(open_bench: OpenBench, spec_dir: Path) -> None:
     async with open_bench() as bench:
-        bench.write_tool("execute-python-script", plain_json(block(spec_dir, "003", "2.2.3", 1)))
+        bench.write_tool("execute-python-script", block(spec_dir, "003", "2.2.3", 1))
         tool = await bench.tools.get(TOOL)
         result = await bench.call(TOOL, scriptPath="examples/echo.py")
     assert tool.unavailable == "needs service scriptExecution"
