@@ -166,24 +166,19 @@ class SettingsStore:
         Returns the keys that this changed, and by plugin all that changed since the file was last read. Raises
         `InvalidFile` where it was damaged, `Misconfigured` where it cannot be written, `DeadlineExceeded` while locked.
         """
-        file = self._own_file
+        if (file := self._file) is None:
+            raise Misconfigured("this host has no file to save settings in")
         async with file.locked():  # nothing within waits: neither a cancellation nor another save comes in between
-            before = self._read(file)
-            after = file.changed(before, values, encrypted)
+            after = file.changed(before := self._read(file), values, encrypted)
             if mine := after.differences(before):
                 file.write(after)
             return mine, self._take_over(after)
 
     def would_change(self, values: Mapping[str, JsonValue], *, encrypted: Collection[str] = ()) -> list[str]:
-        """Return the keys that saving these values would change now. Raises as `save`."""
-        before = self._read(self._own_file)
-        return self._own_file.changed(before, values, encrypted).differences(before)
-
-    @property
-    def _own_file(self) -> SettingsFile:
-        if self._file is None:
-            raise Misconfigured("this host has no file to save settings in")
-        return self._file
+        """Return the keys that saving these values would change now; without a file, all. Raises `InvalidFile`."""
+        if (file := self._file) is None:
+            return [*values]
+        return file.changed(before := self._read(file), values, encrypted).differences(before)
 
     def follow(self) -> dict[str, list[str]]:
         """Reload the file if another process wrote it; return the keys that changed, by plugin.
