@@ -130,7 +130,6 @@ class LoadedPlugin:
 
 def problem_of(error: BaseException, where: str, root: Path | None, plugin: str) -> Problem:
     """Return an exception as a problem that names the plugin's own file and line where its code was left, or none."""
-    message = one_line(f"{where}: {error.message if isinstance(error, TavernError) else _described(error)}")
     causes = [one for one in (error, error.__cause__) if one is not None]
     own = [
         place for one in causes for place in _places_in(one) if root is not None and Path(place[0]).is_relative_to(root)
@@ -139,15 +138,12 @@ def problem_of(error: BaseException, where: str, root: Path | None, plugin: str)
     mend = "mend it there" if own else "mend it"
     hint = f"{mend}, or keep it out with `tavern plugins disable {plugin}`"
     written = next((one for one in causes if isinstance(one, SyntaxError)), None)
-    column = written.offset if written is not None and (written.filename, written.lineno) == (file, line) else None
+    at = written if written is not None and (written.filename, written.lineno) == (file, line) else None
+    said = error.message if isinstance(error, TavernError) else describe(error)
+    if at is error and at.text is not None:  # its place is no part of what it says, but the line is
+        said = f"{type(at).__name__}: {at.msg}, in `{at.text.strip()}`"
+    message, column = one_line(f"{where}: {said}"), at.offset if at is not None else None
     return Problem(message=message, hint=hint, file=file, line=line, column=column or None)
-
-
-def _described(error: BaseException) -> str:
-    """Return an error as one sentence; a syntax error with the line that it is in, since that is not in its message."""
-    if isinstance(error, SyntaxError) and error.text is not None:
-        return f"{type(error).__name__}: {error.msg}, in `{error.text.strip()}`"
-    return describe(error)
 
 
 def _places_in(error: BaseException) -> list[tuple[str, int | None]]:
