@@ -81,11 +81,14 @@ async def _parse(text: str, tools: int, times: int = 1) -> tuple[float, float]:
         folder = root / "project" / "tools"
         folder.mkdir(parents=True)
         for number in range(tools):
-            about = {"toolId": f"bench:T{number}", "service": "plugins", "method": "list_plugins"}
+            about = {"id": f"bench:T{number}", "implementation": {"type": "node", "nodeType": "core:UpperCase"}}
             (folder / f"t{number}.tool.json").write_text(json.dumps(about))
         async with Host(root / "project", folders=Folders(root / "c", root / "s", root / "d")) as host:
             manager = host.services.get(TOOL_MANAGER)
             await manager.parse_text("once")  # finds the tools
+            listed = sum(tool.id.startswith("bench:") for tool in await manager.list_tools())
+            if listed != tools:
+                raise AssertionError(f"{listed} of {tools} tools are listed")
             began = time.process_time()
             await parse()
             spent = (time.process_time() - began) / times

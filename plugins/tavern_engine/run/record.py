@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -16,6 +16,7 @@ from tavern_engine.run.stream_messages import placeholder
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import NodeState, Run, RunFilter, RunRequest, RunStatus, RunSummary
+from tavern_host.contracts.runs import RunEntry
 from tavern_host.contracts.workflows import Workflow
 
 
@@ -109,34 +110,9 @@ class RunRecord:
         self._publish([(type, {"promptId": self.id, **payload})])
 
 
-class RunFacts(Protocol):
-    """What a `Run` is made of, as a `RunRecord` and a stored `RunEntry` have it."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def request(self) -> RunRequest: ...
-    @property
-    def call(self) -> CallContext: ...
-    @property
-    def workflow_id(self) -> str | None: ...
-    @property
-    def workflow_name(self) -> str | None: ...
-    @property
-    def submitted_at(self) -> datetime: ...
-    @property
-    def started_at(self) -> datetime | None: ...
-    @property
-    def finished_at(self) -> datetime | None: ...
-    @property
-    def error(self) -> ErrorInfo | None: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def not_resumable(self) -> str | None: ...
-
-
-def run_of(facts: RunFacts, status: RunStatus, outputs: dict[str, JsonValue], nodes: dict[str, NodeState]) -> Run:
+def run_of(
+    facts: RunRecord | RunEntry, status: RunStatus, outputs: dict[str, JsonValue], nodes: dict[str, NodeState]
+) -> Run:
     """Return a run as the service `executionEngine` shows it."""
     request = facts.request
     return Run.trusted(
