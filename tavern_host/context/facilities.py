@@ -25,9 +25,9 @@ from tavern_host.events.bus import WAITING, BusSubscription, EventBus, covers, i
 from tavern_host.hooks.catalogue import owner
 from tavern_host.hooks.dispatch import Answer, Dispatcher
 from tavern_host.runtime.in_flight import InFlight, requester
+from tavern_host.runtime.json_calls import JsonCall
 from tavern_host.runtime.ledger import Ledger
 from tavern_host.runtime.threads import GRACE, contained
-from tavern_host.services.json_calls import JsonCall
 from tavern_host.services.registry import ServiceRegistry, Views
 from tavern_host.settings.store import PluginSettings
 from tavern_host.storage.blobs import BlobStore

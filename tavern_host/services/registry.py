@@ -20,9 +20,9 @@ from tavern_host.contracts.services import MethodInfo, ServiceInterface, impleme
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.issued import passed_on
+from tavern_host.runtime.json_calls import JsonCall
 from tavern_host.services.calls import Provider, implementation
 from tavern_host.services.interface_check import same_shape
-from tavern_host.services.json_calls import JsonCall
 from tavern_host.services.views import Complete, ViewHandle
 
 Allowed = Callable[[str, str], bool]

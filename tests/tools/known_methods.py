@@ -6,7 +6,7 @@ from typing import Any
 
 from tavern_host.contracts.catalogue import interfaces
 from tavern_host.contracts.services import interface_methods
-from tavern_host.services.json_calls import JsonCall
+from tavern_host.runtime.json_calls import JsonCall
 
 
 async def _never(**arguments: Any) -> Any:
