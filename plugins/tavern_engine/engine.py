@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from tavern_engine.cache.cache import OutputCache
 from tavern_engine.cache.disk.lookup import CacheLookup
@@ -19,12 +18,14 @@ from tavern_engine.journal.keys import ProjectKey
 from tavern_engine.journal.recorder import RunRecorder, StoredRun
 from tavern_engine.recovery import Recovery
 from tavern_engine.registry import NodeRegistry
+from tavern_engine.run.active_run import ActiveRun
 from tavern_engine.run.bounded import FinishedRuns, bounded, output_of
 from tavern_engine.run.event_batch import EventBatch
 from tavern_engine.run.json_values import LARGE, error_form
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.output_calls import check_principal, with_call_results
-from tavern_engine.run.priority_semaphore import PrioritySemaphore, Ticket
+from tavern_engine.run.priority_semaphore import PrioritySemaphore
+from tavern_engine.run.queue_messages import QueueMessages
 from tavern_engine.run.record import RunRecord, list_in_memory, withheld
 from tavern_engine.run.run_blobs import RunBlobs
 from tavern_engine.run.run_execution import Results, RunExecution, check_targets
@@ -55,34 +56,8 @@ from tavern_host.contracts.executions import (
 from tavern_host.contracts.runs import RUN_STORE
 from tavern_host.contracts.workflows import Workflow
 
-QUEUE_UPDATES = 0.05
-"""Seconds between two messages about the queue, in which many short runs may come and go."""
-
 _POLL = 0.2
 """Seconds between two polls of a run that runs in another process."""
-
-
-@dataclass(eq=False)
-class _Active:
-    """An unfinished run. `ticket` is None for a run within a run: it shares the slot of its parent."""
-
-    record: RunRecord
-    execution: RunExecution
-    call: CallContext
-    ticket: Ticket | None
-    interrupted: str | None = None
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-    in_flight: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    task: asyncio.Task[None] | None = None
-    result: Run | None = None
-
-    def interrupt(self, why: str = "the run was interrupted") -> None:
-        """Leave the queue, or stop the execution."""
-        self.interrupted = self.interrupted or why
-        if self.ticket is not None and not self.ticket.done():
-            self.ticket.set_result(False)
-        if not self.ended.is_set():
-            self.execution.stop()
 
 
 class Engine(ExecutionEngine):
@@ -103,10 +78,9 @@ class Engine(ExecutionEngine):
         self._resuming: set[str] = set()
         self._recorder = RunRecorder(context)
         self._endings: set[asyncio.Task[None]] = set()
-        self._active: dict[str, _Active] = {}
+        self._active: dict[str, ActiveRun] = {}
         self._finished = FinishedRuns(self._settings.remembered_bytes)
-        self._queue_update: asyncio.TimerHandle | None = None
-        self._next_queue_update = 0.0
+        self._queue_messages = QueueMessages(self._publish, lambda: [one.record for one in self._active.values()])
         context.state["engine"] = self
 
     async def submit(self, request: RunRequest, *, call: CallContext | None = None) -> str:
@@ -237,8 +211,7 @@ class Engine(ExecutionEngine):
             await asyncio.wait(tasks, timeout=2 * GRACE)
         if self._endings:
             await asyncio.wait(self._endings, timeout=2 * GRACE)
-        if self._queue_update is not None:
-            self._queue_update.cancel()
+        self._queue_messages.close()
         await self._recorder.close()
         await self.disk_cache.close()
 
@@ -287,7 +260,7 @@ class Engine(ExecutionEngine):
 
     # --- accepting --------------------------------------------------------------------------------
 
-    async def _accept(self, request: RunRequest, call: CallContext | None) -> _Active:
+    async def _accept(self, request: RunRequest, call: CallContext | None) -> ActiveRun:
         call = call or system_call(self._context.project.id)
         if call.remaining() == 0:
             raise DeadlineExceeded("the run was not started: its deadline has passed")
@@ -322,7 +295,7 @@ class Engine(ExecutionEngine):
         bound: BoundPlan,
         finished: Results | None = None,
         loops: Mapping[str, LoopState] | None = None,
-    ) -> _Active:
+    ) -> ActiveRun:
         """Start an accepted run in the background."""
         request, call = record.request, record.call
         cache = self.cache if request.use_cache and self._settings.cache_bytes() else None
@@ -338,7 +311,7 @@ class Engine(ExecutionEngine):
         record.streams = execution.streams
         # A run that waits for a slot while its parent holds one could wait forever.
         ticket = None if call.run_id in self._active else self._run_slots.enter(request.priority)
-        active = _Active(record, execution, call, ticket)
+        active = ActiveRun(record, execution, call, ticket)
         events.journal = self._recorder.begin(record, active.interrupt)
         self._active[record.id] = active
         for contribution in bound.plan.contributions:  # their code stays loaded while the run runs
@@ -359,17 +332,17 @@ class Engine(ExecutionEngine):
 
     # --- execution --------------------------------------------------------------------------------
 
-    async def _drive(self, active: _Active) -> None:
+    async def _drive(self, active: ActiveRun) -> None:
         """Drive one run from the queue to its end."""
         record, error, nodes = active.record, None, None
         try:
             async with asyncio.timeout(active.call.remaining()):
                 if active.ticket is not None and not active.ticket.done():
                     record.queued()
-                    self._publish_queue()
+                    self._queue_messages.changed()
                 if active.ticket is None or await active.ticket:
                     record.started()
-                    self._publish_queue()
+                    self._queue_messages.changed()
                     await self._recorder.started(record)
                     await active.execution.run()
                     record.nodes.close()
@@ -394,12 +367,12 @@ class Engine(ExecutionEngine):
         # Whether the run can be resumed is known when its journal is written.
         self._settle(active, result.model_copy(update={"not_resumable": record.not_resumable}))
 
-    def _settle_unstarted(self, active: _Active) -> None:
+    def _settle_unstarted(self, active: ActiveRun) -> None:
         """Settle a run whose task was cancelled before its first step, as happens when the host stops."""
         if not active.ended.is_set():
             self._settle_now(active, self._result(active, Interrupted("the host stopped the run").info))
 
-    def _settle_now(self, active: _Active, run: Run) -> None:
+    def _settle_now(self, active: ActiveRun, run: Run) -> None:
         """Settle a run at once, and record its end in a task of its own, which closing waits for."""
         if active.ended.is_set():
             return
@@ -408,7 +381,7 @@ class Engine(ExecutionEngine):
         task.add_done_callback(self._endings.discard)
         self._settle(active, run)
 
-    def _result(self, active: _Active, error: ErrorInfo | None, nodes: dict[str, NodeState] | None = None) -> Run:
+    def _result(self, active: ActiveRun, error: ErrorInfo | None, nodes: dict[str, NodeState] | None = None) -> Run:
         """Return the finished run; `error` is a failure outside of its nodes, which are `nodes` if that is known."""
         record = active.record
         record.nodes.close()
@@ -423,7 +396,7 @@ class Engine(ExecutionEngine):
             status = RunStatus.ERROR if record.error is not None else RunStatus.COMPLETE
         return record.snapshot(status, active.execution.outputs(), nodes)
 
-    async def _filtered(self, active: _Active, run: Run) -> Run:
+    async def _filtered(self, active: ActiveRun, run: Run) -> Run:
         """Return the run with the outputs that the hooks return; a refusal withholds them."""
         hooks = self._context.hooks
         if not hooks.implemented("tavern_after_execute"):
@@ -434,7 +407,7 @@ class Engine(ExecutionEngine):
             return withheld(run, refused.info)
         return run.model_copy(update={"outputs": changed.outputs})
 
-    def _settle(self, active: _Active, run: Run) -> None:
+    def _settle(self, active: ActiveRun, run: Run) -> None:
         """End a run: wake its waiters, release its slot, publish its end."""
         del self._active[run.id]
         self._finished.add(run, active.record)
@@ -445,7 +418,7 @@ class Engine(ExecutionEngine):
         active.record.announce_end(run)
         active.ended.set()
         del active.execution  # with the context that nodes were given: what they keep of it is worth nothing now
-        self._publish_queue()
+        self._queue_messages.changed()
 
     # --- helpers ----------------------------------------------------------------------------------
 
@@ -463,20 +436,3 @@ class Engine(ExecutionEngine):
 
     def _publish(self, messages: Iterable[Message]) -> None:
         self._context.events.publish_all(messages)
-
-    def _publish_queue(self) -> None:
-        """Publish the running and the waiting runs soon, with what changes until then."""
-        if self._queue_update is None:
-            loop = asyncio.get_running_loop()
-            when = max(loop.time(), self._next_queue_update)
-            self._queue_update = loop.call_at(when, self._publish_queue_now)
-
-    def _publish_queue_now(self) -> None:
-        self._queue_update = None
-        self._next_queue_update = asyncio.get_running_loop().time() + QUEUE_UPDATES
-        records = [active.record for active in self._active.values()]
-        update = {
-            "runningExecutions": [r.summary() for r in records if r.status is RunStatus.RUNNING],
-            "pendingExecutions": [r.summary() for r in records if r.status is RunStatus.QUEUED],
-        }
-        self._publish([("SYSTEM_QUEUE_UPDATE", update)])

@@ -28,6 +28,12 @@ DECISIONS = {
     "settings": ["settings", "set", "extensions.acme.word", "hello"],
 }
 """What writes each of the operator's files."""
+AGAIN = {
+    "grants": DECISIONS["grants"],
+    "plugins": ["plugins", "enable", "acme"],
+    "settings": ["settings", "set", "extensions.acme.word", "good evening"],
+}
+"""What writes each of them once more; a value that is saved already is not."""
 
 
 @pytest.fixture
@@ -90,11 +96,11 @@ def test_no_other_user_reads_the_operators_files(project: Path, operator_folders
 def test_a_lock_that_others_could_read_is_closed(project: Path, operator_folders: Path) -> None:
     decide(project)
     with Failures() as failures:
-        for name, command in DECISIONS.items():
+        for name, command in AGAIN.items():
             lock = lock_of(operator_folders, name)
             lock.chmod(0o666)
             with failures.row(name):
-                tavern("--project", project, *(["plugins", "enable", "acme"] if name == "plugins" else command))
+                tavern("--project", project, *command)
                 assert oct(lock.stat().st_mode & 0o777) == "0o600"
 
 
@@ -103,7 +109,7 @@ def test_a_held_lock_names_its_holder(project: Path, operator_folders: Path, mon
     for module in ("storage.files", "settings.file"):
         monkeypatch.setattr(f"tavern_host.{module}.LOCK_SECONDS", 0.2)
     with Failures() as failures:
-        for name, command in {**DECISIONS, "plugins": ["plugins", "enable", "acme"]}.items():
+        for name, command in AGAIN.items():
             lock = lock_of(operator_folders, name)
             with failures.row(name), holding(lock) as process:
                 process.send_signal(signal.SIGSTOP)

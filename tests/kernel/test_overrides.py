@@ -210,7 +210,9 @@ def test_the_methods_decide_a_providers_version() -> None:
         (found,) = {service_info(EXECUTION_ENGINE, provider).version for provider in (plain, inherits)}
         return found
 
-    assert version(*first, "history", "resume", "rerun") == EXECUTION_ENGINE.version == 2
+    second = (*first, "history", "resume", "rerun")
+    assert version(*second, "show", "output") == EXECUTION_ENGINE.version == 3
+    assert version(*second) == 2
     assert version(*first, "history") == 1
     assert version(*first) == 1
     assert version("run") == 1

@@ -132,9 +132,9 @@ async def test_no_unfinished_file_is_left_or_listed(files: Files) -> None:
     assert len(list(files.root.iterdir())) == 2
 
 
-async def test_text_without_a_form_in_utf_8_is_refused(files: Files) -> None:
-    assert "UTF-8" in await files.refusal("WriteFile", filePath="a.txt", content="\ud800")
-    assert not files.root.exists() or not list(files.root.iterdir())
+async def test_half_a_character_is_written_as_its_replacement(files: Files) -> None:
+    await files.call("WriteFile", filePath="a.txt", content="a\ud800b")
+    assert (files.root / "a.txt").read_text(encoding="utf-8") == "a\ufffdb"
 
 
 # --- reading --------------------------------------------------------------------------------------
