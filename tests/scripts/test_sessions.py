@@ -164,7 +164,7 @@ async def test_a_failed_call_leaves_the_variables_unchanged(desk: Desk) -> None:
                 assert after.stdout == b'and print works\n"kept"\n'
 
 
-async def test_a_crashed_session_is_told_by_the_next_call(desk: Desk) -> None:
+async def test_the_next_call_tells_of_a_crash(desk: Desk) -> None:
     rows: list[Any] = [
         ("import os\nos._exit(4)", "exit status 4"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "exit status -9"),
