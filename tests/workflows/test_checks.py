@@ -263,7 +263,7 @@ async def test_every_problem_of_a_policy_is_placed(bench: Bench) -> None:
 ENDLESS = "the loop has no end: give it a count, a conditionSlot or maxIterations"
 UNMET = "no edge from inside of the loop leads into its condition 'done'"
 CONFIG = "$.nodes[0].configValues"
-KEYS: list[Any] = [{"dataFlowType": "STRING"}, 5, {"key": "a__b"}, {"key": "n", "dataFlowType": []}]
+KEYS: list[Any] = [{"dataFlowType": "STRING"}, 5, {"key": "a__b"}, {"key": "n", "dataFlowType": [], "initial": 1}]
 WRONG = {
     **{"carried": [*KEYS, {"key": "m"}, {"key": "m"}], "perIteration": {"key": "x"}, "count": -1},
     **{"maxIterations": 2_000_000, "conditionSlot": "count", "stopWhen": "yes"},
@@ -284,7 +284,9 @@ LOOPS = [
     ),
     case(
         [loop(**WRONG), text("t", "loop")],
+        "loop.out__n > t.x",
         gives={
+            "$.edges[0].targetHandle": "core:Text has no input 'x'",
             f"{CONFIG}.carried[0].key": "expected a name without '__', got null",
             f"{CONFIG}.carried[1]": "expected an object with a key, got an integer",
             f"{CONFIG}.carried[2].key": "expected a name without '__', got 'a__b'",
@@ -301,7 +303,7 @@ LOOPS = [
         [loop(carried=[{"key": "n", "dataFlowType": "INTEGER", "initial": "one"}]), text("t", "loop")],
         gives={f"{CONFIG}.carried[0].initial": "warning: expected an integer, got text"},
     ),
-    *(case([loop(**{"count": None} | config), text("t", "loop")]) for config in ({"count": 2}, {"maxIterations": 5})),
+    *(case([loop(**{"count": None} | config), text("t", "loop")]) for config in ({"count": 2.0}, {"maxIterations": 5})),
     case(
         [
             *(SUM, loop(count=None), text("t", "loop"), loop("until", count=None, conditionSlot="done")),
