@@ -6,27 +6,9 @@ from typing import Any
 
 from engine_bench import Bench, OpenHost, give, output, workflow
 
-from tavern_host.contracts.executions import RunQueue
 from tavern_host.contracts.workflows import Workflow
 
 LIMIT = "extensions.tavern-engine.maxConcurrentRuns"
-
-
-def ids(queue: RunQueue) -> tuple[list[str], list[str]]:
-    return [run.id for run in queue.running], [run.id for run in queue.pending]
-
-
-async def test_runs_beyond_the_limit_wait_in_the_order_in_which_they_came(open_host: OpenHost) -> None:
-    async with open_host(settings={LIMIT: 2}) as bench:
-        runs = [await bench.start(workflow({f"n{i}": "Hang"})) for i in range(4)]
-        await bench.until("NODE_EXECUTING", nodeId="n1")
-
-        assert ids(await bench.engine.queue()) == (runs[:2], runs[2:])
-        assert (await bench.engine.get(runs[3])).status == "queued"
-
-        await bench.engine.interrupt(runs[1])
-        await bench.until("NODE_EXECUTING", nodeId="n2")
-        assert ids(await bench.engine.queue()) == ([runs[0], runs[2]], [runs[3]])
 
 
 async def test_a_deadline_holds_for_a_waiting_run_too(open_host: OpenHost) -> None:

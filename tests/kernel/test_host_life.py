@@ -258,10 +258,3 @@ def test_what_the_operator_decides_has_no_place_in_a_project(tmp_path: Path, key
         Host(tmp_path / "p")
     assert f"tavern.yaml:2:1: unknown key '{key}'" in str(caught.value)
     assert "this is the operator's to decide: write it in host.yaml, not in a project" in str(caught.value)
-
-
-@pytest.mark.parametrize("key", ["grants", "permissions", "secrets", "users"])
-def test_what_nobody_decides_there_has_none_either(tmp_path: Path, key: str) -> None:
-    write(tmp_path / "p" / "tavern.yaml", f"name: p\n{key}: []\n")
-    with pytest.raises(TavernError, match=rf"tavern\.yaml:2:1: unknown key '{key}'"):
-        Host(tmp_path / "p")

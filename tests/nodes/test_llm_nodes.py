@@ -202,21 +202,6 @@ def served(server: OpenAiServer, **more: Any) -> dict[str, Any]:
     return {"tiny": {"adapter": "openai", "base_url": server.base_url, "model": "tiny-1", **more}}
 
 
-async def test_a_real_server_answers_whole_and_in_pieces(tmp_path: Path, server: OpenAiServer) -> None:
-    async with host_with(tmp_path / "project", served(server)) as hosted:
-        inputs = openai_inputs("good morning", model="tiny")
-        whole = await hosted.stream("OpenAI", inputs)
-        pieces = await hosted.stream("OpenAI", {**inputs, "stream": True})
-        messages = json.dumps([{"role": "user", "content": "good morning"}])
-        generic = await hosted.run("GenericLlmRequest", {"messages": messages, "parameters": '{"top_k": 3}'})
-    assert whole == [{"response": "Good morning to you, too."}]
-    assert pieces[-1:] == whole
-    assert "".join(part.get("stream_output", "") for part in pieces) == "Good morning to you, too."
-    assert len(pieces) > 2
-    assert generic["responseText"] == "Good morning to you, too."
-    assert generic["usage"]["completionTokens"] > 0
-
-
 async def test_a_reader_that_leaves_ends_the_answer(tmp_path: Path, server: OpenAiServer) -> None:
     async with host_with(tmp_path / "project", served(server)) as hosted:
         inputs = openai_inputs("tell me everything", model="tiny", stream=True)
