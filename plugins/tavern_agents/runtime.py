@@ -14,7 +14,7 @@ from tavern_agents.deliberation import Deliberation, Situation
 from tavern_agents.feedback import (
     limit_for,
     not_understood_text,
-    observation,
+    told,
 )
 from tavern_agents.profiles import Profiles, read_profiles
 from tavern_agents.tracing import Tracer
@@ -163,7 +163,7 @@ class _AgentRun:
                 asked_again = True
                 text = not_understood_text(parsed.warnings)
                 self._observe(text)
-                self.turns.append(ChatMessage(role="user", content=observation(text)))
+                self.turns.append(ChatMessage(role="user", content=told(text)))
             else:
                 return self.said or text.strip()
         return None

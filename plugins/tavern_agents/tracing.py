@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from tavern_agents.feedback import cut_middle
 from tavern_host.context import Events
 from tavern_host.contracts.agents import AgentTrace
+from tavern_host.contracts.observations import cut_middle
 
 EVENT = "AGENT_TRACE"
 

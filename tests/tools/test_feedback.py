@@ -8,8 +8,9 @@ from helpers.repetition import Failures
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tavern_host.contracts.observations import cut_middle, observation
 from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolError, ToolErrorType, ToolResult
-from tavern_tools.protocols.feedback import cut_middle, feedback, feedback_text, observation
+from tavern_tools.protocols.feedback import feedback, feedback_text
 
 
 def asked(tool: str = "t", index: int = 1, block: int = 0, protocol: str | None = "tam") -> ToolCallRequest:

@@ -7,20 +7,18 @@ id, for whatever text protocol asked for them; an answer to a native call is the
 from __future__ import annotations
 
 import json
-import re
 from collections import deque
 from collections.abc import Sequence
 
 from pydantic import JsonValue
 
+from tavern_host.contracts.observations import cut_middle, observation
 from tavern_host.contracts.toolcalls import ContentPart, ToolCallRequest, ToolFeedback, ToolResult
 
 SHORTEST = 200
 """No text is cut to fewer characters than this."""
 
 _NATIVE = "native"
-_FRAME = re.compile(r"<(?=\s*/?\s*observation\b)", re.IGNORECASE)
-_TAG = re.compile(r"[<>\s]+")
 
 
 def feedback(
@@ -60,21 +58,6 @@ def feedback_text(result: ToolResult) -> str:
     else:
         text = f"Tool {result.tool_id} executed successfully. Output: {_output(result)}"
     return f"{text}\nWarnings: {'; '.join(result.warnings)}" if result.warnings else text
-
-
-def observation(text: str, tool_id: str | None = None) -> str:
-    """Return a text in its `<OBSERVATION>` frame. Neither the text nor the id can end the frame or begin another."""
-    about = f"<tool_id>{_TAG.sub(' ', tool_id[:SHORTEST]).strip()}</tool_id>\n" if tool_id is not None else ""
-    return f"<OBSERVATION>\n{about}{_FRAME.sub('&lt;', text)}\n</OBSERVATION>"
-
-
-def cut_middle(text: str, limit: int) -> str:
-    """Return `text`, its middle replaced by a mark where it is longer than `limit` characters."""
-    if len(text) <= limit:
-        return text
-    mark = f"\n[… {len(text) - limit} characters left out …]\n"
-    tail = limit // 3
-    return f"{text[: limit - tail]}{mark}{text[len(text) - tail :]}"
 
 
 def _feedback(tool_id: str, text: str, protocol: str | None, limit: int) -> ToolFeedback:

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-LONGEST = 64
-
-_OPENING = re.compile(r"(?:`{3,8}|~{3,8})[^`~\n]{0,32}(?:\n\s{0,16})?\Z")
-_OPENING_CUT = re.compile(r"(?:(?:`{3,8}|~{3,8})[^`~\n]{0,32}(?:\n\s{0,16})?|`{1,2}|~{1,2})\Z")
-_LINE = re.compile(r"(?:\A|\n)[ \t]*(?:```|~~~)")
+from tavern_host.contracts.fences import fence_at_end, toggles
 
 
 class FenceTracker:
@@ -33,19 +27,11 @@ class FenceTracker:
 
         With `arriving` it may be incomplete, or turn out to be a closing one. With `cut` the text begins anywhere.
         """
-        found = (_OPENING_CUT if arriving else _OPENING).search(text, max(0, len(text) - LONGEST))
-        if found is None:
+        begin = fence_at_end(text, 0, len(text), self._line_is_blank and not cut, whole=not arriving)
+        if begin is None or (not arriving and self._in_code ^ self._toggles(text[:begin])):
             return len(text)
-        line = text.rfind("\n", 0, found.start()) + 1
-        if (line == 0 and (cut or not self._line_is_blank)) or text[line : found.start()].strip(" \t"):
-            return len(text)
-        if not arriving and self._in_code ^ self._toggles(text[: found.start()]):
-            return len(text)
-        return found.start()
+        return begin
 
     def _toggles(self, text: str) -> bool:
         """Return whether the fences in `text` are odd in number."""
-        if "```" not in text and "~~~" not in text:
-            return False
-        fences = sum(1 for found in _LINE.finditer(text) if self._line_is_blank or text[found.start()] == "\n")
-        return fences % 2 == 1
+        return toggles(text, self._line_is_blank) % 2 == 1

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from operator import attrgetter
 
+from tavern_host.contracts.fences import LONGEST as LONGEST_FENCE
 from tavern_host.contracts.protocols import ParseEvent
 from tavern_host.contracts.thoughts import Thought
 from tavern_host.contracts.toolcalls import ToolCallRequest
 from tavern_host.contracts.wire import without_surrogates
-from tavern_tools.protocols.fences import LONGEST as LONGEST_FENCE
 from tavern_tools.protocols.fences import FenceTracker
 from tavern_tools.protocols.follower import Follower
 from tavern_tools.protocols.parser_reading import ParserReading

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 
-_LONGEST = 64
+LONGEST = 64
+"""No opening fence is longer, in characters, the line break behind it included."""
+
 _OPENING = re.compile(r"(?:`{3,8}|~{3,8})[^`~\n]{0,32}(?:\n\s{0,16})?\Z")
 _OPENING_CUT = re.compile(r"(?:(?:`{3,8}|~{3,8})[^`~\n]{0,32}(?:\n\s{0,16})?|`{1,2}|~{1,2})\Z")
 _CLOSING = re.compile(r"\s{0,64}(`{3,8}|~{3,8})[ \t]{0,8}(?:(?=\r?\n)|\Z)")
@@ -26,7 +28,7 @@ def fence_at_end(data: str, begin: int, stop: int, line_is_blank: bool, *, whole
     `line_is_blank` says that only blanks precede `begin` on its line. Unless `whole`, the fence may be
     one that is still arriving.
     """
-    near = max(begin, stop - _LONGEST)
+    near = max(begin, stop - LONGEST)
     if not has_fence_marks(data, near, stop):
         return None
     found = (_OPENING if whole else _OPENING_CUT).search(data, near, stop)

@@ -1,0 +1,24 @@
+"""The frame in which an agent reads what came of its text: `<OBSERVATION>`, whatever protocol asked for a call."""
+
+from __future__ import annotations
+
+import re
+
+_LONGEST_ID = 200
+_FRAME = re.compile(r"<(?=\s*/?\s*observation\b)", re.IGNORECASE)
+_TAG = re.compile(r"[<>\s]+")
+
+
+def observation(text: str, tool_id: str | None = None) -> str:
+    """Return a text in its `<OBSERVATION>` frame. Neither the text nor the id can end the frame or begin another."""
+    about = f"<tool_id>{_TAG.sub(' ', tool_id[:_LONGEST_ID]).strip()}</tool_id>\n" if tool_id is not None else ""
+    return f"<OBSERVATION>\n{about}{_FRAME.sub('&lt;', text)}\n</OBSERVATION>"
+
+
+def cut_middle(text: str, limit: int) -> str:
+    """Return `text`, its middle replaced by a mark where it is longer than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    mark = f"\n[… {len(text) - limit} characters left out …]\n"
+    tail = limit // 3
+    return f"{text[: limit - tail]}{mark}{text[len(text) - tail :]}"
