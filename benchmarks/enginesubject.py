@@ -27,6 +27,7 @@ from tavern_engine.journal.run_store.store import SqliteRunStore
 from tavern_engine.registry import NodeType
 from tavern_engine.run.event_batch import EventBatch
 from tavern_engine.run.node_table import NodeTable, State
+from tavern_engine.run.run_blobs import RunBlobs
 from tavern_engine.run.run_execution import RunExecution
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.stream_messages import Message
@@ -57,6 +58,7 @@ class _Nodes:
     plugin: str = _PLUGIN
     version: str = "1.0.0"
     code: str = "1.0.0"
+    settings: str = ""
 
     @property
     def value(self) -> list[NodeDefinition]:
@@ -203,8 +205,11 @@ class RunLog:
 
     async def end(self, run_id: str) -> None:
         """Return when all results are written, and that the run is over."""
-        await self._journal.end(run_id)
-        await self._store.update(_PLUGIN, run_id, RunEnd(status=RunStatus.COMPLETE))
+
+        async def last() -> None:
+            await self._store.update(_PLUGIN, run_id, RunEnd(status=RunStatus.COMPLETE))
+
+        await self._journal.end(run_id, last)
 
     async def rows(self, run_id: str) -> int:
         """Return how many results of a run can be read back."""
@@ -240,7 +245,9 @@ class Subject:
         events = EventBatch(run_id, self._plan, account, self._listener.publish, cache=self._cache)
         if self._journal is not None:
             events.journal = await self._journal.begin(run_id, self._call)
-        execution = RunExecution(self._bound, Scope(run_id, self._call, events, _log), cache=self._cache)
+        blobs: Any = None  # none of these nodes gives large bytes
+        scope = Scope(run_id, self._call, events, _log, RunBlobs(run_id, blobs, _log))
+        execution = RunExecution(self._bound, scope, cache=self._cache)
         consumer = asyncio.create_task(self._listener.consumed())
         await execution.run()
         await self._listener.finish((_END, {"promptId": run_id, "status": "complete"}))

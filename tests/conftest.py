@@ -42,6 +42,7 @@ def _keep_bytecode(config: pytest.Config) -> None:
         Path(folder).chmod(0o755)  # some tests are run as an ordinary user too
         os.environ["PYTHONPYCACHEPREFIX"] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    sys.pycache_prefix = None  # what tests compile in this process lies where it does for everybody
     sys.dont_write_bytecode = True  # tests change packages twice in a second, which Python's check does not notice
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, InstanceOf, JsonValue
+from pydantic import Field, JsonValue
 
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
@@ -42,14 +42,12 @@ class ServerEvent(Model):
 
 class HttpResponse(Model):
     """A response as data: give `data` for JSON, `body` with its `content_type`, or a `blob`, which is sent as a stream
-    of its own media type; ranges of it too (RFC 9110 §14). `events` are sent as `text/event-stream` as they come; they
-    are closed when the client is gone, so give one at least every few seconds."""
+    of its own media type; ranges of it too (RFC 9110 §14)."""
 
     status: int = 200
     data: JsonValue = None
     body: bytes | None = None
     blob: Blob | None = None
-    events: InstanceOf[AsyncIterator[ServerEvent]] | None = None
     content_type: str = "application/json"
     headers: dict[str, str] = Field(default_factory=dict)
 
@@ -72,10 +70,12 @@ class SocketReply(Model):
 class RouteInfo(Model):
     """An HTTP route: `path` may hold `{name}` parts. `handler` is `module:function` in the plugin.
 
-    The handler is `async def handler(request: HttpRequest, context: PluginContext) -> HttpResponse`.
+    The handler is `async def handler(request: HttpRequest, context: PluginContext) -> HttpResponse`. It may return an
+    `AsyncIterator[ServerEvent]` in its place: the events are sent as `text/event-stream` as they come. They are closed
+    when the client is gone, so give one at least every few seconds.
     """
 
-    KIND: ClassVar[ContributionKind] = ContributionKind(answer=HttpResponse)
+    KIND: ClassVar[ContributionKind] = ContributionKind(answer=HttpResponse | AsyncIterator[ServerEvent])
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import types
 import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
@@ -112,10 +113,14 @@ class LoopbackRuntime(InProcessRuntime):
         sent = crossing.own_arguments(arguments)
         with crossing:
             result = super().call(handler, *sent)
-        annotation = self._answer_of(handler)
-        if isinstance(result, AsyncIterator):
-            return _streamed(lambda: result, annotation, crossing)
-        return _returned(result, crossing, lambda value: crossing.answer(value, annotation))
+        whole, stream = _alternatives(self._answer_of(handler))
+
+        def answered(value: Any) -> Any:
+            if isinstance(value, AsyncIterator):
+                return _streamed(lambda: value, stream, crossing)
+            return crossing.answer(value, whole)
+
+        return answered(result) if isinstance(result, AsyncIterator) else _returned(result, crossing, answered)
 
     def _hints(self, hook: str) -> dict[str, Any]:
         return typing.get_type_hints(self._spec_of(hook), include_extras=True)
@@ -270,6 +275,16 @@ def _returned(result: Any, crossing: Crossing, answered: Callable[[Any], Any]) -
         return answered(value)
 
     return finished() if isinstance(result, Coroutine) else answered(result)
+
+
+def _alternatives(annotation: Any) -> tuple[Any, Any]:
+    """Return what an annotation says of a value, and of a stream in its place."""
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    members = typing.get_args(annotation) if is_union else (annotation,)
+    streams = [member for member in members if typing.get_origin(member) is AsyncIterator]
+    values = tuple(member for member in members if member not in streams)
+    whole = typing.Union[values] if values else None  # noqa: UP007 -- of as many as there are
+    return whole, streams[0] if streams else annotation
 
 
 def _streamed(begin: Callable[[], Any], annotation: Any, crossing: Crossing) -> AsyncGenerator[Any, None]:

@@ -50,10 +50,10 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         call=host.call(),
     )
     response = await call_route(host, registered, asked)
+    if isinstance(response, AsyncIterator):
+        return await _send_events(host, registered, request, response)
     if any(ord(c) < 32 for header in response.headers.items() for c in "".join(header)):
         raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")
-    if response.events is not None:
-        return await _send_events(host, registered, request, response.events)
     if response.blob is not None:
         return await blob_response(host, response.blob, response.headers)
     return web.Response(
@@ -91,13 +91,15 @@ def wrong_method(request: web.Request, allowed: list[str]) -> web.HTTPMethodNotA
     return web.HTTPMethodNotAllowed(request.method, allowed, text=text)
 
 
-async def call_route(host: Host, registered: Registered[RouteInfo], request: HttpRequest) -> HttpResponse:
-    """Return the response of a route's handler, its data encoded as JSON in `body`.
+async def call_route(
+    host: Host, registered: Registered[RouteInfo], request: HttpRequest
+) -> HttpResponse | AsyncIterator[ServerEvent]:
+    """Return the response of a route's handler, its data encoded as JSON in `body`, or the events that it sends.
 
     Raises the handler's `TavernError`, and `PluginFailure` for any other failure, which is reported.
     """
     where = f"{registered.info.method} {registered.info.path}"
-    response: HttpResponse = await _call(host, registered, where, request)
+    response: HttpResponse | AsyncIterator[ServerEvent] = await _call(host, registered, where, request)
     return response
 
 
@@ -124,10 +126,12 @@ async def _call(host: Host, registered: Registered[Any], where: str, argument: H
         raise PluginFailure(f"{name} failed in {where}; the log says why", plugin=name) from None
 
 
-def _response(info: RouteInfo, result: Any) -> HttpResponse:
+def _response(info: RouteInfo, result: Any) -> HttpResponse | AsyncIterator[ServerEvent]:
+    if isinstance(result, AsyncIterator):
+        return result
     if not isinstance(result, HttpResponse):
         raise TypeError(f"{info.handler} returned {type(result).__name__}, expected an HttpResponse")
-    if result.body is not None or result.blob is not None or result.events is not None:
+    if result.body is not None or result.blob is not None:
         return result
     try:
         return result.model_copy(update={"body": json.dumps(result.data, allow_nan=False).encode()})

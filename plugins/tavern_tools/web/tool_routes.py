@@ -44,7 +44,7 @@ async def show(request: HttpRequest, context: PluginContext) -> HttpResponse:
     return HttpResponse(data=tool.to_json())
 
 
-async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse:
+async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse | AsyncIterator[ServerEvent]:
     """`POST /api/tools/execute`: action text or one call. Failed calls are results, not HTTP errors.
 
     Who accepts `text/event-stream` gets server-sent events: each `item` of a stream that a tool gives, while it comes,
@@ -57,9 +57,9 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse:
     if "text/event-stream" in request.headers.get("accept", ""):
         if not isinstance(asked, str):
             streaming = scope.model_copy(update={"streams": True})
-            return HttpResponse(events=_events(manager, [asked], streaming, request.call))
+            return _events(manager, [asked], streaming, request.call)
         parsed = await manager.parse_text(asked, protocols=protocols_asked(body))
-        return HttpResponse(events=_events(manager, parsed.calls, scope, request.call))
+        return _events(manager, parsed.calls, scope, request.call)
     if isinstance(asked, str):
         done = await manager.call_text(asked, protocols=protocols_asked(body), scope=scope, call=request.call)
         return HttpResponse(data=done.to_json())

@@ -110,4 +110,4 @@ async def events(request: HttpRequest, context: PluginContext) -> HttpResponse:
         finally:
             context.state["closed"] = True
 
-    return HttpResponse(events=given())
+    return given()
