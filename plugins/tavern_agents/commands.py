@@ -58,9 +58,9 @@ async def run_agent(arguments: dict[str, JsonValue], context: PluginContext) -> 
 
 
 def _request(arguments: dict[str, JsonValue]) -> AgentRequest:
-    given = {"profile_id": arguments["profile"], "message": arguments["message"]}
+    given: dict[str, Any] = {"profile_id": arguments["profile"], "message": arguments["message"]}
     if arguments.get("max_steps") is not None:
-        given["max_steps"] = arguments["max_steps"]
+        given["limits"] = {"steps": arguments["max_steps"]}
     return read_model(AgentRequest, given, "agent run")
 
 

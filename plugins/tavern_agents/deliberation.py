@@ -113,7 +113,7 @@ class Deliberation:
 
 
 def _as_json(messages: Sequence[ChatMessage]) -> list[JsonValue]:
-    return [message.model_dump(mode="json", exclude_none=True) for message in messages]
+    return [message.to_json() for message in messages]
 
 
 def _is_text(flow: DataFlowType) -> bool:

@@ -19,7 +19,7 @@ from tavern_agents.feedback import (
 from tavern_agents.profiles import Profiles, read_profiles
 from tavern_agents.tracing import Tracer
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentProfile, AgentReply, AgentRequest, AgentRuntime, AgentSummary
+from tavern_host.contracts.agents import AgentLimits, AgentProfile, AgentReply, AgentRequest, AgentRuntime, AgentSummary
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
 from tavern_host.contracts.errors import (
     Interrupted,
@@ -113,24 +113,29 @@ class _AgentRun:
     results: list[ToolResult] = field(default_factory=list)
     warned: set[str] = field(default_factory=set)
 
+    @property
+    def limits(self) -> AgentLimits:
+        """What the run may use."""
+        return self.request.limits or AgentLimits(steps=8)
+
     async def work(self) -> AgentReply:
         """Deliberate and act until there is a reply, the limit is reached, or something fails."""
         self.trace.say("started", f"{self.profile.name} begins", message=self.request.message)
         try:
             reply = await self._loop()
         except asyncio.CancelledError:
-            self.trace.say("stopped", "Stopped on request")
+            self.trace.say("interrupted", "Stopped on request")
             raise
         except TavernError as error:
             interrupted = error.info.code == Interrupted.code
-            self.trace.say("stopped" if interrupted else "error", error.message, code=error.info.code)
+            self.trace.say("interrupted" if interrupted else "error", error.message, code=error.info.code)
             return self._reply("error", error=error.message)
         except Exception as error:
             self.trace.say("error", describe(error))
             raise
         if reply is None:
-            line = f"no final reply within {self.request.max_steps} steps"
-            self.trace.say("stopped", f"Stopped: {line}", reason="limit")
+            line = f"no final reply within {self.limits.steps} steps"
+            self.trace.say("limit", f"Stopped: {line}")
             return self._reply("limit", text=self.said, error=line)
         self.trace.say("reply", reply)
         return self._reply("reply", text=reply)
@@ -149,7 +154,7 @@ class _AgentRun:
 
     async def _loop(self) -> str | None:
         asked_again = False
-        while self.step < self.request.max_steps:
+        while self.step < self.limits.steps:
             self.step += 1
             self.trace.step = self.step
             text = await self._deliberate()
@@ -169,7 +174,7 @@ class _AgentRun:
         return None
 
     async def _deliberate(self) -> str:
-        self.trace.say("deliberating", f"Step {self.step}: thinking")
+        self.trace.say("thinking", f"Step {self.step}: thinking")
         expanded = await self.context.services.get(TOOL_MANAGER).expand(
             self.deliberation.prompts, tool_ids=self.profile.tool_ids_inventory, call=self.call
         )
@@ -225,4 +230,4 @@ class _AgentRun:
         """Say once per run that something was not as it should be."""
         if text not in self.warned:
             self.warned.add(text)
-            self.trace.say("deliberating", f"Warning: {text}", warning=text)
+            self.trace.say("warning", text)

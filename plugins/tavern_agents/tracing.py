@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import JsonValue
 
 from tavern_host.context import Events
-from tavern_host.contracts.agents import AgentTrace
+from tavern_host.contracts.agents import AgentTrace, TraceKind
 from tavern_host.contracts.observations import cut_middle
 
 EVENT = "AGENT_TRACE"
 
 MAX_TEXT = 2_000
 """The longest text, in characters, in a trace; every open page receives it."""
-
-Kind = Literal["started", "deliberating", "thought", "tool_call", "observation", "reply", "stopped", "error"]
 
 
 class Tracer:
@@ -27,7 +25,7 @@ class Tracer:
         self._profile_id = profile_id
         self.step = 0
 
-    def say(self, kind: Kind, text: str, **data: JsonValue) -> None:
+    def say(self, kind: TraceKind, text: str, **data: JsonValue) -> None:
         """Publish one step; long texts are cut."""
         trace = AgentTrace(
             agent_run_id=self._agent_run_id,

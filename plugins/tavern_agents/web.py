@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field
 
 from tavern_host import AGENT_RUNTIME, HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.agents import AgentRequest
+from tavern_host.contracts.agents import AgentLimits, AgentRequest
 from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.wire import Model
@@ -31,7 +31,10 @@ async def run_agent(request: HttpRequest, context: PluginContext) -> HttpRespons
     """Answer with an `AgentReply` when the agent is done."""
     body = read_model(RunBody, request.json_body(), "the body is not {message, history?, maxSteps?}")
     asked = AgentRequest(
-        profile_id=request.parameters["id"], message=body.message, history=body.history, max_steps=body.max_steps
+        profile_id=request.parameters["id"],
+        message=body.message,
+        history=body.history,
+        limits=AgentLimits(steps=body.max_steps),
     )
     reply = await context.services.get(AGENT_RUNTIME).run(asked, call=request.call)
     return HttpResponse(data=reply.to_json())

@@ -7,12 +7,13 @@ no text to find.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import JsonValue
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.llm import LlmChunk, LlmRequest, LlmUsage
+from tavern_host.contracts.llm import LlmRequest, LlmResponse, LlmUsage
 
 RESERVED = ("model", "messages", "stream")
 """Fields of the body that parameters may not set."""
@@ -20,6 +21,15 @@ RESERVED = ("model", "messages", "stream")
 
 class WireError(Exception):
     """The text of an answer is not what the protocol says; `str` is one clause for an error message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one event of a stream adds."""
+
+    text: str
+    finish_reason: str | None
+    usage: LlmUsage | None
 
 
 class ServerError(Exception):
@@ -32,7 +42,7 @@ def request_body(request: LlmRequest, model: str, parameters: dict[str, JsonValu
     taken = [name for name in RESERVED if name in merged]
     if taken:
         raise InvalidInput(f"the parameters of an LLM request may not set {', '.join(taken)}; leave them out")
-    messages = [message.model_dump(exclude_none=True) for message in request.messages]
+    messages = [message.to_json() for message in request.messages]
     return {**merged, "model": model, "messages": messages, "stream": stream}
 
 
@@ -49,25 +59,28 @@ def parse_json(text: str | bytes) -> dict[str, Any]:
     return data
 
 
-def read_answer(data: dict[str, Any]) -> LlmChunk:
+def read_answer(data: dict[str, Any], model: str) -> LlmResponse:
     """Return the text, finish reason and usage of a whole answer. Raises `WireError`, `ServerError`."""
     _raise_error(data)
     choice = _choice(data)
     message = choice.get("message") if choice else None
     if not isinstance(message, dict):
         raise WireError("answered without choices[0].message")
-    return LlmChunk(
-        text=_text(message.get("content")), finish_reason=_str(choice.get("finish_reason")), usage=_usage(data)
+    return LlmResponse(
+        text=_text(message.get("content")),
+        model=model,
+        finish_reason=_str(choice.get("finish_reason")),
+        usage=_usage(data) or LlmUsage(),
     )
 
 
-def read_piece(data: dict[str, Any]) -> LlmChunk:
+def read_piece(data: dict[str, Any]) -> Piece:
     """Return what one event of a stream adds; parts that are absent are empty. Raises `ServerError`."""
     _raise_error(data)
     choice = _choice(data)
     delta = choice.get("delta")
     text = _text(delta.get("content")) if isinstance(delta, dict) else ""
-    return LlmChunk(text=text, finish_reason=_str(choice.get("finish_reason")), usage=_usage(data))
+    return Piece(text=text, finish_reason=_str(choice.get("finish_reason")), usage=_usage(data))
 
 
 def error_message(data: Any) -> str | None:

@@ -131,22 +131,17 @@ class ChatClient:
     async def complete(self, request: LlmRequest) -> LlmResponse:
         """Return the whole answer; leaving early closes the connection."""
         async with self._answer(request, stream=False) as response:
-            answer = await _whole(response)
-            return LlmResponse(
-                text=answer.text,
-                model=self._options.model,
-                finish_reason=answer.finish_reason,
-                usage=answer.usage or LlmUsage(),
-            )
+            return await _whole(response, self._options.model)
 
     async def stream(self, request: LlmRequest) -> AsyncIterator[LlmChunk]:
         """Yield the answer's pieces, then one with the finish reason; closing early closes the connection."""
         async with self._answer(request, stream=True) as response:
             if response.content_type != "text/event-stream":
-                answer = await _whole(response)
+                answer = await _whole(response, self._options.model)
                 yield LlmChunk(text=answer.text)
-                yield LlmChunk(finish_reason=answer.finish_reason or "stop", usage=answer.usage)
+                yield LlmChunk(response=answer)
                 return
+            texts: list[str] = []
             finish: str | None = None
             usage: LlmUsage | None = None
             ended = False
@@ -159,10 +154,15 @@ class ChatClient:
                     finish = piece.finish_reason or finish
                     usage = piece.usage or usage
                     if piece.text:
+                        texts.append(piece.text)
                         yield LlmChunk(text=piece.text)
             if not ended and finish is None:
                 raise _Broken("ended the stream before the answer was finished")
-            yield LlmChunk(finish_reason=finish or "stop", usage=usage)
+            yield LlmChunk(
+                response=LlmResponse(
+                    text="".join(texts), model=self._options.model, finish_reason=finish, usage=usage or LlmUsage()
+                )
+            )
 
     @asynccontextmanager
     async def _answer(self, request: LlmRequest, *, stream: bool) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -264,13 +264,13 @@ class _Size:
             raise WireError(f"sent more than {MAX_BYTES >> 20} MiB; the answer was cut off")
 
 
-async def _whole(response: aiohttp.ClientResponse) -> LlmChunk:
+async def _whole(response: aiohttp.ClientResponse, model: str) -> LlmResponse:
     """Return an answer that comes in one piece."""
     body, size = bytearray(), _Size()
     async for data in response.content.iter_any():
         size.add(data)
         body += data
-    return read_answer(parse_json(bytes(body)))
+    return read_answer(parse_json(bytes(body)), model)
 
 
 async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[str]:

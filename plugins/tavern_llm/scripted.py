@@ -51,7 +51,7 @@ class ScriptedAdapter:
     async def complete(self, request: LlmRequest, call: CallContext) -> LlmResponse:
         """Return the reply that fits. Raises `PluginFailure` where none does, `Misconfigured` for the file."""
         reply = self._next(request.messages)
-        return LlmResponse(text=reply.text, model=request.model or "scripted", finish_reason=reply.finish_reason)
+        return _answer(reply, request)
 
     async def stream(self, request: LlmRequest, call: CallContext) -> AsyncIterator[LlmChunk]:
         """Yield the reply that fits in pieces; errors as in `complete`."""
@@ -61,7 +61,7 @@ class ScriptedAdapter:
             if start:
                 await asyncio.sleep(self._options.delay_ms / 1000)
             yield LlmChunk(text=reply.text[start : start + size])
-        yield LlmChunk(finish_reason=reply.finish_reason)
+        yield LlmChunk(response=_answer(reply, request))
 
     async def close(self) -> None:
         """Forget the replies."""
@@ -111,3 +111,7 @@ class ScriptedAdapter:
 
     def _problem(self, text: str) -> Misconfigured:
         return Misconfigured(f"scripted replies: the file {self._options.file!r} {text}")
+
+
+def _answer(reply: ScriptedReply, request: LlmRequest) -> LlmResponse:
+    return LlmResponse(text=reply.text, model=request.model or "scripted", finish_reason=reply.finish_reason)

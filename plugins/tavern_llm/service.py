@@ -33,7 +33,6 @@ from tavern_host.contracts.llm import (
     LlmModelInfo,
     LlmRequest,
     LlmResponse,
-    LlmUsage,
 )
 from tavern_host.contracts.names import did_you_mean
 from tavern_llm.failures import redact, secrets_of
@@ -122,9 +121,9 @@ class LlmService(Llm):
                 if close is not None:
                     await close()
             if reviewed:
-                response = await self._after(_join(held, model.setup.name), request, call)
+                response = await self._after(_whole(held, model), request, call)
                 yield LlmChunk(text=response.text)
-                yield LlmChunk(finish_reason=response.finish_reason, usage=response.usage)
+                yield LlmChunk(response=response)
 
     async def close(self) -> None:
         """Close every open adapter."""
@@ -327,9 +326,9 @@ def _expect(value: object, kind: type, model: _OpenModel) -> None:
         raise PluginFailure(text, plugin=model.plugin)
 
 
-def _join(chunks: list[LlmChunk], model: str) -> LlmResponse:
-    """Return the whole answer that the pieces make."""
-    finish = next((c.finish_reason for c in reversed(chunks) if c.finish_reason), None)
-    usage = next((c.usage for c in reversed(chunks) if c.usage is not None), None)
-    text = "".join(chunk.text for chunk in chunks)
-    return LlmResponse(text=text, model=model, finish_reason=finish, usage=usage or LlmUsage())
+def _whole(chunks: list[LlmChunk], model: _OpenModel) -> LlmResponse:
+    """Return the whole answer that the last chunk brings. Raises `PluginFailure` where none does."""
+    response = chunks[-1].response if chunks else None
+    _expect(response, LlmResponse, model)
+    assert response is not None
+    return response

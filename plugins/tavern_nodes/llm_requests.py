@@ -54,8 +54,8 @@ class Answer:
         self._pieces.append(chunk.text)
         self._length += len(chunk.text)
         bounded(self._length, MAX_TEXT, who, "characters")
-        self.finish_reason = chunk.finish_reason or self.finish_reason
-        self.usage = chunk.usage or self.usage
+        if chunk.response is not None:
+            self.finish_reason, self.usage = chunk.response.finish_reason, chunk.response.usage
 
     def finish(self) -> None:
         """Join the pieces."""
@@ -63,7 +63,7 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as an object."""
-        found = {"text": self.text, "model": self.model, "finishReason": self.finish_reason}
+        found = {"text": self.text, "model": self.model, "finish_reason": self.finish_reason}
         return {**{key: value for key, value in found.items() if value is not None}, "usage": self.usage.to_json()}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+from datetime import datetime
 from typing import Literal
 
 from pydantic import ConfigDict, Field, JsonValue
@@ -34,39 +36,141 @@ class AgentProfile(OpenModel):
     custom_metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
 
+class AgentLimits(Model):
+    """How much one run of an agent may use; None is no limit. `seconds` are wall time, without the time in which the
+    run waits for a person; `tokens` and `cost` (in the currency of the models' prices) count prompts and answers;
+    `repeats` is how often the same call may follow on itself."""
+
+    steps: int = Field(default=25, ge=1, le=1000)
+    seconds: float | None = Field(default=None, gt=0)
+    tokens: int | None = Field(default=None, ge=1)
+    cost: float | None = Field(default=None, gt=0)
+    repeats: int = Field(default=3, ge=1, le=100)
+
+
 class AgentRequest(Model):
-    """A message to an agent, with what was said before. `max_steps` bounds the deliberations."""
+    """A message to an agent. `conversation_id` is the conversation that it continues, a new one by default;
+    `history` is what was said before in a new one. `limits` replace those of the profile."""
 
     profile_id: str
     message: str
+    conversation_id: str | None = Field(default=None, min_length=1, max_length=200)
     history: list[ChatMessage] = Field(default_factory=list)
-    max_steps: int = Field(default=8, ge=1, le=100)
+    limits: AgentLimits | None = None
+
+
+class AgentStatus(enum.StrEnum):
+    """How a run of an agent stands."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    """Calls wait for a person's decision."""
+    PAUSED = "paused"
+    REPLY = "reply"
+    LIMIT = "limit"
+    ERROR = "error"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more will happen, unless the run is resumed."""
+        return self not in (AgentStatus.RUNNING, AgentStatus.WAITING, AgentStatus.PAUSED)
+
+
+class AgentUsage(Model):
+    """What a run used so far. `cost` is None where a model without a price was asked."""
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    calls: int = 0
+    cost: float | None = 0.0
+
+
+class AgentRun(Model):
+    """A run of an agent: its work on one message.
+
+    `text` is the reply, or what it said last. `approvals` are the tasks that wait for a person, those of sub-agents
+    among them. `parent_run_id` is the run whose agent called this one as a tool. `reason` says why it ended without
+    a reply.
+    """
+
+    id: str
+    profile_id: str
+    conversation_id: str
+    status: AgentStatus
+    text: str = ""
+    usage: AgentUsage = Field(default_factory=AgentUsage)
+    approvals: list[str] = Field(default_factory=list)
+    started_at: datetime
+    finished_at: datetime | None = None
+    parent_run_id: str | None = None
+    trace_id: str | None = None
+    reason: str | None = None
+
+
+class AgentRunFilter(Model):
+    """Which runs are asked for; newest first, `limit` of them after `offset` others."""
+
+    profile_id: str | None = None
+    conversation_id: str | None = None
+    statuses: list[AgentStatus] = Field(default_factory=list)
+    limit: int = Field(default=50, ge=1, le=1000)
+    offset: int = Field(default=0, ge=0)
+
+
+TraceKind = Literal[
+    "started",
+    "thinking",
+    "fragment",
+    "thought",
+    "tool_call",
+    "tool_running",
+    "tool_output",
+    "observation",
+    "awaiting_approval",
+    "compacted",
+    "warning",
+    "paused",
+    "resumed",
+    "reply",
+    "limit",
+    "error",
+    "interrupted",
+]
 
 
 class AgentTrace(Model):
-    """One step of an agent's work, published as `AGENT_TRACE` while it happens.
+    """One step of an agent's work, published as `AGENT_TRACE` while it happens and kept, but for fragments.
 
-    `text` is what a person reads; `data` the same for a program.
+    `text` is what a person reads; `data` the same for a program, with the ids of what belongs to it: `runId` of the
+    deliberation, `taskId` and `toolId` of a call, `responseId` of the model's answer, `traceId`. `seq` counts the
+    kept steps of a run from 1; `at` are seconds since the run began.
     """
 
     agent_run_id: str
     profile_id: str
+    conversation_id: str = ""
     step: int
-    kind: Literal["started", "deliberating", "thought", "tool_call", "observation", "reply", "stopped", "error"]
+    seq: int = 0
+    at: float = 0.0
+    kind: TraceKind
     text: str
     data: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class AgentReply(Model):
-    """How an agent's work ended: `reply` with a text, `limit` after `max_steps`, or `error`."""
+    """How an agent's work ended. `history` is the conversation with it, without the prompts."""
 
     agent_run_id: str
     profile_id: str
-    outcome: Literal["reply", "limit", "error"]
+    conversation_id: str = ""
+    outcome: Literal["reply", "limit", "error", "interrupted"]
     text: str = ""
     steps: int = 0
     tool_results: list[ToolResult] = Field(default_factory=list)
     history: list[ChatMessage] = Field(default_factory=list)
+    usage: AgentUsage = Field(default_factory=AgentUsage)
     error: str | None = None
 
 
@@ -79,7 +183,18 @@ class AgentSummary(Model):
     tools: list[str] = Field(default_factory=list)
 
 
-class AgentRuntime(ServiceInterface, name="agentRuntime"):
+class AgentProblem(Model):
+    """What is wrong with a profile: `error` keeps the agent from working, `warning` does not."""
+
+    file: str
+    profile_id: str | None = None
+    level: Literal["error", "warning"]
+    path: str = "$"
+    line: int | None = None
+    message: str
+
+
+class AgentRuntime(ServiceInterface, name="agentRuntime", version=2):
     """Runs agents: deliberate, act, observe, until a reply without calls or a limit."""
 
     @reads
@@ -90,9 +205,52 @@ class AgentRuntime(ServiceInterface, name="agentRuntime"):
     async def get(self, profile_id: str) -> AgentProfile:
         """Return a profile. Raises `NotFound` with near names."""
 
+    @reads(since=2)
+    async def check(self, profile_id: str | None = None) -> list[AgentProblem]:
+        """Return what is wrong with the project's profiles, or with one: files, fields, tools, workflows."""
+
     @acts("agentRuntime:run", "Give agents messages to work on.")
     async def run(self, request: AgentRequest, *, call: CallContext | None = None) -> AgentReply:
         """Give an agent a message and return when it is done; cancelling stops it and its runs."""
+
+    @acts("agentRuntime:run", "Give agents messages to work on.", since=2)
+    async def start(self, request: AgentRequest, *, call: CallContext | None = None) -> AgentRun:
+        """Give an agent a message and return at once; the work is kept, and resumed where the host ends in the middle
+        of it."""
+
+    @reads(since=2)
+    async def runs(self, filter: AgentRunFilter | None = None) -> list[AgentRun]:
+        """Return runs, newest first."""
+
+    @reads(since=2)
+    async def get_run(self, run_id: str) -> AgentRun:
+        """Return a run as it stands. Raises `NotFound`."""
+
+    @reads(since=2)
+    async def wait(self, run_id: str) -> AgentReply:
+        """Return how a run ended, when it has. Raises `NotFound`."""
+
+    @reads(since=2)
+    async def trace(self, run_id: str, *, after: int = 0) -> list[AgentTrace]:
+        """Return the kept steps of a run whose `seq` is above `after`, oldest first. Raises `NotFound`."""
+
+    @acts("agentRuntime:run", "Give agents messages to work on.", since=2)
+    async def send(self, run_id: str, message: str, *, call: CallContext | None = None) -> AgentRun:
+        """Say something to an agent at work; it hears it before its next deliberation. Raises `NotFound`, `Conflict`
+        for a run that has ended."""
+
+    @acts("agentRuntime:run", "Give agents messages to work on.", since=2)
+    async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> AgentRun:
+        """Stop a run, in the middle of what it does if need be. Raises `NotFound`."""
+
+    @acts("agentRuntime:run", "Give agents messages to work on.", since=2)
+    async def pause(self, run_id: str, *, call: CallContext | None = None) -> AgentRun:
+        """Let a run stop before its next deliberation. Raises `NotFound`, `Conflict` for one that has ended."""
+
+    @acts("agentRuntime:run", "Give agents messages to work on.", since=2)
+    async def resume(self, run_id: str, *, call: CallContext | None = None) -> AgentRun:
+        """Let a run resume that was paused, interrupted, or ended with an error or at a limit. Raises `NotFound`,
+        `Conflict` for one that replied."""
 
 
 AGENT_RUNTIME = ServiceKey(AgentRuntime)

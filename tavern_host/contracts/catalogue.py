@@ -7,6 +7,7 @@ from functools import cache
 from tavern_host.contracts.agents import AgentRuntime
 from tavern_host.contracts.audit import Audit
 from tavern_host.contracts.executions import ExecutionEngine
+from tavern_host.contracts.histories import ChatHistory
 from tavern_host.contracts.llm import Llm
 from tavern_host.contracts.nodes import NodeManager
 from tavern_host.contracts.plugins import Plugins
@@ -35,6 +36,7 @@ INTERFACES: tuple[type[ServiceInterface], ...] = (
     ScriptTools,
     Llm,
     AgentRuntime,
+    ChatHistory,
 )
 
 

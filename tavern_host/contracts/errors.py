@@ -99,6 +99,13 @@ class ServiceUnavailable(TavernError):
     retryable = True
 
 
+class LimitReached(TavernError):
+    """As much was used as is allowed for now; details: `retry_after` in seconds, where time helps."""
+
+    code = "limit_reached"
+    retryable = True
+
+
 class PluginFailure(TavernError):
     """A plugin raised something of its own; the traceback is in the log."""
 

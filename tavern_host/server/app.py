@@ -54,6 +54,7 @@ _STATUS = {
     "not_found": 404,
     "conflict": 409,
     "admission": 409,
+    "limit_reached": 429,
     "service_unavailable": 503,
     "deadline_exceeded": 504,
 }

@@ -34,12 +34,12 @@ def test_the_work_is_shown_on_stderr_and_the_reply_on_stdout(tavern: Tavern) -> 
     lines = done.err.splitlines()
     assert lines[:4] == [
         "[0] started: The keeper begins",
-        "[1] deliberating: Step 1: thinking",
+        "[1] thinking: Step 1: thinking",
         "[1] thought: I shall.",
         "[1] tool_call: Calls shout",
     ]
     assert lines[4].startswith("[1] observation: Tool shout executed successfully. Output: ")
-    assert lines[5:] == ["[2] deliberating: Step 2: thinking"]
+    assert lines[5:] == ["[2] thinking: Step 2: thinking"]
 
 
 def test_without_a_final_reply_the_command_fails(tavern: Tavern) -> None:

@@ -46,11 +46,11 @@ async def test_each_step_is_told_while_it_happens(tavern: Tavern) -> None:
     steps = [(trace["step"], trace["kind"]) for trace in tavern.traces]
     assert steps == [
         (0, "started"),
-        (1, "deliberating"),
+        (1, "thinking"),
         (1, "thought"),
         (1, "tool_call"),
         (1, "observation"),
-        (2, "deliberating"),
+        (2, "thinking"),
         (2, "reply"),
     ]
     assert {trace["agentRunId"] for trace in tavern.traces} == {reply.agent_run_id}
@@ -113,8 +113,8 @@ async def test_a_macro_that_nobody_knows_is_left_and_warned_about_once(tavern: T
         ({"contains": "{{{acme:moon}}}"}, action("shout", text="a")),
     )
     assert (await tavern.run("Hello.")).text == "Done."
-    warnings = [text for text in tavern.said("deliberating") if text.startswith("Warning")]
-    assert warnings == ["Warning: no plugin provides the macro 'acme:moon'; left as it is"]
+    warnings = list(tavern.said("warning"))
+    assert warnings == ["no plugin provides the macro 'acme:moon'; left as it is"]
 
 
 async def test_a_macro_that_fails_costs_only_itself(tavern: Tavern, tmp_path: Path) -> None:
@@ -140,9 +140,7 @@ def tavern_register_prompt_macros():
         await tavern.run_in(host, "And now?")
         (problem,) = host.plugin("acme").problems
     assert reply.text == "Sunny."
-    assert "Warning: acme failed in the macro 'acme:moon': RuntimeError: clouds; left as it is" in tavern.said(
-        "deliberating"
-    )
+    assert "acme failed in the macro 'acme:moon': RuntimeError: clouds; left as it is" in tavern.said("warning")
     assert str(problem) == (
         "the macro 'acme:moon' failed: RuntimeError: clouds "
         "(mend it there, or keep it out with `tavern plugins disable acme`)"

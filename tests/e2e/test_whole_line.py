@@ -211,11 +211,11 @@ async def _an_agent(site: Serving, page: Listener, model: OpenAiServer) -> None:
     traces = [m["payload"] for m in page.messages if m["type"] == "AGENT_TRACE"]
     assert [(trace["step"], trace["kind"]) for trace in traces] == [
         (0, "started"),
-        (1, "deliberating"),
+        (1, "thinking"),
         (1, "thought"),
         (1, "tool_call"),
         (1, "observation"),
-        (2, "deliberating"),
+        (2, "thinking"),
         (2, "reply"),
     ]
     assert traces[2]["text"] == "I will use the tool."

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tavern_host import AGENT_RUNTIME, Host
-from tavern_host.contracts.agents import AgentReply, AgentRequest
+from tavern_host.contracts.agents import AgentLimits, AgentReply, AgentRequest
 from tavern_host.contracts.events import Event
 
 MODELS = "extensions.tavern-llm.models"
@@ -91,6 +91,8 @@ class Tavern:
 
     async def run_in(self, host: Host, message: str, **more: Any) -> AgentReply:
         """Give the agent a message; remember the traces."""
+        if "max_steps" in more:
+            more["limits"] = AgentLimits(steps=more.pop("max_steps"))
         traces = host.events.subscribe("AGENT_TRACE")
         try:
             runtime = host.services.get(AGENT_RUNTIME)

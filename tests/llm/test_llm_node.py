@@ -83,7 +83,7 @@ async def test_it_asks_the_model_within_a_workflow(project: Path) -> None:
     done = await run(project, messages=[{"role": "user", "content": "hi"}], system_prompt="Be brief.")
     assert done.status is RunStatus.COMPLETE
     assert done.outputs["text"] == "Yes."
-    assert done.outputs["response"] == {"text": "Yes.", "model": "bar", "finishReason": "stop", "usage": {}}
+    assert done.outputs["response"] == {"text": "Yes.", "model": "bar", "finish_reason": "stop", "usage": {}}
 
 
 async def test_a_failure_of_the_model_is_the_nodes(project: Path) -> None:

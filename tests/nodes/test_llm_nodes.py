@@ -169,7 +169,7 @@ async def test_clearing_the_history_begins_anew(hosted: HostedNodes) -> None:
 async def test_a_request_gives_the_whole_answer_its_text_and_its_usage(hosted: HostedNodes) -> None:
     inputs = {"messages": '[{"role": "user", "content": "Be brief"}]', "activated_model_id": "bar"}
     outputs = await hosted.stream("GenericLlmRequest", inputs)
-    response = {"text": "Yes.", "model": "bar", "finishReason": "stop", "usage": {}}
+    response = {"text": "Yes.", "model": "bar", "finish_reason": "stop", "usage": {}}
     assert outputs == [{"response": response, "responseText": "Yes.", "usage": {}}]
     streamed = await hosted.stream("GenericLlmRequest", {**inputs, "stream": True})
     assert streamed == [{"stream_output": "Yes."}, *outputs]

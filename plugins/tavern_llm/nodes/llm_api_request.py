@@ -15,7 +15,7 @@ class LlmAnswer(TypedDict):
     response: Annotated[
         dict[str, Any],
         Slot(
-            "The whole answer: text, model, finishReason, usage.",
+            "The whole answer: text, model, finish_reason, usage.",
             display_name="Response",
             match_categories=("LlmOutput",),
         ),

@@ -344,7 +344,7 @@ GENERIC_LLM_REQUEST = NodeDefinition(
         "response": slot(
             "OBJECT",
             "完整响应",
-            "The whole answer, once it is there: text, model, finishReason, usage.",
+            "The whole answer, once it is there: text, model, finish_reason, usage.",
             categories=("LlmOutput",),
         ),
         "responseText": slot(
