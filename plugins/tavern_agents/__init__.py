@@ -1,18 +1,32 @@
-"""The `agentRuntime` service, its routes and its commands.
+"""The services `agentRuntime` and `chatHistory`, their routes and its commands.
 
 The runtime owns the loop; workflows, tools and models belong to the services it calls.
 """
 
 from __future__ import annotations
 
-from tavern_host import CommandInfo, CommandParameter, RouteInfo, ServiceInfo, hookimpl, service_info
+from tavern_host import CommandInfo, CommandParameter, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.agents import AGENT_RUNTIME
+from tavern_host.contracts.histories import CHAT_HISTORY
 
 
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
-    """Return the `agentRuntime` service."""
-    return [service_info(AGENT_RUNTIME, "tavern_agents.runtime:Runtime")]
+    """Return the services `agentRuntime` and `chatHistory`."""
+    return [
+        service_info(AGENT_RUNTIME, "tavern_agents.runtime:Runtime"),
+        service_info(CHAT_HISTORY, "tavern_agents.histories:Histories"),
+    ]
+
+
+@hookimpl
+async def tavern_shutdown(context: PluginContext) -> None:
+    """Let go of the store, once the agents are at rest."""
+    from tavern_agents.store import AgentStore
+
+    store = context.state.get("agents.store")
+    if isinstance(store, AgentStore):
+        await store.close()
 
 
 @hookimpl

@@ -76,7 +76,7 @@ class Runtime(AgentRuntime):
         run_id = new_id("agent")
         # Within a workflow's run the calls stay calls of that run: the engine does not let them wait for its end.
         agent = call.child(principal=Principal(kind="agent", id=profile.id), run_id=call.run_id or run_id)
-        tracer = Tracer(self._context.events, run_id, profile.id)
+        tracer = Tracer(self._context, run_id, profile.id, run_id)
         return await _AgentRun(run_id, self._context, profile, deliberation, request, agent, tracer).work()
 
     async def _profiles(self) -> Profiles:

@@ -1,13 +1,18 @@
-"""Publishes the steps of one agent's work as `AGENT_TRACE` events; keeps no memory of them."""
+"""The steps of an agent's work: published as `AGENT_TRACE` while they happen, and handed to the store.
+
+Nodes of a deliberation find the tracer of the agent that they work for by their call.
+"""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.context import Events
+from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentTrace, TraceKind
+from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.observations import cut_middle
 
 EVENT = "AGENT_TRACE"
@@ -15,27 +20,65 @@ EVENT = "AGENT_TRACE"
 MAX_TEXT = 2_000
 """The longest text, in characters, in a trace; every open page receives it."""
 
+_STATE = "agents.tracers"
+
 
 class Tracer:
-    """The voice of one run of one agent; `step` is the deliberation it is at."""
+    """The steps of one run of one agent; `step` is the deliberation it is at, `seq` the last number given."""
 
-    def __init__(self, events: Events, agent_run_id: str, profile_id: str) -> None:
-        self._events = events
-        self._agent_run_id = agent_run_id
-        self._profile_id = profile_id
+    def __init__(
+        self, context: PluginContext, agent_run_id: str, profile_id: str, conversation_id: str, seq: int = 0
+    ) -> None:
+        self._context = context
+        self._about = {"agent_run_id": agent_run_id, "profile_id": profile_id, "conversation_id": conversation_id}
+        self._began = time.monotonic()
+        self._unwritten: list[AgentTrace] = []
+        self._seq = seq
         self.step = 0
 
     def say(self, kind: TraceKind, text: str, **data: JsonValue) -> None:
-        """Publish one step; long texts are cut."""
-        trace = AgentTrace(
-            agent_run_id=self._agent_run_id,
-            profile_id=self._profile_id,
+        """Publish one step, to be kept with the run; long texts are cut."""
+        self._seq += 1
+        trace = AgentTrace.trusted(
+            **self._about,
             step=self.step,
+            seq=self._seq,
+            at=round(time.monotonic() - self._began, 3),
             kind=kind,
             text=cut_middle(text, MAX_TEXT),
             data={key: _cut(value) for key, value in data.items()},
         )
-        self._events.publish(EVENT, trace.to_json())
+        self._unwritten.append(trace)
+        self._context.events.publish(EVENT, trace.to_json())
+
+    def fragment(self, text: str, **data: JsonValue) -> None:
+        """Publish a piece of what the agent says while it comes; it is not kept."""
+        trace = AgentTrace.trusted(**self._about, step=self.step, kind="fragment", text=text, data=data)
+        self._context.events.publish(EVENT, trace.to_json())
+
+    def unwritten(self) -> list[AgentTrace]:
+        """Return the steps that were not yet returned, to be kept."""
+        steps, self._unwritten = self._unwritten, []
+        return steps
+
+    def follow(self, call: CallContext) -> None:
+        """Let what works for this call, or for one made by it, find this tracer."""
+        _tracers(self._context)[call.id] = self
+
+    def leave(self, call: CallContext) -> None:
+        """Undo `follow`."""
+        _tracers(self._context).pop(call.id, None)
+
+
+def tracer_of(context: PluginContext, call: CallContext) -> Tracer | None:
+    """Return the tracer of the agent whose deliberation, or whose tool, the call belongs to."""
+    tracers = _tracers(context)
+    return tracers.get(call.id) or tracers.get(call.parent_id or "")
+
+
+def _tracers(context: PluginContext) -> dict[str, Tracer]:
+    found: dict[str, Tracer] = context.state.setdefault(_STATE, {})
+    return found
 
 
 def _cut(value: Any) -> Any:

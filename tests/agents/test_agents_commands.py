@@ -53,7 +53,7 @@ def test_without_a_final_reply_the_command_fails(tavern: Tavern) -> None:
     ("arguments", "part"),
     [
         (("keper", "--message", "x"), "there is no agent 'keper' (did you mean keeper?)"),
-        (("keeper", "--message", "x", "--max-steps", "0"), "max_steps: Input should be greater than or equal to 1"),
+        (("keeper", "--message", "x", "--max-steps", "0"), "limits.steps: Input should be greater than or equal to 1"),
         (("keeper",), "--message"),
     ],
 )

@@ -223,7 +223,7 @@ async def test_an_agent_that_never_replies_is_stopped_at_the_limit(tavern: Taver
     reply = await tavern.run("Go on.", max_steps=3)
     assert (reply.outcome, reply.steps, len(reply.tool_results)) == ("limit", 3, 3)
     assert (reply.text, reply.error) == ("Again!", "no final reply within 3 steps")
-    assert tavern.said("stopped") == ["Stopped: no final reply within 3 steps"]
+    assert tavern.said("limit") == ["Stopped: no final reply within 3 steps"]
 
 
 async def test_a_failure_of_the_model_ends_the_run_with_its_message(tavern: Tavern) -> None:
@@ -269,7 +269,7 @@ async def test_cancelling_stops_the_deliberation_and_closes_the_connection(taver
             with pytest.raises(asyncio.CancelledError):
                 await task
         assert (await host.services.get(EXECUTION_ENGINE).queue()).running == []
-    assert tavern.said("stopped") == ["Stopped on request"]
+    assert tavern.said("interrupted") == ["Stopped on request"]
 
 
 async def test_an_agent_within_a_run_does_not_wait_for_that_run_to_end(tavern: Tavern, tmp_path: Path) -> None:

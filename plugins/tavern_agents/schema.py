@@ -1,0 +1,35 @@
+"""The tables of conversations and of the runs of agents, version by version.
+
+What was committed survives the end of the process. Nothing is stored twice: a run refers to its conversation, and what
+it was about to do follows from the last messages there and from its calls.
+"""
+
+from __future__ import annotations
+
+from tavern_host.storage.sqlite import Schema
+
+_FIRST = (
+    # Times are in microseconds since 1970; `body`, `entry`, `usage` and `result` are JSON.
+    "CREATE TABLE histories (id TEXT PRIMARY KEY, created INTEGER NOT NULL, changed INTEGER NOT NULL, "
+    "messages INTEGER NOT NULL, latest INTEGER)",
+    "CREATE INDEX histories_by_change ON histories (changed)",
+    "CREATE TABLE messages (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, history TEXT NOT NULL, parent INTEGER, "
+    "created INTEGER NOT NULL, run TEXT, body BLOB NOT NULL)",
+    "CREATE INDEX messages_of ON messages (history, seq)",
+    # The messages of a conversation up to `until` are summarised by `body`.
+    "CREATE TABLE summaries (history TEXT PRIMARY KEY, until INTEGER NOT NULL, body TEXT NOT NULL)",
+    "CREATE TABLE runs (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, profile TEXT NOT NULL, "
+    "conversation TEXT NOT NULL, parent TEXT, status TEXT NOT NULL, is_open INTEGER NOT NULL, owner TEXT, "
+    "started INTEGER NOT NULL, finished INTEGER, usage TEXT NOT NULL, text TEXT NOT NULL, reason TEXT, "
+    "entry BLOB NOT NULL)",
+    "CREATE INDEX runs_of ON runs (conversation, seq)",
+    "CREATE INDEX runs_open ON runs (owner) WHERE is_open = 1",
+    "CREATE TABLE steps (run TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (run, seq)) "
+    "WITHOUT ROWID",
+    # A call of the message `message`. Without a result it was begun, or waits as the task `task`.
+    "CREATE TABLE calls (message INTEGER NOT NULL, place INTEGER NOT NULL, run TEXT NOT NULL, task TEXT, result BLOB, "
+    "PRIMARY KEY (message, place)) WITHOUT ROWID",
+    "CREATE INDEX calls_of ON calls (run)",
+)
+
+AGENTS = Schema("agents.sqlite3", (_FIRST,))

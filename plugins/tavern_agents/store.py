@@ -1,0 +1,449 @@
+"""Keeps conversations and the runs of agents in a SQLite database. Decides nothing about what an agent does.
+
+What a method wrote has survived the end of the process when it returns. Methods raise `TavernError` where the database
+cannot be read or written.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tavern_agents.schema import AGENTS
+from tavern_host.context import PluginContext
+from tavern_host.contracts.agents import (
+    AgentRequest,
+    AgentRun,
+    AgentRunFilter,
+    AgentStatus,
+    AgentTrace,
+    AgentUsage,
+)
+from tavern_host.contracts.calls import CallContext, new_id
+from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
+from tavern_host.contracts.histories import HistoryMessage, HistorySummary
+from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.toolcalls import ToolResult
+from tavern_host.contracts.wire import Model
+from tavern_host.storage.process_locks import ProcessLocks
+from tavern_host.storage.sqlite import DatabaseThread
+
+if TYPE_CHECKING:
+    import sqlite3
+
+T = TypeVar("T")
+
+MAX_MESSAGE = 4 << 20
+"""The largest message that is kept, in bytes of JSON."""
+
+_STATE = "agents.store"
+_RUN = "id, profile, conversation, parent, status, started, finished, usage, text, reason, entry"
+
+
+class RunEntry(Model):
+    """What a run was asked for, and on whose behalf. `first` is the message that it works on."""
+
+    request: AgentRequest
+    call: CallContext
+    first: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A message as it is kept; `seq` orders all messages of all conversations."""
+
+    seq: int
+    id: str
+    message: ChatMessage
+
+
+@dataclass
+class KeptRun:
+    """A run as it is kept, and the calls of its last message: by place, the task that they wait as, and the result."""
+
+    run: AgentRun
+    entry: RunEntry
+    calls: dict[int, tuple[str | None, ToolResult | None]] = field(default_factory=dict)
+
+
+@dataclass
+class Progress:
+    """What one step of a run adds, written in one transaction: messages, `begun` calls (by place) of the last message
+    that it adds, results of calls by message and place, the trace, and how the run stands."""
+
+    run: AgentRun
+    messages: Sequence[ChatMessage] = ()
+    begun: Iterable[int] = ()
+    tasks: dict[tuple[int, int], str] = field(default_factory=dict)
+    results: dict[tuple[int, int], ToolResult] = field(default_factory=dict)
+    steps: Sequence[AgentTrace] = ()
+
+
+def store_of(context: PluginContext) -> AgentStore:
+    """Return the store that the services of this plugin share in one host."""
+    store = context.state.get(_STATE)
+    if not isinstance(store, AgentStore):
+        store = context.state[_STATE] = AgentStore(context.operator_dir / "agents", context.log)
+    return store
+
+
+class AgentStore:
+    """One project's conversations and runs, as one host sees them. They are the operator's: who sends a project cannot
+    send runs to be resumed, with rights, along with it."""
+
+    def __init__(self, folder: Path, log: logging.Logger) -> None:
+        self.host = new_id("host")
+        self._database = DatabaseThread(folder, AGENTS, log, "store of agents")
+        self._hosts = ProcessLocks(folder / "hosts")
+
+    async def close(self) -> None:
+        """Finish what was begun and let go."""
+        await self._database.close(self._hosts.close)
+
+    # --- conversations ----------------------------------------------------------------------------
+
+    async def histories(self, limit: int, offset: int) -> list[HistorySummary]:
+        """Return conversations, the latest changed first."""
+
+        def work(connection: sqlite3.Connection) -> list[HistorySummary]:
+            rows = connection.execute(
+                "SELECT id, messages, created, changed FROM histories ORDER BY changed DESC, id LIMIT ? OFFSET ?",
+                (limit, offset),
+            )
+            return [
+                HistorySummary(id=row[0], messages=row[1], created_at=_time(row[2]), changed_at=_time(row[3]))
+                for row in rows
+            ]
+
+        return await self._database.read(work, [])
+
+    async def messages(self, history: str, last: int | None = None) -> list[HistoryMessage]:
+        """Return the messages that lead to the latest one, oldest first."""
+
+        def work(connection: sqlite3.Connection) -> list[HistoryMessage]:
+            rows = connection.execute(
+                "SELECT m.id, p.id, m.created, m.run, m.body FROM messages m LEFT JOIN messages p ON p.seq = m.parent "
+                "WHERE m.history = ? ORDER BY m.seq DESC LIMIT ?",
+                (history, -1 if last is None else last),
+            ).fetchall()
+            return [
+                HistoryMessage(id=id, parent_id=parent, created_at=_time(created), run_id=run, message=_message(body))
+                for id, parent, created, run, body in reversed(rows)
+            ]
+
+        return await self._database.read(work, [])
+
+    async def conversation(self, history: str) -> tuple[str, list[Kept]]:
+        """Return the summary of what was said first, empty where there is none, and the messages after that."""
+
+        def work(connection: sqlite3.Connection) -> tuple[str, list[Kept]]:
+            row = connection.execute("SELECT until, body FROM summaries WHERE history = ?", (history,)).fetchone()
+            until, summary = row or (0, "")
+            rows = connection.execute(
+                "SELECT seq, id, body FROM messages WHERE history = ? AND seq > ? ORDER BY seq", (history, until)
+            )
+            return summary, [Kept(seq, id, _message(body)) for seq, id, body in rows]
+
+        return await self._database.read(work, ("", []))
+
+    async def append(
+        self, history: str, messages: Sequence[ChatMessage], parent: str | None, run: str | None
+    ) -> list[HistoryMessage]:
+        """Keep messages behind the latest one. Raises `Conflict` where `parent` is another, `InvalidInput`."""
+        bodies = [_body(message) for message in messages]
+
+        def work(connection: sqlite3.Connection) -> list[HistoryMessage]:
+            latest = _latest(connection, history)
+            before = None if latest is None else latest[1]
+            if parent is not None and parent != before:
+                raise Conflict(
+                    f"the latest message of the conversation {history!r} is {before}, not {parent}; load it again"
+                )
+            added = []
+            for seq, id in _add(connection, history, bodies, run):
+                (created, body) = connection.execute(
+                    "SELECT created, body FROM messages WHERE seq = ?", (seq,)
+                ).fetchone()
+                added.append(
+                    HistoryMessage(
+                        id=id, parent_id=before, created_at=_time(created), run_id=run, message=_message(body)
+                    )
+                )
+                before = id
+            return added
+
+        return await self._database.write(work)
+
+    async def summarise(self, history: str, until: int, text: str) -> None:
+        """Keep a summary of the messages up to `until`."""
+        await self._execute("INSERT OR REPLACE INTO summaries VALUES (?, ?, ?)", (history, until, text))
+
+    async def delete(self, history: str) -> bool:
+        """Forget a conversation with its runs. Raises `Conflict` while an agent works on it."""
+
+        def work(connection: sqlite3.Connection) -> bool:
+            busy = connection.execute(
+                "SELECT id FROM runs WHERE conversation = ? AND is_open = 1", (history,)
+            ).fetchone()
+            if busy is not None:
+                raise Conflict(
+                    f"the run {busy[0]} of an agent works on the conversation {history!r}; interrupt it first"
+                )
+            runs = "(SELECT id FROM runs WHERE conversation = ?)"
+            connection.execute(f"DELETE FROM steps WHERE run IN {runs}", (history,))
+            connection.execute(f"DELETE FROM calls WHERE run IN {runs}", (history,))
+            for table, column in (("runs", "conversation"), ("messages", "history"), ("summaries", "history")):
+                connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (history,))
+            return connection.execute("DELETE FROM histories WHERE id = ?", (history,)).rowcount > 0
+
+        return await self._database.write(work)
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    async def begin(self, run: AgentRun, entry: RunEntry, messages: Sequence[ChatMessage]) -> list[Kept]:
+        """Keep a new run of this host with its first messages. Raises `Conflict` where another works on the
+        conversation."""
+        bodies = [_body(message) for message in messages]
+        json_entry = entry.model_dump_json()
+
+        def work(connection: sqlite3.Connection) -> list[Kept]:
+            self._hosts.hold(self.host)
+            busy = connection.execute(
+                "SELECT id FROM runs WHERE conversation = ? AND is_open = 1", (run.conversation_id,)
+            ).fetchone()
+            if busy is not None:
+                raise Conflict(
+                    f"the run {busy[0]} works on the conversation {run.conversation_id!r} already; say it to that run"
+                )
+            _insert_run(connection, run, json_entry, self.host)
+            added = _add(connection, run.conversation_id, bodies, run.id)
+            return [Kept(seq, id, message) for (seq, id), message in zip(added, messages, strict=True)]
+
+        return await self._database.write(work)
+
+    async def claim(self, run_id: str) -> KeptRun | None:
+        """Make a run this host's, to be resumed; None where another living host works on it. Raises `NotFound`."""
+
+        def work(connection: sqlite3.Connection) -> KeptRun | None:
+            owner = connection.execute("SELECT owner FROM runs WHERE id = ?", (run_id,)).fetchone()
+            kept = _kept(connection, run_id)
+            if owner[0] not in (None, self.host) and not kept.run.status.is_final and not self._hosts.is_gone(owner[0]):
+                return None
+            busy = connection.execute(
+                "SELECT id FROM runs WHERE conversation = ? AND is_open = 1 AND id != ?",
+                (kept.run.conversation_id, run_id),
+            ).fetchone()
+            if busy is not None:
+                raise Conflict(f"the run {busy[0]} works on the conversation {kept.run.conversation_id!r}")
+            self._hosts.hold(self.host)
+            connection.execute("UPDATE runs SET owner = ?, is_open = 1 WHERE id = ?", (self.host, run_id))
+            return kept
+
+        return await self._database.write(work)
+
+    async def abandoned(self) -> list[str]:
+        """Return the runs that have not ended and whose host has."""
+
+        def work(connection: sqlite3.Connection) -> list[str]:
+            rows = connection.execute("SELECT id, owner FROM runs WHERE is_open = 1 ORDER BY seq").fetchall()
+            gone = {owner: owner is None or self._hosts.is_gone(owner) for _, owner in rows if owner != self.host}
+            return [id for id, owner in rows if owner != self.host and gone[owner]]
+
+        return await self._database.read(work, [])
+
+    async def write(self, progress: Progress) -> list[Kept]:
+        """Keep what a step of a run added; return the messages as they are kept."""
+        run, messages = progress.run, progress.messages
+        bodies = [_body(message) for message in messages]
+        steps = [(run.id, step.seq, step.model_dump_json()) for step in progress.steps]
+        results = [(r.model_dump_json(), *place) for place, r in progress.results.items()]
+
+        def work(connection: sqlite3.Connection) -> list[Kept]:
+            added = _add(connection, run.conversation_id, bodies, run.id) if bodies else []
+            if added:
+                calls = [(added[-1][0], place, run.id) for place in progress.begun]
+                connection.executemany("INSERT INTO calls (message, place, run) VALUES (?, ?, ?)", calls)
+            tasks = [(task, *place) for place, task in progress.tasks.items()]
+            connection.executemany("UPDATE calls SET task = ? WHERE message = ? AND place = ?", tasks)
+            connection.executemany("UPDATE calls SET result = ? WHERE message = ? AND place = ?", results)
+            connection.executemany("INSERT OR REPLACE INTO steps VALUES (?, ?, ?)", steps)
+            is_open = not run.status.is_final
+            connection.execute(
+                "UPDATE runs SET status = ?, is_open = ?, finished = ?, usage = ?, text = ?, reason = ? WHERE id = ?",
+                (
+                    run.status.value,
+                    is_open,
+                    None if run.finished_at is None else _micros(run.finished_at),
+                    run.usage.model_dump_json(),
+                    run.text,
+                    run.reason,
+                    run.id,
+                ),
+            )
+            return [Kept(seq, id, message) for (seq, id), message in zip(added, messages, strict=True)]
+
+        return await self._database.write(work)
+
+    async def run(self, run_id: str) -> KeptRun:
+        """Return a run. Raises `NotFound`."""
+        found = await self._database.read(lambda connection: _kept(connection, run_id), None)
+        if found is None:
+            raise _unknown(run_id)
+        return found
+
+    async def runs(self, filter: AgentRunFilter) -> list[AgentRun]:
+        """Return runs, newest first."""
+        where, values = ["1"], list[Any]()
+        for column, value in (("profile", filter.profile_id), ("conversation", filter.conversation_id)):
+            if value is not None:
+                where.append(f"{column} = ?")
+                values.append(value)
+        if filter.statuses:
+            where.append(f"status IN ({', '.join('?' * len(filter.statuses))})")
+            values += [status.value for status in filter.statuses]
+        query = f"SELECT {_RUN} FROM runs WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT ? OFFSET ?"
+        values += [filter.limit, filter.offset]
+        return await self._database.read(
+            lambda connection: [_run(row)[0] for row in connection.execute(query, values)], []
+        )
+
+    async def steps(self, run_id: str, after: int) -> list[AgentTrace]:
+        """Return the kept steps of a run, oldest first."""
+
+        def work(connection: sqlite3.Connection) -> list[AgentTrace]:
+            rows = connection.execute("SELECT body FROM steps WHERE run = ? AND seq > ? ORDER BY seq", (run_id, after))
+            return [AgentTrace.model_validate_json(body) for (body,) in rows]
+
+        return await self._database.read(work, [])
+
+    async def results(self, run_id: str) -> list[ToolResult]:
+        """Return the results of a run's calls, in order."""
+
+        def work(connection: sqlite3.Connection) -> list[ToolResult]:
+            rows = connection.execute(
+                "SELECT result FROM calls WHERE run = ? AND result IS NOT NULL ORDER BY message, place", (run_id,)
+            )
+            return [ToolResult.model_validate_json(body) for (body,) in rows]
+
+        return await self._database.read(work, [])
+
+    async def _execute(self, statement: str, values: Sequence[Any]) -> None:
+        await self._database.write(lambda connection: connection.execute(statement, values))
+
+
+def _latest(connection: sqlite3.Connection, history: str) -> tuple[int, str] | None:
+    row: tuple[int, str] | None = connection.execute(
+        "SELECT m.seq, m.id FROM histories h JOIN messages m ON m.seq = h.latest WHERE h.id = ?", (history,)
+    ).fetchone()
+    return row
+
+
+def _add(
+    connection: sqlite3.Connection, history: str, bodies: Sequence[bytes], run: str | None
+) -> list[tuple[int, str]]:
+    """Add messages behind the latest one; return their places and ids."""
+    latest = _latest(connection, history)
+    parent = None if latest is None else latest[0]
+    now = _now()
+    added = []
+    for body in bodies:
+        id = new_id("msg")
+        parent = connection.execute(
+            "INSERT INTO messages (id, history, parent, created, run, body) VALUES (?, ?, ?, ?, ?, ?)",
+            (id, history, parent, now, run, body),
+        ).lastrowid
+        assert parent is not None
+        added.append((parent, id))
+    connection.execute(
+        "INSERT INTO histories (id, created, changed, messages, latest) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (id) DO UPDATE SET changed = excluded.changed, messages = messages + excluded.messages, "
+        "latest = excluded.latest",
+        (history, now, now, len(bodies), parent),
+    )
+    return added
+
+
+def _insert_run(connection: sqlite3.Connection, run: AgentRun, entry: str, owner: str) -> None:
+    connection.execute(
+        "INSERT INTO runs (id, profile, conversation, parent, status, is_open, owner, started, usage, text, entry) "
+        "VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?)",
+        (
+            run.id,
+            run.profile_id,
+            run.conversation_id,
+            run.parent_run_id,
+            run.status.value,
+            owner,
+            _micros(run.started_at),
+            run.usage.model_dump_json(),
+            entry,
+        ),
+    )
+
+
+def _kept(connection: sqlite3.Connection, run_id: str) -> KeptRun:
+    row = connection.execute(f"SELECT {_RUN} FROM runs WHERE id = ?", (run_id,)).fetchone()
+    if row is None:
+        raise _unknown(run_id)
+    kept = KeptRun(*_run(row))
+    calls = connection.execute(
+        "SELECT place, task, result FROM calls WHERE message = (SELECT max(message) FROM calls WHERE run = ?)",
+        (run_id,),
+    )
+    kept.calls = {
+        place: (task, None if result is None else ToolResult.model_validate_json(result))
+        for place, task, result in calls
+    }
+    return kept
+
+
+def _run(row: Sequence[Any]) -> tuple[AgentRun, RunEntry]:
+    id, profile, conversation, parent, status, started, finished, usage, text, reason, body = row
+    entry = RunEntry.model_validate_json(body)
+    run = AgentRun(
+        id=id,
+        profile_id=profile,
+        conversation_id=conversation,
+        parent_run_id=parent,
+        status=AgentStatus(status),
+        started_at=_time(started),
+        finished_at=None if finished is None else _time(finished),
+        usage=AgentUsage.model_validate_json(usage),
+        text=text,
+        reason=reason,
+        trace_id=entry.call.trace_id,
+    )
+    return run, entry
+
+
+def _unknown(run_id: str) -> NotFound:
+    return NotFound(f"there is no run {run_id!r} of an agent; `tavern agent runs` lists them", run=run_id)
+
+
+def _message(body: bytes) -> ChatMessage:
+    return ChatMessage.model_validate_json(body)
+
+
+def _body(message: ChatMessage) -> bytes:
+    body = json.dumps(message.to_json(), ensure_ascii=False, separators=(",", ":")).encode()
+    if len(body) > MAX_MESSAGE:
+        raise InvalidInput(f"a message of {len(body):,} bytes is too large to be kept; at most {MAX_MESSAGE:,}")
+    return body
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
+
+
+def _micros(moment: datetime) -> int:
+    return round(moment.timestamp() * 1e6)
+
+
+def _time(micros: int) -> datetime:
+    return datetime.fromtimestamp(micros / 1e6, UTC)
