@@ -1,11 +1,11 @@
-"""The `llm` service with its adapters `openai` and `scripted`, and the node `core:LlmApiRequest`.
+"""The `llm` service with its adapters `openai` and `scripted`, the node `core:LlmApiRequest`, and `tavern models`.
 
 Which models there are is a setting; this plugin holds no prompts and no conversation.
 """
 
 from __future__ import annotations
 
-from tavern_host import PluginContext, ServiceInfo, Veto, hookimpl, service_info
+from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, Veto, hookimpl, service_info
 from tavern_host.contracts.llm import LLM, LlmAdapterInfo
 from tavern_host.contracts.settings import SettingsChange
 
@@ -33,6 +33,21 @@ def tavern_register_llm_adapters() -> list[LlmAdapterInfo]:
             network=False,
         ),
     ]
+
+
+@hookimpl
+def tavern_register_routes() -> list[RouteInfo]:
+    """Return the route of the models."""
+    handler = "tavern_llm.web:list_models"
+    return [RouteInfo(method="GET", path="/api/models", handler=handler, summary="The language models.")]
+
+
+@hookimpl
+def tavern_register_commands() -> list[CommandInfo]:
+    """Return `tavern models …`."""
+    from tavern_llm.commands import commands
+
+    return commands()
 
 
 @hookimpl

@@ -204,7 +204,7 @@ class LlmAdapterInfo(Model):
     have the methods of `LlmFurtherAdapter` are asked for these too.
     """
 
-    KIND: ClassVar[ContributionKind] = ContributionKind(protocol=LlmAdapter)
+    KIND: ClassVar[ContributionKind] = ContributionKind(protocol=LlmFurtherAdapter)
 
     name: str
     handler: str

@@ -324,8 +324,8 @@ class _Object:
     """An object of a plugin with the methods of a protocol of the contracts, each behind the boundary."""
 
     def __init__(self, inner: Any, protocol: type, plugin: str, handler: str) -> None:
-        for name, method in vars(protocol).items():
-            if inspect.isfunction(method) and not name.startswith("_") and hasattr(inner, name):
+        for name, method in inspect.getmembers(protocol, inspect.isfunction):
+            if not name.startswith("_") and hasattr(inner, name):
                 crossing = Crossing(plugin, f"{handler}.{name}", log=False)  # its holder logs what may be seen
                 setattr(self, name, _carrying(getattr(inner, name), _declared(method), crossing))
 

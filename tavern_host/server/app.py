@@ -190,9 +190,9 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 def _error(status: int, code: str, message: str, details: Any = None) -> web.Response:
     body = {"error": message, "code": code, "success": False, "message": message}
-    if details:
-        body["details"] = details
-    return web.json_response(body, status=status)
+    wait = (details or {}).get("retry_after") if status in (429, 503) else None
+    headers = {"Retry-After": str(-int(-wait // 1))} if isinstance(wait, int | float) else None  # whole seconds
+    return web.json_response(body | ({"details": details} if details else {}), status=status, headers=headers)
 
 
 # --- plugins --------------------------------------------------------------------------------------

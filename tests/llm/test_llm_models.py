@@ -26,11 +26,11 @@ def refusal(layer: str, entry: Any) -> str:
 @pytest.mark.parametrize("layer", ["operator", "environment"])
 def test_the_operator_and_the_environment_may_reach_the_network(layer: str) -> None:
     entry = {"adapter": "openai", "api_key": "k"}
-    assert check_setup(read_models({layer: {"m": entry}})["m"], ADAPTERS).name == "openai"
+    check_setup(read_models({layer: {"m": entry}})["m"], ADAPTERS)
 
 
 def test_a_project_may_use_an_adapter_that_stays_on_the_machine() -> None:
-    assert check_setup(read_models({"project": {"m": {"adapter": "scripted"}}})["m"], ADAPTERS).name == "scripted"
+    check_setup(read_models({"project": {"m": {"adapter": "scripted"}}})["m"], ADAPTERS)
 
 
 def test_a_project_may_not_reach_the_network() -> None:

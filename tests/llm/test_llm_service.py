@@ -12,7 +12,7 @@ from helpers.wire_server import WireServer
 
 from tavern_host import LLM, Host
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, NotFound, PluginFailure, TavernError, Vetoed
-from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmModelInfo, LlmRequest
+from tavern_host.contracts.llm import ChatMessage, LlmModelInfo, LlmRequest, LlmResponse
 
 MODELS = "extensions.tavern-llm.models"
 DEFAULT = "extensions.tavern-llm.defaultModel"
@@ -68,7 +68,9 @@ ADAPTER = """
             return LlmResponse(text=request.messages[-1].content.upper(), model="parrot")
 
         async def stream(self, request, call):
-            yield LlmChunk(text=(await self.complete(request, call)).text)
+            response = await self.complete(request, call)
+            yield LlmChunk(text=response.text)
+            yield LlmChunk(response=response)
 
         async def close(self):
             pass
@@ -89,7 +91,7 @@ async def test_a_project_can_set_up_scripted_replies(project: Path, scripted: di
     )
     async with Host(project=project) as host:
         llm = host.services.get(LLM)
-        assert await llm.models() == [LlmModelInfo(name="bar", adapter="scripted", is_default=True)]
+        assert await llm.models() == [LlmModelInfo(name="bar", adapter="scripted", is_default=True, is_scripted=True)]
         response = await llm.complete(ask("an ale"))
     assert response.text == "One ale, coming up. That makes two coppers."
     assert (response.model, response.finish_reason) == ("bar", "stop")
@@ -100,7 +102,9 @@ async def test_a_scripted_reply_is_streamed_in_pieces(project: Path, scripted: d
         chunks = [chunk async for chunk in host.services.get(LLM).stream(ask("an ale"))]
     assert [chunk.text for chunk in chunks[:2]] == ["One ale, com", "ing up. That"]
     assert "".join(chunk.text for chunk in chunks) == "One ale, coming up. That makes two coppers."
-    assert chunks[-1] == LlmChunk(finish_reason="stop")
+    assert chunks[-1].response == LlmResponse(
+        text="One ale, coming up. That makes two coppers.", model="bar", finish_reason="stop"
+    )
 
 
 async def test_a_reply_is_given_as_often_as_it_says(project: Path, scripted: dict[str, Any]) -> None:
@@ -159,7 +163,9 @@ async def test_with_nothing_set_up_the_error_says_what_to_do(project: Path) -> N
     async with Host(project=project) as host:
         llm = host.services.get(LLM)
         assert await llm.models() == []
-        with pytest.raises(Misconfigured, match=r"no language model is set up; set extensions.tavern-llm.models"):
+        with pytest.raises(
+            Misconfigured, match=r"no language model is set up; `tavern models add NAME --url .*` sets one up"
+        ):
             await llm.complete(ask("hello"))
 
 
@@ -169,7 +175,9 @@ async def test_an_unknown_model_is_told_with_near_names(project: Path, scripted:
         llm = host.services.get(LLM)
         with pytest.raises(NotFound, match=r"there is no language model 'baar' \(did you mean bar\?\)"):
             await llm.complete(ask("ale", model="baar"))
-        with pytest.raises(Misconfigured, match=r"there is no default; .* to one of: bar, kitchen"):
+        with pytest.raises(
+            Misconfigured, match=r"there is no default; `tavern models default NAME` chooses one of: bar, kitchen"
+        ):
             await llm.complete(ask("ale"))
 
 

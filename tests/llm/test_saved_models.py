@@ -59,7 +59,7 @@ def test_llm_nodes_run_with_their_default_model(project: Path) -> None:
             with failures.row(f"{name} without a model"):
                 write(name, values)
                 ran = tavern("workflow", "run", "one", cwd=project)
-                assert (ran.code, "no language model is set up; set extensions.tavern-llm.models" in ran.error) == (
+                assert (ran.code, "no language model is set up; `tavern models add" in ran.error) == (
                     1,
                     True,
                 )
