@@ -1,13 +1,20 @@
-"""The services `agentRuntime` and `chatHistory`, their routes and its commands.
+"""The services `agentRuntime` and `chatHistory`, their routes and commands, and agents as tools.
 
 The runtime owns the loop; workflows, tools and models belong to the services it calls.
 """
 
 from __future__ import annotations
 
-from tavern_host import CommandInfo, CommandParameter, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
+import asyncio
+
+from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.agents import AGENT_RUNTIME
 from tavern_host.contracts.histories import CHAT_HISTORY
+from tavern_host.contracts.macros import PromptMacroInfo
+from tavern_host.contracts.tools import ToolDefinition
+
+_LATER = 0.3
+"""Seconds after the start, in which the host can answer for the first time."""
 
 
 @hookimpl
@@ -20,51 +27,54 @@ def tavern_register_services() -> list[ServiceInfo]:
 
 
 @hookimpl
-async def tavern_shutdown(context: PluginContext) -> None:
-    """Let go of the store, once the agents are at rest."""
-    from tavern_agents.store import AgentStore
+async def tavern_startup(context: PluginContext) -> None:
+    """Resume the runs that were left over, in a host that serves."""
+    if context.serving:
+        context.tasks.spawn(_resume_abandoned(context), name="begin to resume runs of agents")
 
-    store = context.state.get("agents.store")
-    if isinstance(store, AgentStore):
+
+async def _resume_abandoned(context: PluginContext) -> None:
+    await asyncio.sleep(_LATER)
+    from tavern_agents.runtime import resume_abandoned
+
+    await resume_abandoned(context)
+
+
+@hookimpl
+async def tavern_shutdown(context: PluginContext) -> None:
+    """Leave what is at work to the next host, and let go of the store."""
+    runtime, store = context.state.get("agents.runtime"), context.state.get("agents.store")
+    if runtime is not None:
+        await runtime.close()
+    if store is not None:
         await store.close()
 
 
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
     """Return the routes of agents."""
-    return [
-        RouteInfo(
-            method="GET",
-            path="/api/agents",
-            handler="tavern_agents.web:list_agents",
-            summary="The project's agents.",
-        ),
-        RouteInfo(
-            method="POST",
-            path="/api/agents/{id}/run",
-            handler="tavern_agents.web:run_agent",
-            summary="Give an agent a message and wait for its reply.",
-        ),
-    ]
+    from tavern_agents.descriptors import routes
+
+    return routes()
 
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    """Return `agent list` and `agent run`."""
-    return [
-        CommandInfo(
-            name="agent list",
-            help="List the project's agents.",
-            handler="tavern_agents.commands:list_agents",
-        ),
-        CommandInfo(
-            name="agent run",
-            help="Give an agent a message and watch it work.",
-            handler="tavern_agents.commands:run_agent",
-            parameters=[
-                CommandParameter(name="profile", help="The agent's id.", required=True),
-                CommandParameter(name="--message", help="The message for the agent.", required=True),
-                CommandParameter(name="--max-steps", help="How often it may deliberate.", type="integer", default=8),
-            ],
-        ),
-    ]
+    """Return the commands `tavern agent …`."""
+    from tavern_agents.descriptors import commands
+
+    return commands()
+
+
+@hookimpl
+def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
+    """Return a tool `agent:ID` for each agent."""
+    from tavern_agents.subagents import agent_tools
+
+    return agent_tools(context)
+
+
+@hookimpl
+def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
+    """Return the macro `agent:name`."""
+    return [PromptMacroInfo(name="agent:name", handler="tavern_agents.subagents:name", description="The agent's name.")]

@@ -1,4 +1,4 @@
-"""`tavern agent list` and `tavern agent run`: what they print, and how they end."""
+"""The commands `tavern agent list | check | runs | show | trace | interrupt`; talking to an agent is in `chat.py`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_agents.profiles import read_profiles
-from tavern_agents.tracing import EVENT
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
-from tavern_host.contracts.agents import AgentReply, AgentRequest
-from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.events import Event, Gap
+from tavern_host.contracts.agents import AgentRunFilter, AgentTrace
 
 
 async def list_agents(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -28,51 +25,60 @@ async def list_agents(arguments: dict[str, JsonValue], context: PluginContext) -
     yield CommandOutput(kind="result", data=data)
 
 
-_TOLD_AT_THE_END = ("reply", "error")
+async def check_agents(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Show what is wrong with the profiles; exit code 1 for an error."""
+    profile = arguments.get("profile")
+    found = await context.services.get(AGENT_RUNTIME).check(None if profile is None else str(profile))
+    for problem in found:
+        line = "" if problem.line is None else f":{problem.line}"
+        yield CommandOutput(
+            kind="text", text=f"{problem.level}: {problem.file}{line}: {problem.path}: {problem.message}"
+        )
+    if not found:
+        yield CommandOutput(kind="text", text="All agents are right.")
+    yield CommandOutput(kind="result", data=[problem.to_json() for problem in found])
+    errors = sum(problem.level == "error" for problem in found)
+    if errors:
+        yield CommandOutput(kind="failure", text=f"{errors} error{'s' * (errors > 1)} in profiles")
 
 
-async def run_agent(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
-    """Show the agent's work as it happens, then its reply; fail where there is none."""
-    request = _request(arguments)
-    traces = context.events.subscribe(EVENT)
-
-    async def run() -> AgentReply:
-        try:
-            return await context.services.get(AGENT_RUNTIME).run(request)
-        finally:
-            await traces.close()
-
-    task = asyncio.create_task(run(), name=f"agent run {request.profile_id}")
-    try:
-        async for line in _lines(traces.__aiter__(), request.profile_id):
-            yield CommandOutput(kind="progress", text=line)
-        reply = await task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-    if reply.outcome == "reply":
-        yield CommandOutput(kind="text", text=reply.text)
-    yield CommandOutput(kind="result", data=reply.to_json())
-    if reply.outcome != "reply":
-        yield CommandOutput(kind="failure", text=f"agent {reply.profile_id}: {reply.error}", exit_code=1)
+async def list_runs(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Show runs, newest first."""
+    profile, limit = arguments.get("profile"), arguments.get("limit")
+    asked = AgentRunFilter(
+        profile_id=None if profile is None else str(profile), limit=limit if isinstance(limit, int) else 20
+    )
+    runs = await context.services.get(AGENT_RUNTIME).runs(asked)
+    rows = [
+        [run.id, run.profile_id, run.status.value, f"{run.started_at:%Y-%m-%d %H:%M:%S}", str(run.usage.steps)]
+        for run in runs
+    ]
+    yield CommandOutput(kind="table", columns=["run", "agent", "status", "began (UTC)", "steps"], rows=rows)
+    yield CommandOutput(kind="result", data=[run.to_json() for run in runs])
 
 
-def _request(arguments: dict[str, JsonValue]) -> AgentRequest:
-    given: dict[str, Any] = {"profile_id": arguments["profile"], "message": arguments["message"]}
-    if arguments.get("max_steps") is not None:
-        given["limits"] = {"steps": arguments["max_steps"]}
-    return read_model(AgentRequest, given, "agent run")
+async def show_trace(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Show what a run did, step by step."""
+    runtime, run_id = context.services.get(AGENT_RUNTIME), str(arguments["run"])
+    run, steps = await runtime.get_run(run_id), await runtime.trace(run_id)
+    for step in steps:
+        yield CommandOutput(kind="text", text=f"{step.at:9.3f} s  {trace_line(step)}")
+    usage = run.usage
+    tokens = f"{usage.prompt_tokens} + {usage.completion_tokens} tokens"
+    cost = f", costs {usage.cost:.4f}" if usage.cost else ""
+    yield CommandOutput(
+        kind="text", text=f"{run.status.value}: {usage.steps} steps, {usage.calls} calls, {tokens}{cost}"
+    )
+    yield CommandOutput(kind="result", data={"run": run.to_json(), "trace": [step.to_json() for step in steps]})
 
 
-async def _lines(events: AsyncIterator[Event | Gap], profile_id: str) -> AsyncIterator[str]:
-    """Yield a line for each step of the first run of the agent that is seen."""
-    agent_run_id: JsonValue = None
-    async for event in events:
-        if isinstance(event, Gap):
-            yield f"({event.last - event.first + 1} steps were too fast to be shown)"
-            continue
-        trace = event.payload
-        if agent_run_id is None and trace.get("profileId") == profile_id and trace.get("kind") == "started":
-            agent_run_id = trace.get("agentRunId")
-        if trace.get("agentRunId") == agent_run_id and trace.get("kind") not in _TOLD_AT_THE_END:
-            yield f"[{trace.get('step')}] {trace.get('kind')}: {trace.get('text')}"
+async def interrupt_run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Stop a run."""
+    run = await context.services.get(AGENT_RUNTIME).interrupt(str(arguments["run"]))
+    yield CommandOutput(kind="text", text=f"{run.id}: {run.status.value}")
+    yield CommandOutput(kind="result", data=run.to_json())
+
+
+def trace_line(step: AgentTrace) -> str:
+    """Return a step as one line."""
+    return f"[{step.step}] {step.kind}: {step.text}"

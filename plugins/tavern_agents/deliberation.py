@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from tavern_host.contracts.errors import Misconfigured, TavernError
-from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.llm import ChatMessage, LlmResponse
 from tavern_host.contracts.nodes import DataFlowType
 from tavern_host.contracts.workflows import StoredWorkflow, Workflow
 
@@ -28,20 +28,18 @@ SPOKEN_INPUTS = ("messages", "user_message")
 class Situation:
     """What an agent knows when it deliberates.
 
-    `history` is what was said before, `message` its present input, `turns` its own answers and what it
-    observed since, `observations` the plain sentences of these observations.
+    `conversation` is everything that was said, the results of calls among it; `message` what it works on, at the
+    place `said_at` there; `observations` are the plain sentences about the calls since. `tools` are those that it may
+    call as native function calling has them, `tools_text` documents them for a model that has none.
     """
 
-    history: tuple[ChatMessage, ...]
+    conversation: tuple[ChatMessage, ...]
     message: str
-    turns: tuple[ChatMessage, ...] = ()
+    said_at: int = 0
     observations: tuple[str, ...] = ()
+    tools: tuple[dict[str, JsonValue], ...] = ()
+    tools_text: str = ""
     step: int = 1
-
-    @property
-    def conversation(self) -> list[ChatMessage]:
-        """Everything that was said, in order."""
-        return [*self.history, ChatMessage(role="user", content=self.message), *self.turns]
 
 
 @dataclass(frozen=True)
@@ -90,9 +88,11 @@ class Deliberation:
         known: dict[str, Any] = {
             "messages": _as_json(situation.conversation),
             "user_message": situation.message,
-            "history": _as_json(situation.history),
+            "history": _as_json(situation.conversation[: situation.said_at]),
             "observations": "\n\n".join(situation.observations),
             "step": situation.step,
+            "tools": list(situation.tools),
+            "tools_text": situation.tools_text,
         }
         return {
             name: _as_text(value) if _is_text(slot.data_flow_type) else value
@@ -100,16 +100,24 @@ class Deliberation:
             if (value := known.get(name)) is not None
         }
 
-    def text(self, outputs: dict[str, JsonValue]) -> str:
-        """Return what the agent said; an answer object counts by its `text`. Raises `TavernError` for no text."""
+    def answer(self, outputs: dict[str, JsonValue]) -> LlmResponse:
+        """Return what the agent said: the answer of a model as it is, or a text. Raises `TavernError` for neither."""
         value = outputs.get(self.output)
+        if isinstance(value, str):
+            return LlmResponse(text=value, model="")
         if isinstance(value, dict) and isinstance(value.get("text"), str):
-            value = value["text"]
-        if not isinstance(value, str):
-            raise TavernError(
-                f"the workflow {self.workflow_id!r} gave no text: its output {self.output!r} is {_kind(value)}"
-            )
-        return value
+            try:
+                return LlmResponse.model_validate({"model": "", **value})
+            except ValidationError:
+                return LlmResponse(text=value["text"], model="")
+        raise TavernError(
+            f"the workflow {self.workflow_id!r} gave no text: its output {self.output!r} is {_kind(value)}"
+        )
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the workflow takes the tools as native function calling has them."""
+        return "tools" in self.workflow.interface_inputs
 
 
 def _as_json(messages: Sequence[ChatMessage]) -> list[JsonValue]:

@@ -1,4 +1,4 @@
-"""The feedback to an agent whose text holds no call, and how long feedback may be.
+"""What an agent reads besides results: that a call could not be read, that it goes round in circles, that it must end.
 
 Texts only; who reads them and when is the loop's business.
 """
@@ -15,6 +15,8 @@ MAX_STEP = 64_000
 
 MIN_OBSERVATION = 500
 
+EMPTY = "Your answer was empty. Answer in words, or call a tool."
+
 
 def not_understood_text(warnings: list[str]) -> str:
     """Return the feedback to an agent whose text looks like a call and holds none that can be made."""
@@ -22,7 +24,17 @@ def not_understood_text(warnings: list[str]) -> str:
     return f"Your text seems to ask for a tool, but no call could be read from it: {problems}"
 
 
-def told(text: str) -> str:
+def circles_text(what: str) -> str:
+    """Return the feedback to an agent that repeats itself."""
+    return f"You make no headway: {what}. Do something else, or answer with what you know."
+
+
+def last_text(limit: str) -> str:
+    """Return what an agent reads before its last answer."""
+    return f"You have reached a limit: {limit}. No tool can be called any more. Answer now with what you know."
+
+
+def framed(text: str) -> str:
     """Return a sentence in the frame of an observation, cut where it is too long."""
     return observation(cut_middle(text, MAX_OBSERVATION))
 

@@ -37,6 +37,7 @@ class Profiles:
     """What a project's `agents` folder holds."""
 
     by_id: dict[str, AgentProfile] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
     broken: tuple[BrokenProfile, ...] = ()
 
     @property
@@ -75,7 +76,7 @@ def read_profiles(project: Path) -> Profiles:
         else:
             by_id[found.id] = found
             places[found.id] = file
-    return Profiles(dict(sorted(by_id.items())), tuple(broken))
+    return Profiles(dict(sorted(by_id.items())), places, tuple(broken))
 
 
 def _files(folder: Path) -> Iterator[Path]:

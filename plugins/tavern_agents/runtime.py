@@ -1,41 +1,54 @@
-"""The `agentRuntime` service: deliberate, act on the calls in the text, observe, and so on.
+"""The `agentRuntime` service: profiles, and the runs of agents that are at work in this host.
 
-It owns the loop only: workflows are run by the engine, calls are parsed, authorised and made by the tool
-manager, prompts are filled in by the providers of macros.
+What a run does is the loop's business; workflows are run by the engine, calls made by the tool manager.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+import contextlib
+from datetime import UTC, datetime
 
-from tavern_agents.deliberation import Deliberation, Situation
-from tavern_agents.feedback import (
-    limit_for,
-    not_understood_text,
-    told,
-)
+from tavern_agents.checking import check_profiles
+from tavern_agents.conversation import Conversation
+from tavern_agents.deliberation import Deliberation
+from tavern_agents.loop import AgentLoop
 from tavern_agents.profiles import Profiles, read_profiles
-from tavern_agents.tracing import Tracer
+from tavern_agents.store import KeptRun, RunEntry, store_of
+from tavern_agents.tracing import Tracer, tracer_of
 from tavern_host.context import PluginContext
-from tavern_host.contracts.agents import AgentLimits, AgentProfile, AgentReply, AgentRequest, AgentRuntime, AgentSummary
+from tavern_host.contracts.agents import (
+    AgentProblem,
+    AgentProfile,
+    AgentReply,
+    AgentRequest,
+    AgentRun,
+    AgentRunFilter,
+    AgentRuntime,
+    AgentStatus,
+    AgentSummary,
+    AgentTrace,
+)
 from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
 from tavern_host.contracts.errors import (
-    Interrupted,
+    Conflict,
     InvalidInput,
+    LimitReached,
     Misconfigured,
     NotFound,
+    PluginFailure,
     TavernError,
-    describe,
 )
-from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.toolcalls import ParsedText, ToolResult, ToolScope
-from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.contracts.workflows import WORKFLOW_MANAGER
 
-Outcome = Literal["reply", "limit", "error"]
+MAX_NESTING = 4
+"""How deeply agents may call agents."""
+
+STATE = "agents.runtime"
+
+_LOOK_EVERY = 0.3
+"""Seconds between two looks at a run that another host works on."""
 
 _UNUSABLE: dict[str, type[TavernError]] = {
     NotFound.code: NotFound,
@@ -50,7 +63,13 @@ class Runtime(AgentRuntime):
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
+        self._store = store_of(context)
         self._reported: frozenset[str] = frozenset()
+        self._loops: dict[str, AgentLoop] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        context.state[STATE] = self
+
+    # --- profiles ---------------------------------------------------------------------------------
 
     async def list_agents(self) -> list[AgentSummary]:
         """Return the agents that can be used; what is wrong with the others is in the log."""
@@ -60,7 +79,7 @@ class Runtime(AgentRuntime):
                 self._context.log.warning("%s", problem)
         self._reported = frozenset(profiles.problems)
         return [
-            AgentSummary(id=p.id, name=p.name, description=p.description, tools=p.tool_ids_inventory)
+            AgentSummary(id=p.id, name=p.name, description=p.description, tools=p.inventory)
             for p in profiles.by_id.values()
         ]
 
@@ -68,16 +87,9 @@ class Runtime(AgentRuntime):
         """Return a profile. Raises `NotFound`, or `Misconfigured` with every problem of a broken one."""
         return (await self._profiles()).get(profile_id)
 
-    async def run(self, request: AgentRequest, *, call: CallContext | None = None) -> AgentReply:
-        """Return how the agent's work ended. Raises what keeps it from beginning: `NotFound`, `Misconfigured`."""
-        call = call or system_call()
-        profile = await self.get(request.profile_id)
-        deliberation = await self._deliberation(profile)
-        run_id = new_id("agent")
-        # Within a workflow's run the calls stay calls of that run: the engine does not let them wait for its end.
-        agent = call.child(principal=Principal(kind="agent", id=profile.id), run_id=call.run_id or run_id)
-        tracer = Tracer(self._context, run_id, profile.id, run_id)
-        return await _AgentRun(run_id, self._context, profile, deliberation, request, agent, tracer).work()
+    async def check(self, profile_id: str | None = None) -> list[AgentProblem]:
+        """Return what is wrong with the profiles, or with one."""
+        return await check_profiles(self._context, await self._profiles(), profile_id)
 
     async def _profiles(self) -> Profiles:
         return await asyncio.to_thread(read_profiles, self._context.project.root)
@@ -94,140 +106,265 @@ class Runtime(AgentRuntime):
             where = f"the agent {profile.id!r} (core_deliberation_workflow_id: {reference!r})"
             raise kind(f"{where}: {error.message}", agent=profile.id, workflow=reference) from None
 
+    # --- runs that begin --------------------------------------------------------------------------
 
-@dataclass
-class _AgentRun:
-    """One run of one agent: what it works with, and the conversation as it grows."""
-
-    id: str
-    context: PluginContext
-    profile: AgentProfile
-    deliberation: Deliberation
-    request: AgentRequest
-    call: CallContext
-    trace: Tracer
-    step: int = 0
-    said: str = ""
-    turns: list[ChatMessage] = field(default_factory=list)
-    observations: list[str] = field(default_factory=list)
-    results: list[ToolResult] = field(default_factory=list)
-    warned: set[str] = field(default_factory=set)
-
-    @property
-    def limits(self) -> AgentLimits:
-        """What the run may use."""
-        return self.request.limits or AgentLimits(steps=8)
-
-    async def work(self) -> AgentReply:
-        """Deliberate and act until there is a reply, the limit is reached, or something fails."""
-        self.trace.say("started", f"{self.profile.name} begins", message=self.request.message)
+    async def run(self, request: AgentRequest, *, call: CallContext | None = None) -> AgentReply:
+        """Return how the agent's work ended. Raises what keeps it from beginning: `NotFound`, `Misconfigured`."""
+        run = await self.start(request, call=call)
+        task = self._tasks.get(run.id)
         try:
-            reply = await self._loop()
+            if task is not None:
+                await asyncio.shield(task)
         except asyncio.CancelledError:
-            self.trace.say("interrupted", "Stopped on request")
+            await self._stop(run.id)
             raise
+        return await self._reply(run.id)
+
+    async def ask(self, profile_id: str, message: str, *, call: CallContext | None = None) -> str:
+        """Return an agent's reply; see the interface."""
+        reply = await self.run(AgentRequest(profile_id=profile_id, message=message), call=call)
+        if reply.outcome != "reply":
+            raise PluginFailure(f"the agent {profile_id!r} ended without a reply: {reply.error}", said=reply.text)
+        return reply.text
+
+    async def start(self, request: AgentRequest, *, call: CallContext | None = None) -> AgentRun:
+        """Begin a run and return at once."""
+        call = call or system_call()
+        profile = await self.get(request.profile_id)
+        deliberation = await self._deliberation(profile)
+        parent = tracer_of(self._context, call)
+        self._check_nesting(profile, parent)
+        run_id = new_id("agent")
+        run = AgentRun(
+            id=run_id,
+            profile_id=profile.id,
+            conversation_id=request.conversation_id or run_id,
+            status=AgentStatus.RUNNING,
+            started_at=datetime.now(UTC),
+            parent_run_id=None if parent is None else parent.agent_run_id,
+            trace_id=call.trace_id,
+        )
+        # Within a workflow's run the calls stay calls of that run: the engine does not let them wait for its end.
+        agent = call.child(principal=Principal(kind="agent", id=profile.id), run_id=call.run_id or run_id)
+        summary, before = await self._store.conversation(run.conversation_id)
+        history = [] if before else request.history
+        entry = RunEntry(request=request, call=agent.model_copy(update={"deadline": None}), number=len(history))
+        said = ChatMessage(role="user", content=request.message)
+        kept = await self._store.begin(run, entry, [*history, said])
+        loop = AgentLoop(
+            context=self._context,
+            store=self._store,
+            profile=profile,
+            deliberation=deliberation,
+            limits=request.limits or profile.limits,
+            run=run,
+            first=kept[-1].id,
+            call=agent,
+            trace=Tracer(self._context, run_id, profile.id, run.conversation_id),
+            conversation=Conversation(summary, [*before, *kept]),
+        )
+        loop.trace.say("started", f"{profile.name} begins", message=request.message, parentRunId=run.parent_run_id)
+        self._begin(loop, None)
+        return run
+
+    def _check_nesting(self, profile: AgentProfile, parent: Tracer | None) -> None:
+        depth, at = 0, None if parent is None else self._loops.get(parent.agent_run_id)
+        while at is not None:
+            depth += 1
+            at = self._loops.get(at.run.parent_run_id or "")
+        if depth > MAX_NESTING:
+            raise LimitReached(f"agents may call each other {MAX_NESTING} deep; {profile.id!r} would be one more")
+
+    def _begin(self, loop: AgentLoop, kept: KeptRun | None) -> None:
+        loop.may_run.set()
+        self._loops[loop.run.id] = loop
+        task = self._context.tasks.spawn(self._work(loop, kept), name=f"agent run {loop.run.id}", finish=True)
+        self._tasks[loop.run.id] = task
+
+    async def _work(self, loop: AgentLoop, kept: KeptRun | None) -> None:
+        try:
+            await loop.work(kept)
+        finally:
+            self._loops.pop(loop.run.id, None)
+            self._tasks.pop(loop.run.id, None)
+
+    # --- runs that resume -------------------------------------------------------------------------
+
+    async def resume(self, run_id: str, *, call: CallContext | None = None) -> AgentRun:
+        """Let a run resume; see the interface."""
+        loop = self._loops.get(run_id)
+        if loop is not None:
+            loop.may_run.set()
+            return loop.run
+        found = await self._store.run(run_id)
+        if found.run.status is AgentStatus.REPLY:
+            raise Conflict(f"the run {run_id} has ended with a reply; give the agent a new message")
+        return await self._resume(run_id)
+
+    async def _resume(self, run_id: str) -> AgentRun:
+        kept = await self._store.claim(run_id)
+        if kept is None:
+            raise Conflict(f"another host works on the run {run_id}")
+        try:
+            profile = await self.get(kept.run.profile_id)
+            deliberation = await self._deliberation(profile)
         except TavernError as error:
-            interrupted = error.info.code == Interrupted.code
-            self.trace.say("interrupted" if interrupted else "error", error.message, code=error.info.code)
-            return self._reply("error", error=error.message)
-        except Exception as error:
-            self.trace.say("error", describe(error))
+            await self._store.give_up(kept.run, error.message)
             raise
-        if reply is None:
-            line = f"no final reply within {self.limits.steps} steps"
-            self.trace.say("limit", f"Stopped: {line}")
-            return self._reply("limit", text=self.said, error=line)
-        self.trace.say("reply", reply)
-        return self._reply("reply", text=reply)
+        steps = await self._store.steps(run_id, 0)
+        summary, messages = await self._store.conversation(kept.run.conversation_id)
+        mine = [message for message in messages if message.run_id == run_id]
+        first = mine[min(kept.entry.number, len(mine) - 1)].id if mine else ""
+        ended = kept.run.status.is_final
+        run = kept.run.model_copy(update={"status": AgentStatus.RUNNING, "finished_at": None, "reason": None})
+        if ended:  # what it may use begins anew
+            run = run.model_copy(update={"usage": run.usage.model_copy(update={"steps": 0})})
+        trace = Tracer(
+            self._context,
+            run_id,
+            profile.id,
+            run.conversation_id,
+            seq=steps[-1].seq if steps else 0,
+            began=run.started_at,
+        )
+        loop = AgentLoop(
+            context=self._context,
+            store=self._store,
+            profile=profile,
+            deliberation=deliberation,
+            limits=kept.entry.request.limits or profile.limits,
+            run=run,
+            first=first,
+            call=kept.entry.call,
+            trace=trace,
+            conversation=Conversation(summary, messages),
+        )
+        self._begin(loop, kept)
+        if kept.run.status is AgentStatus.PAUSED:
+            loop.may_run.clear()
+        return run
 
-    def _reply(self, outcome: Outcome, *, text: str = "", error: str | None = None) -> AgentReply:
-        return AgentReply(
-            agent_run_id=self.id,
-            profile_id=self.profile.id,
-            outcome=outcome,
-            text=text,
-            steps=self.step,
-            tool_results=self.results,
-            history=self._situation().conversation,
-            error=error,
+    async def resume_abandoned(self) -> None:
+        """Resume the runs whose host ended in the middle of them."""
+        for run_id in await self._store.abandoned():
+            try:
+                await self._resume(run_id)
+            except TavernError as error:
+                self._context.log.warning("the run %s of an agent cannot be resumed: %s", run_id, error.message)
+
+    # --- runs at work -----------------------------------------------------------------------------
+
+    async def runs(self, filter: AgentRunFilter | None = None) -> list[AgentRun]:
+        """Return runs, newest first."""
+        return [self._live(run) for run in await self._store.runs(filter or AgentRunFilter())]
+
+    async def get_run(self, run_id: str) -> AgentRun:
+        """Return a run as it stands. Raises `NotFound`."""
+        return self._live((await self._store.run(run_id)).run)
+
+    def _live(self, run: AgentRun) -> AgentRun:
+        loop = self._loops.get(run.id)
+        if loop is None:
+            return run
+        below = [task for other in self._below(run.id) for task in other.waiting]
+        approvals = [*loop.waiting, *below]
+        status = AgentStatus.WAITING if approvals and loop.run.status is AgentStatus.RUNNING else loop.run.status
+        return loop.run.model_copy(update={"approvals": approvals, "status": status})
+
+    def _below(self, run_id: str) -> list[AgentLoop]:
+        """Return the runs of sub-agents, and theirs."""
+        children = [loop for loop in self._loops.values() if loop.run.parent_run_id == run_id]
+        return [*children, *(deeper for child in children for deeper in self._below(child.run.id))]
+
+    async def wait(self, run_id: str) -> AgentReply:
+        """Return how a run ended, when it has. Raises `NotFound`."""
+        task = self._tasks.get(run_id)
+        if task is not None:
+            await asyncio.wait([task])
+        else:
+            await self._ended_elsewhere(run_id)
+        return await self._reply(run_id)
+
+    async def _ended_elsewhere(self, run_id: str) -> None:
+        while not (await self._store.run(run_id)).run.status.is_final:  # noqa: ASYNC110 another process writes it
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def trace(self, run_id: str, *, after: int = 0) -> list[AgentTrace]:
+        """Return the kept steps of a run. Raises `NotFound`."""
+        await self._store.run(run_id)
+        return await self._store.steps(run_id, after)
+
+    async def send(self, run_id: str, message: str, *, call: CallContext | None = None) -> AgentRun:
+        """Say something to an agent at work. Raises `NotFound`, `Conflict`."""
+        await self._store.say(run_id, ChatMessage(role="user", content=message))
+        loop = self._loops.get(run_id)
+        if loop is not None:
+            loop.has_mail = True
+        return await self.get_run(run_id)
+
+    async def interrupt(self, run_id: str, *, call: CallContext | None = None) -> AgentRun:
+        """Stop a run. Raises `NotFound`, `Conflict` where another host works on it."""
+        found = (await self._store.run(run_id)).run
+        if run_id in self._tasks:
+            await self._stop(run_id)
+        elif not found.status.is_final:
+            kept = await self._store.claim(run_id)
+            if kept is None:
+                raise Conflict(f"another host works on the run {run_id}; interrupt it there")
+            await self._store.give_up(kept.run, "Stopped on request", AgentStatus.INTERRUPTED)
+        return await self.get_run(run_id)
+
+    async def pause(self, run_id: str, *, call: CallContext | None = None) -> AgentRun:
+        """Let a run stop before its next deliberation. Raises `NotFound`, `Conflict`."""
+        run = await self.get_run(run_id)
+        loop = self._loops.get(run_id)
+        if loop is None:
+            raise Conflict(f"the run {run_id} is not at work in this host (it stands at {run.status.value})")
+        loop.may_run.clear()
+        return run
+
+    async def _stop(self, run_id: str) -> None:
+        task = self._tasks.get(run_id)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def close(self) -> None:
+        """Leave the runs at work to the next host."""
+        for loop in list(self._loops.values()):
+            loop.is_leaving = True
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _reply(self, run_id: str) -> AgentReply:
+        run = (await self._store.run(run_id)).run
+        messages = await self._store.messages(run.conversation_id)
+        outcomes = {AgentStatus.REPLY: "reply", AgentStatus.LIMIT: "limit", AgentStatus.INTERRUPTED: "interrupted"}
+        return AgentReply.model_validate(
+            {
+                "agent_run_id": run.id,
+                "profile_id": run.profile_id,
+                "conversation_id": run.conversation_id,
+                "outcome": outcomes.get(run.status, "error"),
+                "text": run.text,
+                "steps": run.usage.steps,
+                "tool_results": await self._store.results(run_id),
+                "history": [kept.message for kept in messages],
+                "usage": run.usage,
+                "error": run.reason,
+            }
         )
 
-    async def _loop(self) -> str | None:
-        asked_again = False
-        while self.step < self.limits.steps:
-            self.step += 1
-            self.trace.step = self.step
-            text = await self._deliberate()
-            self.turns.append(ChatMessage(role="assistant", content=text))
-            parsed = await self.context.services.get(TOOL_MANAGER).parse_text(text)
-            self.said = parsed.text.strip()
-            if parsed.calls:
-                asked_again = False
-                await self._act(text, parsed)
-            elif parsed.warnings and not asked_again:
-                asked_again = True
-                text = not_understood_text(parsed.warnings)
-                self._observe(text)
-                self.turns.append(ChatMessage(role="user", content=told(text)))
-            else:
-                return self.said or text.strip()
-        return None
 
-    async def _deliberate(self) -> str:
-        self.trace.say("thinking", f"Step {self.step}: thinking")
-        expanded = await self.context.services.get(TOOL_MANAGER).expand(
-            self.deliberation.prompts, tool_ids=self.profile.tool_ids_inventory, call=self.call
-        )
-        for warning in expanded.warnings:
-            self._warn(warning)
-        request = RunRequest(
-            workflow=self.deliberation.with_prompts(cast("list[Any]", expanded.value)),
-            inputs=self.deliberation.inputs(self._situation()),
-            metadata={"agent": self.profile.id, "step": self.step},
-        )
-        run = await self.context.services.get(EXECUTION_ENGINE).run(request, call=self.call.child())
-        if run.status is RunStatus.INTERRUPTED:
-            raise Interrupted(f"the deliberation of {self.profile.id!r} was interrupted (run {run.id})")
-        if run.status is not RunStatus.COMPLETE:
-            reason = run.error.message if run.error is not None else f"it ended as {run.status.value}"
-            raise TavernError(f"the deliberation of {self.profile.id!r} failed (run {run.id}): {reason}")
-        return self.deliberation.text(run.outputs)
+async def resume_abandoned(context: PluginContext) -> None:
+    """Let the runtime of this plugin, unless another's has taken its place, resume what was left over."""
+    from tavern_host.contracts.agents import AGENT_RUNTIME
 
-    async def _act(self, text: str, parsed: ParsedText) -> None:
-        """Let the tool manager carry out the calls of a text and observe every result."""
-        if self.said:
-            self.trace.say("thought", self.said)
-        for warning in parsed.warnings:
-            self._warn(warning)
-        for call in parsed.calls:
-            self.trace.say(
-                "tool_call", f"Calls {call.tool_id}", toolId=call.tool_id, index=call.index, arguments=call.arguments
-            )
-        tools = self.context.services.get(TOOL_MANAGER)
-        scope = ToolScope(allowed=self.profile.tool_ids_inventory)
-        done = await tools.call_text(text, scope=scope, call=self.call.child())
-        self.results.extend(done.results)
-        calls = done.parsed.calls
-        answers = await tools.feedback(calls, done.results, limit=limit_for(len(calls)))
-        for one in answers:
-            self._observe(one.text, tool_id=one.tool_id)
-        self.turns.append(ChatMessage(role="user", content="\n".join(one.framed for one in answers)))
-
-    def _observe(self, text: str, *, tool_id: str | None = None) -> None:
-        self.observations.append(text)
-        self.trace.say("observation", text, toolId=tool_id)
-
-    def _situation(self) -> Situation:
-        return Situation(
-            history=tuple(self.request.history),
-            message=self.request.message,
-            turns=tuple(self.turns),
-            observations=tuple(self.observations),
-            step=max(1, self.step),
-        )
-
-    def _warn(self, text: str) -> None:
-        """Say once per run that something was not as it should be."""
-        if text not in self.warned:
-            self.warned.add(text)
-            self.trace.say("warning", text)
+    with contextlib.suppress(TavernError):
+        await context.services.get(AGENT_RUNTIME).runs(AgentRunFilter(limit=1))  # makes it
+    runtime = context.state.get(STATE)
+    if isinstance(runtime, Runtime):
+        await runtime.resume_abandoned()

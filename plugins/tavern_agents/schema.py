@@ -30,6 +30,8 @@ _FIRST = (
     "CREATE TABLE calls (message INTEGER NOT NULL, place INTEGER NOT NULL, run TEXT NOT NULL, task TEXT, result BLOB, "
     "PRIMARY KEY (message, place)) WITHOUT ROWID",
     "CREATE INDEX calls_of ON calls (run)",
+    # What was said to a run and is not yet in its conversation.
+    "CREATE TABLE inbox (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, body BLOB NOT NULL)",
 )
 
 AGENTS = Schema("agents.sqlite3", (_FIRST,))

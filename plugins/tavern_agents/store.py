@@ -47,11 +47,12 @@ _RUN = "id, profile, conversation, parent, status, started, finished, usage, tex
 
 
 class RunEntry(Model):
-    """What a run was asked for, and on whose behalf. `first` is the message that it works on."""
+    """What a run was asked for, and on whose behalf. Among the messages that it began with, `number` is the place of
+    the one that it works on."""
 
     request: AgentRequest
     call: CallContext
-    first: str
+    number: int
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Kept:
     seq: int
     id: str
     message: ChatMessage
+    run_id: str | None = None
 
 
 @dataclass
@@ -74,15 +76,20 @@ class KeptRun:
 
 @dataclass
 class Progress:
-    """What one step of a run adds, written in one transaction: messages, `begun` calls (by place) of the last message
-    that it adds, results of calls by message and place, the trace, and how the run stands."""
+    """What one step of a run adds, written in one transaction, and how the run stands then.
+
+    `begun` are the places of calls in the last of the `messages`, `begun_later` calls of earlier ones by message and
+    place, as `tasks` and `results` are. The inbox was `heard` up to this number.
+    """
 
     run: AgentRun
     messages: Sequence[ChatMessage] = ()
     begun: Iterable[int] = ()
+    begun_later: Iterable[tuple[int, int]] = ()
     tasks: dict[tuple[int, int], str] = field(default_factory=dict)
     results: dict[tuple[int, int], ToolResult] = field(default_factory=dict)
     steps: Sequence[AgentTrace] = ()
+    heard: int = 0
 
 
 def store_of(context: PluginContext) -> AgentStore:
@@ -146,9 +153,9 @@ class AgentStore:
             row = connection.execute("SELECT until, body FROM summaries WHERE history = ?", (history,)).fetchone()
             until, summary = row or (0, "")
             rows = connection.execute(
-                "SELECT seq, id, body FROM messages WHERE history = ? AND seq > ? ORDER BY seq", (history, until)
+                "SELECT seq, id, body, run FROM messages WHERE history = ? AND seq > ? ORDER BY seq", (history, until)
             )
-            return summary, [Kept(seq, id, _message(body)) for seq, id, body in rows]
+            return summary, [Kept(seq, id, _message(body), run) for seq, id, body, run in rows]
 
         return await self._database.read(work, ("", []))
 
@@ -198,6 +205,7 @@ class AgentStore:
             runs = "(SELECT id FROM runs WHERE conversation = ?)"
             connection.execute(f"DELETE FROM steps WHERE run IN {runs}", (history,))
             connection.execute(f"DELETE FROM calls WHERE run IN {runs}", (history,))
+            connection.execute(f"DELETE FROM inbox WHERE run IN {runs}", (history,))
             for table, column in (("runs", "conversation"), ("messages", "history"), ("summaries", "history")):
                 connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (history,))
             return connection.execute("DELETE FROM histories WHERE id = ?", (history,)).rowcount > 0
@@ -223,7 +231,7 @@ class AgentStore:
                 )
             _insert_run(connection, run, json_entry, self.host)
             added = _add(connection, run.conversation_id, bodies, run.id)
-            return [Kept(seq, id, message) for (seq, id), message in zip(added, messages, strict=True)]
+            return [Kept(seq, id, message, run.id) for (seq, id), message in zip(added, messages, strict=True)]
 
         return await self._database.write(work)
 
@@ -247,6 +255,11 @@ class AgentStore:
 
         return await self._database.write(work)
 
+    async def give_up(self, run: AgentRun, reason: str, status: AgentStatus = AgentStatus.ERROR) -> None:
+        """Keep that a claimed run ended without having been at work."""
+        ended = {"status": status, "reason": reason, "finished_at": datetime.now(UTC)}
+        await self.write(Progress(run=run.model_copy(update=ended)))
+
     async def abandoned(self) -> list[str]:
         """Return the runs that have not ended and whose host has."""
 
@@ -269,10 +282,14 @@ class AgentStore:
             if added:
                 calls = [(added[-1][0], place, run.id) for place in progress.begun]
                 connection.executemany("INSERT INTO calls (message, place, run) VALUES (?, ?, ?)", calls)
+            later = [(message, place, run.id) for message, place in progress.begun_later]
+            connection.executemany("INSERT OR IGNORE INTO calls (message, place, run) VALUES (?, ?, ?)", later)
             tasks = [(task, *place) for place, task in progress.tasks.items()]
             connection.executemany("UPDATE calls SET task = ? WHERE message = ? AND place = ?", tasks)
             connection.executemany("UPDATE calls SET result = ? WHERE message = ? AND place = ?", results)
             connection.executemany("INSERT OR REPLACE INTO steps VALUES (?, ?, ?)", steps)
+            if progress.heard:
+                connection.execute("DELETE FROM inbox WHERE run = ? AND seq <= ?", (run.id, progress.heard))
             is_open = not run.status.is_final
             connection.execute(
                 "UPDATE runs SET status = ?, is_open = ?, finished = ?, usage = ?, text = ?, reason = ? WHERE id = ?",
@@ -286,9 +303,29 @@ class AgentStore:
                     run.id,
                 ),
             )
-            return [Kept(seq, id, message) for (seq, id), message in zip(added, messages, strict=True)]
+            return [Kept(seq, id, message, run.id) for (seq, id), message in zip(added, messages, strict=True)]
 
         return await self._database.write(work)
+
+    async def say(self, run_id: str, message: ChatMessage) -> None:
+        """Put a message into the inbox of a run. Raises `NotFound`, `Conflict` for one that has ended."""
+        body = _body(message)
+
+        def work(connection: sqlite3.Connection) -> None:
+            if _kept(connection, run_id).run.status.is_final:
+                raise Conflict(f"the run {run_id} has ended; give the agent a new message in its conversation")
+            connection.execute("INSERT INTO inbox (run, body) VALUES (?, ?)", (run_id, body))
+
+        await self._database.write(work)
+
+    async def inbox(self, run_id: str) -> tuple[int, list[ChatMessage]]:
+        """Return the messages in the inbox of a run, and the number of the last one."""
+
+        def work(connection: sqlite3.Connection) -> tuple[int, list[ChatMessage]]:
+            rows = connection.execute("SELECT seq, body FROM inbox WHERE run = ? ORDER BY seq", (run_id,)).fetchall()
+            return (rows[-1][0] if rows else 0), [_message(body) for _, body in rows]
+
+        return await self._database.read(work, (0, []))
 
     async def run(self, run_id: str) -> KeptRun:
         """Return a run. Raises `NotFound`."""

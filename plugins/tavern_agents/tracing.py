@@ -6,6 +6,7 @@ Nodes of a deliberation find the tracer of the agent that they work for by their
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import JsonValue
@@ -27,11 +28,19 @@ class Tracer:
     """The steps of one run of one agent; `step` is the deliberation it is at, `seq` the last number given."""
 
     def __init__(
-        self, context: PluginContext, agent_run_id: str, profile_id: str, conversation_id: str, seq: int = 0
+        self,
+        context: PluginContext,
+        agent_run_id: str,
+        profile_id: str,
+        conversation_id: str,
+        seq: int = 0,
+        began: datetime | None = None,
     ) -> None:
         self._context = context
         self._about = {"agent_run_id": agent_run_id, "profile_id": profile_id, "conversation_id": conversation_id}
-        self._began = time.monotonic()
+        self.agent_run_id = agent_run_id
+        since = 0.0 if began is None else (datetime.now(UTC) - began).total_seconds()
+        self._began = time.monotonic() - since
         self._unwritten: list[AgentTrace] = []
         self._seq = seq
         self.step = 0

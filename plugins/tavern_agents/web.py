@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import ConfigDict, Field
 
 from tavern_host import AGENT_RUNTIME, HttpRequest, HttpResponse, PluginContext
-from tavern_host.contracts.agents import AgentLimits, AgentRequest
+from tavern_host.contracts.agents import AgentLimits, AgentRequest, AgentRunFilter
 from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.wire import Model
 
 
 class RunBody(Model):
-    """The body of `POST /api/agents/{id}/run`."""
+    """The body of `POST /api/agents/{id}/run`, and of `…/runs`, which answers at once."""
 
     model_config = ConfigDict(str_max_length=1 << 20)
 
     message: str
+    conversation_id: str | None = None
     history: list[ChatMessage] = Field(default_factory=list)
-    max_steps: int = Field(default=8, ge=1, le=100)
+    max_steps: int | None = Field(default=None, ge=1, le=1000)
+    limits: AgentLimits | None = None
+
+
+class SayBody(Model):
+    """The body of `POST /api/agent-runs/{run}/messages`."""
+
+    message: str = Field(max_length=1 << 20)
 
 
 async def list_agents(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -27,14 +37,86 @@ async def list_agents(request: HttpRequest, context: PluginContext) -> HttpRespo
     return HttpResponse(data=[agent.to_json() for agent in agents])
 
 
+async def check_agents(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with what is wrong with the profiles."""
+    return _list(await context.services.get(AGENT_RUNTIME).check())
+
+
 async def run_agent(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with an `AgentReply` when the agent is done."""
-    body = read_model(RunBody, request.json_body(), "the body is not {message, history?, maxSteps?}")
-    asked = AgentRequest(
+    reply = await context.services.get(AGENT_RUNTIME).run(_asked(request), call=request.call)
+    return HttpResponse(data=reply.to_json())
+
+
+async def start_run(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with the `AgentRun` that has begun."""
+    run = await context.services.get(AGENT_RUNTIME).start(_asked(request), call=request.call)
+    return HttpResponse(status=202, data=run.to_json())
+
+
+async def list_runs(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with runs, newest first: `?profileId=&conversationId=&statuses=&limit=&offset=`."""
+    query: dict[str, Any] = {key: value for key, value in request.query.items() if key != "statuses"}
+    if request.query.get("statuses"):
+        query["statuses"] = request.query["statuses"].split(",")
+    asked = read_model(AgentRunFilter, query, "the query")
+    return _list(await context.services.get(AGENT_RUNTIME).runs(asked))
+
+
+async def get_run(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with a run as it stands."""
+    return HttpResponse(data=(await context.services.get(AGENT_RUNTIME).get_run(_run(request))).to_json())
+
+
+async def get_trace(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with the kept steps of a run, `?after=` a number."""
+    after = request.query.get("after", "0")
+    steps = await context.services.get(AGENT_RUNTIME).trace(_run(request), after=int(after) if after.isdecimal() else 0)
+    return _list(steps)
+
+
+async def say(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Say something to an agent at work."""
+    body = read_model(SayBody, request.json_body(), "the body is not {message}")
+    run = await context.services.get(AGENT_RUNTIME).send(_run(request), body.message, call=request.call)
+    return HttpResponse(status=202, data=run.to_json())
+
+
+async def interrupt_run(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Stop a run."""
+    run = await context.services.get(AGENT_RUNTIME).interrupt(_run(request), call=request.call)
+    return HttpResponse(data=run.to_json())
+
+
+async def pause_run(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Let a run stop before its next deliberation."""
+    run = await context.services.get(AGENT_RUNTIME).pause(_run(request), call=request.call)
+    return HttpResponse(data=run.to_json())
+
+
+async def resume_run(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Let a run resume."""
+    run = await context.services.get(AGENT_RUNTIME).resume(_run(request), call=request.call)
+    return HttpResponse(data=run.to_json())
+
+
+def _run(request: HttpRequest) -> str:
+    return request.parameters["run"]
+
+
+def _asked(request: HttpRequest) -> AgentRequest:
+    body = read_model(RunBody, request.json_body(), "the body is not {message, conversationId?, history?, maxSteps?}")
+    limits = body.limits
+    if body.max_steps is not None:
+        limits = (limits or AgentLimits()).model_copy(update={"steps": body.max_steps})
+    return AgentRequest(
         profile_id=request.parameters["id"],
         message=body.message,
+        conversation_id=body.conversation_id,
         history=body.history,
-        limits=AgentLimits(steps=body.max_steps),
+        limits=limits,
     )
-    reply = await context.services.get(AGENT_RUNTIME).run(asked, call=request.call)
-    return HttpResponse(data=reply.to_json())
+
+
+def _list(found: list[Any]) -> HttpResponse:
+    return HttpResponse(data=[one.to_json() for one in found])

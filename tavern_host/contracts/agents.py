@@ -13,13 +13,28 @@ from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.toolcalls import ToolResult
 from tavern_host.contracts.wire import Model, OpenModel
+from tavern_host.contracts.workflows import workflow_id_of
+
+
+class AgentLimits(Model):
+    """How much one run of an agent may use; None is no limit. `seconds` are wall time, without the time in which the
+    run waits for a person; `tokens` and `cost` (in the currency of the models' prices) count prompts and answers;
+    `repeats` is how often the same call may follow on itself."""
+
+    steps: int = Field(default=25, ge=1, le=1000)
+    seconds: float | None = Field(default=None, gt=0)
+    tokens: int | None = Field(default=None, ge=1)
+    cost: float | None = Field(default=None, gt=0)
+    calls: int | None = Field(default=None, ge=0)
+    repeats: int = Field(default=3, ge=1, le=100)
 
 
 class AgentProfile(OpenModel):
     """An `agent_profile.json`; its keys are `snake_case`, as published.
 
     `core_deliberation_workflow_id` is a workflow's id or the path of its file in the project.
-    `tool_ids_inventory` is the whole of what the agent may call.
+    `tool_ids_inventory` is the whole of what the agent may call: ids and patterns of them; the workflows of
+    `skill_workflow_ids_inventory` are tools as well. `limits` are ours.
     """
 
     model_config = ConfigDict(alias_generator=None)
@@ -33,19 +48,14 @@ class AgentProfile(OpenModel):
     tool_ids_inventory: list[str] = Field(default_factory=list)
     skill_workflow_ids_inventory: list[str] = Field(default_factory=list)
     initial_private_state_values: dict[str, JsonValue] = Field(default_factory=dict)
+    limits: AgentLimits = Field(default_factory=AgentLimits)
     custom_metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
-
-class AgentLimits(Model):
-    """How much one run of an agent may use; None is no limit. `seconds` are wall time, without the time in which the
-    run waits for a person; `tokens` and `cost` (in the currency of the models' prices) count prompts and answers;
-    `repeats` is how often the same call may follow on itself."""
-
-    steps: int = Field(default=25, ge=1, le=1000)
-    seconds: float | None = Field(default=None, gt=0)
-    tokens: int | None = Field(default=None, ge=1)
-    cost: float | None = Field(default=None, gt=0)
-    repeats: int = Field(default=3, ge=1, le=100)
+    @property
+    def inventory(self) -> list[str]:
+        """The ids, and patterns of ids, of the tools that the agent may call."""
+        skills = [f"workflow:{workflow_id_of(name)}" for name in self.skill_workflow_ids_inventory]
+        return list(dict.fromkeys([*self.tool_ids_inventory, *skills]))
 
 
 class AgentRequest(Model):
@@ -212,6 +222,13 @@ class AgentRuntime(ServiceInterface, name="agentRuntime", version=2):
     @acts("agentRuntime:run", "Give agents messages to work on.")
     async def run(self, request: AgentRequest, *, call: CallContext | None = None) -> AgentReply:
         """Give an agent a message and return when it is done; cancelling stops it and its runs."""
+
+    @acts("agentRuntime:run", "Give agents messages to work on.", since=2)
+    async def ask(self, profile_id: str, message: str, *, call: CallContext | None = None) -> str:
+        """Return an agent's reply to a message, in a conversation of its own: how agents call each other as tools.
+
+        Raises `PluginFailure` where it ends without a reply, `LimitReached` where agents call agents too deeply.
+        """
 
     @acts("agentRuntime:run", "Give agents messages to work on.", since=2)
     async def start(self, request: AgentRequest, *, call: CallContext | None = None) -> AgentRun:

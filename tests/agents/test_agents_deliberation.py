@@ -28,9 +28,12 @@ def stored(
 
 
 SITUATION = Situation(
-    history=(ChatMessage(role="user", content="hello"), ChatMessage(role="assistant", content="yes?")),
+    conversation=tuple(
+        ChatMessage(role="user" if place % 2 == 0 else "assistant", content=text)
+        for place, text in enumerate(["hello", "yes?", "write it down", "CALL", "<OBSERVATION>"])
+    ),
     message="write it down",
-    turns=(ChatMessage(role="assistant", content="CALL"), ChatMessage(role="user", content="<OBSERVATION>")),
+    said_at=2,
     observations=("Tool a executed.", "Tool b failed."),
     step=2,
 )
@@ -59,7 +62,7 @@ def test_a_workflow_gets_the_inputs_that_it_has() -> None:
 
 def test_a_text_input_for_messages_gets_them_as_json_text() -> None:
     deliberation = Deliberation.of(stored({"messages": "STRING"}, {"response": "STRING"}))
-    assert deliberation.inputs(Situation(history=(), message="好")) == {
+    assert deliberation.inputs(Situation((ChatMessage(role="user", content="好"),), "好")) == {
         "messages": '[{"role": "user", "content": "好"}]'
     }
 
@@ -79,7 +82,7 @@ def test_a_workflow_that_takes_no_message_cannot_deliberate() -> None:
 )
 def test_the_text_is_the_output_response_else_text_else_the_only_one(outputs: list[str], chosen: str) -> None:
     deliberation = Deliberation.of(stored({"messages": "ARRAY"}, dict.fromkeys(outputs, "STRING")))
-    assert deliberation.text({**dict.fromkeys(outputs, 0), chosen: "said"}) == "said"
+    assert deliberation.answer({**dict.fromkeys(outputs, 0), chosen: "said"}).text == "said"
 
 
 @pytest.mark.parametrize("outputs", [[], ["a", "b"]])
@@ -90,11 +93,11 @@ def test_a_workflow_whose_text_cannot_be_told_cannot_deliberate(outputs: list[st
 
 def test_an_answer_object_counts_by_its_text_and_other_values_are_an_error() -> None:
     deliberation = Deliberation.of(stored({"messages": "ARRAY"}, {"response": "OBJECT"}))
-    assert deliberation.text({"response": {"text": "said", "model": "m"}}) == "said"
+    assert deliberation.answer({"response": {"text": "said", "model": "m"}}).text == "said"
     with pytest.raises(TavernError, match="gave no text: its output 'response' is an object"):
-        deliberation.text({"response": {"model": "m"}})
+        deliberation.answer({"response": {"model": "m"}})
     with pytest.raises(TavernError, match="is empty"):
-        deliberation.text({})
+        deliberation.answer({})
 
 
 async def test_prompts_are_the_values_of_nodes_and_nothing_else() -> None:
@@ -114,5 +117,5 @@ async def test_prompts_are_the_values_of_nodes_and_nothing_else() -> None:
     assert after.config_values == {"deep": [{"text": "tools"}]}
     assert after.display_name == "{{{m}}}"
     assert deliberation.workflow.nodes[0].input_values["prompt"] == "Use {{{m}}}."
-    said = Situation(history=(), message="{{{m}}}")
+    said = Situation((ChatMessage(role="user", content="{{{m}}}"),), "{{{m}}}")
     assert deliberation.inputs(said)["messages"] == [{"role": "user", "content": "{{{m}}}"}]

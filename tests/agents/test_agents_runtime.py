@@ -49,6 +49,7 @@ async def test_each_step_is_told_while_it_happens(tavern: Tavern) -> None:
         (1, "thinking"),
         (1, "thought"),
         (1, "tool_call"),
+        (1, "tool_running"),
         (1, "observation"),
         (2, "thinking"),
         (2, "reply"),
@@ -56,7 +57,7 @@ async def test_each_step_is_told_while_it_happens(tavern: Tavern) -> None:
     assert {trace["agentRunId"] for trace in tavern.traces} == {reply.agent_run_id}
     assert {trace["profileId"] for trace in tavern.traces} == {"keeper"}
     assert tavern.said("thought", "reply") == ["I shall shout.", "Done."]
-    assert tavern.traces[3]["data"] == {"toolId": "shout", "index": 1, "arguments": {"text": "ale"}}
+    assert tavern.traces[3]["data"] == {"toolId": "shout", "place": 0, "index": 1, "arguments": {"text": "ale"}}
     assert tavern.said("observation")[0].startswith("Tool shout executed successfully. Output: ")
 
 
@@ -221,7 +222,7 @@ async def test_long_output_is_cut_before_the_model_reads_it(tavern: Tavern) -> N
 async def test_an_agent_that_never_replies_is_stopped_at_the_limit(tavern: Tavern) -> None:
     tavern.replies(({}, f"Again!\n{action('shout', text='a')}"))
     reply = await tavern.run("Go on.", max_steps=3)
-    assert (reply.outcome, reply.steps, len(reply.tool_results)) == ("limit", 3, 3)
+    assert (reply.outcome, reply.steps, len(reply.tool_results)) == ("limit", 4, 3)
     assert (reply.text, reply.error) == ("Again!", "no final reply within 3 steps")
     assert tavern.said("limit") == ["Stopped: no final reply within 3 steps"]
 

@@ -84,7 +84,7 @@ async def test_an_unknown_agent_is_not_found(browser: Browser) -> None:
 async def test_a_wrong_body_is_told(browser: Browser) -> None:
     rows: Any = [
         ("{", "the body is not JSON"),
-        ([], "the body is not {message, history?, maxSteps?}: $: Input should be an object"),
+        ([], "the body is not {message, conversationId?, history?, maxSteps?}: $: Input should be an object"),
         ({}, "message: Field required"),
         ({"message": "x", "maxSteps": 0}, "maxSteps: Input should be greater than or equal to 1"),
         ({"message": "x", "history": [{"role": "bard", "content": ""}]}, "$.history[0].role:"),

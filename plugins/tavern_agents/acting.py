@@ -1,0 +1,175 @@
+"""Carries out the calls of one answer: chains in order, independent ones at once, waiting for people where need be.
+
+What was begun and what came of it is stored before anything follows from it, so that no call is made twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from tavern_agents.conversation import MAY_HAVE_RUN, NEVER_RAN, answer
+from tavern_agents.decision import Decision
+from tavern_agents.feedback import limit_for
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolError, ToolErrorType, ToolResult, ToolScope
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
+
+if TYPE_CHECKING:
+    from tavern_agents.loop import AgentLoop
+
+_WAIT = 60.0
+"""Seconds after which the decision about a call is asked for again; it is known at once when it is made."""
+
+
+class Acting:
+    """The calls of the message `message` (its number in the store), for one agent."""
+
+    def __init__(self, loop: AgentLoop, decision: Decision, message: int, call: CallContext) -> None:
+        self._loop = loop
+        self._decision = decision
+        self.message = message
+        self._call = call
+        self._tools: ToolManager = loop.context.services.get(TOOL_MANAGER)
+        self._scope = ToolScope(allowed=loop.profile.inventory, streams="system:stream_read" in loop.tool_ids)
+        self.results: dict[int, ToolResult] = {}
+
+    async def groups(self) -> list[list[list[int]]]:
+        """Return the chains in the order in which they are carried out; those of one group at once."""
+        found: list[list[list[int]]] = []
+        joined = False
+        for block in self._decision.blocks:
+            independent = len(block) == 1 and await self._is_independent(self._decision.calls[block[0]].tool_id)
+            if independent and joined:
+                found[-1].append(block)
+            else:
+                found.append([block])
+            joined = independent
+        return found
+
+    async def _is_independent(self, tool_id: str) -> bool:
+        if tool_id.startswith("agent:"):
+            return True
+        try:
+            return (await self._tools.get(tool_id)).read_only
+        except TavernError:
+            return False
+
+    async def carry_out(self, groups: list[list[list[int]]]) -> None:
+        """Make the calls. Those of the first group are stored as begun already."""
+        for number, group in enumerate(groups):
+            if number:
+                await self._keep(begun=[place for block in group for place in block])
+            async with asyncio.TaskGroup() as together:
+                for block in group:
+                    together.create_task(self._chain(block))
+
+    async def settle(self, calls: dict[int, tuple[str | None, ToolResult | None]]) -> None:
+        """Find out what came of calls that a host ended in the middle of; make none but those that may be repeated."""
+        for place, request in enumerate(self._decision.calls):
+            task, result = calls.get(place, (None, None))
+            if result is not None:
+                self.results[place] = result
+            elif task is not None:
+                await self._wait_for(place, task)
+            elif place not in calls:
+                self.results[place] = _lost(request, NEVER_RAN, ToolErrorType.INTERRUPTED)
+            elif await self._may_repeat(request.tool_id):
+                await self._chain([place])
+            else:
+                self.results[place] = _lost(request, MAY_HAVE_RUN, ToolErrorType.UNKNOWN_OUTCOME)
+        await self._keep(results=self.results)
+
+    async def _may_repeat(self, tool_id: str) -> bool:
+        try:
+            tool = await self._tools.get(tool_id)
+        except TavernError:
+            return False
+        return (tool.read_only or tool.idempotent) and not tool.is_async
+
+    async def _chain(self, block: list[int]) -> None:
+        requests = [self._decision.calls[place] for place in block]
+        for place, request in zip(block, requests, strict=True):
+            self._loop.trace.say(
+                "tool_running",
+                f"Calls {request.tool_id}",
+                toolId=request.tool_id,
+                place=place,
+                traceId=self._call.trace_id,
+            )
+        results = await self._tools.call_all(requests, scope=self._scope, call=self._call)
+        for place, result in zip(block, results, strict=False):
+            self.results[place] = result
+        await self._keep(results={place: self.results[place] for place in block if place in self.results})
+        for place, result in zip(block, results, strict=False):
+            if result.status == "awaiting_approval" and result.task_id is not None:
+                await self._wait_for(place, result.task_id)
+
+    async def _wait_for(self, place: int, task_id: str) -> None:
+        """Wait until a call was decided about and, if it was approved, made."""
+        request = self._decision.calls[place]
+        self._loop.waits_for(task_id, request)
+        await self._keep(tasks={place: task_id})
+        try:
+            while True:
+                task = await self._tools.task(task_id, wait=_WAIT, call=self._call)
+                if task.status.is_final:
+                    break
+        finally:
+            self._loop.waits_no_more(task_id)
+        result = task.result or _lost(
+            request, f"the task {task_id} ended as {task.status.value}", ToolErrorType.INTERRUPTED
+        )
+        self.results[place] = result.model_copy(
+            update={"index": request.index, "block": request.block, "request_id": request.request_id}
+        )
+        await self._keep(results={place: self.results[place]})
+
+    async def _keep(
+        self,
+        *,
+        begun: Iterable[int] = (),
+        tasks: dict[int, str] | None = None,
+        results: dict[int, ToolResult] | None = None,
+    ) -> None:
+        await self._loop.write(
+            begun_later=[(self.message, place) for place in begun],
+            tasks={(self.message, place): task for place, task in (tasks or {}).items()},
+            # one that waits has no result yet: what comes of it is asked of the task
+            results={(self.message, p): r for p, r in (results or {}).items() if r.status != "awaiting_approval"},
+        )
+
+    async def messages(self, say: Callable[[ToolCallRequest, str, ToolResult | None], None]) -> list[ChatMessage]:
+        """Return what the model gets to read about its calls: an answer to each native call, then one message about
+        those of the text. `say` hears the text about each."""
+        calls, native = self._decision.calls, dict[str, str]()
+        results = [self.results[place] for place in sorted(self.results)]
+        answers = await self._tools.feedback(calls, results, limit=limit_for(len(calls)))
+        framed: list[str] = []
+        for place, (request, one) in enumerate(zip(calls, answers, strict=False)):
+            say(request, one.text, self.results.get(place))
+            if request.protocol == "native" and request.request_id is not None:
+                native[request.request_id] = one.framed
+            else:
+                framed.append(one.framed)
+        for call_id, place in self._decision.twins.items():
+            native[call_id] = answers[place].text
+        native |= self._decision.unusable
+        found = [answer(call, native[call.id]) for call in self._decision.message.tool_calls if call.id in native]
+        if framed:
+            found.append(ChatMessage(role="user", content="\n".join(framed)))
+        return found
+
+
+def _lost(request: ToolCallRequest, message: str, kind: ToolErrorType) -> ToolResult:
+    return ToolResult(
+        tool_id=request.tool_id,
+        index=request.index,
+        block=request.block,
+        request_id=request.request_id,
+        status="error",
+        error=ToolError(type=kind, message=message, tool_id=request.tool_id, index=request.index),
+    )

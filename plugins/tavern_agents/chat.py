@@ -1,0 +1,166 @@
+"""`tavern agent run` and `tavern agent resume`: an agent in the terminal, its steps, and what waits for a person."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+from pydantic import JsonValue
+
+from tavern_agents.commands import trace_line
+from tavern_agents.tracing import EVENT
+from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
+from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentRun, AgentTrace
+from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.documents import read_model
+from tavern_host.contracts.errors import InvalidInput, TavernError
+from tavern_host.contracts.events import Gap
+from tavern_host.contracts.tools import TOOL_MANAGER
+
+_QUIET = frozenset({"reply", "error", "interrupted", "limit", "tool_running", "fragment"})
+"""Steps that are not shown as lines: the end is shown as such."""
+
+
+async def run_agent(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Give an agent a message, or talk to it line by line; fail where a message gets no reply."""
+    chat = _Chat(context, arguments)
+    message = arguments.get("message")
+    if message is None and not sys.stdin.isatty():
+        message = (await asyncio.to_thread(sys.stdin.read)).strip()
+        if not message:
+            raise InvalidInput("there is no message: give --message TEXT, or text on stdin")
+    if message is not None:
+        async for output in chat.say(str(message)):
+            yield output
+        async for output in chat.result():
+            yield output
+        return
+    await context.services.get(AGENT_RUNTIME).get(str(arguments["profile"]))
+    yield CommandOutput(kind="progress", text="Say something; an empty line, or Ctrl-D, ends the conversation.")
+    while line := (await _ask("> ")).strip():
+        async for output in chat.say(line):
+            yield output
+        if chat.reply is not None and chat.reply.outcome != "reply":
+            yield CommandOutput(kind="progress", text=f"({chat.reply.outcome}: {chat.reply.error})")
+    if chat.conversation is not None:
+        again = f"tavern agent run {arguments['profile']} --conversation {chat.conversation}"
+        yield CommandOutput(kind="progress", text=f"To continue this conversation: {again}")
+
+
+async def resume_run(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Let a run resume, and show it until it ends."""
+    chat = _Chat(context, arguments)
+    async for output in chat.follow(str(arguments["run"])):
+        yield output
+    async for output in chat.result():
+        yield output
+
+
+async def _ask(prompt: str) -> str:
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    return await asyncio.to_thread(sys.stdin.readline)
+
+
+class _Chat:
+    """One conversation in a terminal."""
+
+    def __init__(self, context: PluginContext, arguments: dict[str, JsonValue]) -> None:
+        self._context = context
+        self._arguments = arguments
+        self._runtime = context.services.get(AGENT_RUNTIME)
+        self._streams = sys.stdout.isatty()
+        given = arguments.get("conversation")
+        self.conversation = None if given is None else str(given)
+        self.reply: AgentReply | None = None
+
+    async def say(self, message: str) -> AsyncIterator[CommandOutput]:
+        """Show the agent's work on a message, and its reply."""
+        given: dict[str, Any] = {"profile_id": self._arguments["profile"], "message": message}
+        if self._arguments.get("max_steps") is not None:
+            given["limits"] = {"steps": self._arguments["max_steps"]}
+        if self.conversation is not None:
+            given["conversation_id"] = self.conversation
+        request = read_model(AgentRequest, given, "agent run")
+        async for output in self._shown(self._runtime.start(request)):
+            yield output
+
+    def follow(self, run_id: str) -> AsyncIterator[CommandOutput]:
+        """Show a run that resumes."""
+        return self._shown(self._runtime.resume(run_id))
+
+    async def _shown(self, beginning: Any) -> AsyncIterator[CommandOutput]:
+        traces = self._context.events.subscribe(EVENT)
+        run: AgentRun = await beginning
+        self.conversation = run.conversation_id
+        streamed = ""
+
+        async def wait() -> AgentReply:
+            try:
+                return await self._runtime.wait(run.id)
+            finally:
+                await traces.close()
+
+        waiting = asyncio.create_task(wait(), name=f"agent {run.id}")
+        try:
+            async for event in traces:
+                if isinstance(event, Gap):
+                    yield CommandOutput(kind="progress", text=f"({event.last - event.first + 1} steps are not shown)")
+                    continue
+                step = AgentTrace.model_validate(event.payload)
+                if step.kind == "awaiting_approval":
+                    async for output in self._decide(step):
+                        yield output
+                if step.agent_run_id != run.id:
+                    continue
+                if step.kind == "fragment" and self._streams:
+                    streamed += step.text
+                    yield CommandOutput(kind="chunk", text=step.text)
+                elif step.kind == "thinking":
+                    streamed = ""
+                if step.kind not in _QUIET:
+                    yield CommandOutput(kind="progress", text=trace_line(step))
+            self.reply = await waiting
+        finally:
+            if not waiting.done():
+                waiting.cancel()
+                await asyncio.wait([waiting])
+                await self._runtime.interrupt(run.id)
+        if self.reply.outcome == "reply" and self.reply.text != streamed.strip():
+            yield CommandOutput(kind="text", text=self.reply.text)
+
+    async def result(self) -> AsyncIterator[CommandOutput]:
+        """Give the reply as JSON; fail where there is none."""
+        reply = self.reply
+        assert reply is not None
+        yield CommandOutput(kind="result", data=reply.to_json())
+        if reply.outcome != "reply":
+            yield CommandOutput(kind="failure", text=f"agent {reply.profile_id}: {reply.error}", exit_code=1)
+
+    async def _decide(self, step: AgentTrace) -> AsyncIterator[CommandOutput]:
+        """Ask the person at the terminal about a call; say how to decide where there is none."""
+        task_id = str(step.data.get("taskId"))
+        shown = json.dumps(step.data.get("arguments"), ensure_ascii=False)
+        if not sys.stdin.isatty():
+            how = f"tavern approvals approve {task_id} (or refuse)"
+            yield CommandOutput(kind="progress", text=f"{step.data.get('toolId')} {shown} waits: {how}")
+            return
+        question = f"{step.profile_id} wants to call {step.data.get('toolId')} {shown}\n[y]es, [n]o, [e]dit? "
+        said = (await _ask(question)).strip().lower()
+        arguments: dict[str, JsonValue] | None = None
+        if said.startswith("e"):
+            try:
+                arguments = json.loads(await _ask("arguments as JSON: "))
+            except ValueError as error:
+                yield CommandOutput(kind="progress", text=f"that is no JSON ({error}); the call is refused")
+                said = "n"
+        decision: Literal["approve", "refuse"] = "approve" if said[:1] in ("y", "e") else "refuse"
+        person = CallContext(principal=Principal(kind="user", id="operator"))
+        try:
+            tools = self._context.services.get(TOOL_MANAGER)
+            await tools.decide(task_id, decision, arguments=arguments, call=person)
+        except TavernError as error:
+            yield CommandOutput(kind="progress", text=f"not decided: {error.message}")

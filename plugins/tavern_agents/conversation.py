@@ -1,0 +1,93 @@
+"""A conversation as a model gets it: every call with its one result, what was said first as a summary.
+
+Decides about messages only; stores nothing and asks nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tavern_agents.store import Kept
+from tavern_host.contracts.llm import ChatMessage, LlmToolCall
+
+MAY_HAVE_RUN = "The call was interrupted: it may have run, or not. Find out what it did before you repeat it."
+NEVER_RAN = "The call was never made: the work was interrupted before it began."
+SUMMARY = "What was said before, in short:\n"
+
+
+@dataclass
+class Conversation:
+    """The messages of a conversation after its summary."""
+
+    summary: str = ""
+    kept: list[Kept] = field(default_factory=list)
+
+    def messages(self) -> list[ChatMessage]:
+        """Return what a model gets."""
+        messages = repaired([kept.message for kept in self.kept])
+        return [ChatMessage(role="user", content=SUMMARY + self.summary), *messages] if self.summary else messages
+
+    def boundary(self, tokens: int) -> int:
+        """Return how many of the messages a summary may replace so that about `tokens` stay: never between a call
+        and its result, never the last thing that a person said. 0 where there is nothing to win."""
+        messages = [kept.message for kept in self.kept]
+        starts = [place for place, message in enumerate(messages) if _begins_turn(messages, place)]
+        starts = [place for place in starts if place <= _last_said(messages)]
+        size = 0
+        sizes = [size := size + estimate([message]) for message in reversed(messages)][::-1]
+        fitting = [place for place in starts if sizes[place] <= tokens]
+        return fitting[0] if fitting else (starts[-1] if starts else 0)
+
+
+def _begins_turn(messages: Sequence[ChatMessage], place: int) -> bool:
+    """Whether nothing before belongs to what stands here: the results of a call stand behind it."""
+    return messages[place].role == "user" and (
+        place == 0 or messages[place - 1].role != "assistant" or not _called(messages, place - 1)
+    )
+
+
+def _called(messages: Sequence[ChatMessage], place: int) -> bool:
+    message = messages[place + 1]
+    return bool(messages[place].tool_calls) or message.content.startswith("<OBSERVATION>")
+
+
+def _last_said(messages: Sequence[ChatMessage]) -> int:
+    said = (p for p in range(len(messages) - 1, -1, -1) if messages[p].role == "user" and _begins_turn(messages, p))
+    return next(said, 0)
+
+
+def repaired(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Return messages in which every native call has one result, right behind it, and every result its call."""
+    results: dict[str, ChatMessage] = {}
+    for message in messages:
+        if message.role == "tool" and message.tool_call_id is not None:
+            results.setdefault(message.tool_call_id, message)
+    found: list[ChatMessage] = []
+    answered: set[str] = set()
+    for message in messages:
+        if message.role == "tool":
+            continue
+        found.append(message)
+        for call in message.tool_calls:
+            if call.id not in answered:
+                answered.add(call.id)
+                found.append(results.get(call.id) or answer(call, MAY_HAVE_RUN))
+    return found
+
+
+def answer(call: LlmToolCall, text: str) -> ChatMessage:
+    """Return the result of a native call."""
+    return ChatMessage(role="tool", content=text, tool_call_id=call.id, name=call.name or None)
+
+
+def estimate(messages: Sequence[ChatMessage]) -> int:
+    """Return about how many tokens messages have: four ASCII characters, or one other, are one."""
+    total = 0
+    for message in messages:
+        texts = [message.content, *(call.arguments for call in message.tool_calls)]
+        for text in texts:
+            other = 0 if text.isascii() else sum(not sign.isascii() for sign in text)
+            total += (len(text) - other) // 4 + other
+        total += 8 + 500 * len(message.images)
+    return total

@@ -1,0 +1,74 @@
+"""What the plugin offers by name: its routes and its commands."""
+
+from __future__ import annotations
+
+from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.http import RouteInfo
+
+_ROUTES = (
+    ("GET", "/api/agents", "list_agents", "The project's agents."),
+    ("GET", "/api/agents-check", "check_agents", "What is wrong with the project's agents."),
+    ("POST", "/api/agents/{id}/run", "run_agent", "Give an agent a message and wait for its reply."),
+    ("POST", "/api/agents/{id}/runs", "start_run", "Give an agent a message; answers at once."),
+    ("GET", "/api/agent-runs", "list_runs", "Runs of agents, newest first."),
+    ("GET", "/api/agent-runs/{run}", "get_run", "A run of an agent as it stands."),
+    ("GET", "/api/agent-runs/{run}/trace", "get_trace", "The steps of a run, those `after` a number."),
+    ("POST", "/api/agent-runs/{run}/messages", "say", "Say something to an agent at work."),
+    ("POST", "/api/agent-runs/{run}/interrupt", "interrupt_run", "Stop a run."),
+    ("POST", "/api/agent-runs/{run}/pause", "pause_run", "Let a run stop before its next deliberation."),
+    ("POST", "/api/agent-runs/{run}/resume", "resume_run", "Let a run resume."),
+)
+
+
+def routes() -> list[RouteInfo]:
+    """Return the routes of agents."""
+    return [
+        RouteInfo(method=method, path=path, handler=f"tavern_agents.web:{handler}", summary=summary)
+        for method, path, handler, summary in _ROUTES
+    ]
+
+
+def commands() -> list[CommandInfo]:
+    """Return the commands `tavern agent …`."""
+    profile = CommandParameter(name="profile", help="The agent's id.", required=True)
+    run = CommandParameter(name="run", help="The id of a run.", required=True)
+    handlers, chat = "tavern_agents.commands", "tavern_agents.chat"
+    return [
+        CommandInfo(name="agent list", help="List the project's agents.", handler=f"{handlers}:list_agents"),
+        CommandInfo(
+            name="agent check",
+            help="Check the project's agents: files, tools, workflows.",
+            handler=f"{handlers}:check_agents",
+            parameters=[CommandParameter(name="--profile", help="Only this agent.")],
+        ),
+        CommandInfo(
+            name="agent run",
+            help="Talk to an agent: give it a message and watch it work, or converse line by line.",
+            handler=f"{chat}:run_agent",
+            parameters=[
+                profile,
+                CommandParameter(name="--message", help="The message; without it, lines from the terminal or stdin."),
+                CommandParameter(name="--conversation", help="The id of a conversation to continue, or to begin."),
+                CommandParameter(name="--max-steps", help="How often it may deliberate.", type="integer"),
+            ],
+        ),
+        CommandInfo(
+            name="agent runs",
+            help="List runs of agents.",
+            handler=f"{handlers}:list_runs",
+            parameters=[
+                CommandParameter(name="--profile", help="Only those of this agent."),
+                CommandParameter(name="--limit", type="integer", default=20, help="At most so many."),
+            ],
+        ),
+        CommandInfo(
+            name="agent trace", help="Show what a run did.", handler=f"{handlers}:show_trace", parameters=[run]
+        ),
+        CommandInfo(
+            name="agent resume",
+            help="Resume a run that was interrupted, failed, or ended at a limit.",
+            handler=f"{chat}:resume_run",
+            parameters=[run],
+        ),
+        CommandInfo(name="agent interrupt", help="Stop a run.", handler=f"{handlers}:interrupt_run", parameters=[run]),
+    ]

@@ -1,0 +1,417 @@
+"""The loop of one run of one agent: deliberate, act, observe, until there is a reply, a limit, or an interrupt.
+
+Each step is stored before the next one begins; a run that is resumed begins with what the stored conversation says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from tavern_agents.acting import Acting
+from tavern_agents.compaction import compact
+from tavern_agents.conversation import Conversation, estimate
+from tavern_agents.decision import Decision, read_decision
+from tavern_agents.deliberation import Deliberation, Situation
+from tavern_agents.feedback import EMPTY, circles_text, framed, last_text, not_understood_text
+from tavern_agents.store import AgentStore, Kept, KeptRun, Progress
+from tavern_agents.tracing import Tracer
+from tavern_agents.watch import CycleWatch, used_up
+from tavern_host.context import PluginContext
+from tavern_host.contracts.agents import AgentLimits, AgentProfile, AgentRun, AgentStatus
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import Interrupted, PluginFailure, TavernError, describe
+from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
+from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmResponse
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
+from tavern_host.contracts.tools import TOOL_MANAGER, ToolFilter
+
+
+class _End(Exception):
+    """The run has ended: how, with what text, and why."""
+
+    def __init__(self, status: AgentStatus, text: str = "", reason: str | None = None) -> None:
+        super().__init__(reason)
+        self.status, self.text, self.reason = status, text, reason
+
+
+@dataclass
+class AgentLoop:
+    """One run at work. `run` is how it stands; others read it, and hear of changes by `changed`."""
+
+    context: PluginContext
+    store: AgentStore
+    profile: AgentProfile
+    deliberation: Deliberation
+    limits: AgentLimits
+    run: AgentRun
+    first: str
+    call: CallContext
+    trace: Tracer
+    conversation: Conversation
+    tool_ids: list[str] = field(default_factory=list)
+    waiting: dict[str, ToolCallRequest] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    may_run: asyncio.Event = field(default_factory=asyncio.Event)
+    observations: list[str] = field(default_factory=list)
+    said: str = ""
+    _warned: set[str] = field(default_factory=set)
+    _nudge: str | None = None
+    _models: dict[str, LlmModelInfo] = field(default_factory=dict)
+    _worked: float = 0.0
+    """When the run began, by the clock of `time.monotonic`, moved on by the time in which it waited."""
+    _waits_since: float = 0.0
+
+    async def work(self, kept: KeptRun | None = None) -> None:
+        """Work until the run ends, and store how. `kept` is what is known of a run that is resumed."""
+        self._worked = time.monotonic()
+        self._cycles = CycleWatch(self.limits.repeats)
+        try:
+            self.tool_ids = await self._inventory()
+            if kept is not None:
+                await self._take_up(kept)
+            while True:
+                await self._boundary()
+                await self._step()
+        except _End as end:
+            await self._end(end.status, end.text, end.reason)
+        except asyncio.CancelledError:
+            if self.is_leaving:  # the next host resumes it
+                await asyncio.shield(self.write())
+                raise
+            await asyncio.shield(self._end(AgentStatus.INTERRUPTED, self.said, "Stopped on request"))
+            raise
+        except TavernError as error:
+            is_stop = error.info.code == Interrupted.code
+            await self._end(AgentStatus.INTERRUPTED if is_stop else AgentStatus.ERROR, self.said, error.message)
+        except Exception as error:
+            self.context.log.error("the run %s failed: %s", self.run.id, describe(error), exc_info=error)
+            await self._end(AgentStatus.ERROR, self.said, describe(error))
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    async def _boundary(self) -> None:
+        """Between two steps: wait while the run is paused, and hear what was said meanwhile."""
+        if not self.may_run.is_set():
+            self._stands(status=AgentStatus.PAUSED)
+            self.trace.say("paused", "Paused")
+            await self.write()
+            await self.may_run.wait()
+            self._stands(status=AgentStatus.RUNNING)
+            self.trace.say("resumed", "Resumed")
+        number, messages = await self.store.inbox(self.run.id) if self.has_mail else (0, [])
+        self.has_mail = False
+        if messages:
+            self._cycles = CycleWatch(self.limits.repeats)
+            await self.write(messages=messages, heard=number)
+
+    is_leaving: bool = False
+    """Whether the host stops, so that the run stays as it stands."""
+    has_mail: bool = True
+    """Whether something may be in the inbox."""
+
+    async def _step(self) -> None:
+        limit = used_up(self.limits, self.run.usage, time.monotonic() - self._worked)
+        if limit is not None:
+            raise await self._last(limit)
+        answer = await self._deliberate()
+        message = answer.message()
+        decision = await read_decision(
+            self.context.services.get(TOOL_MANAGER), message, self.tool_ids, answer.finish_reason
+        )
+        self.said = decision.text or self.said
+        if decision.calls or decision.unusable:
+            await self._act(decision, answer)
+        else:
+            await self._reply(decision, answer)
+
+    async def _reply(self, decision: Decision, answer: LlmResponse) -> None:
+        """End with what was said, unless it is nothing, or meant to be a call."""
+        text = decision.text or answer.text.strip()
+        nudged, self._nudge = self._nudge, None
+        if not text:
+            if nudged == EMPTY:
+                raise _End(AgentStatus.ERROR, self.said, "the model gave an empty answer twice")
+            self._nudge = EMPTY
+            self._warn("the model gave an empty answer; it is asked once more", again=True)
+            return
+        if decision.warnings and nudged is None:
+            self._nudge = not_understood_text(decision.warnings)
+            self._observe(self._nudge)
+            note = ChatMessage(role="user", content=framed(self._nudge))
+            await self.write(messages=[decision.message, note])
+            return
+        await self.write(messages=[decision.message])
+        raise _End(AgentStatus.REPLY, text)
+
+    async def _act(self, decision: Decision, answer: LlmResponse) -> None:
+        """Carry out the calls of an answer, and observe."""
+        self._nudge = None
+        if decision.text:
+            self.trace.say("thought", decision.text)
+        for warning in decision.warnings:
+            self._warn(warning)
+        limit = used_up(self.limits, self.run.usage, 0, calls=len(decision.calls))
+        if limit is not None:
+            raise await self._last(limit)
+        for place, call in enumerate(decision.calls):
+            data: dict[str, Any] = {"toolId": call.tool_id, "index": call.index, "arguments": call.arguments}
+            self.trace.say("tool_call", f"Calls {call.tool_id}", place=place, **data)
+        acting = Acting(self, decision, 0, self.call.child())
+        groups = await acting.groups()
+        kept = await self.write(
+            messages=[decision.message], begun=[place for block in (groups or [[]])[0] for place in block]
+        )
+        acting.message = kept[-1].seq
+        await acting.carry_out(groups)
+        await self._observe_all(acting, decision)
+
+    async def _observe_all(self, acting: Acting, decision: Decision) -> None:
+        messages = await acting.messages(self._observe_result)
+        usage = self.run.usage
+        self._stands(usage=usage.model_copy(update={"calls": usage.calls + len(acting.results)}))
+        circle = self._cycles.add(decision.calls, list(acting.results.values()))
+        if circle is not None and not self._cycles.was_nudged:
+            self._cycles.was_nudged = True
+            self._warn(circle, again=True)
+            messages.append(ChatMessage(role="user", content=framed(circles_text(circle))))
+            circle = None
+        await self.write(messages=messages)
+        if circle is not None:
+            raise await self._last(circle)
+
+    async def _take_up(self, kept: KeptRun) -> None:
+        """Settle what the run was about when its host ended: the calls of the last message."""
+        self.trace.say("resumed", "Resumed where it was interrupted")
+        last = self.conversation.kept[-1] if self.conversation.kept else None
+        if last is None or last.message.role != "assistant":
+            return
+        decision = await read_decision(self.context.services.get(TOOL_MANAGER), last.message, self.tool_ids)
+        if not decision.calls and not decision.unusable:
+            if kept.run.status.is_final:
+                return
+            raise _End(AgentStatus.REPLY, decision.text or last.message.content.strip())
+        acting = Acting(self, decision, last.seq, self.call.child())
+        await acting.settle(kept.calls)
+        await self._observe_all(acting, decision)
+
+    async def _last(self, limit: str) -> _End:
+        """Let the agent answer once more, without tools; return how the run ends."""
+        self._nudge = last_text(limit)
+        self._warn(limit, again=True)
+        try:
+            answer = await self._deliberate(last=True)
+        except TavernError as error:
+            self._warn(f"there is no last answer: {error.message}")
+            return _End(AgentStatus.LIMIT, self.said, limit)
+        decision = await read_decision(self.context.services.get(TOOL_MANAGER), answer.message(), self.tool_ids)
+        text = decision.text or self.said
+        if text:
+            await self.write(messages=[ChatMessage(role="assistant", content=text)])
+        return _End(AgentStatus.LIMIT, text, limit)
+
+    # --- deliberation -----------------------------------------------------------------------------
+
+    async def _deliberate(self, *, last: bool = False) -> LlmResponse:
+        usage = self.run.usage
+        self._stands(usage=usage.model_copy(update={"steps": usage.steps + 1}))
+        self.trace.step = self.run.usage.steps
+        self.trace.say("thinking", f"Step {self.trace.step}: thinking")
+        if await self._is_too_long():
+            await self._compact("the conversation is longer than the model takes")
+        try:
+            return await self._run_deliberation(last=last)
+        except PluginFailure as error:
+            if not error.info.details.get("overflow") or not await self._compact("the model says that it is too long"):
+                raise
+            return await self._run_deliberation(last=last)
+
+    async def _run_deliberation(self, *, last: bool) -> LlmResponse:
+        request = await self._request(last=last)
+        call = self.call.child(timeout=self._seconds_left())
+        self.trace.follow(call)
+        try:
+            run = await self.context.services.get(EXECUTION_ENGINE).run(request, call=call)
+        finally:
+            self.trace.leave(call)
+        if run.status is RunStatus.INTERRUPTED:
+            raise Interrupted(f"the deliberation of {self.profile.id!r} was interrupted (run {run.id})")
+        if run.status is not RunStatus.COMPLETE:
+            reason = run.error.message if run.error is not None else f"it ended as {run.status.value}"
+            details = run.error.details if run.error is not None else {}
+            partial = details.get("partial_text")
+            self.said = partial if isinstance(partial, str) and partial else self.said
+            known: dict[str, Any] = {key: details[key] for key in ("overflow", "partial_text") if key in details}
+            raise PluginFailure(f"the deliberation of {self.profile.id!r} failed (run {run.id}): {reason}", **known)
+        answer = self.deliberation.answer(run.outputs)
+        if answer.error:
+            self.said = answer.text or self.said
+            raise PluginFailure(f"the answer of the model broke off: {answer.error}")
+        self._account(answer, run.id)
+        return answer
+
+    async def _request(self, *, last: bool) -> RunRequest:
+        tools = self.context.services.get(TOOL_MANAGER)
+        expanded = await tools.expand(self.deliberation.prompts, tool_ids=[] if last else self.tool_ids, call=self.call)
+        for warning in expanded.warnings:
+            self._warn(warning)
+        native = self.deliberation.takes_tools and not last
+        messages = self.conversation.messages()
+        if self._nudge is not None:
+            messages.append(ChatMessage(role="user", content=framed(self._nudge)))
+        said_at = next((place for place, kept in enumerate(self.conversation.kept) if kept.id == self.first), 0)
+        situation = Situation(
+            conversation=tuple(messages),
+            message=self.conversation.kept[said_at].message.content if self.conversation.kept else "",
+            said_at=said_at + bool(self.conversation.summary),
+            observations=tuple(self.observations),
+            tools=tuple(await tools.native_schemas(self.tool_ids)) if native else (),
+            tools_text=f"{await tools.instructions()}\n\n{await tools.describe(self.tool_ids)}" if native else "",
+            step=self.run.usage.steps,
+        )
+        return RunRequest(
+            workflow=self.deliberation.with_prompts(cast("list[Any]", expanded.value)),
+            inputs=self.deliberation.inputs(situation),
+            metadata={"agent": self.profile.id, "agentRunId": self.run.id, "step": self.run.usage.steps},
+            recover=False,
+        )
+
+    def _account(self, answer: LlmResponse, run_id: str) -> None:
+        """Add what an answer used."""
+        used, usage = answer.usage, self.run.usage
+        prompt, completion = used.prompt_tokens or 0, used.completion_tokens or 0
+        model = self._models.get(answer.model)
+        cost = usage.cost
+        if prompt or completion:
+            if model is None or model.price_input is None or model.price_output is None:
+                cost = None
+                if self.limits.cost is not None:
+                    self._warn(f"the model {answer.model!r} has no price, so the limit of the cost is not kept")
+            elif cost is not None:
+                cost += (prompt * model.price_input + completion * model.price_output) / 1e6
+        self._stands(
+            usage=usage.model_copy(
+                update={
+                    "prompt_tokens": usage.prompt_tokens + prompt,
+                    "completion_tokens": usage.completion_tokens + completion,
+                    "cost": cost,
+                }
+            )
+        )
+        self._model, self._prompt_tokens = answer.model, prompt
+        for notice in answer.notices:
+            self._warn(notice)
+        if answer.reasoning:
+            self.trace.say("thought", answer.reasoning, isReasoning=True)
+        self._answered = {"runId": run_id, "responseId": answer.response_id, "model": answer.model}
+
+    _model: str = ""
+    _prompt_tokens: int = 0
+
+    async def _is_too_long(self) -> bool:
+        """Whether what the model gets next is about to be longer than it takes, as far as that is known."""
+        if not self._models:
+            self._models = {model.name: model for model in await self.context.services.get(LLM).models()}
+        most = self._context_tokens()
+        if most is None:
+            return False
+        return max(estimate(self.conversation.messages()), self._prompt_tokens) > most * 0.8
+
+    def _context_tokens(self) -> int | None:
+        model = self._models.get(self._model) or next((m for m in self._models.values() if m.is_default), None)
+        return None if model is None else model.context_tokens
+
+    async def _compact(self, why: str) -> bool:
+        """Summarise what was said first; return whether the conversation became shorter."""
+        tokens = (self._context_tokens() or estimate(self.conversation.messages())) // 3
+        try:
+            count = await compact(
+                self.context, self.store, self.run.conversation_id, self.conversation, tokens, self._model, self.call
+            )
+        except TavernError as error:
+            self._warn(f"the conversation could not be summarised: {error.message}", again=True)
+            return False
+        if count:
+            self._prompt_tokens = 0
+            self.trace.say("compacted", f"Summarised {count} messages: {why}", messages=count)
+        return count > 0
+
+    async def _inventory(self) -> list[str]:
+        """Return the ids of the tools that the agent may call, in the order of its profile."""
+        patterns = self.profile.inventory
+        tools = self.context.services.get(TOOL_MANAGER)
+        found: dict[str, None] = {}
+        for pattern in patterns:
+            if "*" in pattern or "?" in pattern:
+                found |= dict.fromkeys(tool.id for tool in await tools.list_tools(ToolFilter(ids=[pattern])))
+            else:
+                found[pattern] = None
+        return list(found)
+
+    def _seconds_left(self) -> float | None:
+        return (
+            None if self.limits.seconds is None else max(1.0, self.limits.seconds - (time.monotonic() - self._worked))
+        )
+
+    # --- what is stored and said ------------------------------------------------------------------
+
+    async def write(self, **added: Any) -> list[Kept]:
+        """Store how the run stands, with what is `added` and the steps that were said since."""
+        kept = await self.store.write(Progress(run=self.run, steps=self.trace.unwritten(), **added))
+        self.conversation.kept.extend(kept)
+        return kept
+
+    def _stands(self, **changes: Any) -> None:
+        self.run = self.run.model_copy(update=changes)
+        self.changed.set()
+
+    def waits_for(self, task_id: str, request: ToolCallRequest) -> None:
+        """Note that a call waits for a person."""
+        self.waiting[task_id] = request
+        self._approvals()
+        text = f"{request.tool_id} waits for approval"
+        self.trace.say("awaiting_approval", text, taskId=task_id, toolId=request.tool_id, arguments=request.arguments)
+
+    def waits_no_more(self, task_id: str) -> None:
+        """Note that a call was decided about."""
+        self.waiting.pop(task_id, None)
+        self._approvals()
+
+    def _approvals(self) -> None:
+        if self.waiting and self.run.status is AgentStatus.RUNNING:
+            self._waits_since = time.monotonic()
+        elif not self.waiting:
+            self._worked += time.monotonic() - self._waits_since  # waiting for a person is not working
+        status = AgentStatus.WAITING if self.waiting else AgentStatus.RUNNING
+        self._stands(status=status, approvals=list(self.waiting))
+
+    def _observe_result(self, request: ToolCallRequest, text: str, result: ToolResult | None) -> None:
+        data: dict[str, Any] = {"toolId": request.tool_id, "status": result.status if result else "skipped"}
+        if result is not None and result.task_id is not None:
+            data["taskId"] = result.task_id
+        self._observe(text, **data)
+
+    def _observe(self, text: str, **data: Any) -> None:
+        self.observations.append(text)
+        self.trace.say("observation", text, **data)
+
+    def _warn(self, text: str, *, again: bool = False) -> None:
+        """Say, by default once per run, that something was not as it should be."""
+        if again or text not in self._warned:
+            self._warned.add(text)
+            self.trace.say("warning", text)
+
+    async def _end(self, status: AgentStatus, text: str, reason: str | None = None) -> None:
+        kind = {AgentStatus.REPLY: "reply", AgentStatus.LIMIT: "limit", AgentStatus.ERROR: "error"}.get(
+            status, "interrupted"
+        )
+        used = self.run.usage
+        said = {AgentStatus.REPLY: text, AgentStatus.LIMIT: f"Stopped: {reason}"}.get(status, reason or "")
+        self._stands(status=status, text=text, reason=reason, approvals=[], finished_at=datetime.now(UTC))
+        self.trace.say(cast("Any", kind), said, tokens=used.prompt_tokens + used.completion_tokens, **self._answered)
+        await self.write()
+
+    _answered: dict[str, Any] = field(default_factory=dict)

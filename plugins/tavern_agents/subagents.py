@@ -1,0 +1,50 @@
+"""Agents as others see them: as tools, and by name in their own prompts."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from tavern_agents.profiles import read_profiles
+from tavern_host.context import PluginContext
+from tavern_host.contracts.agents import AGENT_RUNTIME, AgentProfile
+from tavern_host.contracts.macros import MacroRequest
+from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+
+TIMEOUT = 3_600_000.0
+"""How long a sub-agent may work, in milliseconds; its own limits end it earlier."""
+
+
+def agent_tools(context: PluginContext) -> list[ToolDefinition]:
+    """Return a tool for each agent of the project. It is listed only where it is asked for by its id."""
+    return [_tool(profile) for profile in read_profiles(context.project.root).by_id.values()]
+
+
+def _tool(profile: AgentProfile) -> ToolDefinition:
+    parameters: dict[str, JsonValue] = {
+        "type": "object",
+        "properties": {
+            "message": {"type": "string", "description": "What the agent is to do; it knows nothing else."},
+            # The method needs to know which agent is meant; the value is filled in.
+            "profile_id": {"type": "string", "enum": [profile.id], "default": profile.id},
+        },
+        "required": ["message"],
+    }
+    return ToolDefinition(
+        id=f"agent:{profile.id}",
+        display_name=profile.name,
+        description=f"Asks the agent {profile.name} and gives its reply. {profile.description}".strip(),
+        version=profile.version,
+        implementation=ToolImplementation(kind="service", service="agentRuntime", method="ask"),
+        parameters=parameters,
+        output={"type": "string"},
+        timeout=TIMEOUT,
+        listed=False,
+    )
+
+
+async def name(request: MacroRequest, context: PluginContext) -> str:
+    """Return the name of the agent that reads the prompt; nothing where that is none."""
+    principal = request.call.principal
+    if principal.kind != "agent":
+        return ""
+    return (await context.services.get(AGENT_RUNTIME).get(principal.id)).name
