@@ -7,28 +7,47 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from tavern_agents.conversation import MAY_HAVE_RUN, NEVER_RAN, answer
 from tavern_agents.decision import Decision
 from tavern_agents.feedback import limit_for
+from tavern_agents.rows import Kept
+from tavern_agents.tracing import Tracer
+from tavern_host.context import PluginContext
+from tavern_host.contracts.agents import AgentProfile
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolError, ToolErrorType, ToolResult, ToolScope
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
 
-if TYPE_CHECKING:
-    from tavern_agents.loop import AgentLoop
-
 _WAIT = 60.0
 """Seconds after which the decision about a call is asked for again; it is known at once when it is made."""
+
+
+class Worker(Protocol):
+    """The run of an agent for which calls are made."""
+
+    context: PluginContext
+    profile: AgentProfile
+    tool_ids: list[str]
+    trace: Tracer
+
+    async def write(self, **added: Any) -> list[Kept]:
+        """Store what is added."""
+
+    def waits_for(self, task_id: str, request: ToolCallRequest) -> None:
+        """Note that a call waits for a person."""
+
+    def waits_no_more(self, task_id: str) -> None:
+        """Note that a call was decided about."""
 
 
 class Acting:
     """The calls of the message `message` (its number in the store), for one agent."""
 
-    def __init__(self, loop: AgentLoop, decision: Decision, message: int, call: CallContext) -> None:
+    def __init__(self, loop: Worker, decision: Decision, message: int, call: CallContext) -> None:
         self._loop = loop
         self._decision = decision
         self.message = message

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tavern_agents.store import Kept
+from tavern_agents.rows import Kept
 from tavern_host.contracts.llm import ChatMessage, LlmToolCall
 
 MAY_HAVE_RUN = "The call was interrupted: it may have run, or not. Find out what it did before you repeat it."

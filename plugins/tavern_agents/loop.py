@@ -17,7 +17,8 @@ from tavern_agents.conversation import Conversation, estimate
 from tavern_agents.decision import Decision, read_decision
 from tavern_agents.deliberation import Deliberation, Situation
 from tavern_agents.feedback import EMPTY, circles_text, framed, last_text, not_understood_text
-from tavern_agents.store import AgentStore, Kept, KeptRun, Progress
+from tavern_agents.rows import Kept, KeptRun
+from tavern_agents.store import AgentStore, Progress
 from tavern_agents.tracing import Tracer
 from tavern_agents.watch import CycleWatch, used_up
 from tavern_host.context import PluginContext

@@ -14,7 +14,8 @@ from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import Deliberation
 from tavern_agents.loop import AgentLoop
 from tavern_agents.profiles import Profiles, read_profiles
-from tavern_agents.store import KeptRun, RunEntry, store_of
+from tavern_agents.rows import KeptRun, RunEntry
+from tavern_agents.store import store_of
 from tavern_agents.tracing import Tracer, tracer_of
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import (

@@ -6,31 +6,42 @@ cannot be read or written.
 
 from __future__ import annotations
 
-import json
 import logging
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tavern_agents.rows import (
+    RUN,
+    Kept,
+    KeptRun,
+    RunEntry,
+    add_messages,
+    insert_run,
+    message_body,
+    micros,
+    moment,
+    read_kept_run,
+    read_latest,
+    read_message,
+    read_run,
+    unknown_run,
+)
 from tavern_agents.schema import AGENTS
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import (
-    AgentRequest,
     AgentRun,
     AgentRunFilter,
     AgentStatus,
     AgentTrace,
-    AgentUsage,
 )
-from tavern_host.contracts.calls import CallContext, new_id
-from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
+from tavern_host.contracts.calls import new_id
+from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.histories import HistoryMessage, HistorySummary
 from tavern_host.contracts.llm import ChatMessage
 from tavern_host.contracts.toolcalls import ToolResult
-from tavern_host.contracts.wire import Model
 from tavern_host.storage.process_locks import ProcessLocks
 from tavern_host.storage.sqlite import DatabaseThread
 
@@ -39,39 +50,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_MESSAGE = 4 << 20
-"""The largest message that is kept, in bytes of JSON."""
-
 _STATE = "agents.store"
-_RUN = "id, profile, conversation, parent, status, started, finished, usage, text, reason, entry"
-
-
-class RunEntry(Model):
-    """What a run was asked for, and on whose behalf. Among the messages that it began with, `number` is the place of
-    the one that it works on."""
-
-    request: AgentRequest
-    call: CallContext
-    number: int
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A message as it is kept; `seq` orders all messages of all conversations."""
-
-    seq: int
-    id: str
-    message: ChatMessage
-    run_id: str | None = None
-
-
-@dataclass
-class KeptRun:
-    """A run as it is kept, and the calls of its last message: by place, the task that they wait as, and the result."""
-
-    run: AgentRun
-    entry: RunEntry
-    calls: dict[int, tuple[str | None, ToolResult | None]] = field(default_factory=dict)
 
 
 @dataclass
@@ -124,7 +103,7 @@ class AgentStore:
                 (limit, offset),
             )
             return [
-                HistorySummary(id=row[0], messages=row[1], created_at=_time(row[2]), changed_at=_time(row[3]))
+                HistorySummary(id=row[0], messages=row[1], created_at=moment(row[2]), changed_at=moment(row[3]))
                 for row in rows
             ]
 
@@ -140,7 +119,9 @@ class AgentStore:
                 (history, -1 if last is None else last),
             ).fetchall()
             return [
-                HistoryMessage(id=id, parent_id=parent, created_at=_time(created), run_id=run, message=_message(body))
+                HistoryMessage(
+                    id=id, parent_id=parent, created_at=moment(created), run_id=run, message=read_message(body)
+                )
                 for id, parent, created, run, body in reversed(rows)
             ]
 
@@ -155,7 +136,7 @@ class AgentStore:
             rows = connection.execute(
                 "SELECT seq, id, body, run FROM messages WHERE history = ? AND seq > ? ORDER BY seq", (history, until)
             )
-            return summary, [Kept(seq, id, _message(body), run) for seq, id, body, run in rows]
+            return summary, [Kept(seq, id, read_message(body), run) for seq, id, body, run in rows]
 
         return await self._database.read(work, ("", []))
 
@@ -163,23 +144,23 @@ class AgentStore:
         self, history: str, messages: Sequence[ChatMessage], parent: str | None, run: str | None
     ) -> list[HistoryMessage]:
         """Keep messages behind the latest one. Raises `Conflict` where `parent` is another, `InvalidInput`."""
-        bodies = [_body(message) for message in messages]
+        bodies = [message_body(message) for message in messages]
 
         def work(connection: sqlite3.Connection) -> list[HistoryMessage]:
-            latest = _latest(connection, history)
+            latest = read_latest(connection, history)
             before = None if latest is None else latest[1]
             if parent is not None and parent != before:
                 raise Conflict(
                     f"the latest message of the conversation {history!r} is {before}, not {parent}; load it again"
                 )
             added = []
-            for seq, id in _add(connection, history, bodies, run):
+            for seq, id in add_messages(connection, history, bodies, run):
                 (created, body) = connection.execute(
                     "SELECT created, body FROM messages WHERE seq = ?", (seq,)
                 ).fetchone()
                 added.append(
                     HistoryMessage(
-                        id=id, parent_id=before, created_at=_time(created), run_id=run, message=_message(body)
+                        id=id, parent_id=before, created_at=moment(created), run_id=run, message=read_message(body)
                     )
                 )
                 before = id
@@ -217,7 +198,7 @@ class AgentStore:
     async def begin(self, run: AgentRun, entry: RunEntry, messages: Sequence[ChatMessage]) -> list[Kept]:
         """Keep a new run of this host with its first messages. Raises `Conflict` where another works on the
         conversation."""
-        bodies = [_body(message) for message in messages]
+        bodies = [message_body(message) for message in messages]
         json_entry = entry.model_dump_json()
 
         def work(connection: sqlite3.Connection) -> list[Kept]:
@@ -229,8 +210,8 @@ class AgentStore:
                 raise Conflict(
                     f"the run {busy[0]} works on the conversation {run.conversation_id!r} already; say it to that run"
                 )
-            _insert_run(connection, run, json_entry, self.host)
-            added = _add(connection, run.conversation_id, bodies, run.id)
+            insert_run(connection, run, json_entry, self.host)
+            added = add_messages(connection, run.conversation_id, bodies, run.id)
             return [Kept(seq, id, message, run.id) for (seq, id), message in zip(added, messages, strict=True)]
 
         return await self._database.write(work)
@@ -240,7 +221,7 @@ class AgentStore:
 
         def work(connection: sqlite3.Connection) -> KeptRun | None:
             owner = connection.execute("SELECT owner FROM runs WHERE id = ?", (run_id,)).fetchone()
-            kept = _kept(connection, run_id)
+            kept = read_kept_run(connection, run_id)
             if owner[0] not in (None, self.host) and not kept.run.status.is_final and not self._hosts.is_gone(owner[0]):
                 return None
             busy = connection.execute(
@@ -273,12 +254,12 @@ class AgentStore:
     async def write(self, progress: Progress) -> list[Kept]:
         """Keep what a step of a run added; return the messages as they are kept."""
         run, messages = progress.run, progress.messages
-        bodies = [_body(message) for message in messages]
+        bodies = [message_body(message) for message in messages]
         steps = [(run.id, step.seq, step.model_dump_json()) for step in progress.steps]
         results = [(r.model_dump_json(), *place) for place, r in progress.results.items()]
 
         def work(connection: sqlite3.Connection) -> list[Kept]:
-            added = _add(connection, run.conversation_id, bodies, run.id) if bodies else []
+            added = add_messages(connection, run.conversation_id, bodies, run.id) if bodies else []
             if added:
                 calls = [(added[-1][0], place, run.id) for place in progress.begun]
                 connection.executemany("INSERT INTO calls (message, place, run) VALUES (?, ?, ?)", calls)
@@ -296,7 +277,7 @@ class AgentStore:
                 (
                     run.status.value,
                     is_open,
-                    None if run.finished_at is None else _micros(run.finished_at),
+                    None if run.finished_at is None else micros(run.finished_at),
                     run.usage.model_dump_json(),
                     run.text,
                     run.reason,
@@ -309,10 +290,10 @@ class AgentStore:
 
     async def say(self, run_id: str, message: ChatMessage) -> None:
         """Put a message into the inbox of a run. Raises `NotFound`, `Conflict` for one that has ended."""
-        body = _body(message)
+        body = message_body(message)
 
         def work(connection: sqlite3.Connection) -> None:
-            if _kept(connection, run_id).run.status.is_final:
+            if read_kept_run(connection, run_id).run.status.is_final:
                 raise Conflict(f"the run {run_id} has ended; give the agent a new message in its conversation")
             connection.execute("INSERT INTO inbox (run, body) VALUES (?, ?)", (run_id, body))
 
@@ -323,15 +304,15 @@ class AgentStore:
 
         def work(connection: sqlite3.Connection) -> tuple[int, list[ChatMessage]]:
             rows = connection.execute("SELECT seq, body FROM inbox WHERE run = ? ORDER BY seq", (run_id,)).fetchall()
-            return (rows[-1][0] if rows else 0), [_message(body) for _, body in rows]
+            return (rows[-1][0] if rows else 0), [read_message(body) for _, body in rows]
 
         return await self._database.read(work, (0, []))
 
     async def run(self, run_id: str) -> KeptRun:
         """Return a run. Raises `NotFound`."""
-        found = await self._database.read(lambda connection: _kept(connection, run_id), None)
+        found = await self._database.read(lambda connection: read_kept_run(connection, run_id), None)
         if found is None:
-            raise _unknown(run_id)
+            raise unknown_run(run_id)
         return found
 
     async def runs(self, filter: AgentRunFilter) -> list[AgentRun]:
@@ -344,10 +325,10 @@ class AgentStore:
         if filter.statuses:
             where.append(f"status IN ({', '.join('?' * len(filter.statuses))})")
             values += [status.value for status in filter.statuses]
-        query = f"SELECT {_RUN} FROM runs WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT ? OFFSET ?"
+        query = f"SELECT {RUN} FROM runs WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT ? OFFSET ?"
         values += [filter.limit, filter.offset]
         return await self._database.read(
-            lambda connection: [_run(row)[0] for row in connection.execute(query, values)], []
+            lambda connection: [read_run(row)[0] for row in connection.execute(query, values)], []
         )
 
     async def steps(self, run_id: str, after: int) -> list[AgentTrace]:
@@ -372,115 +353,3 @@ class AgentStore:
 
     async def _execute(self, statement: str, values: Sequence[Any]) -> None:
         await self._database.write(lambda connection: connection.execute(statement, values))
-
-
-def _latest(connection: sqlite3.Connection, history: str) -> tuple[int, str] | None:
-    row: tuple[int, str] | None = connection.execute(
-        "SELECT m.seq, m.id FROM histories h JOIN messages m ON m.seq = h.latest WHERE h.id = ?", (history,)
-    ).fetchone()
-    return row
-
-
-def _add(
-    connection: sqlite3.Connection, history: str, bodies: Sequence[bytes], run: str | None
-) -> list[tuple[int, str]]:
-    """Add messages behind the latest one; return their places and ids."""
-    latest = _latest(connection, history)
-    parent = None if latest is None else latest[0]
-    now = _now()
-    added = []
-    for body in bodies:
-        id = new_id("msg")
-        parent = connection.execute(
-            "INSERT INTO messages (id, history, parent, created, run, body) VALUES (?, ?, ?, ?, ?, ?)",
-            (id, history, parent, now, run, body),
-        ).lastrowid
-        assert parent is not None
-        added.append((parent, id))
-    connection.execute(
-        "INSERT INTO histories (id, created, changed, messages, latest) VALUES (?, ?, ?, ?, ?) "
-        "ON CONFLICT (id) DO UPDATE SET changed = excluded.changed, messages = messages + excluded.messages, "
-        "latest = excluded.latest",
-        (history, now, now, len(bodies), parent),
-    )
-    return added
-
-
-def _insert_run(connection: sqlite3.Connection, run: AgentRun, entry: str, owner: str) -> None:
-    connection.execute(
-        "INSERT INTO runs (id, profile, conversation, parent, status, is_open, owner, started, usage, text, entry) "
-        "VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?)",
-        (
-            run.id,
-            run.profile_id,
-            run.conversation_id,
-            run.parent_run_id,
-            run.status.value,
-            owner,
-            _micros(run.started_at),
-            run.usage.model_dump_json(),
-            entry,
-        ),
-    )
-
-
-def _kept(connection: sqlite3.Connection, run_id: str) -> KeptRun:
-    row = connection.execute(f"SELECT {_RUN} FROM runs WHERE id = ?", (run_id,)).fetchone()
-    if row is None:
-        raise _unknown(run_id)
-    kept = KeptRun(*_run(row))
-    calls = connection.execute(
-        "SELECT place, task, result FROM calls WHERE message = (SELECT max(message) FROM calls WHERE run = ?)",
-        (run_id,),
-    )
-    kept.calls = {
-        place: (task, None if result is None else ToolResult.model_validate_json(result))
-        for place, task, result in calls
-    }
-    return kept
-
-
-def _run(row: Sequence[Any]) -> tuple[AgentRun, RunEntry]:
-    id, profile, conversation, parent, status, started, finished, usage, text, reason, body = row
-    entry = RunEntry.model_validate_json(body)
-    run = AgentRun(
-        id=id,
-        profile_id=profile,
-        conversation_id=conversation,
-        parent_run_id=parent,
-        status=AgentStatus(status),
-        started_at=_time(started),
-        finished_at=None if finished is None else _time(finished),
-        usage=AgentUsage.model_validate_json(usage),
-        text=text,
-        reason=reason,
-        trace_id=entry.call.trace_id,
-    )
-    return run, entry
-
-
-def _unknown(run_id: str) -> NotFound:
-    return NotFound(f"there is no run {run_id!r} of an agent; `tavern agent runs` lists them", run=run_id)
-
-
-def _message(body: bytes) -> ChatMessage:
-    return ChatMessage.model_validate_json(body)
-
-
-def _body(message: ChatMessage) -> bytes:
-    body = json.dumps(message.to_json(), ensure_ascii=False, separators=(",", ":")).encode()
-    if len(body) > MAX_MESSAGE:
-        raise InvalidInput(f"a message of {len(body):,} bytes is too large to be kept; at most {MAX_MESSAGE:,}")
-    return body
-
-
-def _now() -> int:
-    return time.time_ns() // 1000
-
-
-def _micros(moment: datetime) -> int:
-    return round(moment.timestamp() * 1e6)
-
-
-def _time(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / 1e6, UTC)
