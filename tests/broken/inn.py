@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from helpers.workflow_documents import workflow
 
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, TOOL_MANAGER, Host
 from tavern_host.contracts.executions import Run, RunRequest
@@ -47,26 +48,11 @@ def greet(name: str) -> str:
 """
 
 
-def _ends(source: str, target: str) -> dict[str, str]:
-    (source, source_handle), (target, target_handle) = source.split("."), target.split(".")
-    ends = {"source": source, "sourceHandle": source_handle, "target": target, "targetHandle": target_handle}
-    return {"id": f"{source}-{target}", **ends}
-
-
 def toast(node_type: str = "healthy:Greet") -> dict[str, Any]:
     """Return a workflow that hands its input `name` to a node and what comes of it, in upper case, out."""
-    return {
-        "name": "Toast",
-        "nodes": [
-            {"id": "in", "type": "core:GroupInput"},
-            {"id": "node", "type": node_type},
-            {"id": "up", "type": "core:UpperCase"},
-            {"id": "out", "type": "core:GroupOutput"},
-        ],
-        "edges": [_ends("in.name", "node.name"), _ends("node.result", "up.text"), _ends("up.text", "out.said")],
-        "interfaceInputs": {"name": {"key": "name", "dataFlowType": "STRING"}},
-        "interfaceOutputs": {"said": {"key": "said", "dataFlowType": "STRING"}},
-    }
+    nodes = {"node": node_type, "up": "core:UpperCase"}
+    edges = {"node.name": "in.name", "up.text": "node.result", "out.said": "up.text"}
+    return workflow("Toast", nodes, edges, {"name": "STRING"}, {"said": "STRING"})
 
 
 class Inn:

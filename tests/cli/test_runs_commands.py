@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from helpers.command_line import Ran, tavern
 from helpers.repetition import Failures
+from helpers.workflow_documents import workflow
 
 NODES = '''"""A node that fails until a file is there, and one that counts how often it ran."""
 from pathlib import Path
@@ -58,20 +59,8 @@ def inn(tmp_path: Path) -> Tavern:
         ],
         "interfaceOutputs": {"result": {"dataFlowType": "INTEGER", "displayName": "Result"}},
     }
-    shout: dict[str, Any] = {
-        "name": "Shout",
-        "nodes": [
-            {"id": "in", "type": "core:GroupInput"},
-            {"id": "up", "type": "core:UpperCase"},
-            {"id": "out", "type": "core:GroupOutput"},
-        ],
-        "edges": [
-            {"id": "e1", "source": "in", "sourceHandle": "text", "target": "up", "targetHandle": "text"},
-            {"id": "e2", "source": "up", "sourceHandle": "text", "target": "out", "targetHandle": "text"},
-        ],
-        "interfaceInputs": {"text": {"dataFlowType": "STRING", "required": True}},
-        "interfaceOutputs": {"text": {"dataFlowType": "STRING"}},
-    }
+    edges, text = {"up.text": "in.text", "out.text": "up.text"}, {"text": "STRING"}
+    shout = workflow("Shout", {"up": "core:UpperCase"}, edges, text, text)
     for name, document in (("needy", needy), ("shout", shout)):
         (tmp_path / "inn" / "workflows" / f"{name}.json").write_text(json.dumps(document))
     return lambda *arguments: tavern("--project", tmp_path / "inn", "--dev", plugin, *arguments)

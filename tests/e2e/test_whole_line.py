@@ -17,7 +17,8 @@ import yaml
 from helpers.command_line import tavern
 from helpers.openai_server import OpenAiServer, answer, openai_server
 from helpers.serve_process import Listener, Serving, serving
-from helpers.tavern_project import MODELS, action, deliberation, slots
+from helpers.tavern_project import MODELS, action, deliberation
+from helpers.workflow_documents import slots
 from yarl import URL
 
 GREETING = {

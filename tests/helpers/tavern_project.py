@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from helpers.workflow_documents import workflow
 from tavern_host import AGENT_RUNTIME, Host
 from tavern_host.contracts.agents import AgentLimits, AgentReply, AgentRequest
 from tavern_host.contracts.events import Event
@@ -22,27 +22,11 @@ def action(command: str, **parameters: str) -> str:
     return "\n".join(["<|[REQUEST_TOOL]|>", *lines, "<|[END_TOOL]|>"])
 
 
-def slots(types: Mapping[str, str]) -> dict[str, Any]:
-    """Return interface slots by key and type."""
-    return {key: {"key": key, "displayName": key, "dataFlowType": kind} for key, kind in types.items()}
-
-
 def deliberation(system_prompt: str = SYSTEM_PROMPT, **model: Any) -> dict[str, Any]:
     """Return a workflow that sends the whole conversation to a model."""
-    return {
-        "name": "Think",
-        "nodes": [
-            {"id": "in", "type": "core:GroupInput"},
-            {"id": "llm", "type": "core:LlmApiRequest", "inputValues": {"system_prompt": system_prompt, **model}},
-            {"id": "out", "type": "core:GroupOutput"},
-        ],
-        "edges": [
-            {"id": "e1", "source": "in", "sourceHandle": "messages", "target": "llm", "targetHandle": "messages"},
-            {"id": "e2", "source": "llm", "sourceHandle": "text", "target": "out", "targetHandle": "response"},
-        ],
-        "interfaceInputs": slots({"messages": "ARRAY"}),
-        "interfaceOutputs": slots({"response": "STRING"}),
-    }
+    llm = {"type": "core:LlmApiRequest", "inputValues": {"system_prompt": system_prompt, **model}}
+    edges = {"llm.messages": "in.messages", "out.response": "llm.text"}
+    return workflow("Think", {"llm": llm}, edges, {"messages": "ARRAY"}, {"response": "STRING"})
 
 
 class Tavern:

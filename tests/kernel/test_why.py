@@ -9,6 +9,7 @@ from plugin_maker import host_with, make_plugin, write
 
 from tavern_host import Host
 from tavern_host.contracts.errors import InvalidInput, NotFound
+from tavern_host.contracts.llm import Llm
 
 HOOKED = """
 from tavern_host import hookimpl
@@ -37,10 +38,10 @@ OVERRIDES_LLM = {"services": {"override": ["llm"]}}
 async def test_a_service_is_explained_by_its_stack(tmp_path: Path) -> None:
     folder = make_plugin(tmp_path, "acme", OVERRIDING, permissions=OVERRIDES_LLM)
     async with Host(tmp_path / "p", plugins=[folder]) as host:
-        assert host.why("service:llm").answer == "tavern-llm provides llm (version 1)"
+        assert host.why("service:llm").answer == f"tavern-llm provides llm (version {Llm.service_version})"
         await host.grant("acme")
         why = host.why("service:llm")
-        assert why.answer == "acme overrides llm (version 1)"
+        assert why.answer == f"acme overrides llm (version {Llm.service_version})"
         assert why.facts[0].startswith("tavern-llm provides it with tavern_llm.service:LlmService, since 20")
         assert why.facts[1].startswith("acme overrides version 1 with tavern_plugins.acme:Mine, since 20")
         assert ", granted by the operator at 20" in why.facts[1]
@@ -50,7 +51,7 @@ async def test_a_service_explanation_names_conflicting_overrides(tmp_path: Path)
     folders = [make_plugin(tmp_path, name, OVERRIDING, permissions=OVERRIDES_LLM) for name in ("acme", "other")]
     async with host_with(tmp_path / "p", *folders) as host:
         why = host.why("service:llm")
-        assert why.answer == "tavern-llm provides llm (version 1)"
+        assert why.answer == f"tavern-llm provides llm (version {Llm.service_version})"
         assert any("acme and other both override llm; neither is used (put them in order" in f for f in why.facts)
 
 

@@ -7,7 +7,8 @@ import sys
 from typing import Any
 
 from helpers.repetition import Failures
-from workflows_bench import Bench, edge, group
+from helpers.workflow_documents import edge
+from workflows_bench import Bench, group
 
 from tavern_host.contracts.workflows import Workflow
 

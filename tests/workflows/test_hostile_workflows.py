@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from helpers.repetition import Failures
-from workflows_bench import Bench, edge, group
+from helpers.workflow_documents import edge
+from workflows_bench import Bench, group
 
 from tavern_host import InvalidInput
 

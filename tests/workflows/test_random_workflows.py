@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.workflow_documents import edge
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from workflows_bench import SAMPLES, Bench, edge, group
+from workflows_bench import SAMPLES, Bench, group
 
 from tavern_host import Host, TavernError
 from tavern_host.contracts.loops import Zone, zone_of

@@ -8,25 +8,13 @@ from typing import Any
 
 from helpers.repetition import Failures
 from helpers.served import served
+from helpers.workflow_documents import workflow
 
 from tavern_host import Host
 
-SLOT = {"text": {"key": "text", "dataFlowType": "STRING"}}
-UPPER = {
-    "id": "another",
-    "name": "Upper",
-    "nodes": [
-        {"id": "in", "type": "core:GroupInput"},
-        {"id": "up", "type": "core:UpperCase"},
-        {"id": "out", "type": "core:GroupOutput"},
-    ],
-    "edges": [
-        {"id": "e1", "source": "in", "sourceHandle": "text", "target": "up", "targetHandle": "text"},
-        {"id": "e2", "source": "up", "sourceHandle": "text", "target": "out", "targetHandle": "text"},
-    ],
-    "interfaceInputs": SLOT,
-    "interfaceOutputs": SLOT,
-}
+TEXT = {"text": "STRING"}
+EDGES = {"up.text": "in.text", "out.text": "up.text"}
+UPPER = {"id": "another", **workflow("Upper", {"up": "core:UpperCase"}, EDGES, TEXT, TEXT)}
 
 
 def write(root: Path, file: str, content: Any) -> None:

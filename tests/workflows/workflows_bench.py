@@ -12,12 +12,6 @@ from tavern_host.contracts.workflows import WorkflowManager
 SAMPLES = Path(__file__).parent / "plugins" / "acme_samples"
 
 
-def edge(identifier: str, source: str, target: str) -> dict[str, str]:
-    """Return an edge between ends written `node.handle`."""
-    (a, out), (b, into) = source.split("."), target.split(".")
-    return {"id": identifier, "source": a, "sourceHandle": out, "target": b, "targetHandle": into}
-
-
 def group(identifier: str, workflow_id: str) -> dict[str, Any]:
     """Return a group that stands for a stored workflow."""
     return {"id": identifier, "type": "core:NodeGroup", "configValues": {"referencedWorkflowId": workflow_id}}
