@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from tavern_host.projects import Folders
     from tavern_host.testing.http import HttpClient
 
-    asyncio_fixture: Callable[[Any], Any] | None
+    asyncio_fixture: Callable[..., Any]
 
 try:
     from pytest_asyncio import fixture as asyncio_fixture
 except ImportError:
-    asyncio_fixture = None
+    asyncio_fixture = pytest.fixture  # `_asyncio_is_there` says what is needed
 
 __all__ = ["CallRecorder", "InstallPlugin", "InstallationError", "InstalledPlugin", "MakeHost", "Ran", "RecordedCall"]
 
@@ -174,12 +174,14 @@ def make_host(request: pytest.FixtureRequest, tavern_project: Path, tavern_folde
 
 @pytest.fixture
 def _asyncio_is_there(request: pytest.FixtureRequest) -> None:
-    if asyncio_fixture is None or not request.config.pluginmanager.has_plugin("asyncio"):
-        hint = "pip install 'tavern-host[testing]'" if asyncio_fixture is None else "it is switched off here"
+    if not request.config.pluginmanager.has_plugin("asyncio"):
+        is_missing = asyncio_fixture is pytest.fixture
+        hint = "pip install 'tavern-host[testing]'" if is_missing else "it is switched off here"
         pytest.fail(f"the fixture `host` needs pytest-asyncio ({hint})", pytrace=False)
 
 
-async def _host(_asyncio_is_there: None, request: pytest.FixtureRequest, make_host: MakeHost) -> AsyncIterator[Host]:
+@asyncio_fixture
+async def host(_asyncio_is_there: None, request: pytest.FixtureRequest, make_host: MakeHost) -> AsyncIterator[Host]:
     """Give a started host as the test's marker `tavern` says; the test fails where a plugin of it is not in order."""
     options = _marked(request.node)
     async with make_host() as running:
@@ -187,26 +189,13 @@ async def _host(_asyncio_is_there: None, request: pytest.FixtureRequest, make_ho
         yield running
 
 
-async def _http_client(host: Host) -> AsyncIterator[HttpClient]:
+@asyncio_fixture
+async def http_client(host: Host) -> AsyncIterator[HttpClient]:
     """Give a client of the test's host, which is served on a socket of its own."""
     from tavern_host.testing.http import served
 
     async with served(host) as client:
         yield client
-
-
-if asyncio_fixture is not None:
-    host = asyncio_fixture(name="host")(_host)  # type: ignore[call-arg]
-    http_client = asyncio_fixture(name="http_client")(_http_client)  # type: ignore[call-arg]
-else:
-
-    @pytest.fixture
-    def host(_asyncio_is_there: None) -> None:
-        """Say what is needed."""
-
-    @pytest.fixture
-    def http_client(_asyncio_is_there: None) -> None:
-        """Say what is needed."""
 
 
 @pytest.fixture
