@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, overload
 from tavern_host.context import NodeContext, PluginContext
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.nodes import BypassBehavior, NodeDefinition, NodeTraits, SlotDefinition
-from tavern_host.sdk.slots import Config, Slot, define_input, define_output, split, stream_item, strip_optional
+from tavern_host.sdk.slots import Config, Slot, define_input, define_output, split, stream_item
 
 __all__ = ["SINGLE_OUTPUT", "Config", "NodeCode", "NodeFunction", "Slot", "hookimpl", "node", "nodes_of"]
 
@@ -198,8 +198,7 @@ def _read(target: Any, about: dict[str, Any]) -> NodeCode:
         else:
             kind = config if isinstance(slot, Config) else inputs
             kind[parameter.name] = define_input(slot, hint, parameter.name, parameter.default)
-            held, _ = strip_optional(hint)
-            held = typing.get_args(held)[0] if slot and slot.multi and typing.get_origin(held) is list else held
+            held = (slot or Slot()).value_type(hint)
             if kind is inputs and held in (bytes, Blob):
                 binary[parameter.name] = held
     config_parameters = tuple(config)

@@ -70,6 +70,11 @@ class Slot:
         self.actions = None if actions is None else tuple(dict(action) for action in actions)
         self.config = config
 
+    def value_type(self, hint: Any) -> Any:
+        """Return the type of one value of the slot; a parameter with `multi` is hinted as a list of them."""
+        plain, _ = strip_optional(hint)
+        return typing.get_args(plain)[0] if self.multi and typing.get_origin(plain) is list else plain
+
     def define(self, hint: Any, name: str, default: Any = inspect.Parameter.empty) -> SlotDefinition:
         """Return the slot's definition for a parameter `name` with the type `hint`. Raises `TypeError`."""
         config = dict(self.config)
@@ -77,9 +82,8 @@ class Slot:
         optional = default is not inspect.Parameter.empty or "default" in config
         if default is not inspect.Parameter.empty and default is not None:
             config.setdefault("default", default)
-        hint, may_be_none = strip_optional(hint)
-        if self.multi and typing.get_origin(hint) is list:
-            hint = typing.get_args(hint)[0]
+        may_be_none = strip_optional(hint)[1]
+        hint = self.value_type(hint)
         if typing.get_origin(hint) is Literal:
             choices = typing.get_args(hint)
             if len({type(c) for c in choices}) > 1:
