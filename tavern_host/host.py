@@ -195,8 +195,7 @@ class Host:
 
     def locate(self, file: str) -> str | None:
         """Return the plugin that a file of code belongs to, loaded or not, or None. Safe on any thread."""
-        roots = ((record.name, record.root) for record in tuple(self._manager.records.values()))
-        return next((name for name, root in roots if root is not None and Path(file).is_relative_to(root)), None)
+        return self._manager.report.locate(file)
 
     def reviewed(self, info: PluginInfo) -> ReviewedPlugin | None:
         """Return what plugins are given to review of a plugin, or None where it has no folders of files, or needs no

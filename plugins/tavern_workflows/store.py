@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,12 +101,11 @@ class WorkflowFiles:
         last = self._last
         return last[2] if last is not None and last[0] == folders and last[1] == _stamps(folders) else None
 
-    def scan(self, folders: Iterable[Folder]) -> Scan:
+    def scan(self, folders: list[Folder]) -> Scan:
         """Read the folders. Of two files with one id, in two folders, the first wins.
 
         That is a problem, except for a workflow of the project that takes the place of a plugin's.
         """
-        folders = list(folders)
         entries: dict[str, Entry] = {}
         stamps = _stamps(folders)
         problems: list[FileProblem] = []

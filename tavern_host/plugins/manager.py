@@ -1,11 +1,12 @@
 """The plugins of one host: linked, loaded, started, stopped, and reconsidered when a decision on one changes.
 
-What the operator decides is in `operator`, what is known of plugins as data in `report`.
+What the operator decides is in `service`, what is known of plugins as data in `report`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,21 +120,22 @@ class Manager:
     def link(self) -> None:
         """Discover all plugins and decide from their manifests which may be loaded, in which order."""
         found, self.duplicates = self.discover()
-        self.set_records(found)
+        self.set_records(found.values())
         for name in self.review.without:
             self.get(name)
         records = list(self.records.values())
         self._review(records, self.review.codes(records))
 
-    def discover(self) -> tuple[list[Record], list[Record]]:
-        """Return the records of all plugins that can be found, and those whose name is taken."""
+    def discover(self) -> tuple[dict[str, Record], list[Record]]:
+        """Return the records of all plugins that can be found by name, and those whose name is taken."""
+        importlib.invalidate_caches()  # something may have been installed in this very second
         sources = self._sources
         named: dict[str, Record] = {}
         duplicates = []
         for record in discover(folders=sources.folders, dev=sources.dev, embedded=sources.embedded):
             if named.setdefault(record.name, record) is not record:
                 duplicates.append(record)
-        return list(named.values()), duplicates
+        return named, duplicates
 
     def set_records(self, records: Iterable[Record]) -> None:
         """Keep these records and no others, in load order."""
@@ -336,12 +338,12 @@ class Manager:
             self.lifecycle.activate(loaded)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             problems = self._failure(record, where, error)
-            stays = may_stay and before is not None and self._keep_load(record, problems)
-            deactivated = [] if stays else self._fail(record, problems)
+            kept = before if may_stay and self._keep_load(record, problems) else None
+            deactivated = self._fail(record, problems) if kept is None else []
             if loaded is not None:
                 await self.lifecycle.unload(loaded)
-            if stays and before is not None:
-                before.views.follow()
+            if kept is not None:
+                kept.views.follow()
                 return []
             return [one for one in dict.fromkeys([*deactivated, before]) if one is not None and one is not loaded]
         record.state = PluginState.STARTED

@@ -167,10 +167,9 @@ class Report:
         return {root / file: digest for file, digest in record.reviewed.items()}
 
     def locate(self, file: str) -> str | None:
-        """Return the plugin that a file of code belongs to, or None. Called on another thread."""
-        path = Path(file)
-        roots = ((name, loaded.record.root) for name, loaded in tuple(self._active.items()))
-        return next((name for name, root in roots if root is not None and path.is_relative_to(root)), None)
+        """Return the plugin that a file of code belongs to, loaded or not, or None. Safe on any thread."""
+        roots = ((record.name, record.root) for record in tuple(self._records.values()))
+        return next((name for name, root in roots if root is not None and Path(file).is_relative_to(root)), None)
 
 
 def check_in_order(infos: Sequence[PluginInfo]) -> None:

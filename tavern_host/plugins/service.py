@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -144,7 +143,7 @@ class HostPlugins(Plugins):
             await self._manager.reconsider([record])
 
         await self._decided(name, disable)
-        if _actor(call) not in (f"plugin:{one}" for one in affected):  # it would wait for itself
+        if _maker(call)["actor"] not in (f"plugin:{one}" for one in affected):  # it would wait for itself
             for one in affected:
                 await self._manager.lifecycle.drained(one)
         return self._manager.info(name)
@@ -166,8 +165,7 @@ class HostPlugins(Plugins):
                 self._manager.get(name)  # raises for an unknown name
             names = self._changed(seen) if name is None else [name]
             await self._apply(seen, names)
-            via, details = call.via if call is not None else None, {"plugins": names}
-            self._audit.record("plugins.reloaded", actor=_actor(call), subject=name or "", details=details, plugin=via)
+            self._audit.record("plugins.reloaded", subject=name or "", details={"plugins": names}, **_maker(call))
             return names
 
         names = await self._manager.operations.run(reload)
@@ -187,8 +185,7 @@ class HostPlugins(Plugins):
         self, call: CallContext | None, action: str, name: str, details: Mapping[str, Any] | None = None
     ) -> contextlib.AbstractAsyncContextManager[None]:
         """Return the block that carries a decision out: entered when it is in the audit log, on disk."""
-        via = call.via if call is not None else None
-        return self._audit.decision(action, actor=_actor(call), subject=name, details=details, plugin=via)
+        return self._audit.decision(action, subject=name, details=details, **_maker(call))
 
     def ask_to_reload(self, name: str | None = None) -> None:
         """Let running hosts of the project reload a plugin, or look for all. Raises `NotFound` for one that neither
@@ -320,13 +317,7 @@ class HostPlugins(Plugins):
 
     async def _discover(self) -> tuple[dict[str, Record], list[Record]]:
         """Discover all plugins again; return them by name, and those whose name is taken."""
-
-        def discover() -> tuple[list[Record], list[Record]]:
-            importlib.invalidate_caches()  # something may have been installed in this very second
-            return self._manager.discover()
-
-        found, duplicates = await run_in_thread(discover, what="looking for plugins")
-        return {record.name: record for record in found}, duplicates
+        return await run_in_thread(self._manager.discover, what="looking for plugins")
 
     def _changed(self, seen: Mapping[str, Record]) -> list[str]:
         """Return the plugins that are gone, new, changed on disk, or failed and worth another try."""
@@ -375,8 +366,9 @@ class HostPlugins(Plugins):
         return waiting
 
 
-def _actor(call: CallContext | None) -> str:
-    return str(call.principal) if call is not None else "user:operator"
+def _maker(call: CallContext | None) -> dict[str, Any]:
+    """Return who makes a decision, as the audit log takes it."""
+    return {"actor": str(call.principal), "plugin": call.via} if call is not None else {"actor": "user:operator"}
 
 
 def _has_changed(record: Record) -> bool:

@@ -40,12 +40,12 @@ def until_given_up(coroutine: Coroutine[Any, Any, T], timer: asyncio.Timeout, se
             if timer.when() is None:
                 timer.reschedule(asyncio.get_running_loop().time() + seconds)
             elif grace is None and timer.expired():
-                grace = asyncio.get_running_loop().call_later(threads.GRACE, asyncio.current_task().cancel)  # type: ignore[union-attr]
+                grace = asyncio.get_running_loop().call_later(threads.GRACE, current_task().cancel)
             try:
                 step = partial(coroutine.send, (yield awaited))
             except BaseException as error:  # cancellation and errors go to the coroutine, as with `await`
                 if grace is not None and grace.when() <= asyncio.get_running_loop().time():
-                    asyncio.current_task().uncancel()  # type: ignore[union-attr]  # the cancellation of `grace`
+                    current_task().uncancel()  # the cancellation of `grace`
                     with contextlib.suppress(RuntimeError):  # it ignores being closed, too
                         coroutine.close()
                     raise
@@ -58,7 +58,7 @@ def until_given_up(coroutine: Coroutine[Any, Any, T], timer: asyncio.Timeout, se
 @types.coroutine
 def in_callers_task(coroutine: Coroutine[Any, Any, T], what: str) -> Generator[Any, Any, T]:
     """Await a plugin's coroutine in the task that calls it. Raises `PluginFailure` where it cancels that task, which
-    then goes on: while code of the coroutine runs, nobody else can have cancelled it."""
+    then continues: while code of the coroutine runs, nothing else can have cancelled it."""
     task = current_task()
     step = partial(coroutine.send, None)
     while True:
