@@ -79,12 +79,13 @@ class Acting:
 
     async def carry_out(self, groups: list[list[list[int]]]) -> None:
         """Make the calls. Those of the first group are stored as begun already."""
-        for number, group in enumerate(groups):
-            if number:
-                await self._keep(begun=[place for block in group for place in block])
-            async with asyncio.TaskGroup() as together:
-                for block in group:
-                    together.create_task(self._chain(block))
+        with self._loop.trace.following(self._call):
+            for number, group in enumerate(groups):
+                if number:
+                    await self._keep(begun=[place for block in group for place in block])
+                async with asyncio.TaskGroup() as together:
+                    for block in group:
+                        together.create_task(self._chain(block))
 
     async def settle(self, calls: dict[int, tuple[str | None, ToolResult | None]]) -> None:
         """Find out what came of calls that a host ended in the middle of; make none but those that may be repeated."""
@@ -97,7 +98,8 @@ class Acting:
             elif place not in calls:
                 self.results[place] = _lost(request, NEVER_RAN, ToolErrorType.INTERRUPTED)
             elif await self._may_repeat(request.tool_id):
-                await self._chain([place])
+                with self._loop.trace.following(self._call):
+                    await self._chain([place])
             else:
                 self.results[place] = _lost(request, MAY_HAVE_RUN, ToolErrorType.UNKNOWN_OUTCOME)
         await self._keep(results=self.results)

@@ -233,11 +233,8 @@ class AgentLoop:
     async def _run_deliberation(self, *, last: bool) -> LlmResponse:
         request = await self._request(last=last)
         call = self.call.child(timeout=self._seconds_left())
-        self.trace.follow(call)
-        try:
+        with self.trace.following(call):
             run = await self.context.services.get(EXECUTION_ENGINE).run(request, call=call)
-        finally:
-            self.trace.leave(call)
         if run.status is RunStatus.INTERRUPTED:
             raise Interrupted(f"the deliberation of {self.profile.id!r} was interrupted (run {run.id})")
         if run.status is not RunStatus.COMPLETE:
@@ -277,6 +274,7 @@ class AgentLoop:
             workflow=self.deliberation.with_prompts(cast("list[Any]", expanded.value)),
             inputs=self.deliberation.inputs(situation),
             metadata={"agent": self.profile.id, "agentRunId": self.run.id, "step": self.run.usage.steps},
+            use_cache=False,
             recover=False,
         )
 

@@ -6,6 +6,8 @@ Nodes of a deliberation find the tracer of the agent that they work for by their
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -70,13 +72,15 @@ class Tracer:
         steps, self._unwritten = self._unwritten, []
         return steps
 
-    def follow(self, call: CallContext) -> None:
-        """Let what works for this call, or for one made by it, find this tracer."""
-        _tracers(self._context)[call.id] = self
-
-    def leave(self, call: CallContext) -> None:
-        """Undo `follow`."""
-        _tracers(self._context).pop(call.id, None)
+    @contextmanager
+    def following(self, call: CallContext) -> Iterator[None]:
+        """Let what works for this call, or for one made by it, find this tracer meanwhile."""
+        tracers = _tracers(self._context)
+        tracers[call.id] = self
+        try:
+            yield
+        finally:
+            del tracers[call.id]
 
 
 def tracer_of(context: PluginContext, call: CallContext) -> Tracer | None:
