@@ -1,33 +1,52 @@
 """The file of the `scripted` adapter: a YAML list of replies, each with what must have been said before.
 
-    - when: {last_contains: "write a file"}   # also: contains; a text or a list of texts, all must occur
+    - when: {last_contains: "write a file"}   # each condition: a text or a list of texts, all must occur
       reply: |                                # the text to answer with
         I will.
-      finish_reason: stop                     # optional; this is the default
-      times: 1                                # optional; how often the reply may be given
+      tool_calls:                             # native calls of tools, beside the text or without
+        - {name: write, arguments: {path: a.txt}}
+    - reply: Done.
+      when: {tool_contains: "written"}
 
-The first reply whose conditions all hold is given; without `when` it always fits. Matching is by plain
-substrings, case-sensitive. Reads text only; files are the adapter's business.
+docs/models.md describes all conditions and keys. The first reply whose conditions all hold is given; without `when` it
+always fits. Matching is by plain substrings, case-sensitive. Reads text only; files are the adapter's business.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 
 from tavern_host.contracts.errors import Misconfigured
-from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.llm import ChatMessage, LlmUsage
 
-CONDITIONS = ("contains", "last_contains")
-KEYS = ("when", "reply", "finish_reason", "times")
+CONDITIONS = ("contains", "last_contains", "tool_contains", "last_role")
+KEYS = ("when", "reply", "tool_calls", "reasoning", "usage", "finish_reason", "times")
+CALL_KEYS = ("name", "arguments", "id")
+USAGE_KEYS = tuple(LlmUsage.model_fields)
+
+MAX_VALUES = 10_000
+"""How many values the arguments of one call may have: aliases can make a small file large."""
+
+
+@dataclass(frozen=True)
+class ScriptedCall:
+    """A call of a tool; `arguments` is JSON text, which a script may get wrong on purpose."""
+
+    name: str
+    arguments: str = "{}"
+    id: str | None = None
 
 
 @dataclass(frozen=True)
 class ScriptedReply:
-    """One reply; `line` is where it begins in the file. `contains` looks through all messages,
-    `last_contains` at the last one."""
+    """One reply; `line` is where it begins in the file. `contains` looks through all messages, `last_contains` at the
+    last one, `tool_contains` at the results of tools that came last, of which each text must be in some."""
 
     text: str
     line: int
@@ -35,12 +54,21 @@ class ScriptedReply:
     last_contains: tuple[str, ...] = ()
     finish_reason: str = "stop"
     times: int | None = None
+    tool_contains: tuple[str, ...] = ()
+    last_role: tuple[str, ...] = ()
+    tool_calls: tuple[ScriptedCall, ...] = ()
+    reasoning: str | None = None
+    usage: LlmUsage = field(default_factory=LlmUsage)
 
     def fits(self, messages: Sequence[ChatMessage]) -> bool:
         """Return whether all conditions hold for a conversation."""
         last = messages[-1].content if messages else ""
-        return all(text in last for text in self.last_contains) and all(
-            any(text in message.content for message in messages) for text in self.contains
+        results = list(itertools.takewhile(lambda message: message.role == "tool", reversed(messages)))
+        return (
+            all(text in last for text in self.last_contains)
+            and all(messages and role == messages[-1].role for role in self.last_role)
+            and all(any(text in message.content for message in messages) for text in self.contains)
+            and all(any(text in result.content for result in results) for text in self.tool_contains)
         )
 
 
@@ -81,21 +109,54 @@ class _Reader:
         values = self._mapping(node, KEYS, "a reply")
         when = self._mapping(values["when"], CONDITIONS, "'when'") if "when" in values else {}
         conditions = {name: self._texts(value, name) for name, value in when.items()}
-        if "reply" not in values and isinstance(node, yaml.MappingNode):
+        if "reply" not in values and "tool_calls" not in values and isinstance(node, yaml.MappingNode):
             self._problem(node, "the key 'reply' is missing")
-        text = self._text(values["reply"], "reply") if "reply" in values else ""
-        finish = self._text(values["finish_reason"], "finish_reason") if "finish_reason" in values else "stop"
-        times = self._count(values["times"]) if "times" in values else None
+        given = {key: self._text(values[key], key) for key in ("reply", "reasoning", "finish_reason") if key in values}
+        calls = self._calls(values["tool_calls"]) if "tool_calls" in values else ()
+        usage = self._mapping(values["usage"], USAGE_KEYS, "'usage'") if "usage" in values else {}
+        counts = {key: self._count(value, key) for key, value in usage.items()}
+        times = self._count(values["times"], "times") if "times" in values else None
         if len(self.problems) > before:
             return None
         return ScriptedReply(
-            text=text,
+            text=given.get("reply", ""),
             line=node.start_mark.line + 1,
-            contains=conditions.get("contains", ()),
-            last_contains=conditions.get("last_contains", ()),
-            finish_reason=finish,
+            finish_reason=given.get("finish_reason", "tool_calls" if calls else "stop"),
             times=times,
+            tool_calls=calls,
+            reasoning=given.get("reasoning"),
+            usage=LlmUsage(**counts),
+            **conditions,
         )
+
+    def _calls(self, node: yaml.Node) -> tuple[ScriptedCall, ...]:
+        if not isinstance(node, yaml.SequenceNode) or not node.value:
+            self._problem(node, "'tool_calls' must be a list: '- {name: …, arguments: {…}}'")
+            return ()
+        return tuple(self._call(item) for item in node.value)
+
+    def _call(self, node: yaml.Node) -> ScriptedCall:
+        values = self._mapping(node, CALL_KEYS, "a call")
+        if "name" not in values and isinstance(node, yaml.MappingNode):
+            self._problem(node, "the call's 'name' is missing")
+        given = {key: self._text(values[key], key) for key in ("name", "id") if key in values}
+        arguments = "{}"
+        if "arguments" in values:
+            arguments = self._arguments(values["arguments"])
+        return ScriptedCall(given.get("name", ""), arguments, given.get("id"))
+
+    def _arguments(self, node: yaml.Node) -> str:
+        """Return JSON text: of keys and values, or a text as it stands."""
+        if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str":
+            return str(node.value)
+        if not isinstance(node, yaml.MappingNode):
+            self._problem(node, "'arguments' must be keys and values, or a text")
+            return "{}"
+        try:
+            return json.dumps(_value(node, itertools.count(1)), ensure_ascii=False, allow_nan=False)
+        except (ValueError, RecursionError) as error:
+            self._problem(node, f"'arguments' cannot be JSON: {error}")
+            return "{}"
 
     def _mapping(self, node: yaml.Node, known: tuple[str, ...], what: str) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
@@ -124,16 +185,28 @@ class _Reader:
         self._problem(node, f"{name!r} must be a text{hint}")
         return ""
 
-    def _count(self, node: yaml.Node) -> int | None:
+    def _count(self, node: yaml.Node, name: str) -> int | None:
         if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:int" and node.value.isdecimal():
             count = int(node.value[:10])
             if count > 0:
                 return count
-        self._problem(node, "'times' must be a whole number, 1 or more")
+        self._problem(node, f"{name!r} must be a whole number, 1 or more")
         return None
 
     def _problem(self, node: yaml.Node | None, message: str) -> None:
         self.problems.append((node.start_mark.line + 1 if node is not None else 1, message))
+
+
+def _value(node: yaml.Node, counted: itertools.count[int]) -> Any:
+    """Return the value of a node as JSON has it. Raises `ValueError` for too many."""
+    if next(counted) > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES} values")
+    if isinstance(node, yaml.MappingNode):
+        return {str(key.value): _value(value, counted) for key, value in node.value}
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, counted) for item in node.value]
+    plain = node.tag.rpartition(":")[2] in ("null", "bool", "int", "float")
+    return yaml.constructor.SafeConstructor().construct_object(node) if plain else node.value
 
 
 def _misconfigured(file: str, problems: list[tuple[int, str]]) -> Misconfigured:

@@ -12,9 +12,9 @@ from pathlib import Path
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.calls import CallContext, new_id
 from tavern_host.contracts.errors import Misconfigured, PluginFailure
-from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse
+from tavern_host.contracts.llm import ChatMessage, LlmCallFragment, LlmChunk, LlmRequest, LlmResponse, LlmToolCall
 from tavern_host.contracts.wire import Model
 from tavern_llm.failures import one_line
 from tavern_llm.options import options_problem
@@ -26,7 +26,7 @@ MAX_BYTES = 1 << 20
 
 class ScriptedOptions(Model):
     """What a `scripted` model is set up with: the file, relative to the project's folder, and how a
-    streamed reply is cut: pieces of `chunk_chars` characters, `delay_ms` apart."""
+    streamed reply is cut: parts of `chunk_chars` characters, `delay_ms` apart."""
 
     model_config = ConfigDict(alias_generator=None)
 
@@ -55,17 +55,26 @@ class ScriptedAdapter:
 
     async def stream(self, request: LlmRequest, call: CallContext) -> AsyncIterator[LlmChunk]:
         """Yield the reply that fits in pieces; errors as in `complete`."""
-        reply = self._next(request.messages)
-        size = self._options.chunk_chars
-        for start in range(0, len(reply.text), size):
-            if start:
+        answer = _answer(self._next(request.messages), request)
+        chunks = [LlmChunk(reasoning=part) for part in self._parts(answer.reasoning or "")]
+        chunks += [LlmChunk(text=part) for part in self._parts(answer.text)]
+        for index, made in enumerate(answer.tool_calls):
+            chunks.append(LlmChunk(call=LlmCallFragment(index=index, id=made.id, name=made.name)))
+            parts = self._parts(made.arguments)
+            chunks += [LlmChunk(call=LlmCallFragment(index=index, arguments=part)) for part in parts]
+        for position, chunk in enumerate(chunks):
+            if position:
                 await asyncio.sleep(self._options.delay_ms / 1000)
-            yield LlmChunk(text=reply.text[start : start + size])
-        yield LlmChunk(response=_answer(reply, request))
+            yield chunk
+        yield LlmChunk(response=answer)
 
     async def close(self) -> None:
         """Forget the replies."""
         self._replies, self._stamp = (), None
+
+    def _parts(self, text: str) -> list[str]:
+        size = self._options.chunk_chars
+        return [text[start : start + size] for start in range(0, len(text), size)]
 
     def _next(self, messages: list[ChatMessage]) -> ScriptedReply:
         self._read_if_changed()
@@ -114,4 +123,15 @@ class ScriptedAdapter:
 
 
 def _answer(reply: ScriptedReply, request: LlmRequest) -> LlmResponse:
-    return LlmResponse(text=reply.text, model=request.model or "scripted", finish_reason=reply.finish_reason)
+    """Return a reply as an answer; calls without an id get one of their own each time."""
+    return LlmResponse(
+        text=reply.text,
+        model=request.model or "scripted",
+        tool_calls=[
+            LlmToolCall(id=call.id or new_id("call"), name=call.name, arguments=call.arguments)
+            for call in reply.tool_calls
+        ],
+        reasoning=reply.reasoning,
+        usage=reply.usage,
+        finish_reason=reply.finish_reason,
+    )

@@ -100,7 +100,7 @@ class LlmService(Llm):
             response = await self._retried(session, lambda adapter: adapter.target.complete(asked, call), LlmResponse)
             if session.charge is not None:
                 session.charge.done(response.usage, response.text)
-        return await self._after(response, request, call)
+        return await self._after(_named(response, asked), request, call)
 
     async def stream(self, request: LlmRequest, *, call: CallContext | None = None) -> AsyncIterator[LlmChunk]:
         """Yield a model's answer piece by piece; see `Llm.stream`.
@@ -115,7 +115,9 @@ class LlmService(Llm):
             response: LlmResponse | None = None
             async with aclosing(self._streamed(session, asked)) as chunks:
                 async for chunk in chunks:
-                    response = chunk.response
+                    if chunk.response is not None:
+                        response = _named(chunk.response, asked)
+                        chunk = chunk.model_copy(update={"response": response})
                     if not reviewed:
                         yield chunk
         if reviewed:
@@ -283,6 +285,11 @@ async def _chunks(adapter: OpenAdapter, request: LlmRequest, call: CallContext) 
         if close is not None:
             await close()
     adapter.expect(last.response if last is not None else None, LlmResponse)
+
+
+def _named(response: LlmResponse, request: LlmRequest) -> LlmResponse:
+    """Return an answer under the name by which the model is set up, whatever its server calls it."""
+    return response.model_copy(update={"model": request.model})
 
 
 def _pieces(response: LlmResponse) -> list[LlmChunk]:

@@ -91,7 +91,8 @@ class LlmUsage(_PublishedModel):
 class LlmResponse(_PublishedModel):
     """A whole answer (the platform's `StandardResponse`).
 
-    `finish_reason` is the model's own word. `choices` are the further answers, where several were asked for.
+    `model` is the name under which the model is set up; an alias is resolved. `finish_reason` is the model's own word.
+    `choices` are the further answers, where several were asked for.
     `error` is why the answer broke off, in an answer that is kept as far as it came; its calls must not be carried
     out. `extra` are fields that the server wants back with the message. `notices` say what was done differently
     from what was asked, such as a request without tools for a server that takes none.

@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.model_server import breaks_off, model_server, says
+from helpers.repetition import Failures
 
 import tavern_llm.nodes
 from tavern_host import EXECUTION_ENGINE, Host, InvalidInput, nodes_of
 from tavern_host.contracts.executions import Run, RunRequest, RunStatus
+from tavern_host.contracts.llm import LlmChunk, LlmResponse
 from tavern_host.contracts.workflows import Workflow
-from tavern_llm.nodes.llm_api_request import read_messages
+from tavern_llm.messages import read_messages, read_tools
 
 MODELS = "extensions.tavern-llm.models"
+HI = {"role": "user", "content": "hi"}
 
 
 def test_its_definition_says_what_goes_in_and_out() -> None:
@@ -25,38 +29,71 @@ def test_its_definition_says_what_goes_in_and_out() -> None:
         "system_prompt": ("STRING", False),
         "model": ("STRING", False),
         "parameters": ("OBJECT", False),
+        "tools": ("ARRAY", False),
+        "tools_text": ("STRING", False),
+        "tool_choice": ("STRING", False),
+        "response_schema": ("OBJECT", False),
     }
-    assert {key: slot.data_flow_type.value for key, slot in definition.outputs.items()} == {
-        "text": "STRING",
-        "response": "OBJECT",
+    assert {key: (slot.data_flow_type.value, bool(slot.is_stream)) for key, slot in definition.outputs.items()} == {
+        "text": ("STRING", False),
+        "response": ("OBJECT", False),
+        "text_stream": ("STRING", True),
+        "chunks": ("OBJECT", True),
     }
 
 
-def test_the_system_prompt_comes_first() -> None:
-    messages = read_messages([{"role": "user", "content": "hi", "time": 3}], "Be brief.")
-    assert [(m.role, m.content) for m in messages] == [("system", "Be brief."), ("user", "hi")]
+def test_messages_are_read_with_all_that_they_hold() -> None:
+    call = {"id": "c1", "name": "look", "arguments": '{"at": "sky"}'}
+    openai = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": {"at": "sky"}}}
+    messages = read_messages(
+        [
+            {**HI, "time": 3, "images": [{"url": "https://example.com/a.png"}]},
+            {"role": "assistant", "content": None, "tool_calls": [openai], "reasoning": "hm", "extra": {"sig": "x"}},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": "blue", "tool_call_id": "c1"},
+        ],
+        "Be brief.",
+    )
+    assert [(m.role, m.content) for m in messages[:2]] == [("system", "Be brief."), ("user", "hi")]
+    assert messages[1].images[0].url == "https://example.com/a.png"
+    assert (messages[2].reasoning, messages[2].extra) == ("hm", {"sig": "x"})
+    assert messages[2].tool_calls == messages[3].tool_calls
+    assert messages[3].to_json() == {"role": "assistant", "content": "", "tool_calls": [call]}
+    assert messages[4].tool_call_id == "c1"
 
 
-@pytest.mark.parametrize(
-    ("messages", "message"),
-    [
+def test_what_is_no_message_is_told_by_its_place() -> None:
+    rows: list[tuple[list[Any], str]] = [
         (["hi"], "messages[0]: expected an object with role and content, found str"),
         (
-            [{"role": "bard", "content": ""}],
-            "messages[0].role: expected one of system, user, assistant, tool, found 'bard'",
+            [HI, {"role": "bard", "content": ""}],
+            "messages[1].role: expected one of system, user, assistant, tool, found 'bard'",
         ),
         ([{"role": "user"}], "messages[0].content: expected a text, found NoneType"),
+        ([{"role": "assistant", "content": []}], "messages[0].content: expected a text, found list"),
+        (
+            [HI, {"role": "tool", "content": "x"}],
+            "messages[1].tool_call_id: a message of the role tool says which call it answers",
+        ),
+        ([{**HI, "tool_calls": "x"}], "messages[0].tool_calls: input should be a valid list"),
+        ([{**HI, "tool_calls": [{"id": "a"}]}], "messages[0].tool_calls.0.name: field required"),
+        ([{**HI, "images": [{"file": "a"}]}], "messages[0].images.0.file: unknown option"),
+        ([{**HI, "name": 3}], "messages[0].name: input should be a valid string"),
         ([], "messages: expected at least one message, or a system prompt"),
-    ],
-)
-def test_what_is_no_message_is_told_by_its_place(messages: list[Any], message: str) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        read_messages(messages)
-    assert caught.value.message == message
+    ]
+    with Failures() as failures:
+        for messages, told in rows:
+            with failures.row(told), pytest.raises(InvalidInput) as caught:
+                read_messages(messages)
+            with failures.row(told):
+                assert caught.value.message == told
+        with failures.row("tools"), pytest.raises(InvalidInput, match=r"tools\[1\]: expected"):
+            read_tools([{"type": "function", "function": {"name": "a"}}, {"name": "a"}])
 
 
-async def run(project: Path, **values: Any) -> Run:
-    """Run a workflow of the node alone, its outputs as the interface."""
+async def run(host: Host, **values: Any) -> tuple[Run, Any]:
+    """Run a workflow of the node alone, its outputs as the interface; return the run and its outputs."""
+    kinds = {"text": "STRING", "response": "OBJECT", "text_stream": "STRING", "chunks": "OBJECT"}
     document = {
         "name": "ask",
         "nodes": [
@@ -64,29 +101,51 @@ async def run(project: Path, **values: Any) -> Run:
             {"id": "out", "type": "core:GroupOutput"},
         ],
         "edges": [
-            {"id": key, "source": "llm", "sourceHandle": key, "target": "out", "targetHandle": key}
-            for key in ("text", "response")
+            {"id": key, "source": "llm", "sourceHandle": key, "target": "out", "targetHandle": key} for key in kinds
         ],
         "interfaceOutputs": {
-            "text": {"key": "text", "dataFlowType": "STRING"},
-            "response": {"key": "response", "dataFlowType": "OBJECT"},
+            key: {"key": key, "dataFlowType": kind, "isStream": "s" in key[-7:] and key != "response"}
+            for key, kind in kinds.items()
         },
     }
-    (project / "replies.yaml").write_text("- when: {contains: Be brief}\n  reply: Yes.\n", encoding="utf-8")
-    settings = {MODELS: {"bar": {"adapter": "scripted", "file": "replies.yaml"}}}
-    async with Host(project=project, settings=settings) as host:
-        request = RunRequest(workflow=Workflow.model_validate(document))
-        return await host.services.get(EXECUTION_ENGINE).run(request)
+    request = RunRequest(workflow=Workflow.model_validate(document))
+    done = await host.services.get(EXECUTION_ENGINE).run(request)
+    return done, done.outputs
 
 
-async def test_it_asks_the_model_within_a_workflow(project: Path) -> None:
-    done = await run(project, messages=[{"role": "user", "content": "hi"}], system_prompt="Be brief.")
-    assert done.status is RunStatus.COMPLETE
-    assert done.outputs["text"] == "Yes."
-    assert done.outputs["response"] == {"text": "Yes.", "model": "bar", "finish_reason": "stop", "usage": {}}
+async def test_it_gives_the_answer_whole_and_as_it_comes(project: Path) -> None:
+    (project / "replies.yaml").write_text(
+        "- when: {contains: Be brief}\n  reply: Yes, I am.\n  reasoning: Hm.\n"
+        "  tool_calls: [{name: look, arguments: {at: sky}}]\n",
+        encoding="utf-8",
+    )
+    setup = {"adapter": "scripted", "file": "replies.yaml", "chunk_chars": 4}
+    async with Host(project=project, settings={MODELS: {"bar": setup}}) as host:
+        done, outputs = await run(host, messages=[HI], system_prompt="Be brief.")
+        assert (done.status, done.error) == (RunStatus.COMPLETE, None)
+        response = LlmResponse.model_validate(outputs["response"])
+        assert set(outputs["response"]) == set(LlmResponse.model_fields)
+        assert (outputs["text"], response.text, response.reasoning) == ("Yes, I am.", "Yes, I am.", "Hm.")
+        assert [(call.name, call.arguments) for call in response.tool_calls] == [("look", '{"at": "sky"}')]
+        assert outputs["text_stream"] == "Yes, I am."
+        chunks = [LlmChunk.model_validate(chunk) for chunk in outputs["chunks"]]
+        assert "".join(chunk.text for chunk in chunks) == "Yes, I am."
+        assert [chunk.call.name for chunk in chunks if chunk.call and chunk.call.name] == ["look"]
+        assert chunks[-1].response == response
+
+        failed, _ = await run(host, messages=[HI])
+        assert failed.status is RunStatus.ERROR
+        assert failed.error is not None
+        assert "replies.yaml: no reply fits; the last message was user: 'hi'" in failed.error.message
 
 
-async def test_a_failure_of_the_model_is_the_nodes(project: Path) -> None:
-    done = await run(project, messages=[{"role": "user", "content": "hi"}])
-    assert done.status is RunStatus.ERROR
-    assert "replies.yaml: no reply fits; the last message was user: 'hi'" in done.error.message
+async def test_an_answer_that_begins_anew_is_marked(project: Path) -> None:
+    async with model_server(plans=[breaks_off("half an")], default=says("whole answer")) as server:
+        setup = {"adapter": "openai", "base_url": server.base_url, "model": "tiny"}
+        async with Host(project=project, settings={MODELS: {"m": setup}}) as host:
+            done, outputs = await run(host, messages=[HI])
+        assert done.status is RunStatus.COMPLETE
+        text = outputs["text_stream"]
+        assert text.startswith("half an \n\n[The answer broke off and begins anew: the model 'tiny' at ")
+        assert text.endswith("]\n\nwhole answer ")
+        assert outputs["text"] == "whole answer "

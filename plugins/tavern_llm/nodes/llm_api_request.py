@@ -1,34 +1,55 @@
 """The node `core:LlmApiRequest`: sends messages to a language model, parses nothing."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, TypedDict
 
-from tavern_host import InvalidInput, NodeContext, Slot, node
-from tavern_host.contracts.llm import LLM, ChatMessage, LlmRequest
+from tavern_host import NodeContext, Slot, node
+from tavern_host.contracts.llm import LLM, LlmRequest
+from tavern_llm.messages import read_messages, read_tools
 
-ROLES = ("system", "user", "assistant", "tool")
 
-
-class LlmAnswer(TypedDict):
+class LlmAnswer(TypedDict, total=False):
     """What the node gives."""
 
     text: Annotated[str, Slot("The text of the answer.", display_name="Text", match_categories=("LlmOutput",))]
     response: Annotated[
         dict[str, Any],
         Slot(
-            "The whole answer: text, model, finish_reason, usage.",
+            "The whole answer: text, model, tool_calls, reasoning, finish_reason, choices, usage, response_id, error, "
+            "extra, notices.",
             display_name="Response",
             match_categories=("LlmOutput",),
         ),
     ]
+    text_stream: Annotated[
+        str,
+        Slot(
+            "The text as it comes. Where an answer broke off and began anew, a line in brackets says so.",
+            display_name="Text, as it comes",
+            stream=True,
+            match_categories=("LlmOutput", "TextStream"),
+        ),
+    ]
+    chunks: Annotated[
+        dict[str, Any],
+        Slot(
+            "All that comes, piece by piece: text, reasoning, call (index, id, name, arguments), restarted; the last "
+            "piece has the whole answer as response.",
+            display_name="Chunks",
+            stream=True,
+            match_categories=("LlmOutput", "StreamChunk"),
+        ),
+    ]
 
 
-@node(type="LlmApiRequest", category="LLM", display_name="LLM request", width=350)
+@node(type="LlmApiRequest", category="LLM", display_name="LLM request", width=350, cached=False)
 async def llm_api_request(
     context: NodeContext,
     messages: Annotated[
         list[Any],
         Slot(
-            "The conversation: a list of objects with role (system, user, assistant or tool) and content.",
+            "The conversation: a list of objects with role (system, user, assistant or tool) and content; also "
+            "tool_calls, tool_call_id, images, reasoning, extra.",
             display_name="Messages",
             match_categories=("ChatHistory",),
         ),
@@ -45,27 +66,51 @@ async def llm_api_request(
             "Parameters of the model, such as temperature.", display_name="Parameters", match_categories=("LlmConfig",)
         ),
     ] = None,
-) -> LlmAnswer:
-    """Ask a language model and give its answer."""
-    conversation = read_messages(messages, system_prompt)
-    request = LlmRequest(messages=conversation, model=model.strip() or None, parameters=parameters or {})
-    response = await context.plugin.services.get(LLM).complete(request, call=context.call)
-    return {"text": response.text, "response": response.to_json()}
-
-
-def read_messages(messages: list[Any], system_prompt: str = "") -> list[ChatMessage]:
-    """Return the values of the node's inputs as messages. Raises `InvalidInput` naming the wrong one."""
-    found = [ChatMessage(role="system", content=system_prompt)] if system_prompt else []
-    for index, message in enumerate(messages):
-        where = f"messages[{index}]"
-        if not isinstance(message, dict):
-            raise InvalidInput(f"{where}: expected an object with role and content, found {type(message).__name__}")
-        role, content, name = message.get("role"), message.get("content"), message.get("name")
-        if role not in ROLES:
-            raise InvalidInput(f"{where}.role: expected one of {', '.join(ROLES)}, found {role!r}")
-        if not isinstance(content, str):
-            raise InvalidInput(f"{where}.content: expected a text, found {type(content).__name__}")
-        found.append(ChatMessage(role=role, content=content, name=name if isinstance(name, str) else None))
-    if not found:
-        raise InvalidInput("messages: expected at least one message, or a system prompt")
-    return found
+    tools: Annotated[
+        list[Any] | None,
+        Slot(
+            "The tools that the model may call, in the form of OpenAI's functions.",
+            display_name="Tools",
+            match_categories=("NativeTools",),
+        ),
+    ] = None,
+    tools_text: Annotated[
+        str,
+        Slot(
+            "The documentation of the tools for a server that takes none.",
+            display_name="Tools as text",
+            multiline=True,
+        ),
+    ] = "",
+    tool_choice: Annotated[
+        str, Slot("auto, none, required, or the name of a tool; empty for the server's choice.", display_name="Tool")
+    ] = "",
+    response_schema: Annotated[
+        dict[str, Any] | None, Slot("The JSON Schema that the answer must follow.", display_name="Response schema")
+    ] = None,
+) -> AsyncIterator[LlmAnswer]:
+    """Ask a language model and give its answer, as it comes and whole."""
+    request = LlmRequest(
+        messages=read_messages(messages, system_prompt),
+        model=model.strip() or None,
+        tools=read_tools(tools),
+        tool_choice=tool_choice.strip() or None,
+        tools_text=tools_text or None,
+        response_schema=response_schema or None,
+        parameters=parameters or {},
+    )
+    chunks = context.plugin.services.get(LLM).stream(request, call=context.call)
+    try:
+        async for chunk in chunks:
+            piece: LlmAnswer = {"chunks": chunk.model_dump(mode="json", exclude_defaults=True)}
+            text = f"\n\n[{chunk.restarted}]\n\n" if chunk.restarted else chunk.text
+            if text:
+                piece["text_stream"] = text
+            if chunk.response is not None:
+                whole = chunk.response.model_dump(mode="json")
+                piece |= {"text": chunk.response.text, "response": whole, "chunks": {"response": whole}}
+            yield piece
+    finally:
+        close = getattr(chunks, "aclose", None)
+        if close is not None:
+            await close()

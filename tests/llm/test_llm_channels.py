@@ -1,0 +1,337 @@
+"""Retries, fall-over between channels, limits and budgets of models, at real servers and on a clock of the test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.model_server import ModelServer, Plan, breaks_off, model_server, refuses, says
+from helpers.repetition import Failures
+
+import tavern_llm.clock
+from tavern_host import LLM, CallContext, Host, Principal
+from tavern_host.contracts.calls import system_call
+from tavern_host.contracts.errors import LimitReached, TavernError
+from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest
+from tavern_llm.clock import Clock
+
+MODELS = "extensions.tavern-llm.models"
+BUDGETS = "extensions.tavern-llm.budgets"
+HOUR = 3600.0
+
+
+class PlayedClock(Clock):
+    """A clock that only moves when somebody waits; `waited` says for how long."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+        self.waited: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.waited.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> PlayedClock:
+    played = PlayedClock()
+    monkeypatch.setattr(tavern_llm.clock, "CLOCK", played)
+    return played
+
+
+@pytest.fixture
+async def servers() -> AsyncIterator[list[ModelServer]]:
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(model_server()) for _ in range(2)]
+
+
+def entry(server: ModelServer, **more: Any) -> dict[str, Any]:
+    return {"adapter": "openai", "base_url": server.base_url, "model": "tiny", **more}
+
+
+def ask(text: str = "hello", model: str | None = "m") -> LlmRequest:
+    return LlmRequest(messages=[ChatMessage(role="user", content=text)], model=model)
+
+
+def by(principal: str, **more: Any) -> CallContext:
+    return CallContext(principal=Principal(kind="agent", id=principal), **more)
+
+
+async def asked(host: Host, call: CallContext | None = None, model: str = "m") -> str:
+    """Return the answer, or the code and HTTP status of the failure."""
+    try:
+        return (await host.services.get(LLM).complete(ask(model=model), call=call)).text
+    except TavernError as error:
+        return f"{error.info.code} {error.info.details.get('status', '')}".strip()
+
+
+async def streamed(host: Host) -> tuple[list[LlmChunk], TavernError | None]:
+    chunks: list[LlmChunk] = []
+    try:
+        async for chunk in host.services.get(LLM).stream(ask()):
+            chunks.append(chunk)
+    except TavernError as error:
+        return chunks, error
+    return chunks, None
+
+
+# --- retries --------------------------------------------------------------------------------------
+
+RETRIES: list[tuple[str, list[Plan], str, float | None, int]] = [
+    ("429 for a minute, as the server says", [refuses(429, retry_after=10)] * 6, "Hello.", 60, 7),
+    ("503 with a time", [refuses(503, retry_after=3)], "Hello.", 3, 2),
+    ("429 without a time", [refuses(429)] * 5, "Hello.", None, 6),
+    ("500 twice", [refuses(500)] * 2, "Hello.", None, 3),
+    ("500 three times", [refuses(500)] * 3, "plugin_error 500", None, 3),
+    ("502 with a time", [refuses(502, retry_after=9)], "Hello.", 9, 2),
+    ("connection broken twice", [breaks_off()] * 2, "Hello.", None, 3),
+    ("longer than anybody waits", [refuses(429, retry_after=3600)], "plugin_error 429", 0, 1),
+    ("wrong request", [refuses(400)], "plugin_error 400", 0, 1),
+    ("wrong key", [refuses(401)], "plugin_error 401", 0, 1),
+]
+
+
+async def test_failures_that_pass_are_retried(project: Path, clock: PlayedClock, servers: list[ModelServer]) -> None:
+    server = servers[0]
+    names = [f"m{number}" for number in range(len(RETRIES))]
+    settings = {MODELS: {name: entry(server) for name in names}}
+    async with Host(project=project, settings=settings) as host:
+        with Failures() as failures:
+            for model, (name, plans, expected, waited, requests) in zip(names, RETRIES, strict=True):
+                with failures.row(name):
+                    server.plans, clock.waited = list(plans), []
+                    server.bodies.clear()
+                    assert await asked(host, model=model) == expected
+                    assert len(server.bodies) == requests
+                    if waited is not None:
+                        assert sum(clock.waited) == waited
+                    else:
+                        assert len(clock.waited) == requests - 1
+                        assert all(0.7 < wait < 26 for wait in clock.waited)
+
+
+async def test_a_server_that_stays_busy_is_left_after_two_minutes(
+    project: Path, clock: PlayedClock, servers: list[ModelServer]
+) -> None:
+    servers[0].default = refuses(429, retry_after=10)
+    async with Host(project=project, settings={MODELS: {"m": entry(servers[0])}}) as host:
+        with pytest.raises(TavernError) as caught:
+            await host.services.get(LLM).complete(ask())
+        assert caught.value.info.details == {"status": 429, "retry_after": 10}
+        assert caught.value.info.retryable
+        assert sum(clock.waited) == 120
+
+
+async def test_others_wait_for_a_busy_server_too(project: Path, clock: PlayedClock, servers: list[ModelServer]) -> None:
+    servers[0].plans = [refuses(429, retry_after=600)]
+    settings = {MODELS: {"m": entry(servers[0])}}
+    async with Host(project=project, settings=settings) as host:
+        assert await asked(host) == "plugin_error 429"
+        with pytest.raises(LimitReached, match="the servers of the model 'm' are busy for another 600 s") as caught:
+            await host.services.get(LLM).complete(ask())
+        assert caught.value.info.details["retry_after"] == 600
+        clock.now += 550
+        assert await asked(host, by("a").child(timeout=20)) == "limit_reached"
+        assert await asked(host) == "Hello."
+        assert (clock.waited, len(servers[0].bodies)) == ([50], 2)
+
+
+async def test_a_deadline_is_not_waited_for_in_vain(
+    project: Path, clock: PlayedClock, servers: list[ModelServer]
+) -> None:
+    servers[0].default = refuses(429, retry_after=30)
+    async with Host(project=project, settings={MODELS: {"m": entry(servers[0])}}) as host:
+        assert await asked(host, by("a").child(timeout=20)) == "plugin_error 429"
+    assert clock.waited == []
+
+
+# --- channels -------------------------------------------------------------------------------------
+
+
+async def test_a_key_that_is_used_up_gives_way_to_the_next(
+    project: Path, clock: PlayedClock, servers: list[ModelServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THIRD_KEY", "third")
+    server = servers[0]
+    settings = {MODELS: {"m": entry(server, api_key=["first", "second"], api_key_env="THIRD_KEY")}}
+    async with Host(project=project, settings=settings) as host:
+        server.plans = [refuses(429, retry_after=30), refuses(429, retry_after=60)]
+        assert [await asked(host), await asked(host)] == ["Hello.", "Hello."]
+        assert server.keys == ["first", "second", "third", "third"]
+        clock.now += 31
+        assert await asked(host) == "Hello."
+    assert (server.keys[4:], clock.waited) == (["first"], [])
+
+
+FALL_OVER: list[tuple[str, dict[str, Any], Plan | None, str]] = [
+    ("unreachable", {"base_url": "http://127.0.0.1:1/v1"}, None, "Hello from the second."),
+    ("wrong key", {}, refuses(401), "Hello from the second."),
+    ("no credit", {}, refuses(402), "Hello from the second."),
+    ("no such model", {"model": "huge"}, None, "Hello from the second."),
+    ("fails", {}, refuses(500), "Hello from the second."),
+    ("no key here", {"api_key_env": "NO_SUCH_VARIABLE"}, None, "Hello from the second."),
+    ("wrong request", {}, refuses(400), "plugin_error 400"),
+]
+
+
+async def test_a_failing_channel_gives_way_to_the_next(
+    project: Path, clock: PlayedClock, servers: list[ModelServer]
+) -> None:
+    first, second = servers
+    second.default = says("Hello from the second.")
+    models = {
+        name: entry(first, channels=[options, {"base_url": second.base_url}]) for name, options, _, _ in FALL_OVER
+    }
+    async with Host(project=project, settings={MODELS: models}) as host:
+        with Failures() as failures:
+            for name, _, plan, expected in FALL_OVER:
+                with failures.row(name):
+                    first.plans = [plan] if plan else []
+                    assert await asked(host, model=name) == expected
+                    first.plans = []
+                    again = "Hello from the second." if expected.startswith("Hello") else "Hello."
+                    assert await asked(host, model=name) == again  # what failed is not asked first any more
+    assert clock.waited == []
+
+
+async def test_when_all_channels_fail_the_last_error_is_given(
+    project: Path, clock: PlayedClock, servers: list[ModelServer]
+) -> None:
+    first, second = servers
+    first.default, second.default = refuses(401), refuses(403)
+    settings = {MODELS: {"m": entry(first, channels=[{}, {"base_url": second.base_url}])}}
+    async with Host(project=project, settings=settings) as host:
+        assert await asked(host) == "plugin_error 403"
+    assert clock.waited == []
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+async def test_only_a_stream_that_gave_nothing_is_retried_in_silence(
+    project: Path, clock: PlayedClock, servers: list[ModelServer]
+) -> None:
+    first, second = servers
+    second.default = says("the second answer")
+    settings = {MODELS: {"m": entry(first, channels=[{}, {"base_url": second.base_url}])}}
+    async with Host(project=project, settings=settings) as host:
+        first.plans = [refuses(503)]
+        chunks, error = await streamed(host)
+        assert ("".join(chunk.text for chunk in chunks), error) == ("the second answer ", None)
+        assert [chunk.restarted for chunk in chunks if chunk.restarted] == []
+
+        clock.now += HOUR
+        first.plans = [breaks_off("what the first")]
+        chunks, error = await streamed(host)
+        assert error is None
+        (mark,) = [index for index, chunk in enumerate(chunks) if chunk.restarted]
+        assert "".join(chunk.text for chunk in chunks[:mark]) == "what the first "
+        assert "".join(chunk.text for chunk in chunks[mark:]) == "the second answer "
+        assert str(chunks[mark].restarted).startswith("The answer broke off and begins anew: the model 'tiny' at ")
+        assert chunks[-1].response is not None
+        assert chunks[-1].response.text == "the second answer "
+
+
+async def test_a_stream_that_breaks_every_time_ends_with_its_error(
+    project: Path, clock: PlayedClock, servers: list[ModelServer]
+) -> None:
+    servers[0].default = breaks_off("half an")
+    async with Host(project=project, settings={MODELS: {"m": entry(servers[0])}}) as host:
+        chunks, error = await streamed(host)
+        assert error is not None
+        assert error.info.retryable
+        assert [bool(chunk.restarted) for chunk in chunks].count(True) == 2
+        assert all(chunk.response is None for chunk in chunks)
+
+
+# --- limits and budgets ---------------------------------------------------------------------------
+
+
+async def test_a_full_queue_turns_requests_away(project: Path, servers: list[ModelServer]) -> None:
+    server, go_on = servers[0], asyncio.Event()
+
+    async def waits(request: Any, body: dict[str, Any]) -> Any:
+        await go_on.wait()
+        return await says("At last.")(request, body)
+
+    server.default = waits
+    settings = {MODELS: {"m": entry(server, concurrency=2, queue=1), "alias": {"alias": "m"}}}
+    async with Host(project=project, settings=settings) as host:
+        tasks = [asyncio.create_task(asked(host)) for _ in range(3)]
+        while len(server.bodies) < 2:
+            await asyncio.sleep(0.01)
+        with pytest.raises(LimitReached) as caught:
+            await host.services.get(LLM).complete(ask(model="alias"))
+        assert caught.value.message.startswith("2 requests are with the model 'm' and 1 wait, which is as many as may")
+        assert caught.value.info.details == {"retry_after": 5}
+        assert await asked(host, by("a").child(timeout=0.1)) == "limit_reached"
+        assert len(server.bodies) == 2
+        go_on.set()
+        assert await asyncio.gather(*tasks) == ["At last."] * 3
+        assert await asked(host) == "At last."
+
+
+async def test_a_budget_holds_over_a_restart(project: Path, clock: PlayedClock, servers: list[ModelServer]) -> None:
+    server = servers[0]
+    server.default = says("Hello.", prompt=70, completion=30)
+    settings = {MODELS: {"m": entry(server)}, BUDGETS: {"agent:*": 250, "agent:small": 50, "user:*": 0}}
+    async with Host(project=project, settings=settings) as host:
+        assert await asked(host, by("large")) == "Hello."
+        chunks = [chunk async for chunk in host.services.get(LLM).stream(ask(), call=by("large"))]
+        assert chunks[-1].response is not None
+        assert await asked(host, by("small")) == "Hello."
+        assert await asked(host, by("small")) == "limit_reached"
+        assert [await asked(host, system_call()) for _ in range(3)] == ["Hello."] * 3  # without a budget
+    async with Host(project=project, settings=settings) as host:
+        assert await asked(host, by("large")) == "Hello."
+        before = len(server.bodies)
+        with pytest.raises(LimitReached) as caught:
+            await host.services.get(LLM).complete(ask(), call=by("large"))
+        assert caught.value.message == (
+            "agent:large has used 300 of the 250 tokens that it may use on 2027-01-15 (UTC), and this request needs "
+            "about 2; the operator sets budgets in extensions.tavern-llm.budgets"
+        )
+        details = caught.value.info.details
+        assert (details["used"], details["budget"], details["retry_after"]) == (300, 250, 86_400 - clock.now % 86_400)
+        user = CallContext(principal=Principal(kind="user", id="ada"))
+        with pytest.raises(LimitReached):
+            await host.services.get(LLM).embed(["x"], model="m", call=user)
+        assert len(server.bodies) == before
+        clock.now += 86_400
+        assert await asked(host, by("large")) == "Hello."
+
+
+async def test_broken_answers_and_long_prompts_count_as_well(
+    project: Path, clock: PlayedClock, servers: list[ModelServer]
+) -> None:
+    server = servers[0]
+    server.default = breaks_off("x" * 400)
+    settings = {MODELS: {"m": entry(server, retry_seconds=0)}, BUDGETS: {"agent:*": 100}}
+    async with Host(project=project, settings=settings) as host:
+        llm = host.services.get(LLM)
+        with pytest.raises(TavernError, match="broke"):
+            async for _ in llm.stream(ask(), call=by("a")):
+                pass
+        assert await asked(host, by("a")) == "limit_reached"
+        server.default = says("never")
+        with pytest.raises(LimitReached, match="this request needs about 101"):
+            await llm.complete(ask("long" * 101), call=by("b"))
+    assert len(server.bodies) == 1
+
+
+async def test_a_budget_that_cannot_be_read_lets_nobody_ask(project: Path, servers: list[ModelServer]) -> None:
+    settings = {MODELS: {"m": entry(servers[0])}, BUDGETS: {"agent:*": "many"}}
+    async with Host(project=project, settings=settings) as host:
+        assert await asked(host, by("a")) == "misconfigured"
+    assert servers[0].bodies == []
