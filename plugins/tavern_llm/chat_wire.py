@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_host.contracts.llm import LlmRequest, LlmResponse, LlmUsage
+from tavern_host.contracts.llm import LlmEmbeddings, LlmRequest, LlmResponse, LlmUsage
 
 RESERVED = ("model", "messages", "stream")
 """Fields of the body that parameters may not set."""
@@ -81,6 +81,31 @@ def read_piece(data: dict[str, Any]) -> Piece:
     delta = choice.get("delta")
     text = _text(delta.get("content")) if isinstance(delta, dict) else ""
     return Piece(text=text, finish_reason=_str(choice.get("finish_reason")), usage=_usage(data))
+
+
+def read_embeddings(data: dict[str, Any], model: str, count: int) -> LlmEmbeddings:
+    """Return the vectors of an answer, by their index. Raises `WireError`, `ServerError`."""
+    _raise_error(data)
+    items = data.get("data")
+    found = {}
+    for position, item in enumerate(items if isinstance(items, list) else []):
+        if isinstance(item, dict) and isinstance(item.get("embedding"), list):
+            found[item.get("index", position)] = item["embedding"]
+    try:
+        vectors = [[float(number) for number in found[index]] for index in range(count)]
+    except (KeyError, TypeError, ValueError):
+        raise WireError(f"answered without the vectors of all {count} texts") from None
+    return LlmEmbeddings(vectors=vectors, model=model, usage=_usage(data) or LlmUsage())
+
+
+def read_models(data: dict[str, Any]) -> list[str]:
+    """Return the names in a list of models. Raises `WireError`, `ServerError`."""
+    _raise_error(data)
+    items = data.get("data")
+    if not isinstance(items, list):
+        raise WireError("answered without a list of models")
+    names = (item.get("id") for item in items if isinstance(item, dict))
+    return sorted({name for name in names if isinstance(name, str) and name})
 
 
 def error_message(data: Any) -> str | None:

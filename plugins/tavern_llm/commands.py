@@ -117,9 +117,9 @@ async def add_model(arguments: dict[str, JsonValue], context: PluginContext) -> 
     default = ", as the default" if is_default else f"; `tavern models default {name}` makes it the default"
     yield CommandOutput(kind="text", text=f"{name} is set up: {prober.what}{default}.")
     yield CommandOutput(kind="text", text=f"It says: {_said(response)}")
-    shown: dict[str, Any] = {key: prober.options[key] for key in ("base_url", "model") if key in prober.options}
-    data: dict[str, Any] = {"name": name, "adapter": prober.adapter, **shown, "isDefault": is_default}
-    yield CommandOutput(kind="result", data={**data, "response": response.to_json()})
+    data: dict[str, Any] = {"name": name, "adapter": prober.adapter, "isDefault": is_default}
+    shown = {"baseUrl": prober.options.get("base_url"), "model": prober.options.get("model")}
+    yield CommandOutput(kind="result", data={**data, **shown, "response": response.to_json()})
 
 
 async def test_model(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:

@@ -117,7 +117,7 @@ def find_model(name: str | None, setups: Mapping[str, ModelSetup]) -> ModelSetup
     seen: list[str] = []
     while name not in seen:
         if name not in setups:
-            hint = did_you_mean(name, setups) or f"; there is {', '.join(sorted(setups))}"
+            hint = did_you_mean(name, setups) or f" (there is {', '.join(sorted(setups))})"
             whose = f"the alias {seen[-1]!r} stands for {name!r}, but there" if seen else "there"
             raise NotFound(f"{whose} is no language model {name!r}{hint}", model=name)
         setup = setups[name]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationError, field_valida
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Misconfigured, PluginFailure
-from tavern_host.contracts.llm import LlmChunk, LlmRequest, LlmResponse, LlmUsage
+from tavern_host.contracts.llm import LlmChunk, LlmEmbeddings, LlmRequest, LlmResponse, LlmUsage
 from tavern_host.contracts.wire import Model
 from tavern_llm.chat_wire import (
     ServerError,
@@ -24,6 +24,8 @@ from tavern_llm.chat_wire import (
     error_message,
     parse_json,
     read_answer,
+    read_embeddings,
+    read_models,
     read_piece,
     request_body,
 )
@@ -76,10 +78,10 @@ class OpenAiOptions(Model):
             raise ValueError("give api_key or api_key_env, not both")
         return self
 
-    def endpoint(self) -> str:
-        """Return the address of the chat completions, with the query of `base_url` if it has one."""
+    def address(self, path: str = "chat/completions") -> str:
+        """Return the address of a part of the API, with the query of `base_url` if it has one."""
         parts = urlsplit(self.base_url)
-        return urlunsplit((parts.scheme, parts.netloc, f"{parts.path.rstrip('/')}/chat/completions", parts.query, ""))
+        return urlunsplit((parts.scheme, parts.netloc, f"{parts.path.rstrip('/')}/{path}", parts.query, ""))
 
     def origin(self) -> str:
         """Return scheme, host and port: how messages name the server."""
@@ -116,6 +118,14 @@ class OpenAiAdapter:
     def stream(self, request: LlmRequest, call: CallContext) -> AsyncIterator[LlmChunk]:
         """Yield the answer piece by piece."""
         return self._client.stream(request)
+
+    async def embed(self, texts: list[str], call: CallContext) -> LlmEmbeddings:
+        """Return the vector of each text."""
+        return await self._client.embed(texts)
+
+    async def list_models(self, call: CallContext) -> list[str]:
+        """Return the names of the models that the server has."""
+        return await self._client.list_models()
 
     async def close(self) -> None:
         """Hold nothing: the session is the plugin's."""
@@ -164,20 +174,42 @@ class ChatClient:
                 )
             )
 
+    async def embed(self, texts: list[str]) -> LlmEmbeddings:
+        """Return the vector of each text, in order."""
+        body = {"model": self._options.model, "input": texts}
+        async with self._sent("POST", "embeddings", body) as response:
+            return read_embeddings(await _json(response), self._options.model, len(texts))
+
+    async def list_models(self) -> list[str]:
+        """Return the names of the models that the server has, in order."""
+        async with self._sent("GET", "models") as response:
+            return read_models(await _json(response))
+
+    def _answer(self, request: LlmRequest, *, stream: bool) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        options = self._options
+        body = request_body(request, options.model, options.parameters, stream=stream)
+        return self._sent("POST", "chat/completions", body)
+
     @asynccontextmanager
-    async def _answer(self, request: LlmRequest, *, stream: bool) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _sent(
+        self, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request; give the response if it is a success, and report every failure in one line."""
         import aiohttp
 
         options = self._options
-        body = request_body(request, options.model, options.parameters, stream=stream)
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=min(CONNECT_SECONDS, options.timeout), sock_read=options.timeout
         )
         response: aiohttp.ClientResponse | None = None
         try:
-            response = await self._session().post(
-                options.endpoint(), json=body, headers=self._headers(), timeout=timeout, allow_redirects=False
+            response = await self._session().request(
+                method,
+                options.address(path),
+                json=body,
+                headers=self._headers(),
+                timeout=timeout,
+                allow_redirects=False,
             )
             if response.status != 200:
                 raise await self._refusal(response)
@@ -266,11 +298,15 @@ class _Size:
 
 async def _whole(response: aiohttp.ClientResponse, model: str) -> LlmResponse:
     """Return an answer that comes in one piece."""
+    return read_answer(await _json(response), model)
+
+
+async def _json(response: aiohttp.ClientResponse) -> dict[str, Any]:
     body, size = bytearray(), _Size()
     async for data in response.content.iter_any():
         size.add(data)
         body += data
-    return read_answer(parse_json(bytes(body)), model)
+    return parse_json(bytes(body))
 
 
 async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tavern_host import InvalidInput, NodeContext, NodeDefinition
 from tavern_host.contracts.errors import ServiceUnavailable
-from tavern_host.contracts.llm import LLM, Llm, LlmChunk, LlmRequest, LlmUsage
+from tavern_host.contracts.llm import LLM, Llm, LlmChunk, LlmRequest, LlmResponse
 from tavern_nodes.conversation import Message, message, to_chat
 from tavern_nodes.documents import plain, read_json
 from tavern_nodes.values import MAX_TEXT, bounded, kind_of, show
@@ -23,8 +23,8 @@ _REFUSED = frozenset({"apikey", "authorization", "baseurl"})
 """What settings may not say, in small letters and without underscores."""
 
 SETUP_ADVICE = (
-    "the operator sets up models under extensions.tavern-llm.models in host.yaml, with base_url and "
-    "api_key_env; then name the model in the node and switch use_env_vars on"
+    "the operator sets up models, with `tavern models add NAME --url … --key-env …`; then name the model in the node "
+    "and switch use_env_vars on"
 )
 
 
@@ -39,32 +39,32 @@ def check_settings(value: Any, where: str) -> None:
 
 
 class Answer:
-    """An answer as it grows."""
+    """An answer as it grows; `response` is there once it is whole."""
 
     def __init__(self) -> None:
-        self.text = ""
-        self.model: str | None = None
-        self.finish_reason: str | None = None
-        self.usage = LlmUsage()
-        self._pieces: list[str] = []
+        self.response = LlmResponse(text="", model="")
         self._length = 0
 
-    def add(self, chunk: LlmChunk, who: str) -> None:
-        """Add a piece. Raises `InvalidInput` where the answer grows over `MAX_TEXT`."""
-        self._pieces.append(chunk.text)
-        self._length += len(chunk.text)
+    @property
+    def text(self) -> str:
+        """The text of the whole answer."""
+        return self.response.text
+
+    def add(self, chunk: LlmChunk, who: str) -> str:
+        """Add a piece; return the text that it adds, for an answer that begins anew a line that says so.
+
+        Raises `InvalidInput` where the answer grows over `MAX_TEXT`.
+        """
+        text = f"\n\n[{chunk.restarted}]\n\n" if chunk.restarted else chunk.text
+        self._length += len(text)
         bounded(self._length, MAX_TEXT, who, "characters")
         if chunk.response is not None:
-            self.finish_reason, self.usage = chunk.response.finish_reason, chunk.response.usage
-
-    def finish(self) -> None:
-        """Join the pieces."""
-        self.text = "".join(self._pieces)
+            self.response = chunk.response
+        return text
 
     def to_json(self) -> dict[str, Any]:
-        """Return the answer as an object."""
-        found = {"text": self.text, "model": self.model, "finish_reason": self.finish_reason}
-        return {**{key: value for key, value in found.items() if value is not None}, "usage": self.usage.to_json()}
+        """Return the whole answer as an object with all keys of a response."""
+        return self.response.model_dump(mode="json")
 
 
 async def answer_pieces(
@@ -73,22 +73,17 @@ async def answer_pieces(
     """Fill `answer`; yield its pieces as they come if it `streams`."""
     llm = llm_of(context, who)
     if not streams:
-        response = await llm.complete(request, call=context.call)
-        answer.model, answer.usage, answer.finish_reason = response.model, response.usage, response.finish_reason
-        answer.text = response.text
+        answer.response = await llm.complete(request, call=context.call)
         return
-    answer.model = request.model
     chunks = llm.stream(request, call=context.call)
     try:
         async for chunk in chunks:
-            answer.add(chunk, who)
-            if chunk.text:
-                yield chunk.text
+            if text := answer.add(chunk, who):
+                yield text
     finally:
         close = getattr(chunks, "aclose", None)
         if close is not None:
             await close()
-    answer.finish()
 
 
 def llm_of(context: NodeContext, who: str) -> Llm:

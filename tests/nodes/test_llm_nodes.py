@@ -14,6 +14,7 @@ from helpers.repetition import Failures
 from node_bench import DEFINITIONS, HostedNodes, node_call
 
 from tavern_host import Host, TavernError
+from tavern_host.contracts.llm import LlmResponse
 
 MODELS = "extensions.tavern-llm.models"
 SETTINGS = {"use_env_vars": True}
@@ -72,9 +73,8 @@ async def test_api_settings_are_a_reference_and_hold_no_key(hosted: HostedNodes)
 async def test_a_key_in_a_workflow_is_refused_without_being_shown(hosted: HostedNodes) -> None:
     message = await failure(hosted, "APISettings", use_env_vars=False, base_url="https://a.b/v1", api_key="sk-secret")
     assert message == (
-        "APISettings: the api_key of a workflow is not used (remove it); the operator sets up models under "
-        "extensions.tavern-llm.models in host.yaml, with base_url and api_key_env; then name the model in the node "
-        "and switch use_env_vars on"
+        "APISettings: the api_key of a workflow is not used (remove it); the operator sets up models, with `tavern "
+        "models add NAME --url … --key-env …`; then name the model in the node and switch use_env_vars on"
     )
 
 
@@ -169,7 +169,8 @@ async def test_clearing_the_history_begins_anew(hosted: HostedNodes) -> None:
 async def test_a_request_gives_the_whole_answer_its_text_and_its_usage(hosted: HostedNodes) -> None:
     inputs = {"messages": '[{"role": "user", "content": "Be brief"}]', "activated_model_id": "bar"}
     outputs = await hosted.stream("GenericLlmRequest", inputs)
-    response = {"text": "Yes.", "model": "bar", "finish_reason": "stop", "usage": {}}
+    response = LlmResponse(text="Yes.", model="bar", finish_reason="stop").model_dump(mode="json")
+    assert {"text", "choices", "usage", "model", "response_id", "error", "tool_calls", "reasoning"} < response.keys()
     assert outputs == [{"response": response, "responseText": "Yes.", "usage": {}}]
     streamed = await hosted.stream("GenericLlmRequest", {**inputs, "stream": True})
     assert streamed == [{"stream_output": "Yes."}, *outputs]

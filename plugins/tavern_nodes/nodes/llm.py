@@ -344,7 +344,8 @@ GENERIC_LLM_REQUEST = NodeDefinition(
         "response": slot(
             "OBJECT",
             "完整响应",
-            "The whole answer, once it is there: text, model, finish_reason, usage.",
+            "The whole answer, once it is there: text, model, tool_calls, reasoning, finish_reason, choices, usage, "
+            "response_id, error, extra, notices.",
             categories=("LlmOutput",),
         ),
         "responseText": slot(
@@ -380,4 +381,4 @@ async def generic_llm_request(
     async with aclosing(answer_pieces(request, inputs.get("stream") is True, context, who, answer)) as pieces:
         async for piece in pieces:
             yield {"stream_output": piece}
-    yield {"response": answer.to_json(), "responseText": answer.text, "usage": answer.usage.to_json()}
+    yield {"response": answer.to_json(), "responseText": answer.text, "usage": answer.response.usage.to_json()}

@@ -1,0 +1,182 @@
+"""`tavern models …` and `GET /api/models`: from nothing set up to an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.command_line import Ran, tavern
+from helpers.model_server import ModelServer, model_server, says
+from helpers.repetition import Failures
+from helpers.served import served
+
+from tavern_host import Host
+
+KEY = "sk-very-secret"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    """Run a server on a thread of its own: commands have a loop of theirs."""
+    with_server: list[ModelServer] = []
+    is_up, is_over = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def run() -> None:
+        async with model_server(key=KEY, models=["large-model", "tiny"], default=says("Hello, traveller.")) as running:
+            with_server.append(running)
+            is_up.set()
+            await is_over.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
+    thread.start()
+    assert is_up.wait(10)
+    yield with_server[0]
+    loop.call_soon_threadsafe(is_over.set)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture
+def inn(tmp_path: Path) -> Path:
+    folder = tmp_path / "inn"
+    folder.mkdir()
+    (folder / "tavern.yaml").write_text("name: Inn\n")
+    return folder
+
+
+def models(project: Path, *arguments: str, **more: Any) -> Ran:
+    return tavern("models", *arguments, cwd=project, **more)
+
+
+def listed(project: Path) -> dict[str, dict[str, Any]]:
+    ran = models(project, "list", "--json")
+    assert ran.code == 0, ran
+    return {model["name"]: model for model in ran.json()["models"]}
+
+
+def test_one_command_leads_from_nothing_to_an_answer(inn: Path, operator_folders: Path, server: ModelServer) -> None:
+    nothing = models(inn, "list")
+    assert "no language model is set up; `tavern models add NAME --url" in nothing.out
+    failed = models(inn, "test")
+    assert (failed.code, "`tavern models add NAME --url" in failed.error) == (2, True)
+
+    added = models(inn, "add", "mine", "--url", server.base_url, "--key", KEY, "--model", "tiny")
+    assert added.code == 0, added
+    assert added.out.splitlines() == [
+        f"mine is set up: tiny at {server.base_url}, as the default.",
+        "It says: Hello, traveller.",
+    ]
+    tested = models(inn, "test")
+    assert tested.code == 0, tested
+    assert "mine (openai, default) answered in " in tested.out
+    assert "10 + 5 tokens: Hello, traveller." in tested.out
+
+    seen = [added.out, added.err, tested.out, tavern("settings", "list", "tavern-llm", cwd=inn).out]
+    written = [path.read_bytes().decode("utf-8", "replace") for path in operator_folders.rglob("*") if path.is_file()]
+    written += [path.read_bytes().decode("utf-8", "replace") for path in inn.rglob("*") if path.is_file()]
+    assert [text for text in seen + written if KEY in text] == []
+
+
+def test_further_models_are_added_beside_the_first(
+    inn: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INN_KEY", KEY)
+    url, root = server.base_url, server.base_url.removesuffix("/v1")
+    (inn / "replies.yaml").write_text("- reply: I play.\n")
+    setup = '{"parrot": {"adapter": "scripted", "file": "replies.yaml"}}'
+    (inn / "tavern.yaml").write_text(f"settings:\n  extensions.tavern-llm.models: {setup}\n")
+    parrot = listed(inn)["parrot"]
+    assert (parrot["adapter"], parrot["isDefault"], parrot["isScripted"]) == ("scripted", True, True)
+    assert "scripted: plays replies from a file" in models(inn, "list").out
+
+    first = models(inn, "add", "first", "--url", root, "--key", "-", "--model", "tiny", "--json", stdin=f"{KEY}\n")
+    assert first.code == 0, first
+    answer = first.json()
+    assert (answer["baseUrl"], answer["model"], answer["isDefault"]) == (url, "tiny", True)
+    second = models(inn, "add", "second", "--url", url, "--key-env", "INN_KEY", "--model", "large-model")
+    assert "second is set up: large-model" in second.out
+    assert "; `tavern models default second` makes it the default." in second.out
+    assert models(inn, "default", "second").out == "second is the default model.\n"
+    found = listed(inn)
+    assert sorted(found) == ["first", "parrot", "second"]
+    assert [name for name, model in found.items() if model.get("isDefault")] == ["second"]
+    assert "Hello, traveller." in models(inn, "test", "first").out
+    assert models(inn, "test", "parrot").out.startswith("parrot (scripted: plays replies from a file) answered in ")
+
+    taken = models(inn, "add", "first", "--url", url, "--key", KEY, "--model", "tiny")
+    assert (taken.code, "there is a model 'first' already; --replace replaces it" in taken.error) == (2, True)
+    options = ("--key", KEY, "--model", "large-model", "--replace")
+    assert models(inn, "add", "first", "--url", url, *options).code == 0
+
+
+WRONG: list[tuple[str, tuple[str, ...], int, str]] = [
+    ("wrong key", ("--url", "{url}", "--key", "sk-wrong", "--model", "tiny"), 1, "refuses the API key (401)"),
+    ("no key", ("--url", "{url}", "--model", "tiny"), 1, "refuses the API key (401)"),
+    ("variable that is not set", ("--url", "{url}", "--key-env", "NO_KEY"), 2, "variable NO_KEY, named by api_key_env"),
+    ("two keys", ("--url", "{url}", "--key", KEY, "--key-env", "X"), 2, "give --key or --key-env, not both"),
+    ("nobody there", ("--url", "http://127.0.0.1:1/v1", "--key", KEY), 1, "cannot be reached: Connection refused"),
+    ("no address", ("--key", KEY), 2, "--url is missing: the server's address"),
+    ("bad address", ("--url", "example.com"), 2, "base_url: must be an address such as https://api.example.com/v1"),
+    ("wrong path", ("--url", "{root}/v2", "--key", KEY), 1, "knows no such model or address; check base_url"),
+    (
+        "wrong model",
+        ("--url", "{url}", "--key", KEY, "--model", "tny"),
+        2,
+        "the server has no model 'tny' (did you mean tiny?); it has large-model, tiny",
+    ),
+    ("no model", ("--url", "{url}", "--key", KEY), 2, "2 models; name one with --model: it has large-model, tiny"),
+    ("unknown adapter", ("--adapter", "opnai"), 2, "there is no adapter 'opnai'; there is openai, scripted"),
+]
+
+
+def test_what_is_wrong_is_told_and_nothing_saved(inn: Path, server: ModelServer) -> None:
+    with Failures() as failures:
+        for name, arguments, code, told in WRONG:
+            with failures.row(name):
+                root = server.base_url.removesuffix("/v1")
+                given = [argument.format(url=server.base_url, root=root) for argument in arguments]
+                ran = models(inn, "add", "mine", *given)
+                assert (ran.code, told in ran.error) == (code, True), ran
+                assert KEY not in ran.err
+        with failures.row("bad name"):
+            ran = models(inn, "add", "my model", "--url", server.base_url)
+            assert (ran.code, "is no name for a model" in ran.error) == (2, True), ran
+        with failures.row("default"):
+            ran = models(inn, "default", "mine")
+            assert (ran.code, "there is no language model 'mine'" in ran.error) == (1, True), ran
+    assert listed(inn) == {}
+
+
+async def test_models_are_listed_over_http(project: Path) -> None:
+    setups = {
+        "parrot": {"adapter": "scripted", "file": "replies.yaml"},
+        "mine": {
+            "adapter": "openai",
+            "base_url": "http://127.0.0.1:1",
+            "model": "tiny",
+            "api_key": KEY,
+            "context_tokens": 8000,
+            "price_input": 0.5,
+            "price_output": 1.5,
+        },
+        "fast": {"alias": "mine"},
+        "broken": {"alias": "nobody"},
+    }
+    settings = {"extensions.tavern-llm.models": setups, "extensions.tavern-llm.defaultModel": "fast"}
+    async with Host(project=project, settings=settings) as host, served(host) as site:
+        response = await site.ask("GET", "/api/models")
+        assert response.status == 200
+        text = await response.text()
+    assert KEY not in text
+    found = {model["name"]: model for model in json.loads(text)["models"]}
+    assert sorted(found) == ["fast", "mine", "parrot"]
+    priced = {"adapter": "openai", "contextTokens": 8000, "priceInput": 0.5, "priceOutput": 1.5, "isScripted": False}
+    assert found["mine"] == {"name": "mine", **priced, "isDefault": False}
+    assert found["fast"] == {"name": "fast", **priced, "isDefault": True, "aliasOf": "mine"}
+    assert found["parrot"]["isScripted"] is True
