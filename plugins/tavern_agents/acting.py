@@ -12,14 +12,21 @@ from typing import Any, Protocol
 from tavern_agents.conversation import MAY_HAVE_RUN, NEVER_RAN, answer
 from tavern_agents.decision import Decision
 from tavern_agents.feedback import limit_for
-from tavern_agents.rows import Kept
+from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.tracing import Tracer
 from tavern_host.context import PluginContext
 from tavern_host.contracts.agents import AgentProfile
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.llm import ChatMessage
-from tavern_host.contracts.toolcalls import ToolCallRequest, ToolError, ToolErrorType, ToolResult, ToolScope
+from tavern_host.contracts.toolcalls import (
+    TaskFilter,
+    ToolCallRequest,
+    ToolError,
+    ToolErrorType,
+    ToolResult,
+    ToolScope,
+)
 from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
 
 _WAIT = 60.0
@@ -87,13 +94,14 @@ class Acting:
                     for block in group:
                         together.create_task(self._chain(block))
 
-    async def settle(self, calls: dict[int, tuple[str | None, ToolResult | None]]) -> None:
+    async def settle(self, kept: KeptRun) -> None:
         """Find out what came of calls that a host ended in the middle of; make none but those that may be repeated."""
+        calls = kept.calls
         for place, request in enumerate(self._decision.calls):
             task, result = calls.get(place, (None, None))
             if result is not None:
                 self.results[place] = result
-            elif task is not None:
+            elif task is not None or (task := await self._accepted(request, kept.tasks)) is not None:
                 await self._wait_for(place, task)
             elif place not in calls:
                 self.results[place] = _lost(request, NEVER_RAN, ToolErrorType.INTERRUPTED)
@@ -103,6 +111,14 @@ class Acting:
             else:
                 self.results[place] = _lost(request, MAY_HAVE_RUN, ToolErrorType.UNKNOWN_OUTCOME)
         await self._keep(results=self.results)
+
+    async def _accepted(self, request: ToolCallRequest, known: set[str]) -> str | None:
+        """Return the task that a call became just before its host ended, which had no time to store that."""
+        asked = TaskFilter(tool=request.tool_id, principal=str(self._call.principal))
+        tasks = [task for task in await self._tools.tasks(asked, call=self._call) if task.id not in known]
+        of_run = [task.id for task in reversed(tasks) if task.trace_id == self._call.trace_id]
+        known.update(of_run[:1])
+        return of_run[0] if of_run else None
 
     async def _may_repeat(self, tool_id: str) -> bool:
         try:

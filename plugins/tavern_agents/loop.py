@@ -80,10 +80,10 @@ class AgentLoop:
         except _End as end:
             await self._end(end.status, end.text, end.reason)
         except asyncio.CancelledError:
-            if self.is_leaving:  # the next host resumes it
+            if self.is_stopped:
+                await asyncio.shield(self._end(AgentStatus.INTERRUPTED, self.said, "Stopped on request"))
+            else:  # the host stops: the next one resumes the run
                 await asyncio.shield(self.write())
-                raise
-            await asyncio.shield(self._end(AgentStatus.INTERRUPTED, self.said, "Stopped on request"))
             raise
         except TavernError as error:
             is_stop = error.info.code == Interrupted.code
@@ -109,8 +109,8 @@ class AgentLoop:
             self._cycles = CycleWatch(self.limits.repeats)
             await self.write(messages=messages, heard=number)
 
-    is_leaving: bool = False
-    """Whether the host stops, so that the run stays as it stands."""
+    is_stopped: bool = False
+    """Whether somebody asked for the end of the run."""
     has_mail: bool = True
     """Whether something may be in the inbox."""
 
@@ -196,7 +196,7 @@ class AgentLoop:
                 return
             raise _End(AgentStatus.REPLY, decision.text or last.message.content.strip())
         acting = Acting(self, decision, last.seq, self.call.child())
-        await acting.settle(kept.calls)
+        await acting.settle(kept)
         await self._observe_all(acting, decision)
 
     async def _last(self, limit: str) -> _End:

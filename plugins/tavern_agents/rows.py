@@ -47,11 +47,13 @@ class Kept:
 
 @dataclass
 class KeptRun:
-    """A run as it is kept, and the calls of its last message: by place, the task that they wait as, and the result."""
+    """A run as it is kept, and the calls of its last message: by place, the task that they wait as, and the result.
+    `tasks` are those of all its calls."""
 
     run: AgentRun
     entry: RunEntry
     calls: dict[int, tuple[str | None, ToolResult | None]] = field(default_factory=dict)
+    tasks: set[str] = field(default_factory=set)
 
 
 def read_latest(connection: sqlite3.Connection, history: str) -> tuple[int, str] | None:
@@ -117,6 +119,8 @@ def read_kept_run(connection: sqlite3.Connection, run_id: str) -> KeptRun:
         place: (task, None if result is None else ToolResult.model_validate_json(result))
         for place, task, result in calls
     }
+    tasks = connection.execute("SELECT task FROM calls WHERE run = ? AND task IS NOT NULL", (run_id,))
+    kept.tasks = {task for (task,) in tasks}
     return kept
 
 

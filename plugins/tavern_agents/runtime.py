@@ -151,7 +151,9 @@ class Runtime(AgentRuntime):
         history = [] if before else request.history
         entry = RunEntry(request=request, call=agent.model_copy(update={"deadline": None}), number=len(history))
         said = ChatMessage(role="user", content=request.message)
-        kept = await self._store.begin(run, entry, [*history, said])
+        trace = Tracer(self._context, run_id, profile.id, run.conversation_id)
+        trace.say("started", f"{profile.name} begins", message=request.message, parentRunId=run.parent_run_id)
+        kept = await self._store.begin(run, entry, [*history, said], trace.unwritten())
         loop = AgentLoop(
             context=self._context,
             store=self._store,
@@ -161,10 +163,9 @@ class Runtime(AgentRuntime):
             run=run,
             first=kept[-1].id,
             call=agent,
-            trace=Tracer(self._context, run_id, profile.id, run.conversation_id),
+            trace=trace,
             conversation=Conversation(summary, [*before, *kept]),
         )
-        loop.trace.say("started", f"{profile.name} begins", message=request.message, parentRunId=run.parent_run_id)
         self._begin(loop, None)
         return run
 
@@ -327,13 +328,12 @@ class Runtime(AgentRuntime):
     async def _stop(self, run_id: str) -> None:
         task = self._tasks.get(run_id)
         if task is not None:
+            self._loops[run_id].is_stopped = True
             task.cancel()
             await asyncio.wait([task])
 
     async def close(self) -> None:
         """Leave the runs at work to the next host."""
-        for loop in list(self._loops.values()):
-            loop.is_leaving = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

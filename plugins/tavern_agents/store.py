@@ -195,8 +195,10 @@ class AgentStore:
 
     # --- runs -------------------------------------------------------------------------------------
 
-    async def begin(self, run: AgentRun, entry: RunEntry, messages: Sequence[ChatMessage]) -> list[Kept]:
-        """Keep a new run of this host with its first messages. Raises `Conflict` where another works on the
+    async def begin(
+        self, run: AgentRun, entry: RunEntry, messages: Sequence[ChatMessage], steps: Sequence[AgentTrace]
+    ) -> list[Kept]:
+        """Keep a new run of this host with its first messages and steps. Raises `Conflict` where another works on the
         conversation."""
         bodies = [message_body(message) for message in messages]
         json_entry = entry.model_dump_json()
@@ -211,6 +213,9 @@ class AgentStore:
                     f"the run {busy[0]} works on the conversation {run.conversation_id!r} already; say it to that run"
                 )
             insert_run(connection, run, json_entry, self.host)
+            connection.executemany(
+                "INSERT INTO steps VALUES (?, ?, ?)", [(run.id, step.seq, step.model_dump_json()) for step in steps]
+            )
             added = add_messages(connection, run.conversation_id, bodies, run.id)
             return [Kept(seq, id, message, run.id) for (seq, id), message in zip(added, messages, strict=True)]
 

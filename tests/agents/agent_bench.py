@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from helpers import told_model
-from helpers.tavern_project import MODELS, Tavern, slots
+from helpers.tavern_project import MODELS, Tavern
 from helpers.told_model import Model, Say, in_turn
+from helpers.workflow_documents import slots
 
 from tavern_host import AGENT_RUNTIME, Host
 from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentRuntime, AgentTrace
-from tavern_host.contracts.llm import LlmResponse
+from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tavern_host.contracts.toolcalls import TaskFilter, TaskStatus, ToolTask
 from tavern_host.contracts.tools import TOOL_MANAGER
 
@@ -47,6 +48,7 @@ class AgentBench:
         self.project = project
         self.runtime: AgentRuntime = host.services.get(AGENT_RUNTIME)
         self.tools = host.services.get(TOOL_MANAGER)
+        self.asked: list[LlmRequest] = []
 
     def model(self, say: Say, name: str = "m") -> Model:
         """Let a model say something from now on; return it, with what it is asked."""

@@ -22,9 +22,25 @@ from tavern_host.contracts.llm import LlmAdapterInfo
 def tavern_register_llm_adapters():
     return [LlmAdapterInfo(name="told", handler=f"{__name__}:ToldAdapter", network=False)]
 """
-MANIFEST = (
-    "name: told\ndisplayName: Told\nversion: 1.0.0\npermissions: {hooks: ['hook:server:llm:register-adapters']}\n"
-)
+MANIFEST = """
+name: told
+displayName: Told
+version: 1.0.0
+nodes: {entry: ./nodes, namespace: told}
+permissions: {hooks: ['hook:server:llm:register-adapters']}
+"""
+NODE = """
+import asyncio
+from tavern_host import NodeContext, node
+
+@node(type="Mark", category="Test", display_name="Mark")
+async def mark(context: NodeContext, text: str, seconds: float = 0.0) -> str:
+    '''Write a line into the file `marks` of the project, then take some time.'''
+    with open(context.plugin.project.root / "marks", "a") as marks:
+        marks.write(text + "\\n")
+    await asyncio.sleep(seconds)
+    return text.upper()
+"""
 
 Say = Callable[[LlmRequest], LlmResponse | Exception]
 
@@ -106,6 +122,9 @@ def write_plugin(folder: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / "plugin.yaml").write_text(MANIFEST, encoding="utf-8")
     (folder / "__init__.py").write_text(PLUGIN, encoding="utf-8")
+    (folder / "nodes").mkdir()
+    (folder / "nodes" / "__init__.py").write_text("", encoding="utf-8")
+    (folder / "nodes" / "mark.py").write_text(NODE, encoding="utf-8")
     return folder
 
 
