@@ -135,7 +135,7 @@ class LlmService(Llm):
             found = await self._retried(session, lambda adapter: adapter.method("embed")(texts, call), LlmEmbeddings)
             if session.charge is not None:
                 session.charge.done(found.usage)
-        return found
+        return found.model_copy(update={"model": session.model.setup.name})
 
     async def close(self) -> None:
         """Close every open adapter."""

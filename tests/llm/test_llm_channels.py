@@ -15,7 +15,7 @@ from helpers.repetition import Failures
 import tavern_llm.clock
 from tavern_host import LLM, CallContext, Host, Principal
 from tavern_host.contracts.calls import system_call
-from tavern_host.contracts.errors import LimitReached, TavernError
+from tavern_host.contracts.errors import LimitReached, PluginFailure, TavernError
 from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest
 from tavern_llm.clock import Clock
 
@@ -253,6 +253,47 @@ async def test_a_stream_that_breaks_every_time_ends_with_its_error(
         assert error.info.retryable
         assert [bool(chunk.restarted) for chunk in chunks].count(True) == 2
         assert all(chunk.response is None for chunk in chunks)
+
+
+# --- aliases and embeddings -----------------------------------------------------------------------
+
+
+async def test_an_alias_asks_the_model_that_it_stands_for(project: Path, servers: list[ModelServer]) -> None:
+    setups = {
+        "m": entry(servers[0], context_tokens=9),
+        "fast": {"alias": "m"},
+        "faster": {"alias": "fast"},
+        "snake": {"alias": "tail"},
+        "tail": {"alias": "snake"},
+        "lost": {"alias": "mm"},
+    }
+    settings = {MODELS: setups, "extensions.tavern-llm.defaultModel": "faster"}
+    async with Host(project=project, settings=settings) as host:
+        llm = host.services.get(LLM)
+        response = await llm.complete(ask(model=None))
+        assert (response.text, response.model) == ("Hello.", "m")
+        found = {model.name: (model.alias_of, model.context_tokens, model.is_default) for model in await llm.models()}
+        assert found == {"m": (None, 9, False), "fast": ("m", 9, False), "faster": ("m", 9, True)}
+        for name, told in (
+            ("snake", "'snake' in extensions.tavern-llm.models stands for itself: snake → tail → snake"),
+            ("lost", "the alias 'lost' stands for 'mm', but there is no language model 'mm' (did you mean m?)"),
+        ):
+            with pytest.raises(TavernError) as caught:
+                await llm.complete(ask(model=name))
+            assert told in caught.value.message
+
+
+@pytest.mark.parametrize("placement", ["in-process", "loopback"])
+async def test_texts_become_vectors(project: Path, servers: list[ModelServer], placement: Any) -> None:
+    (project / "replies.yaml").write_text("- reply: x\n")
+    setups = {"m": entry(servers[0]), "scripted": {"adapter": "scripted", "file": "replies.yaml"}}
+    async with Host(project=project, settings={MODELS: setups}, placement=placement) as host:
+        llm = host.services.get(LLM)
+        found = await llm.embed(["a", "bcd"], model="m")
+        assert (found.vectors, found.model, found.usage.prompt_tokens) == ([[1.0], [3.0]], "m", 7)
+        with pytest.raises(PluginFailure, match="the adapter 'scripted' of tavern-llm cannot do embed"):
+            await llm.embed(["a"], model="scripted")
+        assert [chunk.text async for chunk in llm.stream(ask())] == ["Hello. ", ""]
 
 
 # --- limits and budgets ---------------------------------------------------------------------------

@@ -70,3 +70,47 @@ def test_a_layer_that_is_no_object_is_an_error() -> None:
 
 def test_a_setup_does_not_show_its_key() -> None:
     assert "hush" not in repr(read_models({"operator": {"m": {"adapter": "openai", "api_key": "hush"}}}))
+
+
+def channels(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    setup = read_models({"operator": {"m": {"adapter": "openai", **entry}}})["m"]
+    assert setup.problem is None
+    return [channel.options for channel in setup.channels]
+
+
+def test_each_key_of_each_channel_is_a_channel() -> None:
+    rows: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
+        ({"model": "x"}, [{"model": "x"}]),
+        ({"api_key": ["a", "b"]}, [{"api_key": "a"}, {"api_key": "b"}]),
+        ({"api_key": "a", "api_key_env": ["B"]}, [{"api_key": "a"}, {"api_key_env": "B"}]),
+        (
+            {"model": "x", "api_key": "a", "channels": [{}, {"model": "y"}, {"api_key_env": "B"}]},
+            [{"model": "x", "api_key": "a"}, {"model": "y", "api_key": "a"}, {"model": "x", "api_key_env": "B"}],
+        ),
+    ]
+    for given, expected in rows:
+        assert channels({**given, "concurrency": 3, "price_input": 1}) == expected
+
+
+def test_what_is_wrong_with_an_entry_is_told_without_its_values() -> None:
+    rows: list[tuple[Any, str]] = [
+        ({"alias": "x", "adapter": "openai"}, 'an alias is {"alias": "the name of a model"} and nothing else'),
+        ({"alias": 3}, 'an alias is {"alias": "the name of a model"} and nothing else'),
+        ({"adapter": "openai", "concurrency": 0}, "concurrency: input should be greater than or equal to 1"),
+        ({"adapter": "openai", "channels": []}, "channels: list should have at least 1 item"),
+        ({"adapter": "openai", "channels": ["hush"]}, "channels.0: input should be a valid dictionary"),
+        ({"adapter": "openai", "context_tokens": "hush"}, "context_tokens: input should be a valid integer"),
+        ({"channels": [{"adapter": "openai"}, {}]}, 'expected an object with "adapter"'),
+        ({"adapter": "openai", "channels": [{}, {"adapter": "nope"}]}, "there is no adapter 'nope'"),
+    ]
+    for entry, told in rows:
+        message = refusal("operator", entry)
+        assert told in message
+        assert "hush" not in message
+
+
+def test_a_project_may_not_hide_a_key_in_a_channel() -> None:
+    for entry in ({"channels": [{}, {"api_key": "HUSH"}]}, {"channels": [{"api_key_env": ["HUSH"]}]}):
+        message = refusal("project", {"adapter": "scripted", **entry})
+        assert "API keys belong in the operator's settings" in message
+        assert "HUSH" not in message

@@ -79,6 +79,14 @@ async def test_each_error_has_its_status(site: Site, how: str, status: int, code
     assert body.get("details") == ({"field": "name"} if how == "input" else None)
 
 
+async def test_a_limit_says_when_to_come_back(site: Site) -> None:
+    rows = [("busy", 503, "3"), ("spent", 429, "1"), ("limited", 429, None), ("unavailable", 503, None)]
+    for how, status, wait in rows:
+        answer = await site.get(f"/api/x/acme-web/fail/{how}")
+        assert (answer.status, answer.headers.get("Retry-After")) == (status, wait), how
+    assert (await (await site.get("/api/x/acme-web/fail/spent")).json())["details"] == {"retry_after": 0.2, "used": 7}
+
+
 @pytest.mark.parametrize("how", ["foreign", "nothing"])
 async def test_an_unforeseen_failure_tells_the_client_nothing_but_where(
     site: Site, how: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
