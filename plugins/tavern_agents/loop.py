@@ -325,7 +325,8 @@ class AgentLoop:
 
     async def _compact(self, why: str) -> bool:
         """Summarise what was said first; return whether the conversation became shorter."""
-        tokens = (self._context_tokens() or estimate(self.conversation.messages())) // 3
+        size = estimate(self.conversation.messages())
+        tokens = min(size, self._context_tokens() or size) // 3
         try:
             count = await compact(
                 self.context, self.store, self.run.conversation_id, self.conversation, tokens, self._model, self.call

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from helpers.told_model import last, said
 
-from tavern_host.contracts.agents import AgentReply, AgentStatus
+from tavern_host.contracts.agents import AgentReply, AgentRequest, AgentStatus
 from tests.agents.agent_bench import AgentBench, agent_bench
 from tests.agents.survivor import prepare
 
@@ -93,8 +93,6 @@ async def test_a_host_that_stops_leaves_its_runs_to_the_next(tmp_path: Path) -> 
     async with agent_bench(tmp_path, prepare) as bench:
         model = bench.answers(said("never said"))
         model.gate = asyncio.Event()
-        from tavern_host.contracts.agents import AgentRequest
-
         run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Wait."))
         async with asyncio.timeout(10):
             while not model.asked:

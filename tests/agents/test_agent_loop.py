@@ -1,0 +1,262 @@
+"""The loop under stress: approvals, messages that arrive meanwhile, pauses, long conversations and results."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from helpers.tavern_project import Tavern
+from helpers.told_model import last, said, written
+
+from tavern_host.contracts.agents import AgentRequest, AgentStatus
+from tavern_host.contracts.errors import Conflict, LimitReached, NotFound, PluginFailure
+from tavern_host.contracts.histories import CHAT_HISTORY
+from tavern_host.contracts.llm import ChatMessage, LlmRequest, LlmResponse, LlmToolCall
+from tests.agents.agent_bench import AgentBench, agent_bench, thinking
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def prepare(project: Tavern) -> None:
+    mark = {"type": "node", "nodeType": "told:Mark"}
+    for name, more in {"pay": {"requiresApproval": True}, "look": {"readOnly": True}, "mark": {}}.items():
+        project.write(f"tools/{name}.tool.json", {"id": name, "implementation": mark, **more})
+    project.profile(tool_ids_inventory=["pay", "look", "mark", "shout", "agent:*"])
+    other = {"version": "1", "schema_version": "1.0", "core_deliberation_workflow_id": "think"}
+    project.write("agents/helper.json", {**other, "id": "helper", "name": "Helper", "tool_ids_inventory": ["pay"]})
+    project.write("agents/snake.json", {**other, "id": "snake", "name": "Snake", "tool_ids_inventory": ["agent:snake"]})
+    project.write("workflows/plain.json", thinking("Be brief. {{{agent:name}}}"))
+    plain = {**other, "core_deliberation_workflow_id": "plain"}
+    project.write("agents/plain.json", {**plain, "id": "plain", "name": "Plain Jane"})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
+    """Give one host for all tests of this file."""
+    models = {"m": {"adapter": "told", "model": "m", "context_tokens": 4000}}
+    settings = {"extensions.tavern-llm.models": models}
+    async with agent_bench(tmp_path_factory.mktemp("loop"), prepare, settings=settings) as made:
+        yield made
+
+
+def marks(bench: AgentBench) -> list[str]:
+    path = bench.project.root / "marks"
+    found = path.read_text().split() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return found
+
+
+# --- approvals --------------------------------------------------------------------------------------
+
+
+async def test_several_approvals_are_decided_in_any_order_each_once(bench: AgentBench) -> None:
+    marks(bench)
+    calls = [("pay", {"text": name}) for name in ("one", "two")]
+    model = bench.answers(written("tam", *calls), said("Settled."))
+    working = asyncio.create_task(bench.run())
+    (first,) = await bench.waiting()
+    await bench.tools.decide(first.id, "approve", arguments={"text": "other"})
+    (second,) = await bench.waiting()
+    await bench.tools.decide(second.id, "refuse", comment="too dear")
+    with pytest.raises(Conflict):
+        await bench.tools.decide(first.id, "refuse")
+    reply = await working
+    assert [result.status for result in reply.tool_results] == ["done", "error"]
+    assert marks(bench) == ["other"]
+    assert "OTHER" in last(model.asked[1]).content
+    assert "too dear" in last(model.asked[1]).content
+
+
+async def test_an_approval_of_a_sub_agent_surfaces_with_its_run(bench: AgentBench) -> None:
+    marks(bench)
+    ask = written("tam", ("agent:helper", {"message": "Pay."}))
+    bench.answers(ask, written("tam", ("pay", {"text": "deep"})), said("Paid."), said("All done."))
+    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
+    (task,) = await bench.waiting()
+    async with asyncio.timeout(10):
+        while not (standing := await bench.runtime.get_run(run.id)).approvals:
+            await asyncio.sleep(0.01)
+    assert (standing.status, standing.approvals) == (AgentStatus.WAITING, [task.id])
+    assert str(task.principal) == "agent:helper"
+    await bench.tools.decide(task.id, "approve")
+    reply = await bench.runtime.wait(run.id)
+    assert (reply.text, marks(bench)) == ("All done.", ["deep"])
+
+
+async def test_agents_that_call_themselves_are_stopped(bench: AgentBench) -> None:
+    def say(request: LlmRequest) -> LlmResponse:
+        message = last(request).content
+        if message.startswith("<OBSERVATION>"):
+            return said(f"Enough: {message}")
+        return written("tam", ("agent:snake", {"message": "Deeper."}))
+
+    bench.model(say)
+    reply = await bench.run(agent="snake")
+    assert reply.outcome == "reply"
+    assert "agents may call each other 4 deep" in reply.text
+    assert LimitReached.code == "limit_reached"
+
+
+# --- meanwhile --------------------------------------------------------------------------------------
+
+
+async def test_a_message_during_a_run_waits_for_a_boundary(bench: AgentBench) -> None:
+    model = bench.answers(written("tam", ("shout", {"text": "a"})), said("I heard."))
+    model.gate = asyncio.Event()
+    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
+    async with asyncio.timeout(10):
+        while not model.asked:
+            await asyncio.sleep(0.01)
+    await bench.runtime.send(run.id, "Hurry!")
+    model.gate.set()
+    reply = await bench.runtime.wait(run.id)
+    assert reply.text == "I heard."
+    assert [m.role for m in reply.history] == ["user", "assistant", "user", "user", "assistant"]
+    assert last(model.asked[1]).content == "Hurry!"
+    with pytest.raises(Conflict, match="has ended"):
+        await bench.runtime.send(run.id, "Still there?")
+
+
+async def test_a_run_is_paused_resumed_and_interrupted(bench: AgentBench) -> None:
+    model = bench.answers(*(written("tam", ("shout", {"text": str(n)})) for n in range(3)), said("Done."))
+    model.gate = asyncio.Event()
+    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go.", conversation_id="paused"))
+    await bench.runtime.pause(run.id)
+    model.gate.set()
+    async with asyncio.timeout(10):
+        while (await bench.runtime.get_run(run.id)).status is not AgentStatus.PAUSED:
+            await asyncio.sleep(0.01)
+    asked = len(model.asked)
+    await asyncio.sleep(0.1)
+    assert len(model.asked) == asked <= 1
+    with pytest.raises(Conflict, match="works on the conversation 'paused' already"):
+        await bench.run(conversation_id="paused")
+    await bench.runtime.resume(run.id)
+    assert (await bench.runtime.wait(run.id)).text == "Done."
+
+    model = bench.answers(said("Never."))
+    model.gate = asyncio.Event()
+    run = await bench.runtime.start(AgentRequest(profile_id="keeper", message="Go."))
+    assert (await bench.runtime.interrupt(run.id)).status is AgentStatus.INTERRUPTED
+    reply = await bench.runtime.wait(run.id)
+    assert (reply.outcome, reply.error) == ("interrupted", "Stopped on request")
+    bench.answers(said("After all."))
+    await bench.runtime.resume(run.id)
+    assert (await bench.runtime.wait(run.id)).text == "After all."
+    with pytest.raises(Conflict, match="has ended with a reply"):
+        await bench.runtime.resume(run.id)
+    with pytest.raises(NotFound, match="tavern agent runs"):
+        await bench.runtime.resume("agent_0")
+
+
+# --- conversations ----------------------------------------------------------------------------------
+
+
+async def test_requests_of_one_conversation_share_their_beginning(bench: AgentBench) -> None:
+    """Servers keep what they read of a prompt by its bytes."""
+    model = bench.answers(*(written("tam", ("look", {"text": str(n)})) for n in range(3)), said("Done."))
+    await bench.run(conversation_id="prefix")
+    texts = ["".join(m.model_dump_json() for m in request.messages) for request in model.asked]
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(texts))
+    assert len({str(request.tools) for request in model.asked}) == 1
+
+
+async def test_a_history_that_others_broke_is_mended(bench: AgentBench) -> None:
+    histories = bench.host.services.get(CHAT_HISTORY)
+    call = LlmToolCall(id="c1", name="shout", arguments="{}")
+    broken = [
+        ChatMessage(role="user", content="Hello."),
+        ChatMessage(role="tool", content="nobody asked", tool_call_id="c0"),
+        ChatMessage(role="assistant", tool_calls=[call, call.model_copy(update={"id": "c2"})]),
+        ChatMessage(role="user", content="And?"),
+        ChatMessage(role="tool", content="late", tool_call_id="c2"),
+        ChatMessage(role="tool", content="twice", tool_call_id="c2"),
+    ]
+    await histories.append("broken", broken)
+    model = bench.answers(said("Fine."))
+    await bench.run(conversation_id="broken")
+    got = [(m.role, m.tool_call_id, m.content[:24]) for m in model.asked[0].messages[1:]]
+    assert got == [
+        ("user", None, "Hello."),
+        ("assistant", None, ""),
+        ("tool", "c1", "The call was interrupted"),
+        ("tool", "c2", "late"),
+        ("user", None, "And?"),
+        ("user", None, "Go."),
+    ]
+
+
+async def test_a_conversation_that_outgrows_the_model_is_summarised(bench: AgentBench) -> None:
+    long = "word " * 1500
+
+    def say(request: LlmRequest) -> LlmResponse:
+        if request.messages[0].content.startswith("Summarise"):
+            return said("Ada likes ale.")
+        return said(f"Aha. {len(request.messages)}")
+
+    model = bench.model(say)
+    for number in range(4):
+        await bench.run(f"{number} {long}", agent="plain", conversation_id="long")
+    texts = [message.content for message in model.asked[-1].messages]
+    assert texts[1].endswith("Ada likes ale.")
+    assert texts[-1].startswith("3 word")
+    kept = await bench.host.services.get(CHAT_HISTORY).load("long")
+    assert len(kept) == 8  # nothing of it is lost
+    runs = await bench.runtime.runs()
+    assert any(step.kind == "compacted" for step in await bench.trace(runs[0].id))
+
+
+async def test_a_model_that_says_overflow_is_asked_once_more_after_a_summary(bench: AgentBench) -> None:
+    overflow = PluginFailure("too long", overflow=True)
+    bench.answers(said("One."))
+    await bench.run("First.", agent="plain", conversation_id="silent")
+    bench.answers(overflow, said("Short."), said("Two."))
+    reply = await bench.run("Second.", agent="plain", conversation_id="silent")
+    assert (reply.outcome, reply.text) == ("reply", "Two.")
+    # a summary that fails changes nothing
+    bench.answers(overflow, PluginFailure("busy"))
+    reply = await bench.run("Third.", agent="plain", conversation_id="silent")
+    assert reply.outcome == "error"
+    model = bench.answers(said("Four."))
+    await bench.run("Fourth.", agent="plain", conversation_id="silent")
+    assert "Third." in [message.content for message in model.asked[0].messages]
+
+
+async def test_an_agent_knows_its_name(bench: AgentBench) -> None:
+    model = bench.answers(said("Hi."))
+    await bench.run(agent="plain")
+    assert model.asked[0].messages[0].content == "Be brief. Plain Jane"
+
+
+# --- results ----------------------------------------------------------------------------------------
+
+
+async def test_a_long_result_is_shown_by_its_ends(bench: AgentBench) -> None:
+    text = "a" * 30_000 + "z"
+    model = bench.answers(written("tam", ("look", {"text": text})), said("Long."))
+    reply = await bench.run(conversation_id="ends")
+    shown = last(model.asked[1]).content
+    assert len(shown) < 17_000
+    assert "characters left out" in shown
+    assert "AZ" in shown[-200:]
+    assert reply.tool_results[0].structured == text.upper()
+
+
+async def test_independent_calls_are_made_at_once(bench: AgentBench) -> None:
+    marks(bench)
+    slow = [("look", {"text": f"n{n}", "seconds": "0.3"}) for n in range(3)]
+    bench.answers(written("tam", *slow), said("Seen."))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await bench.run()
+    assert len(marks(bench)) == 3
+    at_once = loop.time() - began
+    ordered = [("mark", {"text": f"m{n}", "seconds": "0.3"}) for n in range(3)]
+    bench.answers(written("tam", *ordered), said("Done."))
+    began = loop.time()
+    await bench.run()
+    assert marks(bench) == ["m0", "m1", "m2"]
+    assert at_once < loop.time() - began
