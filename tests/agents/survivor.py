@@ -1,29 +1,34 @@
-"""A host that is to be killed. `python -m tests.agents.survivor FOLDER STAGE` says when its agent is at that stage."""
+"""A host that is to be killed: `python -m tests.agents.survivor FOLDER` says the runs of its agents, one for each
+stage at which a kill matters, once each has reached it."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
+from collections.abc import Awaitable
 from pathlib import Path
 
 from helpers.tavern_project import Tavern
-from helpers.told_model import in_turn, said, written
+from helpers.told_model import Said, said, written
 
-from tavern_host.contracts.agents import AgentRequest, AgentRun
+from tavern_host.contracts.agents import AgentRequest
+from tavern_host.contracts.llm import LlmRequest
 from tests.agents.agent_bench import AgentBench, agent_bench
 
-LONG = "A long story. " * 200
-
 STAGES = {
-    "streaming": said(LONG),
+    "streaming": None,
     "acting": written("tam", ("mark", {"text": "acting", "seconds": "60"})),
     "repeatable": written("tam", ("look", {"text": "looking", "seconds": "1"})),
-    "waiting": written("tam", ("pay", {"text": "paid"})),
     "chain": written(
         "tam", ("mark", {"text": "first"}), ("mark", {"text": "second", "seconds": "60"}), ("mark", {"text": "third"})
     ),
+    "approve": written("tam", ("pay", {"text": "paid"})),
+    "refuse": written("tam", ("pay", {"text": "robbed"})),
 }
-"""What the model answers first, by the stage at which the host is killed."""
+"""What the model answers to the name of a stage; nothing, for long, where it is None."""
+
+MARKS = {"acting", "looking", "second"}
 
 
 def prepare(project: Tavern) -> None:
@@ -34,31 +39,37 @@ def prepare(project: Tavern) -> None:
     project.profile(tool_ids_inventory=["mark", "look", "pay"])
 
 
-async def _reached(bench: AgentBench, run: AgentRun, stage: str) -> bool:
-    marks = bench.project.root / "marks"
-    written_now = marks.read_text() if marks.exists() else ""
-    if stage == "streaming":
-        return bool(bench.asked)
-    if stage == "waiting":
-        return bool((await bench.runtime.get_run(run.id)).approvals) and bool(await bench.waiting())
-    return {"acting": "acting", "repeatable": "looking", "chain": "second"}[stage] in written_now
+def marks(bench: AgentBench) -> list[str]:
+    """Return what tools have done."""
+    path = bench.project.root / "marks"
+    return path.read_text().split() if path.exists() else []
 
 
-async def main(folder: Path, stage: str) -> None:
-    """Let an agent work until the stage is reached, say so, and stay there."""
+def say(request: LlmRequest) -> Said | Awaitable[Said]:
+    """Answer to the name of a stage."""
+    answer = STAGES[request.messages[1].content]
+    return _slowly() if answer is None else answer
+
+
+async def _slowly() -> Said:
+    await asyncio.sleep(60)
+    return said("never")
+
+
+async def main(folder: Path) -> None:
+    """Let agents work until each is at its stage, say so, and stay there."""
     async with agent_bench(folder, prepare, serving=True) as bench:
-        model = bench.model(in_turn(STAGES[stage]))
-        model.delay = 0.05
-        model.gate = asyncio.Event() if stage == "streaming" else None
-        bench.asked = model.asked
-        run = await bench.runtime.start(
-            AgentRequest(profile_id="keeper", message="Remember me.", conversation_id="talk")
-        )
-        while not await _reached(bench, run, stage):
+        model = bench.model(say)
+        runs = {}
+        for stage in STAGES:
+            request = AgentRequest(profile_id="keeper", message=stage, conversation_id=stage)
+            runs[stage] = (await bench.runtime.start(request)).id
+        await bench.waiting(2)
+        while not (set(marks(bench)) >= MARKS and len(model.asked) == len(STAGES)):
             await asyncio.sleep(0.01)
-        print(run.id, flush=True)
+        print(json.dumps(runs), flush=True)
         await asyncio.sleep(60)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(main(Path(sys.argv[1])))

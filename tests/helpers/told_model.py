@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,8 @@ async def mark(context: NodeContext, text: str, seconds: float = 0.0) -> str:
     return text.upper()
 """
 
-Say = Callable[[LlmRequest], LlmResponse | Exception]
+Said = LlmResponse | Exception
+Say = Callable[[LlmRequest], Said | Awaitable[Said]]
 
 
 @dataclass
@@ -54,7 +56,6 @@ class Model:
     asked: list[LlmRequest] = field(default_factory=list)
     pieces: int = 7
     gate: asyncio.Event | None = None
-    delay: float = 0.0
 
 
 MODELS: dict[str, Model] = {}
@@ -73,6 +74,8 @@ class ToldAdapter:
         if model.gate is not None:
             await model.gate.wait()
         answer = model.say(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -81,7 +84,6 @@ class ToldAdapter:
         """Yield the answer in pieces."""
         answer = await self.complete(request, call)
         for start in range(0, len(answer.text), self._model.pieces):
-            await asyncio.sleep(self._model.delay)
             yield LlmChunk(text=answer.text[start : start + self._model.pieces])
         yield LlmChunk(response=answer)
 
@@ -102,11 +104,11 @@ def said(text: str = "", *calls: tuple[str, Any], finish_reason: str = "stop", *
     return LlmResponse(text=text, model="m", tool_calls=made, finish_reason=finish_reason, usage=usage, **more)
 
 
-def in_turn(*answers: LlmResponse | Exception) -> Say:
+def in_turn(*answers: Said) -> Say:
     """Return a function that gives one answer after the other."""
     rest = iter(answers)
 
-    def say(request: LlmRequest) -> LlmResponse | Exception:
+    def say(request: LlmRequest) -> Said:
         return next(rest, said("I have nothing more to say."))
 
     return say
