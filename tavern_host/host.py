@@ -26,8 +26,9 @@ from tavern_host.contracts.services import ServiceInterface, ServiceKey
 from tavern_host.contracts.settings import SETTINGS
 from tavern_host.events.bus import EventBus
 from tavern_host.hooks.catalogue import Catalogue
+from tavern_host.plugins.discovery import Sources
 from tavern_host.plugins.grants import GrantStore, SwitchStore
-from tavern_host.plugins.manager import Manager, Sources
+from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.manifest import entry_folders
 from tavern_host.plugins.record import Record
 from tavern_host.plugins.registrations import Registrations
@@ -339,11 +340,7 @@ class Host:
             raise RuntimeError("a host runs once; make another one")
 
     def _provide_services(self) -> None:
-        for key, instance in (
-            (PLUGINS, self._plugins),
-            (SETTINGS, self.settings),
-            (AUDIT, HostAudit(self.audit)),
-        ):
+        for key, instance in ((PLUGINS, self._plugins), (SETTINGS, self.settings), (AUDIT, HostAudit(self.audit))):
             handler = f"{type(instance).__module__}:{type(instance).__name__}"
             provider = Provider("tavern-host", handler, key.name, key.version)
             provider.instance = instance

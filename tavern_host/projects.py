@@ -141,8 +141,8 @@ def make_project(root: Path, samples: Iterable[Path] = ()) -> None:
 @cache
 def _declared_folders() -> tuple[str, ...]:
     """Return the folders of a project that the installed first-party plugins declare, which stay what they are."""
-    manifests = [record.manifest for record in discover() if record.first_party and record.manifest is not None]
-    return tuple(dict.fromkeys(name for manifest in manifests for name in manifest.project_folders))
+    manifests = [record.manifest for record in discover()[0].values() if record.first_party]
+    return tuple(dict.fromkeys(name for manifest in manifests if manifest for name in manifest.project_folders))
 
 
 def read_project_file(root: Path) -> ProjectFile:

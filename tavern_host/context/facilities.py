@@ -7,7 +7,6 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -125,16 +124,11 @@ class PluginTasks:
         """Start a task that is cancelled with the plugin; on any thread, such as that of a `def` hook."""
         if threading.get_ident() == self._thread:
             return self._spawn(coroutine, name, finish)
-        started: Future[asyncio.Task[T]] = Future()
 
-        def start() -> None:
-            try:
-                started.set_result(self._spawn(coroutine, name, finish))
-            except Exception as error:
-                started.set_exception(error)
+        async def start() -> asyncio.Task[T]:
+            return self._spawn(coroutine, name, finish)
 
-        self._loop.call_soon_threadsafe(start)
-        return started.result()
+        return asyncio.run_coroutine_threadsafe(start(), self._loop).result()
 
     def _spawn(self, coroutine: Coroutine[Any, Any, T], name: str, finish: bool) -> asyncio.Task[T]:
         try:

@@ -35,7 +35,6 @@ class Catalogue:
         self._items: dict[str, tuple[tuple[type, ...], str]] = {}
         self.hooks: Mapping[str, HookInfo] = MappingProxyType(self._hooks)
         self.interfaces: Mapping[str, type[ServiceInterface]] = MappingProxyType(self._interfaces)
-        self.published_specs: Mapping[str, Callable[..., Any]] = MappingProxyType(self._specs)
 
     def hooks_with(self, plugin: str, published: Published) -> dict[str, HookInfo]:
         """Return all hooks, those that a plugin is about to publish included."""

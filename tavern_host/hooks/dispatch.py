@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pluggy
 from pydantic import BaseModel, ValidationError
 
-from tavern_host import hookspecs
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, Vetoed, describe, one_line
 from tavern_host.contracts.hooks import HookInfo, Veto
@@ -117,39 +116,26 @@ class Dispatcher:
         self.revision = 0
         self._report = report
         self._tell = tell
-        self._manager = pluggy.PluginManager("tavern")
-        self._manager.add_hookspecs(hookspecs)
-        self._published: dict[str, Callable[..., Any]] = {}
-        self._plugins: list[tuple[str, list[Implementation]]] = []
         self._ordered: dict[str, tuple[Implementation, ...]] = {}
 
     def set_plugins(self, plugins: Iterable[tuple[str, list[Implementation]]]) -> None:
         """Register the implementations of these plugins and no others, in this order.
 
-        Those that stay where they are in the order stay registered. An implementation that no longer fits its hook,
-        since the plugin that publishes the hook was reloaded first, is left out until its own plugin is reloaded.
+        An implementation that no longer fits its hook, since the plugin that publishes the hook was reloaded first, is
+        left out until its own plugin is reloaded.
         """
-        wanted = [(plugin, [i for i in implementations if self._fits(i.info)]) for plugin, implementations in plugins]
-        specs = self.catalogue.published_specs
-        stale = [hook for hook, function in self._published.items() if specs.get(hook) is not function]
-        kept = 0 if stale else _common_length(self._plugins, wanted)
-        for plugin, _ in self._plugins[kept:]:
-            self._manager.unregister(name=plugin)
-        for hook in stale:  # pluggy has no method that removes a specification
-            delattr(self._manager.hook, hook)
-            del self._published[hook]
-        added = {hook: function for hook, function in specs.items() if hook not in self._published}
-        if added:
-            self._manager.add_hookspecs(type("published", (), {h: staticmethod(f) for h, f in added.items()}))
-            self._published |= added
-        for plugin, implementations in wanted[kept:]:
-            self._manager.register(_Registered(implementations), plugin)
-        self._manager.check_pending()
-        self._plugins = wanted
-        known = {(plugin, id(i.function)): i for plugin, implementations in wanted for i in implementations}
+        manager = pluggy.PluginManager("tavern")  # a new one: pluggy has no method that removes a specification
+        specs = {hook: staticmethod(self.catalogue.spec(hook)) for hook in self.catalogue.hooks}
+        manager.add_hookspecs(type("specs", (), specs))
+        known: dict[tuple[str, int], Implementation] = {}
+        for plugin, implementations in plugins:
+            fitting = [implementation for implementation in implementations if self._fits(implementation.info)]
+            manager.register(_Registered(fitting), plugin)
+            known |= {(plugin, id(i.function)): i for i in fitting}
+        manager.check_pending()
         self._ordered = {}
         for hook in self.catalogue.hooks:
-            if hookimpls := getattr(self._manager.hook, hook).get_hookimpls():
+            if hookimpls := getattr(manager.hook, hook).get_hookimpls():
                 self._ordered[hook] = tuple(known[i.plugin_name, id(i.function)] for i in reversed(hookimpls))
         self.revision += 1
 
@@ -226,10 +212,9 @@ class Dispatcher:
         return items
 
     def _say_wrong(self, info: HookImplInfo, message: str) -> None:
-        hint = "what is right is used"
-        self._tell(
-            info.plugin, Problem(message=one_line(f"{info.hook}: {message}"), hint=hint, file=info.file, line=info.line)
-        )
+        message = one_line(f"{info.hook}: {message}")
+        problem = Problem(message=message, hint="what is right is used", file=info.file, line=info.line)
+        self._tell(info.plugin, problem)
 
     async def filter(self, hook: str, value: T, arguments: Mapping[str, Any]) -> T:
         """Return `value` after every implementation was asked; see `context.Hooks.filter`.
@@ -275,11 +260,8 @@ class Dispatcher:
                 before = current_task().cancelling()
                 value = implementation.invoke(arguments)
                 await uncancelled(before, what)
-            return (
-                await _within(deadline, value, implementation.in_flight, what)
-                if isinstance(value, Coroutine)
-                else value
-            )
+            is_awaited = isinstance(value, Coroutine)
+            return await _within(deadline, value, implementation.in_flight, what) if is_awaited else value
         except (SystemExit, KeyboardInterrupt) as error:
             raise ended(what, error) from error
         except asyncio.CancelledError as error:
@@ -292,12 +274,6 @@ class Dispatcher:
             return self.catalogue.hooks[hook]
         except KeyError:
             raise NotFound(f"there is no hook {hook!r}") from None
-
-
-def _common_length(first: Sequence[object], second: Sequence[object]) -> int:
-    """Return how many items at the beginning of both are equal."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second)))
 
 
 async def _within(deadline: float, coroutine: Coroutine[Any, Any, T], in_flight: InFlight, what: str) -> T:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import source_from_cache
 from pathlib import Path
 from types import ModuleType
@@ -25,32 +26,39 @@ from tavern_host.plugins.record import Record
 from tavern_host.storage.yaml_file import InvalidFile
 
 
-def discover(
-    *, folders: Iterable[Path] = (), dev: Iterable[Path] = (), embedded: Iterable[Path | ModuleType] = ()
-) -> list[Record]:
-    """Return a record for every plugin that can be seen; what is wrong with one stands in its record.
+@dataclass(frozen=True)
+class Sources:
+    """Where plugins come from besides the installed ones: folders of the project, those being written, and those
+    that an embedding program hands over."""
+
+    folders: Sequence[Path] = ()
+    dev: Sequence[Path] = ()
+    embedded: Sequence[Path | ModuleType] = ()
+
+
+def discover(sources: Sources = Sources()) -> tuple[dict[str, Record], list[Record]]:
+    """Return by name a record for every plugin that can be seen, and those whose name is taken; what is wrong with one
+    stands in its record.
 
     Two plugins of one name: a first-party one keeps it, else the first that is valid (dev, entry points,
     embedded, folders). A folder that is handed over and is installed as well, as one that is being written
     often is, counts once, as the folder.
     """
-    dev, embedded = list(dev), list(embedded)
-    handed = {path.resolve() for path in (*dev, *embedded) if isinstance(path, Path)}
+    handed = {path.resolve() for path in (*sources.dev, *sources.embedded) if isinstance(path, Path)}
     installed = [_from_installed(found) for found in installed_plugins()]
     records = [r for r in installed if r.first_party or r.root is None or r.root.resolve() not in handed]
-    for item in embedded:
+    for item in sources.embedded:
         records.append(_from_module(item) if isinstance(item, ModuleType) else _from_folder(item, "folder"))
-    records += [_from_folder(path, "dev") for path in dev]
-    for parent in folders:
+    records += [_from_folder(path, "dev") for path in sources.dev]
+    for parent in sources.folders:
         if parent.is_dir():
             children = sorted(p for p in parent.iterdir() if p.is_dir() and not p.name.startswith((".", "_")))
             children = [path for path in children if path.resolve() not in handed]
             records += [_from_folder(path, "folder", within=parent) for path in children]
     own = f"entry-point:{DISTRIBUTION}"  # their names are theirs also where another package was found in their place
     records.sort(key=lambda r: (not r.first_party, r.source != own, r.state is PluginState.INVALID, not r.is_dev))
-    _refuse_duplicates(records)
     _add_file_settings(records)
-    return records
+    return _named(records)
 
 
 def _from_installed(found: Installed) -> Record:
@@ -132,13 +140,16 @@ def _add_file_settings(records: list[Record]) -> None:
             record.notes += problems
 
 
-def _refuse_duplicates(records: list[Record]) -> None:
-    seen: dict[str, Record] = {}
+def _named(records: list[Record]) -> tuple[dict[str, Record], list[Record]]:
+    """Return the first record of each name, and the others, which are refused."""
+    named: dict[str, Record] = {}
+    duplicates = []
     for record in records:
-        first = seen.setdefault(record.name, record)
+        first = named.setdefault(record.name, record)
         if first is not record:
             message = f"the name {record.name!r} is taken by the plugin from {first.source}"
-            _invalid(record, message, "remove one of the two")
+            duplicates.append(_invalid(record, message, "remove one of the two"))
+    return named, duplicates
 
 
 def has_code(root: Path, manifest: Manifest | None) -> bool:

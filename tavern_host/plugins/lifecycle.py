@@ -7,6 +7,7 @@ is shut down, and everything that it owns is released. Meanwhile another load of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import time
@@ -15,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tavern_host.context.facilities import Kernel, make_context
-from tavern_host.contracts.http import RouteInfo
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.hooks.catalogue import Catalogue
@@ -121,14 +121,9 @@ class Lifecycle:
         Which code of an installed package a later load reads is unknown, so each of those has a unique name.
         """
         self._counts[record.name] += 1
-        parts = [manifest.version]
-        if record.code_hash is not None:
-            parts.append(record.code_hash)
-        if self._counts[record.name] > 1:
-            parts.append(f"load {self._counts[record.name]}")
-            if record.code_hash is None:
-                parts.append(os.urandom(16).hex())
-        return ", ".join(parts)
+        count, code_hash = self._counts[record.name], record.code_hash
+        again = [f"load {count}", *([os.urandom(16).hex()] if code_hash is None else [])] if count > 1 else []
+        return ", ".join([manifest.version, *([] if code_hash is None else [code_hash]), *again])
 
     def _refresh_modules(self, record: Record, runtime: InProcessRuntime) -> Callable[[], None]:
         """Let the modules of an installed package be imported again if those imported are another record's; return
@@ -190,15 +185,10 @@ class Lifecycle:
         answer = Answer(None, loaded.runtime, loaded.context, loaded.in_flight)
         for route in declarations.routes:
             call = functools.partial(answer.call, route.handler)
-            undo = self._registrations.add(Registered(name, route, call))
-            if isinstance(route, RouteInfo):
-                ledger.add("route", f"{route.method} {route.path}", undo, offer=True)
-            else:
-                ledger.add("message", route.type, undo, offer=True)
+            self._registrations.add(Registered(name, route, call), ledger)
         for command in declarations.commands:
             start = functools.partial(_start, loaded, command.handler)
-            undo = self._registrations.add(Registered(name, command, start))
-            ledger.add("command", command.name, undo, offer=True)
+            self._registrations.add(Registered(name, command, start), ledger)
         for declaration in declarations.ui:
             ledger.add(f"ui {declaration.kind}", declaration.target, lambda: None, offer=True)
 
@@ -316,14 +306,11 @@ class Lifecycle:
                 )
                 for loaded in loads
             ]
-            if not any(asked):
-                continue
-            try:
-                async with asyncio.timeout(CANCEL_GRACE):
-                    for loaded in loads:
-                        await loaded.in_flight.wait_idle()
-            except TimeoutError:
-                continue
+            if any(asked):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(CANCEL_GRACE):
+                        for loaded in loads:
+                            await loaded.in_flight.wait_idle()
 
     async def drained(self, name: str | None = None) -> None:
         """Wait for the loads of a plugin, or of all, that drain."""

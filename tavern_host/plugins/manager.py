@@ -6,11 +6,7 @@ What the operator decides is in `service`, what is known of plugins as data in `
 from __future__ import annotations
 
 import contextlib
-import importlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from tavern_host.context.facilities import Kernel
@@ -18,7 +14,7 @@ from tavern_host.contracts.errors import Conflict
 from tavern_host.contracts.plugins import AdmissionError, PluginInfo, PluginState, Problem
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.hooks.dispatch import Answer, Dispatcher
-from tavern_host.plugins.discovery import discover
+from tavern_host.plugins.discovery import Sources, discover
 from tavern_host.plugins.grants import GrantStore, SwitchStore
 from tavern_host.plugins.lifecycle import Lifecycle
 from tavern_host.plugins.ordering import dependency_problems, load_order
@@ -34,16 +30,6 @@ from tavern_host.settings.store import SettingsStore
 
 Audit = Callable[..., object]
 """Records an event in the audit log: `audit(event, actor=, subject=, details=)`."""
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Where plugins come from besides the installed ones: folders of the project, those being written, and those
-    that an embedding program hands over."""
-
-    folders: Sequence[Path] = ()
-    dev: Sequence[Path] = ()
-    embedded: Sequence[Path | ModuleType] = ()
 
 
 class Manager:
@@ -67,7 +53,7 @@ class Manager:
         publish: Callable[[str, Mapping[str, Any]], object],
         audit: Audit,
     ) -> None:
-        self._sources = sources
+        self.sources = sources
         self._switches = switches
         self._publish = publish
         self._audit = audit
@@ -119,23 +105,12 @@ class Manager:
 
     def link(self) -> None:
         """Discover all plugins and decide from their manifests which may be loaded, in which order."""
-        found, self.duplicates = self.discover()
+        found, self.duplicates = discover(self.sources)
         self.set_records(found.values())
         for name in self.review.without:
             self.get(name)
         records = list(self.records.values())
         self._review(records, self.review.codes(records))
-
-    def discover(self) -> tuple[dict[str, Record], list[Record]]:
-        """Return the records of all plugins that can be found by name, and those whose name is taken."""
-        importlib.invalidate_caches()  # something may have been installed in this very second
-        sources = self._sources
-        named: dict[str, Record] = {}
-        duplicates = []
-        for record in discover(folders=sources.folders, dev=sources.dev, embedded=sources.embedded):
-            if named.setdefault(record.name, record) is not record:
-                duplicates.append(record)
-        return named, duplicates
 
     def set_records(self, records: Iterable[Record]) -> None:
         """Keep these records and no others, in load order."""
@@ -373,7 +348,8 @@ class Manager:
             loaded.views.keep()
         for loaded in loads:
             self.lifecycle.deactivate(loaded)
-        self.update_hooks()
+        if loads:
+            self.update_hooks()
         return loads
 
     async def _unload_at_once(self, loads: Iterable[LoadedPlugin]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.http import MessageInfo, RouteInfo
 from tavern_host.contracts.plugins import Problem
+from tavern_host.runtime.ledger import Ledger
 
 I = TypeVar("I")  # noqa: E741
 _PART = re.compile(r"\{(\w+)\}")
@@ -38,21 +39,23 @@ class Registrations:
     messages: dict[str, Registered[MessageInfo]] = field(default_factory=dict)
     commands: dict[str, Registered[CommandInfo]] = field(default_factory=dict)
 
-    def add(self, item: Registered[Any]) -> Callable[[], None]:
-        """Register a route, a type of socket messages or a command; return a function that removes it."""
-        registered, key = self._place(item.info)
+    def add(self, item: Registered[Any], ledger: Ledger) -> None:
+        """Register a route, a type of socket messages or a command, until the plugin's ledger is undone."""
+        registered, kind, key = self._place(item.info)
         registered[key] = item
 
         def remove() -> None:
             if registered.get(key) is item:
                 del registered[key]
 
-        return remove
+        ledger.add(kind, key if isinstance(key, str) else " ".join(key), remove, offer=True)
 
-    def _place(self, info: RouteInfo | MessageInfo | CommandInfo) -> tuple[dict[Any, Any], Any]:
+    def _place(self, info: RouteInfo | MessageInfo | CommandInfo) -> tuple[dict[Any, Any], str, Any]:
         if isinstance(info, RouteInfo):
-            return self.routes, (info.method, info.path)
-        return (self.messages, info.type) if isinstance(info, MessageInfo) else (self.commands, info.name)
+            return self.routes, "route", (info.method, info.path)
+        if isinstance(info, MessageInfo):
+            return self.messages, "message", info.type
+        return self.commands, "command", info.name
 
     def find(self, method: str, path: str) -> tuple[Registered[RouteInfo] | None, dict[str, str], list[str]]:
         """Return the route for a request with its path's parameters, and the methods that the path allows."""
@@ -71,7 +74,7 @@ class Registrations:
         problems = []
         seen: set[str] = set()
         for info in infos:
-            registered, key = self._place(info)
+            registered, _, key = self._place(info)
             taken: Registered[Any] | None = registered.get(key)
             if isinstance(info, MessageInfo):
                 what = f"the message type {info.type}"

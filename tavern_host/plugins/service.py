@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ from tavern_host.contracts.plugins import (
     Problem,
     ServiceLayer,
 )
-from tavern_host.plugins.discovery import fingerprint, upgraded_since
+from tavern_host.plugins.discovery import discover, fingerprint, upgraded_since
 from tavern_host.plugins.grants import SwitchStore
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.permissions import decide
@@ -298,11 +299,9 @@ class HostPlugins(Plugins):
         """Let a running host know the plugins of these names that were added since it looked for plugins."""
         unknown = set(names) - set(self._manager.records)
         if unknown and self._manager.is_running:
-            seen, duplicates = await self._discover()
+            seen, self._manager.duplicates = await self._discover()
             if new := unknown & set(seen):
-                self._manager.duplicates = duplicates
-                self._replace(seen, new)
-                await self._manager.reconsider([self._manager.records[name] for name in new])
+                await self._apply(seen, [*new])
 
     async def _refreshed(self, names: Collection[str]) -> list[Record]:
         """Return the records of plugins, in a running host read again where their files have changed."""
@@ -317,7 +316,12 @@ class HostPlugins(Plugins):
 
     async def _discover(self) -> tuple[dict[str, Record], list[Record]]:
         """Discover all plugins again; return them by name, and those whose name is taken."""
-        return await run_in_thread(self._manager.discover, what="looking for plugins")
+
+        def look() -> tuple[dict[str, Record], list[Record]]:
+            importlib.invalidate_caches()  # something may have been installed in this very second
+            return discover(self._manager.sources)
+
+        return await run_in_thread(look, what="looking for plugins")
 
     def _changed(self, seen: Mapping[str, Record]) -> list[str]:
         """Return the plugins that are gone, new, changed on disk, or failed and worth another try."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from tavern_host.runtime.threads import is_being_cancelled
 Undo = Callable[[], Awaitable[None] | None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """One thing that a plugin registered. An `offer` is visible to others, and is withdrawn at once, without an
     await: a route, a hook, a service."""
@@ -29,31 +28,26 @@ class Ledger:
     """What one loaded plugin owns. Unloading it undoes the entries in reverse order, so that nothing of it survives."""
 
     def __init__(self) -> None:
-        self._entries: dict[int, Entry] = {}
-        self._numbers = itertools.count()
+        self._entries: dict[Entry, None] = {}
 
     def add(self, kind: str, name: str, undo: Undo, *, offer: bool = False) -> Callable[[], None]:
         """Record an entry; return a function that removes it when it has ended by itself."""
-        number = next(self._numbers)
-        self._entries[number] = Entry(kind, name, undo, offer)
-
-        def forget() -> None:
-            self._entries.pop(number, None)
-
-        return forget
+        entry = Entry(kind, name, undo, offer)
+        self._entries[entry] = None
+        return lambda: self._entries.pop(entry, None)
 
     def owned(self) -> dict[str, list[str]]:
         """Return the names of what is owned, by kind."""
         owned: dict[str, list[str]] = {}
-        for entry in self._entries.values():
+        for entry in self._entries:
             owned.setdefault(entry.kind, []).append(entry.name)
         return owned
 
     def withdraw(self) -> list[tuple[Entry, BaseException]]:
         """Withdraw all offers now, newest first; return the entries whose undo failed."""
         failures: list[tuple[Entry, BaseException]] = []
-        for number in [n for n, entry in reversed(self._entries.items()) if entry.offer]:
-            entry = self._entries.pop(number)
+        for entry in [entry for entry in reversed(self._entries) if entry.offer]:
+            del self._entries[entry]
             try:
                 entry.undo()
             except Exception as error:
@@ -69,7 +63,7 @@ class Ledger:
         loop = asyncio.get_running_loop()
         ends = loop.time() + deadline
         while self._entries:
-            _, entry = self._entries.popitem()
+            entry, _ = self._entries.popitem()
             try:
                 result = entry.undo()
                 if inspect.isawaitable(result):

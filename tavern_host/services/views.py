@@ -31,14 +31,14 @@ _MAKERS = "__tavern_view__"
 """The attribute in which an interface keeps its methods' `Make`s, so that they are freed with it."""
 
 
+def _refuse_change(view: Any, *change: object) -> NoReturn:
+    raise AttributeError(f"{getattr(view, '__name__', type(view).__name__)} cannot be changed")
+
+
 class _ViewType(type):
     """The type of all view types. Nothing can be set on those."""
 
-    def __setattr__(cls, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"{cls.__name__} cannot be changed")
-
-    def __delattr__(cls, name: str) -> NoReturn:
-        raise AttributeError(f"{cls.__name__} cannot be changed")
+    __setattr__ = __delattr__ = _refuse_change
 
 
 class View(metaclass=_ViewType):
@@ -46,11 +46,7 @@ class View(metaclass=_ViewType):
 
     __slots__ = ()
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"{type(self).__name__} cannot be changed")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{type(self).__name__} cannot be changed")
+    __setattr__ = __delattr__ = _refuse_change
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{type(self).__name__} cannot be copied or pickled")

@@ -235,7 +235,8 @@ def _added_options() -> dict[str, str]:
     """Return the options that installed plugins add, each with the `module:function` that prepares a project."""
     from tavern_host.plugins.discovery import discover
 
-    manifests = [record.manifest for record in discover() if record.module is not None and record.manifest is not None]
+    installed = [record for record in discover()[0].values() if record.module is not None]
+    manifests = [record.manifest for record in installed if record.manifest is not None]
     return {option: prepare for manifest in manifests for option, prepare in manifest.test_options.items()}
 
 

@@ -475,7 +475,7 @@ def tables(host: Host) -> dict[str, Any]:
         "views": services._views,
         "hooks": dispatcher.catalogue.hooks,
         "interfaces": dispatcher.catalogue.interfaces,
-        "specs": dispatcher.catalogue.published_specs,
+        "specs": dispatcher.catalogue._specs,
         "implementations": [i for hook in dispatcher.catalogue.hooks for i in dispatcher.implementations(hook)],
         "routes": host.registrations.routes,
         "messages": host.registrations.messages,
