@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 from tavern_host.context import PluginContext
@@ -26,65 +27,54 @@ Resolve = Callable[[str], Any]
 
 def read_published(manifest: Manifest, resolve: Resolve) -> tuple[Published, list[Problem]]:
     """Return what a plugin publishes, and every way in which its code differs from its manifest or the rules."""
-    published, problems = Published(), []
-    for declared in manifest.publishes.services:
-        interface, found = _interface(declared, resolve)
-        problems += found
-        if interface is not None and not found:
-            published.interfaces[declared.name] = interface
+    published = Published()
+    problems: list[Problem] = []
+
+    def sound(what: str, name: str, faults: Callable[[Any], Iterator[str]]) -> Any:
+        """Return what a name names, or None where it has faults."""
+        try:
+            found = resolve(name)
+            messages = list(faults(found))
+        except TavernError as error:
+            messages = [error.message]
+        problems.extend(Problem(message=f"the published {what}: {message}") for message in messages)
+        return None if messages else found
+
+    for service in manifest.publishes.services:
+        interface = sound(f"service {service.name}", service.interface, partial(_service_faults, service))
+        if interface is not None:
+            published.interfaces[service.name] = interface
     for hook in manifest.publishes.hooks:
-        function, found = _spec(hook, resolve)
-        problems += found
-        if function is not None and not found:
+        function = sound(f"hook {hook.spec.partition(':')[2]}", hook.spec, partial(_spec_faults, hook))
+        if function is not None:
             published.hooks[function.__name__] = function
     return published, problems
 
 
-def _interface(declared: PublishedService, resolve: Resolve) -> tuple[type[ServiceInterface] | None, list[Problem]]:
-    where = f"the published service {declared.name}"
-    interface, problem = _resolved(where, declared.interface, resolve)
-    if problem is not None:
-        return None, [problem]
+def _service_faults(declared: PublishedService, interface: Any) -> Iterator[str]:
     if not (isinstance(interface, type) and issubclass(interface, ServiceInterface)):
-        return None, [Problem(message=f"{where}: {declared.interface} is not a ServiceInterface")]
-    name = getattr(interface, "service_name", None)
-    messages = [] if name == declared.name else [f"the interface is named {name!r}"]
-    messages += interface_faults(interface)
-    in_code = {
-        (info.permission, info.level, info.allows)
-        for info in interface_methods(interface).values()
-        if info.permission is not None
-    }
+        yield f"{declared.interface} is not a ServiceInterface"
+        return
+    if (name := getattr(interface, "service_name", None)) != declared.name:
+        yield f"the interface is named {name!r}"
+    yield from interface_faults(interface)
+    methods = interface_methods(interface).values()
+    in_code = {(info.permission, info.level, info.allows) for info in methods if info.permission is not None}
     in_manifest = {(p.name, p.level, p.allows) for p in declared.permissions}
-    messages += [
-        f"the permission {name} is not the same in code and manifest (level and sentence must be)"
-        for name in sorted({name for name, _, _ in in_code ^ in_manifest})
-    ]
-    return interface, [Problem(message=f"{where}: {message}") for message in messages]
+    for name in sorted({name for name, _, _ in in_code ^ in_manifest}):
+        yield f"the permission {name} is not the same in code and manifest (level and sentence must be)"
 
 
-def _spec(declared: PublishedHook, resolve: Resolve) -> tuple[Callable[..., Any] | None, list[Problem]]:
-    where = f"the published hook {declared.spec.partition(':')[2]}"
-    function, problem = _resolved(where, declared.spec, resolve)
-    if problem is not None:
-        return None, [problem]
+def _spec_faults(declared: PublishedHook, function: Any) -> Iterator[str]:
     info = getattr(function, "__tavern_hook__", None)
     if not isinstance(info, HookInfo):
-        return None, [Problem(message=f"{where}: {declared.spec} is not marked with @hookspec")]
-    messages = list(hook_faults(function))
-    wanted = (declared.permission, declared.level, declared.allows)
-    if (info.permission, info.level, info.description) != wanted:
-        messages.append("permission, level and sentence are not the same in code and manifest")
+        yield f"{declared.spec} is not marked with @hookspec"
+        return
+    yield from hook_faults(function)
+    if (info.permission, info.level, info.description) != (declared.permission, declared.level, declared.allows):
+        yield "permission, level and sentence are not the same in code and manifest"
     if info.caller:
-        messages.append("a published hook is called by its own plugin; leave `caller` out")
-    return function, [Problem(message=f"{where}: {message}") for message in messages]
-
-
-def _resolved(where: str, name: str, resolve: Resolve) -> tuple[Any, Problem | None]:
-    try:
-        return resolve(name), None
-    except TavernError as error:
-        return None, Problem(message=f"{where}: {error.message}")
+        yield "a published hook is called by its own plugin; leave `caller` out"
 
 
 def interface_faults(interface: type[ServiceInterface]) -> Iterator[str]:

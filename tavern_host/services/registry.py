@@ -46,7 +46,6 @@ class Views:
         self._owner = principal.id if principal.kind == "plugin" else str(principal)
         self._allowed = allowed
         self._handles: dict[str, ViewHandle] = {}
-        self._interfaces: dict[str, type[ServiceInterface]] = {}
         self._originals: list[Provider] = []
         self._kept: Stacks | None = None
         registry.remember(self)
@@ -74,8 +73,7 @@ class Views:
             raise ServiceUnavailable(f"{self._owner} needs the service {service}, which no plugin provides")
         handle = self._handles.get(service)
         if handle is None:
-            interface = self._interfaces[service] = stack[0].interface
-            handle = self._handles[service] = self._registry.new_handle(interface, self)
+            handle = self._handles[service] = self._registry.new_handle(stack[0].interface, self)
             self.bind(service)
         return handle.view
 
@@ -111,7 +109,7 @@ class Views:
             handle.refuse(lambda name: ServiceUnavailable(f"no plugin provides the service {service} any more"))
             return
         interface = stack[0].interface
-        if not same_shape(interface, self._interfaces[service]):  # another version of what a plugin publishes
+        if not same_shape(interface, handle.interface):  # another version of what a plugin publishes
             handle.refuse(lambda name: ServiceUnavailable(f"{service} was replaced; get it again"))
             del self._handles[service]
             return
@@ -260,11 +258,7 @@ class ServiceRegistry:
             raise not_found("service", service, self._base)
         return [
             ServiceLayer(
-                plugin=p.plugin,
-                handler=p.handler,
-                override=p.override,
-                version=p.version,
-                since=p.since,
+                **{key: getattr(p, key) for key in ("plugin", "handler", "override", "version", "since")},
                 permission=f"services.override:{service}" if p.override else None,
             )
             for p in stack

@@ -56,6 +56,7 @@ class ViewHandle:
     """The host's side of one view: rebinds its methods to another provider, or to refusals."""
 
     def __init__(self, interface: type[ServiceInterface], complete: Callable[[str, MethodInfo], Complete]) -> None:
+        self.interface = interface
         self._targets: dict[str, types.CellType] = {}
         self._completes: dict[str, tuple[types.CellType, Complete]] = {}
         self._copies: dict[str, tuple[types.CellType, Copier]] = {}
