@@ -217,21 +217,13 @@ class PluginHooks:
         self._check(hook, arguments)
         return await self._dispatcher.filter(hook, value, arguments)
 
-    def report(
-        self,
-        plugin: str,
-        message: str,
-        *,
-        hint: str | None = None,
-        file: str | None = None,
-        line: int | None = None,
-        column: int | None = None,
-    ) -> None:
-        """Report against a plugin that something that it contributed cannot be used."""
+    def report(self, plugin: str, message: str, **details: Any) -> None:
+        """Report against a plugin that something that it contributed cannot be used; `details` are the hint and the
+        place of the problem."""
         self._in_flight.check()
         if plugin != self._plugin and not self._kernel.provides_service(self._plugin):
             raise Forbidden(f"{self._plugin} may not report on {plugin}: it provides none of the host's services")
-        self._kernel.tell(plugin, Problem(message=one_line(message), hint=hint, file=file, line=line, column=column))
+        self._kernel.tell(plugin, Problem(message=one_line(message), **details))
 
     def _check(self, hook: str, arguments: dict[str, Any]) -> None:
         self._in_flight.check()

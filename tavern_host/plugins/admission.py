@@ -77,11 +77,7 @@ async def admit(
     problems += _all_placed(loaded, "commands", [*wrong, *_handler_problems(loaded, commands)])
     if problems:
         lines = "\n".join(f"  {problem}" for problem in problems)
-        raise AdmissionError(
-            f"{manifest.name} was not admitted:\n{lines}",
-            problems,
-            plugin=manifest.name,
-        )
+        raise AdmissionError(f"{manifest.name} was not admitted:\n{lines}", problems, plugin=manifest.name)
 
 
 def _taken_problems(loaded: LoadedPlugin, published: Published, catalogue: Catalogue) -> list[Problem]:

@@ -7,14 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tavern_host.contracts.manifest import Entry, Manifest
-from tavern_host.contracts.plugins import (
-    AdmissionError,
-    PermissionInfo,
-    PluginAsset,
-    PluginInfo,
-    PluginState,
-    Problem,
-)
+from tavern_host.contracts.plugins import AdmissionError, PermissionInfo, PluginAsset, PluginInfo, PluginState, Problem
 from tavern_host.plugins.discovery import file_hashes, fingerprint
 from tavern_host.plugins.lifecycle import Lifecycle
 from tavern_host.plugins.permissions import all_permissions

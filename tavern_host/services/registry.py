@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -23,7 +24,7 @@ from tavern_host.runtime.issued import passed_on
 from tavern_host.runtime.json_calls import JsonCall
 from tavern_host.services.calls import Provider, implementation
 from tavern_host.services.interface_check import same_shape
-from tavern_host.services.views import Complete, ViewHandle
+from tavern_host.services.views import ViewHandle
 
 Allowed = Callable[[str, str], bool]
 """Whether a plugin (by name) holds a permission (by name) now."""
@@ -86,9 +87,17 @@ class Views:
         return provider.original.view
 
     def context(self, call: CallContext | None, what: str) -> CallContext:
-        """Return the context in which the owner does `what`, by default its own. Raises `Forbidden` where a third-party
-        plugin was not given it."""
-        call = call or CallContext(principal=self.principal)
+        """Return the context in which the owner does `what`, by default its own.
+
+        Raises `Forbidden` where a third-party plugin was not given it; `InvalidInput` for what is not exactly a
+        context: a derived class could give any answer to who is calling.
+        """
+        if call is None:
+            call = CallContext(principal=self.principal)
+        elif type(call) is not CallContext:
+            raise InvalidInput(f"{what}: call must be a CallContext, found {type(call).__name__}")
+        elif type(call.principal) is not Principal:
+            raise InvalidInput(f"{what}: call.principal must be a Principal, found {type(call.principal).__name__}")
         passed = call if self.first_party else passed_on(call, self.principal)
         if passed is None:
             raise Forbidden(
@@ -289,7 +298,7 @@ class ServiceRegistry:
 
     def new_handle(self, interface: type[ServiceInterface], views: Views) -> ViewHandle:
         """Return the handle of a new view, which is not bound yet."""
-        return ViewHandle(interface, self._completer(views, interface.service_name))
+        return ViewHandle(interface, partial(self._complete, views, interface.service_name))
 
     def bind_original(self, provider: Provider) -> None:
         """Bind an override's view of what it replaces to the providers that are below it now."""
@@ -308,24 +317,20 @@ class ServiceRegistry:
             if provider.service == service and provider.original is not None:
                 self.bind_original(provider)
 
-    def _completer(self, views: Views, service: str) -> Callable[[str, MethodInfo], Complete]:
-        """Return, per method, what fills in the caller and refuses a caller that lacks the permission.
+    def _complete(
+        self, views: Views, service: str, name: str, info: MethodInfo, call: CallContext | None
+    ) -> CallContext:
+        """Fill in the caller of a method, and refuse one that lacks the permission.
 
         The rights of a call are those of the view's owner (bound into the view) and of the principal on
         whose behalf it is made (checked here, since it differs from call to call).
         """
 
-        def for_method(name: str, info: MethodInfo) -> Complete:
-            def complete(call: CallContext | None) -> CallContext:
-                call = views.context(call, f"{service}.{name}")
-                asking = call.principal
-                if asking.kind == "plugin" and asking != views.principal and not self.may_use(asking.id, info):
-                    raise _denied(asking.id, service, name, _needs(info))
-                return call
-
-            return complete
-
-        return for_method
+        call = views.context(call, f"{service}.{name}")
+        asking = call.principal
+        if asking.kind == "plugin" and asking != views.principal and not self.may_use(asking.id, info):
+            raise _denied(asking.id, service, name, _needs(info))
+        return call
 
     def may_use(self, plugin: str, info: MethodInfo) -> bool:
         """Return whether a plugin may call a method of this kind now."""

@@ -11,11 +11,12 @@ import inspect
 import types
 import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from functools import partial
 from typing import Any, NoReturn
 
-from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError, describe
-from tavern_host.contracts.services import MethodInfo, ServiceInterface, interface_methods, is_new
+from tavern_host.contracts.services import ServiceInterface, interface_methods, is_new
 from tavern_host.contracts.wire import is_deeply_immutable
 from tavern_host.runtime.copying import Unfinished, duplicate, duplicate_or_begin
 
@@ -53,9 +54,12 @@ class View(metaclass=_ViewType):
 
 
 class ViewHandle:
-    """The host's side of one view: rebinds its methods to another provider, or to refusals."""
+    """The host's side of one view: rebinds its methods to another provider, or to refusals.
 
-    def __init__(self, interface: type[ServiceInterface], complete: Callable[[str, MethodInfo], Complete]) -> None:
+    `complete(name, info, call)` gives the context of a call of an acting method, or raises.
+    """
+
+    def __init__(self, interface: type[ServiceInterface], complete: Callable[..., CallContext]) -> None:
         self.interface = interface
         self._targets: dict[str, types.CellType] = {}
         self._completes: dict[str, tuple[types.CellType, Complete]] = {}
@@ -72,8 +76,7 @@ class ViewHandle:
                 copies = _cell(function, "_copied")
                 self._copies[name] = copies, copies.cell_contents
             if info.permission is not None:
-                completes = _checked(complete(name, info), f"{interface.service_name}.{name}")
-                self._completes[name] = _cell(function, "_complete"), completes
+                self._completes[name] = _cell(function, "_complete"), partial(complete, name, info)
             methods[name] = staticmethod(function)
         self.view: Any = _ViewType(f"{interface.__name__}View", (View,), methods)()
 
@@ -187,22 +190,6 @@ def _cell(function: Callable[..., Any], name: str) -> types.CellType:
 
 def _as_it_is(call: Any) -> Any:
     return call
-
-
-def _checked(complete: Complete, where: str) -> Complete:
-    """Return `complete` for exact contexts only: a derived class could give any answer to who is calling."""
-
-    def checked(call: CallContext | None) -> CallContext:
-        if call is not None:
-            if type(call) is not CallContext:
-                raise InvalidInput(f"{where}: call must be a CallContext, found {type(call).__name__}")
-            if type(call.principal) is not Principal:
-                raise InvalidInput(
-                    f"{where}: call.principal must be a Principal, found {type(call.principal).__name__}"
-                )
-        return complete(call)
-
-    return checked
 
 
 def _refusal(error: Callable[[str], TavernError], name: str) -> Callable[..., Any]:

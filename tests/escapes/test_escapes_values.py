@@ -105,7 +105,7 @@ class KeepsAll:
 def speaking() -> tuple[Any, KeepsAll]:
     """Return a view of a provider, and the provider."""
     provider = KeepsAll()
-    handle = ViewHandle(Speaker, lambda name, info: lambda call: call or CallContext.model_validate({}))
+    handle = ViewHandle(Speaker, lambda name, info, call: call or CallContext.model_validate({}))
     handle.bind({name: getattr(provider, name) for name in interface_methods(Speaker)})
     return handle.view, provider
 
