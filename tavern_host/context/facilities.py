@@ -261,7 +261,6 @@ class Kernel:
 
 def make_context(
     kernel: Kernel,
-    *,
     in_flight: InFlight,
     ledger: Ledger,
     views: Views,

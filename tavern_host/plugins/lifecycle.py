@@ -89,14 +89,7 @@ class Lifecycle:
         granted = frozenset(p.name for p in record.permissions if p.granted)
         views = self._kernel.services.views(record.name, granted.__contains__, first_party=record.first_party)
         settings = self._settings.of(manifest)
-        context = make_context(
-            self._kernel,
-            in_flight=in_flight,
-            ledger=ledger,
-            views=views,
-            settings=settings,
-            events=manifest.permissions.events,
-        )
+        context = make_context(self._kernel, in_flight, ledger, views, settings, manifest.permissions.events)
         runtime = self._boundary.runtime(_source(record, self._kernel.dispatcher.catalogue), context)
         loaded = LoadedPlugin(record, manifest, runtime, context, in_flight, ledger, views, settings, granted)
         self._loading.add(loaded)
