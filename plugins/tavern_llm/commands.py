@@ -211,7 +211,8 @@ class _Prober:
                 raise error from None
 
     async def _call(self, method: str, *arguments: Any) -> Any:
-        channel = Channel(self._name, "operator", 0, self.adapter, {"model": "?", **self.options})
+        options = {"model": "?", **self.options} if self.adapter == "openai" else self.options
+        channel = Channel(self._name, "operator", 0, self.adapter, options)
         call: CallContext = system_call()
         try:
             async with self.adapters.use(channel) as adapter, asyncio.timeout(SECONDS):

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, system_call
-from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, NotFound, TavernError
+from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, NotFound, PluginFailure, TavernError
 from tavern_host.contracts.llm import (
     Llm,
     LlmCallFragment,
@@ -284,7 +284,9 @@ async def _chunks(adapter: OpenAdapter, request: LlmRequest, call: CallContext) 
         close = getattr(chunks, "aclose", None)
         if close is not None:
             await close()
-    adapter.expect(last.response if last is not None else None, LlmResponse)
+    if last is None or last.response is None:
+        text = f"the adapter {adapter.channel.adapter!r} of {adapter.plugin} ended a stream without the whole answer"
+        raise PluginFailure(text, plugin=adapter.plugin)
 
 
 def _named(response: LlmResponse, request: LlmRequest) -> LlmResponse:

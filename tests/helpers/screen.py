@@ -70,11 +70,12 @@ def on_screen(
     columns: int = 80,
     until: Callable[[str], bool] | None = None,
     redirect_out: Path | None = None,
+    typed: str = "",
     **environment: str,
 ) -> tuple[int, Screen, list[str]]:
     """Run `tavern` on a terminal; return its exit code, the screen, and all that stood there meanwhile.
 
-    Once what stands there meets `until`, Ctrl-C is sent.
+    Once what stands there meets `until`, Ctrl-C is sent. `typed` is what somebody types.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
@@ -88,6 +89,7 @@ def on_screen(
         preexec_fn=minds_ctrl_c,  # noqa: PLW1509
     )
     os.close(theirs)
+    os.write(ours, typed.encode())
     screen, seen = Screen(), [""]
     rest = b""
     end = time.monotonic() + SECONDS

@@ -264,6 +264,9 @@ def tavern_register_llm_adapters():
 MODELS = {"extensions.tavern-llm.models": {"p": {"adapter": "parrot", "word": "hello"}}}
 
 
+CHUNKS = [*(LlmChunk(text=text) for text in "abc"), LlmChunk(response=LlmResponse(text="abc", model="p"))]
+
+
 def asking(text: str = "hi") -> LlmRequest:
     return LlmRequest(messages=[ChatMessage(role="user", content=text)])
 
@@ -276,13 +279,13 @@ def parrot(project: Path) -> Path:
 async def test_a_stream_ends_with_its_reader(project: Path, parrot: Path) -> None:
     async with loopback(project, parrot, settings=MODELS) as host:
         kept = module_of().KEPT
-        kept["chunks"] = [LlmChunk(text=text) for text in "abc"]
+        kept["chunks"] = CHUNKS
         stream = host.services.get(LLM).stream(asking())
         first = await anext(aiter(stream))
         assert first.text == "a" and first is not kept["last"]
         await stream.aclose()  # type: ignore[attr-defined]
         assert (kept["last"].text, kept["closed"]) == ("a", 1)
-        assert [chunk.text async for chunk in host.services.get(LLM).stream(asking())] == ["a", "b", "c"]
+        assert [chunk.text async for chunk in host.services.get(LLM).stream(asking())] == ["a", "b", "c", ""]
 
 
 async def test_an_unsendable_item_ends_the_stream(project: Path, parrot: Path) -> None:
@@ -315,7 +318,7 @@ async def test_an_observer_sees_what_a_stream_gave(project: Path, parrot: Path, 
     seen = CallRecorder()
     async with host_with(project, parrot, settings=MODELS, placement=placement, observer=seen) as host:
         kept = module_of().KEPT
-        kept["chunks"] = [LlmChunk(text=text) for text in "abc"]
+        kept["chunks"] = CHUNKS
         whole = [chunk.text async for chunk in host.services.get(LLM).stream(asking())]
         stream = host.services.get(LLM).stream(asking())
         await anext(aiter(stream))

@@ -70,7 +70,8 @@ ADAPTER = """
         async def stream(self, request, call):
             response = await self.complete(request, call)
             yield LlmChunk(text=response.text)
-            yield LlmChunk(response=response)
+            if "stop short" not in response.text.lower():
+                yield LlmChunk(response=response)
 
         async def close(self):
             pass
@@ -294,6 +295,8 @@ async def test_another_plugins_adapter_can_be_used_and_is_gone_with_it(project: 
         llm = host.services.get(LLM)
         await host.grant("acme")
         assert await answers(host, "polly") == ["POLLY", "POLLY"]
+        with pytest.raises(PluginFailure, match="the adapter 'parrot' of acme ended a stream without the whole answer"):
+            _ = [chunk async for chunk in llm.stream(ask("stop short"))]
         await host.revoke("acme")
         assert await llm.models() == []
         with pytest.raises(Misconfigured, match="there is no adapter 'parrot'; there is openai, scripted"):

@@ -13,6 +13,7 @@ import pytest
 from helpers.command_line import Ran, tavern
 from helpers.model_server import ModelServer, model_server, says
 from helpers.repetition import Failures
+from helpers.screen import on_screen
 from helpers.served import served
 
 from tavern_host import Host
@@ -115,6 +116,15 @@ def test_further_models_are_added_beside_the_first(
     assert models(inn, "add", "first", "--url", url, *options).code == 0
 
 
+def test_a_person_chooses_among_the_models(inn: Path, server: ModelServer) -> None:
+    add = ("models", "add", "mine", "--url", server.base_url, "--key", KEY, "--project", inn)
+    code, screen, _ = on_screen(*add, typed="2\n", columns=200)
+    assert (code, "mine is set up: tiny at" in screen.text) == (0, True), screen.text
+    assert "   1  large-model\n   2  tiny\nWhich one? Number or name: " in screen.text
+    code, screen, _ = on_screen(*add, "--replace", typed="huge\n", columns=200)
+    assert (code, "the server has no model 'huge'" in screen.text) == (2, True), screen.text
+
+
 WRONG: list[tuple[str, tuple[str, ...], int, str]] = [
     ("wrong key", ("--url", "{url}", "--key", "sk-wrong", "--model", "tiny"), 1, "refuses the API key (401)"),
     ("no key", ("--url", "{url}", "--model", "tiny"), 1, "refuses the API key (401)"),
@@ -131,6 +141,7 @@ WRONG: list[tuple[str, tuple[str, ...], int, str]] = [
         "the server has no model 'tny' (did you mean tiny?); it has large-model, tiny",
     ),
     ("no model", ("--url", "{url}", "--key", KEY), 2, "2 models; name one with --model: it has large-model, tiny"),
+    ("option missing", ("--adapter", "scripted"), 2, "the options of the adapter 'scripted': file: field required"),
     ("unknown adapter", ("--adapter", "opnai"), 2, "there is no adapter 'opnai'; there is openai, scripted"),
 ]
 
