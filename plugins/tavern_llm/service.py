@@ -15,7 +15,14 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, system_call
-from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, NotFound, PluginFailure, TavernError
+from tavern_host.contracts.errors import (
+    DeadlineExceeded,
+    Misconfigured,
+    NotFound,
+    PluginFailure,
+    TavernError,
+    error_of,
+)
 from tavern_host.contracts.llm import (
     Llm,
     LlmCallFragment,
@@ -89,6 +96,8 @@ class LlmService(Llm):
                 found.append(setup.info(name, default))
             except (Misconfigured, NotFound) as error:
                 problems.append(error.message)
+        if default is not None and default not in setups:
+            problems.append(f"{DEFAULT}: there is no language model {default!r}{did_you_mean(default, setups)}")
         return found, problems
 
     async def complete(self, request: LlmRequest, *, call: CallContext | None = None) -> LlmResponse:
@@ -244,7 +253,7 @@ class LlmService(Llm):
         setup, attempts, charge = session.model.setup, session.attempts, session.charge
         while True:
             channel = await attempts.next()
-            is_begun = False
+            is_begun, texts = False, list[str]()
             try:
                 async with (
                     self._adapters.use(setup.channels[channel]) as adapter,
@@ -256,10 +265,12 @@ class LlmService(Llm):
                             if chunk.response is not None:
                                 charge.done(chunk.response.usage, chunk.response.text)
                         is_begun = True
+                        texts.append(chunk.text)
                         yield chunk
                 attempts.succeeded(channel)
                 return
-            except TavernError as error:
+            except TavernError as raised:
+                error = _with_partial_text(raised, "".join(texts))
                 if charge is not None:
                     charge.broke_off()
                 attempts.failed(channel, error)
@@ -287,6 +298,13 @@ async def _chunks(adapter: OpenAdapter, request: LlmRequest, call: CallContext) 
     if last is None or last.response is None:
         text = f"the adapter {adapter.channel.adapter!r} of {adapter.plugin} ended a stream without the whole answer"
         raise PluginFailure(text, plugin=adapter.plugin)
+
+
+def _with_partial_text(error: TavernError, text: str) -> TavernError:
+    """Return an error that says what had come of the answer."""
+    if not text or "partial_text" in error.info.details:
+        return error
+    return error_of(error.info.model_copy(update={"details": {**error.info.details, "partial_text": text}}))
 
 
 def _named(response: LlmResponse, request: LlmRequest) -> LlmResponse:

@@ -16,9 +16,10 @@ Plan = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
 @dataclass
 class ModelServer:
     """Answers requests with `plans`, one after the other, then always with `default`. `bodies` and `keys` are what
-    came; `models` is what it lists, and `key` the one that it takes, if any."""
+    came; `models` is what it has, and lists if it `lists`, and `key` the one that it takes, if any."""
 
     models: list[str] = field(default_factory=lambda: ["tiny"])
+    lists: bool = True
     key: str | None = None
     plans: list[Plan] = field(default_factory=list)
     default: Plan = field(default_factory=lambda: says("Hello."))
@@ -35,7 +36,7 @@ class ModelServer:
         key = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self.key is not None and key != self.key:
             return web.json_response({"error": {"message": "Wrong key."}}, status=401)
-        if request.path == "/v1/models" and request.method == "GET":
+        if request.path == "/v1/models" and request.method == "GET" and self.lists:
             listed = [{"id": model, "object": "model"} for model in self.models]
             return web.json_response({"object": "list", "data": listed})
         if request.path not in ("/v1/chat/completions", "/v1/embeddings"):

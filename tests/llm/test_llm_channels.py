@@ -251,6 +251,7 @@ async def test_a_stream_that_breaks_every_time_ends_with_its_error(
         chunks, error = await streamed(host)
         assert error is not None
         assert error.info.retryable
+        assert error.info.details["partial_text"] == "half an "
         assert [bool(chunk.restarted) for chunk in chunks].count(True) == 2
         assert all(chunk.response is None for chunk in chunks)
 

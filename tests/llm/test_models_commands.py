@@ -116,6 +116,34 @@ def test_further_models_are_added_beside_the_first(
     assert models(inn, "add", "first", "--url", url, *options).code == 0
 
 
+def test_saved_keys_are_masked_and_kept(inn: Path, server: ModelServer) -> None:
+    keyed = {"adapter": "openai", "base_url": server.base_url, "model": "tiny", "api_key": [KEY, "sk-other"]}
+    channels = {"adapter": "openai", "model": "tiny", "channels": [{"base_url": server.base_url, "api_key": KEY}]}
+    saved = {"extensions.tavern-llm.models": {"keyed": keyed, "channels": channels}}
+    text = json.dumps(saved["extensions.tavern-llm.models"])
+    assert tavern("settings", "set", "tavern-llm.models", "--stdin", cwd=inn, stdin=text).code == 0
+    shown = tavern("settings", "get", "tavern-llm.models", cwd=inn)
+    assert ("sk-" in shown.out, "********" in shown.out) == (False, True)
+    assert tavern("settings", "set", "tavern-llm.models", "--stdin", cwd=inn, stdin=shown.out).code == 0
+    assert models(inn, "add", "mine", "--url", server.base_url, "--key", KEY, "--model", "tiny").code == 0
+    for name in ("keyed", "channels", "mine"):
+        tested = models(inn, "test", name)
+        assert (tested.code, "Hello, traveller." in tested.out) == (0, True), tested
+    assert models(inn, "default", "keyed").code == 0
+    assert tavern("settings", "reset", "tavern-llm.models", cwd=inn).code == 0
+    assert models(inn, "list", "--json").json()["problems"] == [
+        "extensions.tavern-llm.defaultModel: there is no language model 'keyed'"
+    ]
+
+
+def test_a_server_that_lists_nothing_is_tried(inn: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "lists", False)
+    add = ("add", "mine", "--url", server.base_url, "--key", KEY)
+    assert "knows no such model or address" in models(inn, *add).error
+    assert "There is no model huge." in models(inn, *add, "--model", "huge").error
+    assert models(inn, *add, "--model", "tiny").code == 0
+
+
 def test_a_person_chooses_among_the_models(inn: Path, server: ModelServer) -> None:
     add = ("models", "add", "mine", "--url", server.base_url, "--key", KEY, "--project", inn)
     code, screen, _ = on_screen(*add, typed="2\n", columns=200)
