@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import LimitReached, Misconfigured
-from tavern_host.contracts.llm import LlmChunk, LlmRequest, LlmUsage
+from tavern_host.contracts.llm import LlmChunk, LlmRequest, LlmResponse, LlmUsage
 from tavern_host.storage.sqlite import DatabaseThread, Schema
 from tavern_llm.clock import Clock
 
@@ -65,11 +65,17 @@ class Charge:
         """Count a piece of an answer."""
         self._arrived += chunk.text, chunk.reasoning, chunk.call.arguments if chunk.call else ""
 
-    def done(self, usage: LlmUsage | None, text: str = "") -> None:
-        """Count a whole answer, by the server's own figures where it has any."""
-        counted = [count for count in (usage and usage.prompt_tokens, usage and usage.completion_tokens) if count]
+    def done(self, usage: LlmUsage, *texts: str) -> None:
+        """Count a whole answer of these texts, by the server's own figures where it has any."""
+        prompt, completion = usage.prompt_tokens, usage.completion_tokens
         self._arrived.clear()
-        self.tokens += sum(counted) if counted else self._prompt + estimated_tokens(text)
+        self.tokens += self._prompt if prompt is None else prompt
+        self.tokens += estimated_tokens(*texts) if completion is None else completion
+
+    def answered(self, response: LlmResponse) -> None:
+        """Count a whole answer."""
+        calls = (call.arguments for call in response.tool_calls)
+        self.done(response.usage, response.text, response.reasoning or "", *calls)
 
     def broke_off(self) -> None:
         """Count what came of an answer that has no end; a request that was not answered at all costs nothing."""

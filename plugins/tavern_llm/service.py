@@ -108,7 +108,7 @@ class LlmService(Llm):
             asked = request.model_copy(update={"model": session.model.setup.name})
             response = await self._retried(session, lambda adapter: adapter.target.complete(asked, call), LlmResponse)
             if session.charge is not None:
-                session.charge.done(response.usage, response.text)
+                session.charge.answered(response)
         return await self._after(_named(response, asked), request, call)
 
     async def stream(self, request: LlmRequest, *, call: CallContext | None = None) -> AsyncIterator[LlmChunk]:
@@ -263,7 +263,7 @@ class LlmService(Llm):
                         if charge is not None:
                             charge.saw(chunk)
                             if chunk.response is not None:
-                                charge.done(chunk.response.usage, chunk.response.text)
+                                charge.answered(chunk.response)
                         is_begun = True
                         texts.append(chunk.text)
                         yield chunk

@@ -364,9 +364,12 @@ async def test_broken_answers_and_long_prompts_count_as_well(
 ) -> None:
     server = servers[0]
     server.default = breaks_off("x" * 400)
-    settings = {MODELS: {"m": entry(server, retry_seconds=0)}, BUDGETS: {"agent:*": 100}}
+    settings: dict[str, Any] = {MODELS: {"m": entry(server, retry_seconds=0)}, BUDGETS: {"agent:*": 100}}
+    (project / "replies.yaml").write_text(f"- tool_calls: [{{name: x, arguments: {'y' * 400}}}]\n")
+    settings[MODELS]["uncounted"] = {"adapter": "scripted", "file": "replies.yaml"}
     async with Host(project=project, settings=settings) as host:
         llm = host.services.get(LLM)
+        assert [await asked(host, by("c"), "uncounted") for _ in range(2)] == ["", "limit_reached"]
         with pytest.raises(TavernError, match="broke"):
             async for _ in llm.stream(ask(), call=by("a")):
                 pass
