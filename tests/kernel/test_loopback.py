@@ -262,6 +262,7 @@ def tavern_register_llm_adapters():
     return [LlmAdapterInfo(name="parrot", handler=f"{__name__}:Parrot", network=False)]
 """
 MODELS = {"extensions.tavern-llm.models": {"p": {"adapter": "parrot", "word": "hello"}}}
+CHUNKS = [LlmChunk(text="a"), LlmChunk(text="b"), LlmChunk(text="c", response=LlmResponse(text="abc", model="p"))]
 
 
 CHUNKS = [*(LlmChunk(text=text) for text in "abc"), LlmChunk(response=LlmResponse(text="abc", model="p"))]
