@@ -17,7 +17,6 @@ from typing import Any
 
 from tavern_host.context.facilities import Kernel, make_context
 from tavern_host.contracts.manifest import Manifest
-from tavern_host.contracts.services import ServiceInfo
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.hooks.dispatch import Answer
 from tavern_host.plugins.admission import admit
@@ -140,26 +139,21 @@ class Lifecycle:
 
         Those of the host's own plugins are made at their first call, so that a start need not import all of them.
         """
-        declared = loaded.declarations
+        name, first_party, declared = loaded.record.name, loaded.record.first_party, loaded.declarations
         for info in (*declared.services, *declared.overrides):
-            await self._open_provider(loaded, info, is_override=info in declared.overrides)
-
-    async def _open_provider(self, loaded: LoadedPlugin, info: ServiceInfo, *, is_override: bool) -> None:
-        name = loaded.record.name
-        provider = Provider(
-            name, info.handler, info.service, info.version, override=is_override, in_flight=loaded.in_flight
-        )
-        original = {"original": loaded.views.original(provider)} if is_override else {}
-        open_it = functools.partial(loaded.runtime.open, info.handler, **original)
-        if loaded.record.first_party and not is_override:
-            provider.opening = open_it
-        else:
-            provider.report = None if loaded.record.first_party else self._kernel.report
-            what = f"making {info.service} of {name}"
-            provider.instance = await run_in_thread(open_it, deadline=OPEN_DEADLINE, what=what)
-        if provider.instance is None or hasattr(provider.instance, "close"):
-            loaded.ledger.add("instance", info.service, provider.close)
-        loaded.providers.append(provider)
+            provider = Provider(name, info.handler, info.service, info.version, in_flight=loaded.in_flight)
+            provider.override = info in declared.overrides
+            original = {"original": loaded.views.original(provider)} if provider.override else {}
+            open_it = functools.partial(loaded.runtime.open, info.handler, **original)
+            if first_party and not provider.override:
+                provider.opening = open_it
+            else:
+                provider.report = None if first_party else self._kernel.report
+                what = f"making {info.service} of {name}"
+                provider.instance = await run_in_thread(open_it, deadline=OPEN_DEADLINE, what=what)
+            if provider.instance is None or hasattr(provider.instance, "close"):
+                loaded.ledger.add("instance", info.service, provider.close)
+            loaded.providers.append(provider)
 
     def activate(self, loaded: LoadedPlugin) -> None:
         """Offer everything that was admitted, in place of the load that was active before.

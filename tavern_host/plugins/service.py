@@ -84,10 +84,9 @@ class HostPlugins(Plugins):
             self._manager.check_not_loading(name)
             if record.manifest is None or record.state in (PluginState.INVALID, PluginState.INCOMPATIBLE):
                 raise AdmissionError(f"{name} cannot be granted anything: {record.problems[0]}", list(record.problems))
-            asked = record.permissions
-            permissions = [p.name for p in asked]
-            async with self._decision(call, "plugin.granted", name, {"permissions": permissions}):
-                await asyncio.to_thread(self._grants.grant, name, record.source, asked, record.manifest.version)
+            asked, version = record.permissions, record.manifest.version
+            async with self._decision(call, "plugin.granted", name, {"permissions": [p.name for p in asked]}):
+                await asyncio.to_thread(self._grants.grant, name, record.source, asked, version)
             await self._load_if_allowed(name)
 
         return await self._decided(name, grant)
@@ -382,10 +381,8 @@ def _has_changed(record: Record) -> bool:
 def _report_pending(record: Record, upgraded: Sequence[str]) -> None:
     """Report against a plugin that it stays as it is until the host is restarted, or no longer."""
     record.pending_restart = bool(upgraded)
+    message = f"pending restart: {', '.join(upgraded)} was upgraded while the host ran"
+    problem = Problem(message=message, hint="restart the host; until then the loaded version stays in use")
     for reported in (record.notes, record.problems):
-        reported[:] = [problem for problem in reported if not problem.message.startswith("pending restart")]
-    if upgraded:
-        message = f"pending restart: {', '.join(upgraded)} was upgraded while the host ran"
-        problem = Problem(message=message, hint="restart the host; until then the loaded version stays in use")
-        record.notes.append(problem)
-        record.problems.append(problem)
+        others = [one for one in reported if not one.message.startswith("pending restart")]
+        reported[:] = [*others, problem] if upgraded else others

@@ -90,11 +90,7 @@ class JsonCall:
         self.info = info
         self._function = function
         self._signature = known[method]
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """The parameter that a key of the arguments means, in either spelling."""
-        return self._signature.names
+        self.names: Mapping[str, str] = self._signature.names
 
     @property
     def parameters(self) -> Mapping[str, Mapping[str, Any]]:

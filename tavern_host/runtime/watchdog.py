@@ -110,10 +110,8 @@ class Watchdog:
 
     def _look(self, seconds: float) -> None:
         seen = self._seen(seconds)
-        if seen is None:
-            return
         with self._lock:
-            if self._is_answered:
+            if seen is None or self._is_answered:
                 return
             self._found = seen
         _log.warning("%s", seen)
@@ -121,14 +119,14 @@ class Watchdog:
     def _seen(self, seconds: float) -> Blocked | None:
         """Return where the loop's thread is; None where it waits for something to do."""
         innermost = frame = sys._current_frames().get(self._loop_thread)
-        if innermost is None or frame is None or _is_waiting(innermost):
+        if innermost is None or _is_waiting(innermost):
             return None
-        while frame is not None:
-            plugin = self._plugin_of(frame.f_code.co_filename)
-            if plugin is not None:
-                return _blocked(plugin, frame, seconds)
+        plugin = None
+        while frame is not None and (plugin := self._plugin_of(frame.f_code.co_filename)) is None:
             frame = frame.f_back
-        return _blocked(None, innermost, seconds)
+        frame = frame or innermost
+        code = frame.f_code
+        return Blocked(plugin, code.co_filename, frame.f_lineno or 0, code.co_qualname, seconds)
 
     def _plugin_of(self, file: str) -> str | None:
         try:
@@ -187,8 +185,3 @@ def _is_waiting(frame: FrameType) -> bool:
         and caller.f_globals.get("__name__") == "asyncio.base_events"
         and frame.f_globals.get("__name__") == "selectors"
     )
-
-
-def _blocked(plugin: str | None, frame: FrameType, seconds: float) -> Blocked:
-    code = frame.f_code
-    return Blocked(plugin, code.co_filename, frame.f_lineno or 0, code.co_qualname, seconds)
