@@ -25,7 +25,7 @@ from tavern_host.plugins.review import Code, Review
 from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.serial_executor import SerialExecutor
 from tavern_host.runtime.threads import run_in_thread
-from tavern_host.services.registry import ServiceRegistry, not_found
+from tavern_host.services.registry import ServiceRegistry, look_up
 from tavern_host.settings.store import SettingsStore
 
 Audit = Callable[..., object]
@@ -81,10 +81,7 @@ class Manager:
 
     def get(self, name: str) -> Record:
         """Return a record. Raises `NotFound` with near names."""
-        record = self.records.get(name)
-        if record is None:
-            raise not_found("plugin", name, self.records)
-        return record
+        return look_up("plugin", name, self.records)
 
     def info(self, name: str) -> PluginInfo:
         """Return a plugin as data. Raises `NotFound`."""
@@ -170,13 +167,9 @@ class Manager:
 
     async def _load_at_start(self, record: Record) -> None:
         """Load a plugin of a host that starts; a failure costs the plugin."""
-        loaded = None
         try:
-            loaded = await self.lifecycle.load(record)
-            self.lifecycle.activate(loaded)
+            self.lifecycle.activate(await self.lifecycle.load(record))
         except (Exception, SystemExit, KeyboardInterrupt) as error:
-            if loaded is not None:
-                await self.lifecycle.unload(loaded)
             await self._unload_at_once(self._fail(record, self._failure(record, "loading", error)))
         else:
             record.state = PluginState.LOADED

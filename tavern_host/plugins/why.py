@@ -14,7 +14,7 @@ from tavern_host.contracts.services import interface_methods
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.permissions import all_permissions
 from tavern_host.plugins.record import Record
-from tavern_host.services.registry import not_found
+from tavern_host.services.registry import look_up
 
 
 def explain(manager: Manager, subject: str) -> Explanation:
@@ -56,9 +56,7 @@ class _Facts:
     def service(self, name: str) -> Answer:
         """Explain a service: its stack, the overrides that are not used, and who may act on it."""
         services = self._manager.services
-        if name not in services.catalogue.interfaces:
-            raise not_found("service", name, services.catalogue.interfaces)
-        interface = services.catalogue.interfaces[name]
+        interface = look_up("service", name, services.catalogue.interfaces)
         stack = services.stack(name)
         if not stack:
             return f"{name} has no provider", self._asking(lambda p: p == f"services.override:{name}")
@@ -82,9 +80,7 @@ class _Facts:
     def hook(self, name: str) -> Answer:
         """Explain a hook: who calls it, and who is called in which order."""
         dispatcher = self._manager.dispatcher
-        if name not in dispatcher.catalogue.hooks:
-            raise not_found("hook", name, dispatcher.catalogue.hooks)
-        spec = dispatcher.catalogue.hooks[name]
+        spec = look_up("hook", name, dispatcher.catalogue.hooks)
         facts = [f"called by {self._caller(spec.caller)}, policy {spec.policy}; needs {spec.permission} ({spec.level})"]
         implementations = dispatcher.implementations(name)
         for place, one in enumerate(implementations, start=1):
@@ -99,9 +95,7 @@ class _Facts:
         name = canonical(name)
         known = {p.name: p for p in all_permissions()}
         known |= {p.name: p for record in self._manager.records.values() for p in record.permissions}
-        if name not in known:
-            raise not_found("permission", name, known)
-        permission = known[name]
+        permission = look_up("permission", name, known)
         asking = self._asking(lambda p: p == name)
         return f"{permission.description} (level {permission.level})", asking or ["no plugin asks for it"]
 

@@ -13,11 +13,10 @@ import types
 import typing
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cache, partial
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 from pydantic import BaseModel, JsonValue, ValidationError
-from pydantic.fields import FieldInfo
 
 from tavern_host.contracts.wire import INT_BITS, LIMIT, Path, WireError, kind_of
 from tavern_host.storage.values import MAX_VALUES, is_endless, to_bytes
@@ -163,12 +162,6 @@ def _literal(choices: tuple[Any, ...]) -> _Shape:
     return _Shape(name, encode, lambda tree, path: next(choice for choice in choices if is_same(choice, tree)))
 
 
-def _enum(kind: type[enum.Enum]) -> _Shape:
-    """Members are sent by name."""
-    name = kind.__name__
-    return _Shape(name, _of(name, kind, lambda member: member.name), lambda tree, path: kind[tree])
-
-
 # --- values with parts ------------------------------------------------------------------------------------
 
 
@@ -234,56 +227,38 @@ def _union(members: tuple[Any, ...]) -> _Shape:
     return _Shape(name, encode, decode)
 
 
-class _Model:
-    """A frozen model, sent as the fields that differ from their defaults or were set, and its unknown keys.
-
-    So a model that comes back knows which of its fields were set, but for those that the maker of its defaults
-    made unlike any other (an id).
-    """
-
-    def __init__(self, model: type[BaseModel]) -> None:
-        self._model = model
-        self.name = model.__name__
-
-    @cached_property
-    def _fields(self) -> dict[str, tuple[_Shape, FieldInfo]]:
-        self._model.model_rebuild()
-        return {name: (_shape(info.annotation), info) for name, info in self._model.model_fields.items()}
-
-    def encode(self, value: Any, path: Path) -> list[Any]:
-        if type(value) is not self._model:
-            _refuse(self.name, value, path)
-        held = vars(value)
-        tree = {}
-        for name, (shape, info) in self._fields.items():
-            if name not in held:
-                raise WireError(f"this {self.name} lacks {name}", path)
-            if name in value.model_fields_set or not _is_default(info, held, held[name]):
-                tree[name] = shape.encode(held[name], (*path, name))
-        for name in held:
-            if name not in self._fields:  # `model_copy(update=…)` checks nothing
-                raise WireError(f"a {self.name} has no {name}", path)
-        return [tree, _json(value.model_extra or {}, path)]
-
-    def decode(self, tree: Any, path: Path) -> Any:
-        fields, extra = tree
-        values = {name: self._fields[name][0].decode(item, (*path, name)) for name, item in fields.items()}
-        try:
-            return self._model.model_validate({**extra, **values}, by_name=True, by_alias=False)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise WireError(f"no valid {self.name}: {first['msg']}", (*path, *first["loc"])) from None
-
-
-def _is_default(info: FieldInfo, held: dict[str, Any], item: Any) -> bool:
-    default = info.get_default(call_default_factory=True, validated_data=held)
-    return type(default) is type(item) and bool(default == item)
+@cache
+def _fields(model: type[BaseModel]) -> dict[str, _Shape]:
+    model.model_rebuild()
+    return {name: _shape(info.annotation) for name, info in model.model_fields.items()}
 
 
 @cache
 def _model(model: type[BaseModel]) -> _Shape:
-    shape = _Model(model)
-    return _Shape(shape.name, shape.encode, shape.decode)
+    """A frozen model, sent as its fields, the names of those that were set, and its unknown keys."""
+    own, fields_of = model.__name__, partial(_fields, model)
+
+    def encode(value: Any, path: Path) -> list[Any]:
+        if type(value) is not model:
+            _refuse(own, value, path)
+        held, fields = vars(value), fields_of()
+        for name in fields.keys() ^ held.keys():  # `model_copy(update=…)` checks nothing
+            raise WireError(f"this {own} lacks {name}" if name in fields else f"a {own} has no {name}", path)
+        tree = {name: shape.encode(held[name], (*path, name)) for name, shape in fields.items()}
+        return [tree, sorted(value.model_fields_set), _json(value.model_extra or {}, path)]
+
+    def decode(tree: Any, path: Path) -> Any:
+        fields, given, extra = tree
+        values = {name: fields_of()[name].decode(item, (*path, name)) for name, item in fields.items()}
+        try:
+            made = model.model_validate({**extra, **values}, by_name=True, by_alias=False)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise WireError(f"no valid {own}: {first['msg']}", (*path, *first["loc"])) from None
+        object.__setattr__(made, "__pydantic_fields_set__", {*given} & values.keys())
+        return made
+
+    return _Shape(own, encode, decode)
 
 
 def _shape(annotation: Any) -> _Shape:
@@ -307,7 +282,8 @@ def _shape(annotation: Any) -> _Shape:
     if origin is dict and arguments[0] is str:
         return _dict(_shape(arguments[1]))
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return _enum(annotation)
+        members, own = annotation, annotation.__name__  # sent by name
+        return _Shape(own, _of(own, members, lambda member: member.name), lambda tree, path: members[tree])
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return _model(annotation)
     raise WireError(f"{annotation!r} is no wire type")

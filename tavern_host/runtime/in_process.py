@@ -73,12 +73,14 @@ class InProcessRuntime:
             if not isinstance(options, dict):
                 continue
             code = inspect.unwrap(value).__code__
+            wrong = hint = None
             if options.get("wrapper") or options.get("hookwrapper"):
+                wrong = f"{name}: hook wrappers are not supported"
                 hint = "return a value from a plain hookimpl; filters get what the one before returned"
-                problems.append(_at(code, Problem(message=f"{name}: hook wrappers are not supported", hint=hint)))
-                continue
-            if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
-                problems.append(_at(code, Problem(message=f"{name}: a hookimpl returns, it does not yield")))
+            elif inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
+                wrong = f"{name}: a hookimpl returns, it does not yield"
+            if wrong is not None:
+                problems.append(Problem(message=wrong, hint=hint, file=code.co_filename, line=code.co_firstlineno))
                 continue
             found.append(
                 HookImplInfo(
@@ -204,7 +206,3 @@ class InProcessRuntime:
             release(self._package)
         self._module = None
         self._modules.clear()
-
-
-def _at(code: Any, problem: Problem) -> Problem:
-    return problem.model_copy(update={"file": code.co_filename, "line": code.co_firstlineno})

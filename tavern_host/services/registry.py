@@ -6,9 +6,9 @@ An override reaches the next provider in the stack only through the view that it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic.alias_generators import to_camel
 
@@ -25,6 +25,8 @@ from tavern_host.runtime.json_calls import JsonCall
 from tavern_host.services.calls import Provider, implementation
 from tavern_host.services.interface_check import same_shape
 from tavern_host.services.views import ViewHandle
+
+T = TypeVar("T")
 
 Allowed = Callable[[str, str], bool]
 """Whether a plugin (by name) holds a permission (by name) now."""
@@ -147,16 +149,13 @@ class Views:
     def method(self, service: str, method: str) -> JsonCall:
         """Return what calls a method by name with JSON arguments; see `context.Services.method`."""
         stack = self._registry.stack(service, self._kept)
-        interface = stack[0].interface if stack else self._registry.catalogue.interfaces.get(service)
-        if interface is None:
-            raise not_found("service", service, self._registry.catalogue.interfaces)
+        interface = stack[0].interface if stack else look_up("service", service, self._registry.catalogue.interfaces)
         methods = interface_methods(interface)
         method = next((name for name in methods if method in (name, to_camel(name))), method)
-        if method not in methods:
-            raise not_found(f"method of {service}", method, methods)
+        info = look_up(f"method of {service}", method, methods)
         if not inspect.iscoroutinefunction(getattr(interface, method)):
             raise InvalidInput(f"{service}.{method} is a stream and cannot be called by name")
-        return JsonCall(interface, method, getattr(self.get(service), method), methods[method])
+        return JsonCall(interface, method, getattr(self.get(service), method), info)
 
 
 Stacks = Mapping[str, list[Provider]]
@@ -262,15 +261,13 @@ class ServiceRegistry:
 
     def layers(self, service: str) -> list[ServiceLayer]:
         """Return the stack as data. Raises `NotFound`."""
-        stack = self.stack(service)
-        if not stack:
-            raise not_found("service", service, self._base)
+        look_up("service", service, self._base)
         return [
             ServiceLayer(
                 **{key: getattr(p, key) for key in ("plugin", "handler", "override", "version", "since")},
                 permission=f"services.override:{service}" if p.override else None,
             )
-            for p in stack
+            for p in self.stack(service)
         ]
 
     def targets(self, stack: list[Provider]) -> dict[str, Callable[..., Any]]:
@@ -357,7 +354,9 @@ def _denied(plugin: str, service: str, method: str, missing: str) -> PermissionD
     return PermissionDenied(message, plugin=plugin, service=service, method=method, permission=missing)
 
 
-def not_found(what: str, name: str, known: Iterable[str]) -> NotFound:
-    """Return the error for a name that does not exist, with near names."""
-    hint = suggest(name, known)
-    return NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""))
+def look_up(what: str, name: str, known: Mapping[str, T]) -> T:
+    """Return what has a name. Raises `NotFound` with near names."""
+    if name not in known:
+        hint = suggest(name, known)
+        raise NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""))
+    return known[name]

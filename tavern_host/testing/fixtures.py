@@ -282,17 +282,14 @@ def _must_be_started(host: Host, names: Iterable[str]) -> None:
 
 @pytest.fixture(scope="session")
 def _installations(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    made: dict[Path, Path] = {}
-
+    @cache
     def installed(source: Path) -> Path:
         from tavern_host.testing.environments import install, make_environment
 
-        if source not in made:
-            work = tmp_path_factory.mktemp("installed")
-            environment = make_environment(work / "venv")
-            install(source, environment, work)
-            made[source] = environment
-        return made[source]
+        work = tmp_path_factory.mktemp("installed")
+        environment = make_environment(work / "venv")
+        install(source, environment, work)
+        return environment
 
     return installed
 
