@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 import tavern_llm.openai
 from tavern_host.contracts.errors import InvalidInput, Misconfigured, PluginFailure
-from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmUsage
+from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse, LlmUsage
 from tavern_llm.openai import ChatClient, OpenAiOptions
 
 MakeClient = Callable[..., Awaitable[ChatClient]]
@@ -68,7 +68,8 @@ async def test_a_streamed_answer_of_a_real_server(chat_server: OpenAiServer, cli
     chunks = await collect(await client(chat_server.base_url), ask("你好"))
     assert "".join(chunk.text for chunk in chunks) == "你好，旅人。要喝点什么？"
     assert len(chunks) > 2
-    assert chunks[-1] == LlmChunk(finish_reason="stop")
+    assert chunks[-1].response is not None
+    assert (chunks[-1].response.text, chunks[-1].response.finish_reason) == ("你好，旅人。要喝点什么？", "stop")
 
 
 # --- what is sent ---------------------------------------------------------------------------------
@@ -135,7 +136,14 @@ async def test_a_stream_is_read_however_it_is_cut(wire_server: WireServer, clien
     assert chunks == [
         LlmChunk(text="一 "),
         LlmChunk(text="two"),
-        LlmChunk(finish_reason="length", usage=LlmUsage(prompt_tokens=3, completion_tokens=4)),
+        LlmChunk(
+            response=LlmResponse(
+                text="一 two",
+                model="tiny",
+                finish_reason="length",
+                usage=LlmUsage(prompt_tokens=3, completion_tokens=4),
+            )
+        ),
     ]
     assert wire_server.body()["stream"] is True
 
@@ -144,13 +152,18 @@ async def test_a_stream_that_stops_after_its_finish_reason_is_whole(
     wire_server: WireServer, client: MakeClient
 ) -> None:
     wire_server.pieces = [EVENTS, event("a"), event(finish_reason="stop")]
-    assert (await collect(await client(wire_server.base_url), ask()))[-1].finish_reason == "stop"
+    response = (await collect(await client(wire_server.base_url), ask()))[-1].response
+    assert response is not None
+    assert (response.text, response.finish_reason) == ("a", "stop")
 
 
 async def test_a_server_that_does_not_stream_is_understood(wire_server: WireServer, client: MakeClient) -> None:
     wire_server.pieces = [http(ANSWER)]
     chunks = await collect(await client(wire_server.base_url), ask())
-    assert chunks == [LlmChunk(text="hi"), LlmChunk(finish_reason="stop")]
+    assert chunks == [
+        LlmChunk(text="hi"),
+        LlmChunk(response=LlmResponse(text="hi", model="tiny", finish_reason="stop")),
+    ]
 
 
 # --- failures -------------------------------------------------------------------------------------
