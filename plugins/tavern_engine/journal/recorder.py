@@ -152,13 +152,18 @@ class RunRecorder:
         """Flush the journal of a run, and record its end."""
         if record.id not in self._recorded or self._journal is None or self._leases is None:
             return
-        store = self._store  # where the host stops, it is withdrawn while the last results are written
+        store, leases = self._store, self._leases  # where the host stops, it is withdrawn while this is written
+
+        async def write_end() -> None:
+            leases.release(record.id)  # a run that has ended is nobody's: that is no loss
+            await self._update(record, run.status, run.outputs, run, store)
+
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._start_settled(record)
                 if run.status is not RunStatus.COMPLETE:  # whether it can be resumed is known when all is written
                     await self._journal.drain(record.id)
-                await self._journal.end(record.id, lambda: self._update(record, run.status, run.outputs, run, store))
+                await self._journal.end(record.id, write_end)
         except TimeoutError:
             self._context.log.error("run %s: its end could not be written within %g s", record.id, PATIENCE)
         self._leases.release(record.id)  # not where it is cancelled: then it is called once more
