@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from datetime import UTC, datetime
 
-from tavern_agents.checking import check_profiles
+from tavern_agents.checking import WITHOUT_EFFECT, check_profiles, without_effect
 from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import Deliberation
 from tavern_agents.loop import AgentLoop
@@ -153,6 +153,8 @@ class Runtime(AgentRuntime):
         said = ChatMessage(role="user", content=request.message)
         trace = Tracer(self._context, run_id, profile.id, run.conversation_id)
         trace.say("started", f"{profile.name} begins", message=request.message, parentRunId=run.parent_run_id)
+        for name in without_effect(profile):
+            trace.say("warning", f"{name} of the profile has no effect: {WITHOUT_EFFECT[name]}")
         kept = await self._store.begin(run, entry, [*history, said], trace.unwritten())
         loop = AgentLoop(
             context=self._context,
@@ -342,7 +344,7 @@ class Runtime(AgentRuntime):
 
     async def _reply(self, run_id: str) -> AgentReply:
         run = (await self._store.run(run_id)).run
-        messages = await self._store.messages(run.conversation_id)
+        messages = await self._store.messages(run.conversation_id, run=run_id)
         outcomes = {AgentStatus.REPLY: "reply", AgentStatus.LIMIT: "limit", AgentStatus.INTERRUPTED: "interrupted"}
         return AgentReply.model_validate(
             {

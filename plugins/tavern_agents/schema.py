@@ -16,6 +16,7 @@ _FIRST = (
     "CREATE TABLE messages (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, history TEXT NOT NULL, parent INTEGER, "
     "created INTEGER NOT NULL, run TEXT, body BLOB NOT NULL)",
     "CREATE INDEX messages_of ON messages (history, seq)",
+    "CREATE INDEX messages_of_run ON messages (run, seq)",
     # The messages of a conversation up to `until` are summarised by `body`.
     "CREATE TABLE summaries (history TEXT PRIMARY KEY, until INTEGER NOT NULL, body TEXT NOT NULL)",
     "CREATE TABLE runs (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, profile TEXT NOT NULL, "

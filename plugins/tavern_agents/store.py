@@ -109,14 +109,14 @@ class AgentStore:
 
         return await self._database.read(work, [])
 
-    async def messages(self, history: str, last: int | None = None) -> list[HistoryMessage]:
-        """Return the messages that lead to the latest one, oldest first."""
+    async def messages(self, history: str, last: int | None = None, run: str | None = None) -> list[HistoryMessage]:
+        """Return the messages that lead to the latest one, or those of a run, oldest first."""
 
         def work(connection: sqlite3.Connection) -> list[HistoryMessage]:
             rows = connection.execute(
                 "SELECT m.id, p.id, m.created, m.run, m.body FROM messages m LEFT JOIN messages p ON p.seq = m.parent "
-                "WHERE m.history = ? ORDER BY m.seq DESC LIMIT ?",
-                (history, -1 if last is None else last),
+                f"WHERE {'m.history' if run is None else 'm.run'} = ? ORDER BY m.seq DESC LIMIT ?",
+                (history if run is None else run, -1 if last is None else last),
             ).fetchall()
             return [
                 HistoryMessage(

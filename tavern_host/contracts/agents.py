@@ -170,7 +170,8 @@ class AgentTrace(Model):
 
 
 class AgentReply(Model):
-    """How an agent's work ended. `history` is the conversation with it, without the prompts."""
+    """How an agent's work ended. `history` is what the run added to the
+    conversation, the message that it worked on first."""
 
     agent_run_id: str
     profile_id: str

@@ -1,0 +1,46 @@
+"""A language model that takes no time: it asks for the time of day once, then replies."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tavern_host import hookimpl
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.llm import LlmAdapterInfo, LlmChunk, LlmRequest, LlmResponse, LlmToolCall
+
+REPLY = "It is late."
+PIECES = 64
+"""Into how many pieces a streamed reply is cut."""
+
+
+class DeskAdapter:
+    """Answers at once."""
+
+    def __init__(self, options: dict[str, Any], context: Any) -> None:
+        self._calls = 0
+        self._text = REPLY * int(options.get("times", 1))
+
+    async def complete(self, request: LlmRequest, call: CallContext) -> LlmResponse:
+        """Return a call after a person's message, and the reply after a result."""
+        if request.messages[-1].role == "tool":
+            return LlmResponse(text=self._text, model="desk", finish_reason="stop")
+        self._calls += 1
+        made = LlmToolCall(id=f"call_{self._calls}", name="system_get_current_time", arguments="{}")
+        return LlmResponse(text="", model="desk", tool_calls=[made], finish_reason="tool_calls")
+
+    async def stream(self, request: LlmRequest, call: CallContext) -> AsyncIterator[LlmChunk]:
+        """Yield the answer as one piece, and whole."""
+        answer = await self.complete(request, call)
+        if answer.text:
+            yield LlmChunk(text=answer.text)
+        yield LlmChunk(response=answer)
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+
+@hookimpl
+def tavern_register_llm_adapters() -> list[LlmAdapterInfo]:
+    """Return the adapter."""
+    return [LlmAdapterInfo(name="desk", handler=f"{__name__}:DeskAdapter", network=False)]
