@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tavern_host.audit.log import AuditLog, PluginAudit
 from tavern_host.context import Contribution, PluginContext, Project
@@ -78,35 +78,32 @@ class PluginEvents:
     def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
         """Publish an event in the plugin's name."""
         self._in_flight.check(while_closing=True)
-        self._check_publish(type)
+        self._check("publish", type)
         return self._bus.publish(type, payload, plugin=self._plugin)
 
     def publish_all(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Publish events in the plugin's name."""
         self._in_flight.check(while_closing=True)
-        self._bus.publish_all(events, plugin=self._plugin, may_publish=self._check_publish)
+        self._bus.publish_all(events, plugin=self._plugin, may_publish=partial(self._check, "publish"))
 
     def subscribe(self, *types: str, since: int | None = None, limit: int = WAITING) -> BusSubscription:
         """Subscribe; the subscription ends with the plugin."""
         self._in_flight.check()
         for wanted in types or ("*",):
-            if not (is_own(self._plugin, wanted) or covers(self._permissions.subscribe, wanted)):
-                raise self._denied("subscribe", wanted)
+            self._check("subscribe", wanted)
         subscription = self._bus.subscribe(*types, since=since, limit=limit, copy=True)
         forget = self._ledger.add("subscription", ", ".join(types) or "*", subscription.close)
         subscription.on_close(forget)
         return subscription
 
-    def _check_publish(self, type: str) -> None:
-        """Raise `PermissionDenied` for a type that the plugin may not publish."""
-        if not (is_own(self._plugin, type) or covers(self._permissions.publish, type)):
-            raise self._denied("publish", type)
-
-    def _denied(self, what: str, type: str) -> PermissionDenied:
+    def _check(self, what: Literal["publish", "subscribe"], type: str) -> None:
+        """Raise `PermissionDenied` for a type with which the plugin may not do this."""
+        if is_own(self._plugin, type) or covers(getattr(self._permissions, what), type):
+            return
         permission = f"events.{what}:{type}"
         own = f"its own types begin with {self._plugin!r} and a dot"
         message = f"{self._plugin} may not {what} {type} events: add {type!r} to permissions.events.{what} ({own})"
-        return PermissionDenied(message, plugin=self._plugin, permission=permission)
+        raise PermissionDenied(message, plugin=self._plugin, permission=permission)
 
 
 class PluginTasks:

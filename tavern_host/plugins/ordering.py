@@ -44,22 +44,21 @@ def dependency_problems(records: dict[str, Record]) -> Iterator[tuple[str, list[
         problems = []
         for needed, versions in record.required.items():
             other = records.get(needed)
-            problem = None
+            version = other.manifest.version if other is not None and other.manifest is not None else None
             if other is None:
+                message = f"it requires the plugin {needed}, which is not installed"
                 hint = suggest(needed, records) or f"install the plugin {needed}"
-                problem = Problem(message=f"it requires the plugin {needed}, which is not installed", hint=hint)
             elif other.state not in _USABLE:
+                message = f"it requires {needed}, which is {other.state.value}"
                 hint = f"see `tavern plugins show {needed}`"
-                problem = Problem(message=f"it requires {needed}, which is {other.state.value}", hint=hint)
             elif order.index(needed) >= index:
                 message = f"it requires {needed}, which in turn requires {name}"
-                problem = Problem(message=message, hint="remove one of the two requirements")
-            elif other.manifest is not None and not SpecifierSet(versions).contains(
-                Version(other.manifest.version), prereleases=True
-            ):
-                message = f"it requires {needed} {versions}; {other.manifest.version} is installed"
-                problem = Problem(message=message, hint=f"install a version of {needed} that fits")
-            if problem is not None:
-                problems.append(problem)
+                hint = "remove one of the two requirements"
+            elif version is not None and not SpecifierSet(versions).contains(Version(version), prereleases=True):
+                message = f"it requires {needed} {versions}; {version} is installed"
+                hint = f"install a version of {needed} that fits"
+            else:
+                continue
+            problems.append(Problem(message=message, hint=hint))
         if problems:
             yield name, problems

@@ -61,37 +61,34 @@ class _Instance:
         self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
     ) -> dict[str, Any]:
         with self._crossing:
-            call = round_trip(node_call, NodeCall | None)
-            outputs = await self._inner.run(_sent(inputs), call, _carried_report(report))
+            outputs = await self._inner.run(*_sent(inputs, node_call, report))
         return loose_trip(outputs)  # type: ignore[no-any-return]
 
     def stream(
         self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
     ) -> AsyncIterator[dict[str, Any]]:
-        sent, carried = _sent(inputs), _carried_report(report)
-        call = round_trip(node_call, NodeCall | None)
-        return passed_on(lambda: self._inner.stream(sent, call, carried), loose_trip, self._crossing)
+        sent = _sent(inputs, node_call, report)
+        return passed_on(lambda: self._inner.stream(*sent), loose_trip, self._crossing)
 
     def _items(
         self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
     ) -> AsyncIterator[Any]:
         assert self._inner.items is not None
-        items, sent, carried = self._inner.items, _sent(inputs), _carried_report(report)
-        call = round_trip(node_call, NodeCall | None)
-        return passed_on(lambda: items(sent, call, carried), loose_trip, self._crossing)
+        items, sent = self._inner.items, _sent(inputs, node_call, report)
+        return passed_on(lambda: items(*sent), loose_trip, self._crossing)
 
     async def close(self) -> None:
         with self._crossing:
             await self._inner.close()
 
 
-def _carried_report(report: Report | None) -> Report | None:
-    return None if report is None else lambda progress: report(round_trip(progress, NodeProgress))
-
-
-def _sent(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return inputs as the plugin gets them: of a stream, every item when it is read."""
-    return {
+def _sent(
+    inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None
+) -> tuple[dict[str, Any], NodeCall | None, Report | None]:
+    """Return what a node is run with, as the plugin gets it: of a stream, every item when it is read."""
+    values = {
         key: CarriedStream(value, loose_trip) if isinstance(value, AsyncIterator) else loose_trip(value)
         for key, value in inputs.items()
     }
+    carried = None if report is None else lambda progress: report(round_trip(progress, NodeProgress))
+    return values, round_trip(node_call, NodeCall | None), carried
