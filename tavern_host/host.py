@@ -123,12 +123,11 @@ class Host:
         self._store = SettingsStore(
             project=dict(opened.file.settings), operator=dict(operator.settings), environment=above, file=file
         )
-        switches = SwitchStore(state / "plugins.json")
         self._manager = Manager(
             sources=Sources(folders=[self.project.plugins], dev=dev, embedded=plugins),
             review=Review(operator, frozenset(trust), frozenset(without), third_party),
             grants=GrantStore(state / "grants.json"),
-            switches=switches,
+            switches=SwitchStore(state / "plugins.json"),
             settings=self._store,
             catalogue=catalogue,
             boundary=_boundary(placement, catalogue, observer),
@@ -136,7 +135,7 @@ class Host:
             publish=self._publish,
             audit=self.audit.record,
         )
-        self._plugins = HostPlugins(self._manager, switches, self.audit, RunningHosts(state / "hosts"))
+        self._plugins = HostPlugins(self._manager, self.audit, RunningHosts(state / "hosts"))
         self.settings = HostSettings(
             self._store,
             self._manager.report.manifests,

@@ -220,7 +220,7 @@ class PluginHooks:
         self._in_flight.check()
         if plugin != self._plugin and not self._kernel.provides_service(self._plugin):
             raise Forbidden(f"{self._plugin} may not report on {plugin}: it provides none of the host's services")
-        self._kernel.tell(plugin, Problem(message=one_line(message), **details))
+        self._dispatcher.tell(plugin, Problem(message=one_line(message), **details))
 
     def _check(self, hook: str, arguments: dict[str, Any]) -> None:
         self._in_flight.check()
@@ -245,8 +245,6 @@ class Kernel:
     dispatcher: Dispatcher
     bus: Callable[[], EventBus]
     declared: Callable[[str], list[Answer]]
-    report: Callable[[str, str, BaseException], None]
-    tell: Callable[[str, Problem], None]
     serving: bool
     audit: AuditLog
     blobs: BlobStore
@@ -276,7 +274,7 @@ def make_context(
         operator_dir=kernel.operator_dir / "plugins" / plugin,
         events=PluginEvents(kernel.bus(), ledger, in_flight, events),
         audit=PluginAudit(kernel.audit, in_flight, lambda: kernel.provides_service(plugin), views.context),
-        tasks=PluginTasks(ledger, in_flight, kernel.report),
+        tasks=PluginTasks(ledger, in_flight, kernel.dispatcher.report),
         http=PluginHttp(ledger, in_flight),
         hooks=PluginHooks(in_flight, kernel, views),
         blobs=kernel.blobs.of(plugin, partial(in_flight.check, while_closing=True)),

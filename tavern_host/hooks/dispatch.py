@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pluggy
@@ -100,23 +100,19 @@ class Answer:
         return self._in_flight.use_elsewhere(cancel)
 
 
+@dataclass(eq=False)
 class Dispatcher:
     """All active hook implementations, in the order in which they are called.
 
-    `report` is called with each failure: plugin, hook, exception; `tell` with a problem of an answer.
+    `report` is called with each failure: plugin, hook, exception; `tell` with a problem of an answer. `revision` grows
+    whenever the plugins change.
     """
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        report: Callable[[str, str, BaseException], None],
-        tell: Callable[[str, Problem], None],
-    ) -> None:
-        self.catalogue = catalogue
-        self.revision = 0
-        self._report = report
-        self._tell = tell
-        self._ordered: dict[str, tuple[Implementation, ...]] = {}
+    catalogue: Catalogue
+    report: Callable[[str, str, BaseException], None]
+    tell: Callable[[str, Problem], None]
+    revision: int = 0
+    _ordered: dict[str, tuple[Implementation, ...]] = field(default_factory=dict)
 
     def set_plugins(self, plugins: Iterable[tuple[str, list[Implementation]]]) -> None:
         """Register the implementations of these plugins and no others, in this order.
@@ -189,7 +185,7 @@ class Dispatcher:
         try:
             return duplicate(await self.call_one(implementation, arguments))
         except Exception as error:
-            self._report(implementation.info.plugin, implementation.info.hook, error)
+            self.report(implementation.info.plugin, implementation.info.hook, error)
             return None
 
     def _items(self, info: HookImplInfo, value: Any) -> list[Any]:
@@ -214,7 +210,7 @@ class Dispatcher:
     def _say_wrong(self, info: HookImplInfo, message: str) -> None:
         message = one_line(f"{info.hook}: {message}")
         problem = Problem(message=message, hint="what is right is used", file=info.file, line=info.line)
-        self._tell(info.plugin, problem)
+        self.tell(info.plugin, problem)
 
     async def filter(self, hook: str, value: T, arguments: Mapping[str, Any]) -> T:
         """Return `value` after every implementation was asked; see `context.Hooks.filter`.
@@ -229,7 +225,7 @@ class Dispatcher:
                 if answer is not None and not isinstance(answer, Veto):
                     answer = _checked(answer, type(value), f"{hook} of {plugin}")
             except Exception as error:
-                self._report(plugin, hook, error)
+                self.report(plugin, hook, error)
                 if spec.policy == "veto":
                     raise Vetoed(
                         f"{plugin} failed in {hook}, so this is refused: {describe(error)}", plugin=plugin

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from tavern_host.context.facilities import Kernel, make_context
@@ -144,11 +144,11 @@ class Lifecycle:
             provider = Provider(name, info.handler, info.service, info.version, in_flight=loaded.in_flight)
             provider.override = info in declared.overrides
             original = {"original": loaded.views.original(provider)} if provider.override else {}
-            open_it = functools.partial(loaded.runtime.open, info.handler, **original)
+            open_it = partial(loaded.runtime.open, info.handler, **original)
             if first_party and not provider.override:
                 provider.opening = open_it
             else:
-                provider.report = None if first_party else self._kernel.report
+                provider.report = None if first_party else self._kernel.dispatcher.report
                 what = f"making {info.service} of {name}"
                 provider.instance = await run_in_thread(open_it, deadline=OPEN_DEADLINE, what=what)
             if provider.instance is None or hasattr(provider.instance, "close"):
@@ -171,10 +171,10 @@ class Lifecycle:
                 ledger.add("override", provider.service, self._kernel.services.add(provider), offer=True)
         answer = Answer(None, loaded.runtime, loaded.context, loaded.in_flight)
         for route in declarations.routes:
-            call = functools.partial(answer.call, route.handler)
+            call = partial(answer.call, route.handler)
             self._registrations.add(Registered(name, route, call), ledger)
         for command in declarations.commands:
-            start = functools.partial(_start, loaded, command.handler)
+            start = partial(_start, loaded, command.handler)
             self._registrations.add(Registered(name, command, start), ledger)
         for declaration in declarations.ui:
             ledger.add(f"ui {declaration.kind}", declaration.target, lambda: None, offer=True)
@@ -211,7 +211,7 @@ class Lifecycle:
             del self.active[loaded.record.name]
         loaded.views.keep()
         for entry, failure in loaded.ledger.withdraw():
-            self._kernel.report(loaded.record.name, f"taking back its {entry.kind} {entry.name}", failure)
+            self._kernel.dispatcher.report(loaded.record.name, f"taking back its {entry.kind} {entry.name}", failure)
 
     def revoke(self, loaded: LoadedPlugin) -> None:
         """Deactivate a load, and let it reach no service from now on."""
@@ -228,7 +228,7 @@ class Lifecycle:
                     try:
                         await self._kernel.dispatcher.call_one(implementation, {}, deadline=SHUTDOWN_DEADLINE)
                     except Exception as error:
-                        self._kernel.report(loaded.record.name, "tavern_shutdown", error)
+                        self._kernel.dispatcher.report(loaded.record.name, "tavern_shutdown", error)
         await self._release(loaded)
 
     async def _release(self, loaded: LoadedPlugin) -> None:
@@ -239,7 +239,7 @@ class Lifecycle:
         loaded.settings.close()
         try:
             for entry, failure in await loaded.ledger.remove(deadline=SHUTDOWN_DEADLINE):
-                self._kernel.report(loaded.record.name, f"closing its {entry.kind} {entry.name}", failure)
+                self._kernel.dispatcher.report(loaded.record.name, f"closing its {entry.kind} {entry.name}", failure)
         finally:
             loaded.in_flight.close()
             loaded.runtime.unload()
@@ -262,7 +262,7 @@ class Lifecycle:
     def _drain_done(self, task: asyncio.Task[None]) -> None:
         loaded = self._draining.pop(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._kernel.report(loaded.record.name, "being unloaded", error)
+            self._kernel.dispatcher.report(loaded.record.name, "being unloaded", error)
 
     async def _drain(self, loaded: LoadedPlugin, dependents: list[asyncio.Task[None]]) -> None:
         if not await self._wait_idle(loaded):
@@ -287,12 +287,7 @@ class Lifecycle:
     async def _interrupt(self, loads: Sequence[LoadedPlugin]) -> None:
         """Cancel everything that is in flight in these loads, calls last, and give it a moment to end."""
         for calls in (False, True):
-            asked = [
-                loaded.in_flight.cancel(
-                    calls=calls, report=functools.partial(self._kernel.report, loaded.record.name, "being interrupted")
-                )
-                for loaded in loads
-            ]
+            asked = [one.in_flight.cancel(calls=calls, report=self._kernel.dispatcher.report) for one in loads]
             if any(asked):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(CANCEL_GRACE):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tavern_host.context.facilities import Kernel
@@ -32,6 +33,7 @@ Audit = Callable[..., object]
 """Records an event in the audit log: `audit(event, actor=, subject=, details=)`."""
 
 
+@dataclass(eq=False, kw_only=True)
 class Manager:
     """Discovers, reviews, loads, starts and unloads plugins. One operation runs at a time.
 
@@ -39,45 +41,31 @@ class Manager:
     an event of the host.
     """
 
-    def __init__(
-        self,
-        *,
-        sources: Sources,
-        review: Review,
-        grants: GrantStore,
-        switches: SwitchStore,
-        settings: SettingsStore,
-        catalogue: Catalogue,
-        boundary: Boundary,
-        kernel: Callable[..., Kernel],
-        publish: Callable[[str, Mapping[str, Any]], object],
-        audit: Audit,
-    ) -> None:
-        self.sources = sources
-        self._switches = switches
-        self._publish = publish
-        self._audit = audit
+    sources: Sources
+    review: Review
+    grants: GrantStore
+    switches: SwitchStore
+    settings: SettingsStore
+    catalogue: Catalogue
+    boundary: Boundary
+    kernel: Callable[..., Kernel]
+    publish: Callable[[str, Mapping[str, Any]], object]
+    audit: Audit
+
+    def __post_init__(self) -> None:
         self._loading: set[str] = set()
         self.is_running = False
         self.operations = SerialExecutor()
-        self.review = review
-        self.grants = grants
         self.records: dict[str, Record] = {}
         self.duplicates: list[Record] = []
-        self.problems = Problems(self.records, audit)
-        self.dispatcher = Dispatcher(catalogue, self.problems.failed, self.problems.add)
-        self.services = ServiceRegistry(catalogue, boundary, self._holds, review.operator.overrides)
+        self.problems = Problems(self.records, self.audit)
+        self.dispatcher = Dispatcher(self.catalogue, self.problems.failed, self.problems.add)
+        self.services = ServiceRegistry(self.catalogue, self.boundary, self._holds, self.review.operator.overrides)
         self.registrations = Registrations()
-        parts = kernel(
-            services=self.services,
-            dispatcher=self.dispatcher,
-            declared=self._collected,
-            report=self.problems.failed,
-            tell=self.problems.add,
-        )
-        self.lifecycle = Lifecycle(parts, boundary, settings, self.registrations)
+        parts = self.kernel(services=self.services, dispatcher=self.dispatcher, declared=self._collected)
+        self.lifecycle = Lifecycle(parts, self.boundary, self.settings, self.registrations)
         self.active = self.lifecycle.active
-        self.report = Report(self.records, self.lifecycle, self.services, settings)
+        self.report = Report(self.records, self.lifecycle, self.services, self.settings)
 
     def get(self, name: str) -> Record:
         """Return a record. Raises `NotFound` with near names."""
@@ -117,7 +105,7 @@ class Manager:
 
     def _review(self, records: Iterable[Record], codes: Mapping[str, Code]) -> None:
         """Decide on these records, and on what that means for those that require them."""
-        grants, disabled = self.grants.read(), self._switches.load().disabled
+        grants, disabled = self.grants.read(), self.switches.load().disabled
         manifests = self.report.manifests()
         for record in records:
             name = record.name
@@ -270,7 +258,7 @@ class Manager:
             self.lifecycle.drain(_dependents_first(replaced))
         for name in names:
             state = self.records[name].state.value if name in self.records else "gone"
-            self._publish("PLUGINS_CHANGED", {"name": name, "state": state})
+            self.publish("PLUGINS_CHANGED", {"name": name, "state": state})
 
     def with_dependents(self, records: Iterable[Record], gone: Iterable[str] = ()) -> list[Record]:
         """Return plugins and all that require them or those of `gone`, directly or not, in load order."""
@@ -323,7 +311,7 @@ class Manager:
 
     def _failure(self, record: Record, where: str, error: BaseException) -> list[Problem]:
         """Log and audit that a plugin failed; return why."""
-        self._audit("plugin.failed", actor="system:host", subject=record.name, details={"where": where})
+        self.audit("plugin.failed", actor="system:host", subject=record.name, details={"where": where})
         if isinstance(error, AdmissionError):
             return error.problems
         log_failure(record.name, where, error)

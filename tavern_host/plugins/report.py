@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tavern_host.contracts.manifest import Entry, Manifest
@@ -51,17 +52,14 @@ class Problems:
         self._audit("plugin.blocked", actor="system:host", subject=record.name, details=details)
 
 
+@dataclass(frozen=True)
 class Report:
     """Looks up what is known of the plugins of one host."""
 
-    def __init__(
-        self, records: Mapping[str, Record], lifecycle: Lifecycle, services: ServiceRegistry, settings: SettingsStore
-    ) -> None:
-        self._records = records
-        self._lifecycle = lifecycle
-        self._active = lifecycle.active
-        self._services = services
-        self._settings = settings
+    records: Mapping[str, Record]
+    lifecycle: Lifecycle
+    services: ServiceRegistry
+    settings: SettingsStore
 
     def info(self, record: Record, *, collected: bool = True) -> PluginInfo:
         """Return a record as data, with or without the names of what is collected from its modules, for which they
@@ -69,7 +67,7 @@ class Report:
         manifest = record.manifest
         frontend = manifest.frontend.info(record.name) if manifest and manifest.frontend else None
         options = [o.model_dump(mode="json", exclude_unset=True) for o in manifest.config_options] if manifest else []
-        settings = self._settings.problems(manifest) if manifest else []
+        settings = self.settings.problems(manifest) if manifest else []
         return PluginInfo(
             name=record.name,
             display_name=manifest.display_name if manifest else record.name,
@@ -90,20 +88,20 @@ class Report:
 
     def _conflicts(self, plugin: str) -> list[Problem]:
         """Return the unsettled conflicts over services that a plugin is part of, as they are now."""
-        services = self._services
+        services = self.services
         conflicts = {s: services.conflict(s) for s in services.services()}
         return [c for s, c in conflicts.items() if c and any(o.plugin == plugin for o in services.overrides(s))]
 
     def manifests(self) -> dict[str, Manifest]:
         """Return the manifests of all plugins by name, valid ones only."""
-        records = self._records.items()
+        records = self.records.items()
         return {name: r.manifest for name, r in records if r.manifest and r.state is not PluginState.INVALID}
 
     def permissions(self) -> list[tuple[PermissionInfo, dict[str, bool]]]:
         """Return every permission that there is with the plugins that ask for it, and whether each has it."""
         known = {p.name: p for p in all_permissions()}
         asking: dict[str, dict[str, bool]] = {}
-        for record in self._records.values():
+        for record in self.records.values():
             for permission in record.permissions:
                 known.setdefault(permission.name, permission)
                 asking.setdefault(permission.name, {})[record.name] = permission.granted
@@ -111,11 +109,11 @@ class Report:
 
     def contributions(self, name: str, *, collected: bool = True) -> dict[str, list[str]]:
         """Return the names of what a plugin has registered, by kind, with or without what its modules define."""
-        loaded = self._active.get(name)
+        loaded = self.lifecycle.active.get(name)
         if loaded is None:
             return {}
         owned = {**loaded.ledger.owned(), "hook": [i.info.hook for i in loaded.implementations]}
-        for hook, kind in self._services.catalogue.collected().items() if collected else ():
+        for hook, kind in self.services.catalogue.collected().items() if collected else ():
             if names := [getattr(item, kind.title) for item in loaded.runtime.collect(hook)]:
                 owned[kind.name] = names
         return owned
@@ -123,7 +121,7 @@ class Report:
     def owned(self, name: str) -> dict[str, list[str]]:
         """Return everything in the ledgers of a plugin by kind, those of draining loads included."""
         owned: dict[str, list[str]] = {}
-        for loaded in self._lifecycle.loads_of(name):
+        for loaded in self.lifecycle.loads_of(name):
             for kind, names in loaded.ledger.owned().items():
                 owned.setdefault(kind, []).extend(names)
         return owned
@@ -131,7 +129,7 @@ class Report:
     def assets(self, kind: str) -> list[PluginAsset]:
         """Return the folders of a kind (`tools`, `workflows`) that loaded plugins declare, or their own: `plugin`."""
         assets = []
-        for name, loaded in [*self._active.items()]:
+        for name, loaded in [*self.lifecycle.active.items()]:
             root, entry = loaded.record.root, getattr(loaded.manifest, kind, None)
             if kind == "plugin" and root is not None:
                 changed = _differs_from_review(loaded.record)
@@ -145,7 +143,7 @@ class Report:
 
     def frontend_folder(self, plugin: str) -> Path | None:
         """Return the folder that is served under `/plugins/{plugin}/`, for a loaded plugin that has one."""
-        loaded = self._active.get(plugin)
+        loaded = self.lifecycle.active.get(plugin)
         if loaded is None or loaded.record.root is None or loaded.manifest.frontend is None:
             return None
         folder = loaded.manifest.frontend.folder()
@@ -153,7 +151,7 @@ class Report:
 
     def frontend_review(self, plugin: str) -> dict[Path, bytes] | None:
         """Return the hashes of the files of a loaded plugin that had to be reviewed, by path without links."""
-        record = self._active[plugin].record if plugin in self._active else None
+        record = self.lifecycle.active[plugin].record if plugin in self.lifecycle.active else None
         if record is None or record.root is None or record.reviewed is None:
             return None
         root = record.root.resolve()
@@ -161,7 +159,7 @@ class Report:
 
     def locate(self, file: str) -> str | None:
         """Return the plugin that a file of code belongs to, loaded or not, or None. Safe on any thread."""
-        roots = ((record.name, record.root) for record in tuple(self._records.values()))
+        roots = ((record.name, record.root) for record in tuple(self.records.values()))
         return next((name for name, root in roots if root is not None and Path(file).is_relative_to(root)), None)
 
 

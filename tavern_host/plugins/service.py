@@ -28,7 +28,6 @@ from tavern_host.contracts.plugins import (
     ServiceLayer,
 )
 from tavern_host.plugins.discovery import discover, fingerprint, upgraded_since
-from tavern_host.plugins.grants import SwitchStore
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.permissions import decide
 from tavern_host.plugins.record import Record
@@ -42,15 +41,15 @@ _log = logging.getLogger("tavern.plugins")
 class HostPlugins(Plugins):
     """Provides the service for one host; decisions that are made without a call are the operator's."""
 
-    def __init__(self, manager: Manager, switches: SwitchStore, audit: AuditLog, running: RunningHosts) -> None:
+    def __init__(self, manager: Manager, audit: AuditLog, running: RunningHosts) -> None:
         self._manager = manager
         self._running = running
         self._reloads: dict[str, Reloaded] = {}
         self._dev_seen: dict[str, int] = {}
         self._dev_tried: dict[str, int] = {}
         self._grants = manager.grants
-        self._switches = switches
-        self._seen_reloads = switches.load().reloads
+        self._switches = manager.switches
+        self._seen_reloads = manager.switches.load().reloads
         self._audit = audit
 
     async def list_plugins(self) -> list[PluginInfo]:

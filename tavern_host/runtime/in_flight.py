@@ -90,7 +90,7 @@ class InFlight:
             self._changed.clear()
             await self._changed.wait()
 
-    def cancel(self, *, calls: bool, report: Callable[[Exception], None]) -> bool:
+    def cancel(self, *, calls: bool, report: Callable[[str, str, Exception], object]) -> bool:
         """Ask calls, or all other work in flight, to end, except that of the requester; return whether there was any.
 
         Calls are asked last: a call may only wait for other work, such as a run, and then says how that ended.
@@ -100,7 +100,7 @@ class InFlight:
             try:
                 use.cancel()
             except Exception as error:
-                report(error)
+                report(self.plugin, "being interrupted", error)
         return bool(asked)
 
     def _others(self) -> list[Use]:

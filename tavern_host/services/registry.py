@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -161,21 +162,19 @@ class Views:
 Stacks = Mapping[str, list[Provider]]
 
 
+@dataclass(eq=False)
 class ServiceRegistry:
     """All services of one host. `allowed` says whether a plugin holds a permission now; `order` is the operator's
     order of overrides per service."""
 
-    def __init__(
-        self, catalogue: Catalogue, boundary: Boundary, allowed: Allowed, order: Mapping[str, list[str]]
-    ) -> None:
-        self.catalogue = catalogue
-        self._boundary = boundary
-        self._allowed = allowed
-        self._order = order
-        self._base: dict[str, Provider] = {}
-        self._overrides: dict[str, list[Provider]] = {}
-        self._living: dict[Provider, None] = {}
-        self._views: dict[Views, None] = {}
+    catalogue: Catalogue
+    boundary: Boundary
+    allowed: Allowed
+    order: Mapping[str, list[str]]
+    _base: dict[str, Provider] = field(default_factory=dict)
+    _overrides: dict[str, list[Provider]] = field(default_factory=dict)
+    _living: dict[Provider, None] = field(default_factory=dict)
+    _views: dict[Views, None] = field(default_factory=dict)
 
     # --- the stack --------------------------------------------------------------------------------
 
@@ -242,7 +241,7 @@ class ServiceRegistry:
             return []
         overrides = self._overrides.get(service, [])
         if len(overrides) > 1:
-            order = self._order.get(service, [])
+            order = self.order.get(service, [])
             if any(o.plugin not in order for o in overrides):
                 return [base]
             overrides = sorted(overrides, key=lambda o: order.index(o.plugin))
@@ -276,7 +275,7 @@ class ServiceRegistry:
         for name, info in interface_methods(interface).items():
             provider = next(p for p in reversed(stack) if not p.override or _has(p, name, info))
             function = implementation(provider, name, info)
-            found[name] = self._boundary.method(provider.plugin, interface, name, function)
+            found[name] = self.boundary.method(provider.plugin, interface, name, function)
         return found
 
     # --- views ------------------------------------------------------------------------------------
@@ -331,7 +330,7 @@ class ServiceRegistry:
 
     def may_use(self, plugin: str, info: MethodInfo) -> bool:
         """Return whether a plugin may call a method of this kind now."""
-        return _may_use(lambda permission: self._allowed(plugin, permission), info)
+        return _may_use(lambda permission: self.allowed(plugin, permission), info)
 
 
 def _has(provider: Provider, method: str, info: MethodInfo) -> bool:

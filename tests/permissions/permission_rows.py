@@ -158,6 +158,7 @@ from tavern_host.contracts.agents import AgentRuntime
 from tavern_host.contracts.llm import LlmAdapterInfo
 from tavern_host.contracts.macros import PromptMacroInfo
 from tavern_host.contracts.protocols import ActionProtocolInfo
+from inspect import iscoroutinefunction
 
 class Mine:
     pass
@@ -170,6 +171,13 @@ class MyAgents(AgentRuntime):
         return None
     async def run(self, request, *, call=None):
         return None
+
+async def nothing(self, *given, **named):
+    return None
+
+for name, method in [*vars(AgentRuntime).items()]:
+    if name not in vars(MyAgents) and callable(method):
+        setattr(MyAgents, name, nothing if iscoroutinefunction(method) else lambda self, *given, **named: None)
 
 @hookimpl
 def {info.name}():
