@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from helpers.command_line import Ran
 from helpers.command_line import tavern as tavern_command
+from helpers.screen import on_screen
 from helpers.tavern_project import Tavern, action
 
 
@@ -61,3 +62,74 @@ def test_the_users_mistakes_end_with_exit_code_2(tavern: Tavern, arguments: tupl
     done = command(tavern, "agent", "run", *arguments)
     assert done.code == 2
     assert part in done.err
+
+
+def test_a_message_may_come_from_stdin(tavern: Tavern) -> None:
+    tavern.replies(({"last_contains": "from afar"}, "I hear you."))
+    done = tavern_command("--project", tavern.root, "agent", "run", "keeper", stdin="A voice from afar.\n")
+    assert (done.code, done.out) == (0, "I hear you.\n")
+
+
+def test_runs_are_listed_traced_and_resumed(tavern: Tavern) -> None:
+    tavern.replies(({"last_contains": "executed successfully"}, "They heard."), ({}, action("shout", text="ale")))
+    command(tavern, "agent", "run", "keeper", "--message", "Shout ale.", "--conversation", "c1")
+    (run,) = command(tavern, "agent", "runs", "--json").json()
+    assert (run["profileId"], run["conversationId"], run["status"]) == ("keeper", "c1", "reply")
+    traced = command(tavern, "agent", "trace", run["id"])
+    assert "[1] tool_call: Calls shout" in traced.out
+    assert traced.out.splitlines()[-1].startswith("reply: 2 steps, 1 calls")
+    data = command(tavern, "agent", "trace", run["id"], "--json").json()
+    assert [step["seq"] for step in data["trace"]] == list(range(1, len(data["trace"]) + 1))
+    assert "has ended with a reply" in command(tavern, "agent", "resume", run["id"]).error
+    assert "there is no run 'agent_0'" in command(tavern, "agent", "interrupt", "agent_0").error
+
+    tavern.replies(({}, "Better now."))
+    tavern.write("replies.json", [{"when": {"contains": "never"}, "reply": "x"}])
+    failed = command(tavern, "agent", "run", "keeper", "--message", "Hello.", "--json").json()
+    assert failed["outcome"] == "error"
+    tavern.replies(({}, "Better now."))
+    resumed = command(tavern, "agent", "resume", failed["agentRunId"])
+    assert (resumed.code, resumed.out) == (0, "Better now.\n")
+
+
+def test_agents_are_checked(tavern: Tavern) -> None:
+    assert command(tavern, "agent", "check").out == "All agents are right.\n"
+    tavern.profile(
+        tool_ids_inventory=["shuot", "hu*"],
+        core_deliberation_workflow_id="thunk",
+        subscribed_event_types=["x"],
+        skill_workflow_ids_inventory=["workflows/think.json"],
+    )
+    checked = command(tavern, "agent", "check")
+    assert checked.code == 1
+    file = "agents/keeper.json"
+    assert checked.out.splitlines() == [
+        f"error: {file}: $.core_deliberation_workflow_id: there is no workflow 'thunk' (did you mean think?)",
+        f"warning: {file}: $.tool_ids_inventory[0]: there is no tool 'shuot' (did you mean shout?)",
+        f"warning: {file}: $.subscribed_event_types: has no effect: events come with a later version",
+    ]
+    (problem, *_) = command(tavern, "agent", "check", "--profile", "keeper", "--json").json()
+    assert (problem["level"], problem["path"]) == ("error", "$.core_deliberation_workflow_id")
+    assert "did you mean keeper?" in command(tavern, "agent", "check", "--profile", "keper").error
+
+
+def test_a_person_talks_to_an_agent_and_approves(tavern: Tavern) -> None:
+    mark = {"type": "node", "nodeType": "core:UpperCase"}
+    tavern.write("tools/shout.tool.json", {"id": "shout", "implementation": mark, "requiresApproval": True})
+    tavern.replies(
+        ({"last_contains": "ApprovalRefused"}, "Then not."),
+        ({"last_contains": "WINE"}, "Wine it is."),
+        ({"last_contains": "please"}, action("shout", text="ale")),
+        ({"contains": "please"}, "We talked before."),
+    )
+    typed = 'Shout please\nn\nOnce more, please\ne\n{"text": "wine"}\nBye\n\n'
+    code, screen, _ = on_screen("--project", tavern.root, "agent", "run", "keeper", typed=typed, columns=200)
+    assert code == 0, screen.text
+    for part in (
+        'keeper wants to call shout {"text": "ale"}',
+        "Then not.",
+        "Wine it is.",
+        "We talked before.",
+        "To continue this conversation: tavern agent run keeper --conversation agent_",
+    ):
+        assert part in screen.text, screen.text

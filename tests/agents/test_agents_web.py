@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -96,3 +97,47 @@ async def test_a_wrong_body_is_told(browser: Browser) -> None:
                 status, answer = await browser.post("/api/agents/keeper/run", body)
                 assert status == 400
                 assert part in answer["error"]
+
+
+async def test_a_run_is_followed_over_http(browser: Browser, tavern: Tavern) -> None:
+    upper = {"type": "node", "nodeType": "core:UpperCase"}
+    tavern.write("tools/hush.tool.json", {"id": "hush", "implementation": upper, "requiresApproval": True})
+    tavern.profile(tool_ids_inventory=["hush"])
+    tavern.replies(
+        ({"last_contains": "Hurry"}, "I hurry."),
+        ({"last_contains": "executed successfully"}, "Hushed."),
+        ({}, action("hush", text="ale")),
+    )
+    status, run = await browser.post("/api/agents/keeper/runs", {"message": "Hush.", "conversationId": "c1"})
+    assert (status, run["status"]) == (202, "running")
+    path = f"/api/agent-runs/{run['id']}"
+    async with asyncio.timeout(10):
+        while not (standing := (await browser.get(path))[1])["approvals"]:
+            await asyncio.sleep(0.02)
+    assert standing["status"] == "waiting"
+    assert (await browser.post(f"{path}/messages", {"message": "Hurry!"}))[0] == 202
+    status, _ = await browser.post(f"/api/approvals/{standing['approvals'][0]}", {"decision": "approve"})
+    assert status == 200
+    async with asyncio.timeout(10):
+        while (standing := (await browser.get(path))[1])["status"] != "reply":
+            await asyncio.sleep(0.02)
+    assert standing["text"] == "I hurry."
+    kinds = [step["kind"] for step in (await browser.get(f"{path}/trace"))[1]]
+    assert (kinds[0], kinds[-1]) == ("started", "reply")
+    later = (await browser.get(f"{path}/trace?after={len(kinds) - 1}"))[1]
+    assert [step["kind"] for step in later] == ["reply"]
+    for query in ("?conversationId=c1", "?profileId=keeper&statuses=reply&limit=1"):
+        assert [one["id"] for one in (await browser.get(f"/api/agent-runs{query}"))[1]] == [run["id"]]
+    rows: Any = [
+        (f"{path}/messages", {"message": "Late."}, 409, "has ended"),
+        (f"{path}/pause", {}, 409, "is not at work"),
+        (f"{path}/resume", {}, 409, "has ended with a reply"),
+        ("/api/agent-runs/agent_0/interrupt", {}, 404, "there is no run"),
+    ]
+    with Failures() as failures:
+        for where, body, expected, part in rows:
+            with failures.row(where):
+                status, answer = await browser.post(where, body)
+                assert (status, part in answer["error"]) == (expected, True), answer
+    assert (await browser.get("/api/agent-runs?limit=0"))[0] == 400
+    assert await browser.get("/api/agents-check") == (200, [])
