@@ -12,8 +12,9 @@ import logging
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -51,14 +52,6 @@ _LOST = {"actor": "system:host", "action": "audit.lost", "subject": ""}
 _log = logging.getLogger("tavern.audit")
 
 
-class _Waiting(NamedTuple):
-    """A caller that waits until an entry is on disk; the answer is what prevents it."""
-
-    number: int
-    loop: asyncio.AbstractEventLoop
-    answer: asyncio.Future[str | None]
-
-
 class AuditLog:
     """Records what an operator may want to look up later. On any thread; nothing is opened before the first entry.
 
@@ -79,7 +72,7 @@ class AuditLog:
         self._pending_bytes = 0
         self._settled = 0  # how many entries were written or given up
         self._given_up = range(0)
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[tuple[int, Future[str | None]]] = []  # until which entry is on disk; what prevents it
         self._is_urgent = self._is_closing = False
         self._thread: threading.Thread | None = None
         self.lost = self._lost_unreported = 0
@@ -146,8 +139,8 @@ class AuditLog:
             if (problem := await self._problem_of(number, f"{action}.refused", str(actor), subject)) is None:
                 yield
         except BaseException as error:
-            told = {"error": describe(error)}
-            self.record(f"{action}.failed", actor=actor, subject=subject, details=told, plugin=plugin)
+            failure = {"error": describe(error)}
+            self.record(f"{action}.failed", actor=actor, subject=subject, details=failure, plugin=plugin)
             raise
         if problem is not None:
             raise ServiceUnavailable(f"this was not carried out, since {problem}")
@@ -189,12 +182,11 @@ class AuditLog:
             number = self._settled + len(self._pending) if number is None else number
             if number <= self._settled:
                 return
-            loop = asyncio.get_running_loop()
-            waiting = _Waiting(number, loop, loop.create_future())
-            self._waiting.append(waiting)
+            answer: Future[str | None] = Future()
+            self._waiting.append((number, answer))
             self._is_urgent = True
             self._wake()
-        problem = await waiting.answer
+        problem = await asyncio.wrap_future(answer)
         if problem is not None:
             raise ServiceUnavailable(f"the audit log {self.path} cannot be written: {problem}")
 
@@ -288,11 +280,11 @@ class AuditLog:
 
     def _answer(self, number: int, problem: str | None) -> None:
         """Answer those who wait for entries up to a number."""
-        ready = [waiting for waiting in self._waiting if waiting.number <= number]
-        self._waiting = [waiting for waiting in self._waiting if waiting.number > number]
-        for waiting in ready:
-            with contextlib.suppress(RuntimeError):  # the loop was closed; nobody waits any more
-                waiting.loop.call_soon_threadsafe(_set, waiting.answer, problem)
+        ready = [answer for awaited, answer in self._waiting if awaited <= number]
+        self._waiting = [waiting for waiting in self._waiting if waiting[0] > number]
+        for answer in ready:
+            if answer.set_running_or_notify_cancel():
+                answer.set_result(problem)
 
     def _report(self, problem: str | None) -> None:
         """Log a problem once, and when it is over."""
@@ -305,11 +297,6 @@ class AuditLog:
             self._anchor_problem = anchor_problem
             if anchor_problem is not None:
                 _log.error("the audit log's anchor is not kept: %s", anchor_problem)
-
-
-def _set(answer: asyncio.Future[str | None], problem: str | None) -> None:
-    if not answer.done():  # its caller may have been cancelled
-        answer.set_result(problem)
 
 
 def _check_action(action: str) -> None:

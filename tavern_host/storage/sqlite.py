@@ -17,8 +17,9 @@ import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -291,17 +292,12 @@ class _Job(Generic[T]):
     """What a caller wants done on the thread, and the future that gets the result."""
 
     work: Callable[[], T]
-    is_write: bool
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[T]
+    is_write: bool = False
+    future: Future[T] = field(default_factory=Future)
 
     def settle(self, result: Any, error: BaseException | None) -> None:
-        """Hand the result over, on the caller's loop."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self.loop.call_soon_threadsafe(self._settle, result, error)
-
-    def _settle(self, result: Any, error: BaseException | None) -> None:
-        if self.future.done():
+        """Hand the result over, unless the caller was cancelled."""
+        if not self.future.set_running_or_notify_cancel():
             return
         if error is None:
             self.future.set_result(result)
@@ -348,21 +344,18 @@ class DatabaseThread:
 
     async def close(self, last: Callable[[], None] | None = None) -> None:
         """Finish the jobs that wait, call `last` on the thread, if there is one, and close the connection."""
-        loop = asyncio.get_running_loop()
         with self._lock:
             thread = self._thread
             if not self._is_closed:
                 self._is_closed = True
                 if last is not None:
-                    self._jobs.put(_Job(last, False, loop, loop.create_future()))
+                    self._jobs.put(_Job(last))
                 self._jobs.put(None)
         if thread is not None:
             await asyncio.to_thread(thread.join, self._close_seconds)
 
     async def _do(self, work: Callable[[], T], *, is_write: bool = False) -> T:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        job = _Job(work, is_write, loop, future)
+        job = _Job(work, is_write)
         with self._lock:
             if self._is_closed:
                 raise ServiceUnavailable(f"the {self._name.partition(':')[0]} is closed")
@@ -370,7 +363,7 @@ class DatabaseThread:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
             self._jobs.put(job)
-        return await future
+        return await asyncio.wrap_future(job.future)
 
     def _run(self) -> None:
         is_open = True
