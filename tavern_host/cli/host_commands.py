@@ -25,6 +25,8 @@ from tavern_host.storage.running_hosts import Reloaded, RunningHost
 
 _IN_ORDER = frozenset({PluginState.DISCOVERED, PluginState.LOADED, PluginState.STARTED, PluginState.DISABLED})
 _RUNS = frozenset({PluginState.LOADED, PluginState.STARTED})
+VARIABLE = "_TAVERN_COMPLETE"
+"""The environment variable in which a shell asks for completions, and in which of its forms."""
 _NAME = CommandParameter(name="name", help="The plugin's name.", required=True)
 
 
@@ -65,7 +67,7 @@ async def _list(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
     columns = ["name", "version", "state", "source", "ms", "what to know"]
     yield CommandOutput(kind="table", columns=columns, rows=rows)
     yield CommandOutput(kind="result", data=[p.to_json() for p in plugins])
-    bad = [p.name for p in plugins if p.state not in _IN_ORDER or (p.problems and p.state is not PluginState.DISABLED)]
+    bad = [plugin.name for plugin in _out_of_order(plugins)]
     if arguments["strict"] and bad:
         yield CommandOutput(kind="failure", text=f"not in order: {', '.join(bad)}", exit_code=1)
 
@@ -167,7 +169,7 @@ async def _completion(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIt
     kind = get_completion_class(arguments["shell"])
     if kind is None:
         raise InvalidInput(f"{arguments['shell']!r}: expected bash, zsh or fish")
-    shell = kind(click.Group("tavern"), {}, "tavern", "_TAVERN_COMPLETE")
+    shell = kind(click.Group("tavern"), {}, "tavern", VARIABLE)
     script = shell.source_template % shell.source_vars()
     if arguments["shell"] == "bash":
         script += "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n"  # names such as text:shout are one word

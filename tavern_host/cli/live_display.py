@@ -4,6 +4,7 @@ a terminal, the text alone."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -11,7 +12,7 @@ import click
 from tavern_host.contracts.commands import CommandOutput
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.live import Live
 
 _STYLES = {"good": "green", "bad": "red", "active": "cyan", "quiet": "dim"}
@@ -28,31 +29,28 @@ class LiveDisplay:
         self._visible = visible
         self._may_live = may_live and err.isatty()
         self._live: Live | None = None
-        self._last: CommandOutput | None = None
+        self._status: RenderableType = ""
         self._held: list[str] = []
         self._carriage = ""
         self._is_line_open = False
 
     def show(self, output: CommandOutput) -> None:
         """Show how things stand, in place of what was shown before; nothing where there is no terminal."""
-        if not self._may_live:
-            return
-        if self._live is None:
+        if self._may_live and self._live is None:
             self._begin()
-        self._last = output
-        self._draw(with_text=True)
+        if self._live is not None:
+            self._status = self._rendered(output)
+            self._draw(self._live)
 
     def write(self, text: str) -> None:
         """Write text as it comes: below how things stand, which must not be torn, only the end of it for now."""
         text = self._carriage + text
         self._carriage = "\r" if text.endswith("\r") else ""  # perhaps the half of an end of line
         text = self._visible(text.removesuffix("\r"))
-        if not text:
-            return
-        if self._live is not None and self._out.isatty():
+        if text and self._live is not None and self._out.isatty():
             self._held.append(text)
-            self._draw(with_text=True)
-        else:
+            self._draw(self._live)
+        elif text:
             self._put(text)
 
     def say(self, line: str) -> None:
@@ -66,9 +64,9 @@ class LiveDisplay:
     def close(self) -> None:
         """Leave what stands at the foot where it is, write what was held back, and end the line."""
         if self._live is not None:
-            self._draw(with_text=False)
+            self._live.update(self._status, refresh=True)
             self._live.stop()
-            self._live = self._last = None
+            self._live = None
         held, self._held, self._carriage = "".join(self._held), [], ""
         if held:
             self._put(held)
@@ -92,42 +90,29 @@ class LiveDisplay:
         self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self._live.start()
 
-    def _draw(self, *, with_text: bool) -> None:
-        if self._live is None or self._last is None:
-            return
-        parts = self._standing(self._last)
-        if with_text and self._held:
-            parts.append(self._tail(self._live.console))
+    def _draw(self, live: Live) -> None:
+        """Draw how things stand, and under it the last lines of the text that is held back, as the terminal wraps
+        them."""
         from rich.console import Group
+        from rich.text import Text
 
-        self._live.update(Group(*parts), refresh=True)
+        end = "".join(self._held[-_TAIL_LETTERS:])[-_TAIL_LETTERS:]
+        tail = [Text("\n").join(Text(end).wrap(live.console, live.console.width)[-_TAIL_LINES:])] if end else []
+        live.update(Group(self._status, *tail), refresh=True)
 
-    def _standing(self, output: CommandOutput) -> list[RenderableType]:
+    def _rendered(self, output: CommandOutput) -> RenderableType:
+        from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
-        head = Table.grid(padding=(0, 1))
-        if output.total:
-            bar = ProgressBar(total=output.total, completed=output.done, width=24)
-            count = Text(f"{output.done:,}/{output.total:,}")
-            head.add_row(bar, count, self._cell(output.title or ""))
-        else:
-            head.add_row(self._cell(output.title or ""))
-        rows = Table.grid(padding=(0, 1))
-        for place, row in enumerate(output.rows):
-            tone = output.tones[place] if place < len(output.tones) else "plain"
-            rows.add_row(*(self._cell(cell) for cell in row), style=_STYLES.get(tone))
-        return [head, rows]
+        def cell(text: str) -> Text:
+            return Text(" ".join(self._visible(text).split("\n")), no_wrap=True, overflow="ellipsis")
 
-    def _cell(self, text: str) -> RenderableType:
-        from rich.text import Text
-
-        return Text(" ".join(self._visible(text).split("\n")), no_wrap=True, overflow="ellipsis")
-
-    def _tail(self, console: Console) -> RenderableType:
-        """Return the last lines of the text that was held back, as the terminal wraps them."""
-        from rich.text import Text
-
-        end = "".join(self._held[-_TAIL_LETTERS:])[-_TAIL_LETTERS:]
-        return Text("\n").join(Text(end).wrap(console, console.width)[-_TAIL_LINES:])
+        head, rows = Table.grid(padding=(0, 1)), Table.grid(padding=(0, 1))
+        bar = ProgressBar(total=output.total, completed=output.done, width=24)
+        count: list[RenderableType] = [bar, Text(f"{output.done:,}/{output.total:,}")] if output.total else []
+        head.add_row(*count, cell(output.title or ""))
+        for row, tone in zip_longest(output.rows, output.tones[: len(output.rows)]):
+            rows.add_row(*map(cell, row), style=_STYLES.get(tone))
+        return Group(head, rows)

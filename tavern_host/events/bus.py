@@ -118,58 +118,41 @@ class EventBus:
             raise refused
 
     def _publish(self, events: list[tuple[str, dict[str, JsonValue], int]], plugin: str | None) -> list[Numbered]:
-        """Number events, given as type, payload and its size, keep them and deliver them."""
+        """Number events, given as type, payload and its size, keep them, and deliver them or have the loop's thread do
+        so."""
+        is_here = threading.get_ident() == self._thread
         with self._lock:
             time = datetime.now(UTC)
             numbered = [
                 (seq, type, payload, plugin, time, size + _EVENT_BYTES)
                 for seq, (type, payload, size) in enumerate(events, self._seq + 1)
             ]
-            earlier = self._keep(numbered)
-        self._spread(numbered, earlier)
+            self._seq += len(numbered)
+            self._kept.extend(numbered)
+            self._kept_bytes += sum(map(_size_of, numbered))
+            waiting = self._undelivered() if is_here else []
+            while len(self._kept) > self._kept_limit or (self._kept_bytes > KEPT_BYTES and len(self._kept) > 1):
+                self._kept_bytes -= _size_of(self._kept.popleft())
+            is_due = is_here or self._is_delivery_due
+            self._is_delivery_due = self._is_delivery_due or not is_here
+        self._offer(waiting)
+        if not is_due:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                self._loop.call_soon_threadsafe(self._deliver)
         if self._observer is not None:
             for one in numbered:
                 self._observer(_event(one))
         return numbered
-
-    def _keep(self, numbered: list[Numbered]) -> list[Gap | list[Numbered]] | None:
-        """Keep new events, with the lock held; return what is to be delivered before them, None where another thread
-        delivers them."""
-        is_here = threading.get_ident() == self._thread
-        earlier = self._undelivered() if is_here else None
-        self._seq += len(numbered)
-        if is_here:
-            self._delivered = self._seq
-        self._kept.extend(numbered)
-        self._kept_bytes += sum(map(_size_of, numbered))
-        while len(self._kept) > self._kept_limit or (self._kept_bytes > KEPT_BYTES and len(self._kept) > 1):
-            self._kept_bytes -= _size_of(self._kept.popleft())
-        return earlier
-
-    def _spread(self, numbered: list[Numbered], earlier: list[Gap | list[Numbered]] | None) -> None:
-        """Deliver new events, or have the loop's thread do so."""
-        if earlier is not None:
-            for items in earlier:
-                self._offer_all(items)
-            self._offer_all(numbered)
-            return
-        with self._lock:
-            is_due, self._is_delivery_due = self._is_delivery_due, True
-        if not is_due:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
-                self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
         """Deliver what was published on any thread, in the order of its numbers; on the loop's thread."""
         with self._lock:
             self._is_delivery_due = False
             waiting = self._undelivered()
-            self._delivered = self._seq
-        for earlier in waiting:
-            self._offer_all(earlier)
+        self._offer(waiting)
 
     def _undelivered(self) -> list[Gap | list[Numbered]]:
-        """Return what was not delivered yet, and a gap before it where some of that is no longer kept."""
+        """Return what was not delivered yet, with the lock held; a gap before it where some is no longer kept."""
         oldest = self._seq - len(self._kept) + 1
         first = max(self._delivered + 1, oldest)
         waiting: list[Gap | list[Numbered]] = []
@@ -177,16 +160,18 @@ class EventBus:
             waiting.append(Gap(first=self._delivered + 1, last=first - 1))
         if first <= self._seq:
             waiting.append([self._kept[seq - self._seq - 1] for seq in range(first, self._seq + 1)])
+        self._delivered = self._seq
         return waiting
 
-    def _offer_all(self, items: Gap | list[Numbered]) -> None:
+    def _offer(self, waiting: list[Gap | list[Numbered]]) -> None:
         with self._lock:
-            subscriptions = tuple(self._subscriptions)
-        for subscription in subscriptions:
-            if isinstance(items, list):
-                subscription._offer(items)
-            else:
-                subscription._offer_gap(items)
+            subscriptions = tuple(self._subscriptions) if waiting else ()
+        for items in waiting:
+            for subscription in subscriptions:
+                if isinstance(items, list):
+                    subscription._offer(items)
+                else:
+                    subscription._offer_gap(items)
 
     def subscribe(
         self, *types: str, since: int | None = None, limit: int = WAITING, copy: bool = False

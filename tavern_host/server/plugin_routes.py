@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -23,6 +23,8 @@ from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
 from tavern_host.server.blob_routes import blob_response
 from tavern_host.server.served import host_of, take_project
+
+T = TypeVar("T")
 
 _PRIVATE_HEADERS = frozenset({"authorization", "cookie"})
 
@@ -99,47 +101,44 @@ async def call_route(
     Raises the handler's `TavernError`, and `PluginFailure` for any other failure, which is reported.
     """
     where = f"{registered.info.method} {registered.info.path}"
-    response: HttpResponse | AsyncIterator[ServerEvent] = await _call(host, registered, where, request)
-    return response
+    return await _called(host, registered, where, request, _response)
 
 
 async def call_message(
     host: Host, registered: Registered[MessageInfo], message: SocketMessage
 ) -> Sequence[SocketReply]:
     """Return the replies of a message's handler. Raises as `call_route`."""
-    replies: Sequence[SocketReply] = await _call(host, registered, f"the message {registered.info.type}", message)
-    return replies
+    return await _called(host, registered, f"the message {registered.info.type}", message, _replies)
 
 
-async def _call(host: Host, registered: Registered[Any], where: str, argument: HttpRequest | SocketMessage) -> Any:
-    name = registered.plugin
+async def _called(
+    host: Host, registered: Registered[Any], where: str, argument: Any, read: Callable[[str, Any], T]
+) -> T:
     try:
-        result = await registered.call(argument)
-        is_route = isinstance(registered.info, RouteInfo)
-        return _response(registered.info, result) if is_route else _replies(registered.info, result)
-    except TavernError as error:
-        if isinstance(error, PluginFailure):
-            host.report_failure(name, where, error)
-        raise
+        return read(registered.info.handler, await registered.call(argument))
     except Exception as error:
-        host.report_failure(name, where, error)
-        raise PluginFailure(f"{name} failed in {where}; the log says why", plugin=name) from None
+        if not isinstance(error, TavernError) or isinstance(error, PluginFailure):
+            host.report_failure(registered.plugin, where, error)
+        if isinstance(error, TavernError):
+            raise
+        message = f"{registered.plugin} failed in {where}; the log says why"
+        raise PluginFailure(message, plugin=registered.plugin) from None
 
 
-def _response(info: RouteInfo, result: Any) -> HttpResponse | AsyncIterator[ServerEvent]:
+def _response(handler: str, result: Any) -> HttpResponse | AsyncIterator[ServerEvent]:
     if isinstance(result, AsyncIterator):
         return result
     if not isinstance(result, HttpResponse):
-        raise TypeError(f"{info.handler} returned {type(result).__name__}, expected an HttpResponse")
+        raise TypeError(f"{handler} returned {type(result).__name__}, expected an HttpResponse")
     if result.body is not None or result.blob is not None:
         return result
     try:
         return result.model_copy(update={"body": json.dumps(result.data, allow_nan=False).encode()})
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{info.handler} returned data that is not JSON: {error}") from None
+        raise ValueError(f"{handler} returned data that is not JSON: {error}") from None
 
 
-def _replies(info: MessageInfo, result: Any) -> Sequence[SocketReply]:
+def _replies(handler: str, result: Any) -> Sequence[SocketReply]:
     if not isinstance(result, list | tuple) or not all(isinstance(reply, SocketReply) for reply in result):
-        raise TypeError(f"{info.handler} returned {type(result).__name__}, expected a list of SocketReply")
+        raise TypeError(f"{handler} returned {type(result).__name__}, expected a list of SocketReply")
     return result
