@@ -141,24 +141,18 @@ async def _reload(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterat
     running = await host.running_hosts()
     if not running:
         yield CommandOutput(kind="text", text="No host runs for this project: there is nothing to reload.")
+    hosts: list[JsonValue] = []
     for one in running:
         done = one.reloads.get(name or "", Reloaded())
-        if error := one.problem or done.error:
-            yield CommandOutput(kind="failure", text=f"the running host (process {one.process}): {error}")
+        if problem := one.problem or done.error:
+            yield CommandOutput(kind="failure", text=f"the running host (process {one.process}): {problem}")
         elif not done.plugins:
             text = f"The running host (process {one.process}) found no plugin that is new, changed or gone."
             yield CommandOutput(kind="text", text=text)
         for concerned in () if one.problem else done.plugins:
             yield _became(one, concerned, _IN_ORDER)
-    hosts: list[JsonValue] = [
-        {
-            "process": one.process,
-            "problem": one.problem or done.error,
-            "plugins": [plugin.to_json() for plugin in one.plugins if plugin.name in done.plugins],
-        }
-        for one in running
-        for done in [one.reloads.get(name or "", Reloaded())]
-    ]
+        plugins: list[JsonValue] = [plugin.to_json() for plugin in one.plugins if plugin.name in done.plugins]
+        hosts.append({"process": one.process, "problem": problem, "plugins": plugins})
     yield CommandOutput(kind="result", data={"asked": name, "hosts": hosts})
 
 
@@ -253,13 +247,11 @@ async def _done(
     running = await host.running_hosts()
     state = "" if plugin.state is PluginState.DISABLED else f"; it is {plugin.state.value}"
     yield CommandOutput(kind="text", text=f"{text}." if running else f"{text}{state}. No host runs for this project.")
+    hosts: list[JsonValue] = []
     for one in running:
         yield _became(one, plugin.name, wanted)
-    hosts: list[JsonValue] = [
-        {"process": one.process, "problem": one.problem, "plugin": now.to_json() if now else None}
-        for one in running
-        for now in [one.plugin(plugin.name)]
-    ]
+        now = one.plugin(plugin.name)
+        hosts.append({"process": one.process, "problem": one.problem, "plugin": now.to_json() if now else None})
     yield CommandOutput(kind="result", data={**plugin.to_json(), "hosts": hosts})
 
 

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -157,18 +157,15 @@ def _threads() -> Iterator[str]:
 
 def _place(frame: FrameType | None, locate: Locate) -> str | None:
     """Return the innermost place in a plugin's code that a frame was called from, itself included."""
-    while frame is not None:
-        if (plugin := locate(frame.f_code.co_filename)) is not None:
-            return f"{plugin} in {frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
-        frame = frame.f_back
-    return None
+    return next(_places(traceback.walk_stack(frame), locate), None) if frame is not None else None
 
 
 def _place_in(trace: TracebackType | None, locate: Locate) -> str | None:
     """Return the innermost place in a plugin's code of a traceback."""
-    places = [
-        f"{plugin} in {frame.f_code.co_qualname} ({frame.f_code.co_filename}:{line})"
-        for frame, line in traceback.walk_tb(trace)
-        if (plugin := locate(frame.f_code.co_filename)) is not None
-    ]
-    return places[-1] if places else None
+    return next(_places(reversed([*traceback.walk_tb(trace)]), locate), None)
+
+
+def _places(frames: Iterable[tuple[FrameType, int]], locate: Locate) -> Iterator[str]:
+    for frame, line in frames:
+        if (plugin := locate(frame.f_code.co_filename)) is not None:
+            yield f"{plugin} in {frame.f_code.co_qualname} ({frame.f_code.co_filename}:{line})"

@@ -240,42 +240,44 @@ async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
                         _say(f"Error: {output.text}", err=True)
                         code, failure = output.exit_code, failure or output.text
                     elif as_json:
-                        _show_json(output)
+                        if output.kind == "result":
+                            _print_json(output.data)
                     elif output.kind == "live":
                         display.show(output)
                     elif output.kind == "chunk":
                         display.write(output.text)
                     elif output.kind == "progress":
                         display.say(output.text)
-                    else:
+                    elif output.kind != "result":
                         display.close()
-                        _SHOW[output.kind](output)
+                        _show_table(output) if output.kind == "table" else _say(output.text)
     except TavernError as error:
         return _fail(error, as_json)
     return _as_json(as_json and code != 0, code, "invalid_input" if code == 2 else "failed", failure)
 
 
-def _show_json(output: CommandOutput) -> None:
-    if output.kind == "result":
-        STREAMS.has_json = True
-        click.echo(json.dumps(output.data, ensure_ascii=False, indent=2), file=STREAMS.out)
+def _print_json(data: Any) -> None:
+    STREAMS.has_json = True
+    click.echo(json.dumps(data, ensure_ascii=False, indent=2, default=str), file=STREAMS.out)
 
 
 def _show_table(output: CommandOutput) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     if not output.rows:
         _say(output.title or "none")
         return
     table = Table(title=_visible(output.title or "") or None, title_justify="left", box=box.SIMPLE_HEAD)
     console = Console(width=None if STREAMS.out.isatty() else 160, markup=False, highlight=False)
-    widths = _column_widths(list(zip(output.columns, *output.rows, strict=True)), console.width)
-    for column, width in zip(output.columns, widths, strict=True):
+    rows = [[_visible(cell) for cell in row] for row in (output.columns, *output.rows)]
+    widths = _column_widths(list(zip(*rows, strict=True)), console.width)
+    for column, width in zip(rows[0], widths, strict=True):
         table.add_column(column, overflow="fold", width=width)
-    for row in output.rows:
-        table.add_row(*(_plain(cell) for cell in row))
+    for row in rows[1:]:
+        table.add_row(*map(Text, row))
     console.width = max(console.width, sum(widths) + 3 * len(widths) + 1)
     with console.capture() as shown:  # rich would end the program where the reader has gone
         console.print(table)
@@ -287,9 +289,8 @@ def _column_widths(columns: Sequence[Sequence[str]], available: int) -> list[int
     that an id is folded."""
     from rich.cells import cell_len
 
-    texts = [[_visible(cell) for cell in column] for column in columns]
-    widths = [max([1, *(cell_len(line) for text in column for line in text.splitlines())]) for column in texts]
-    words = [[cell_len(word) for text in column for word in text.split()] for column in texts]
+    widths = [max([1, *(cell_len(line) for text in column for line in text.splitlines())]) for column in columns]
+    words = [[cell_len(word) for text in column for word in text.split()] for column in columns]
     least = [max([1, *(size for size in sizes if size <= LONGEST_ID)]) for sizes in words]
     excess = sum(widths) + 3 * len(widths) + 1 - available
     for place in sorted(range(len(widths)), key=lambda i: least[i] - widths[i]):
@@ -297,19 +298,6 @@ def _column_widths(columns: Sequence[Sequence[str]], available: int) -> list[int
         widths[place] -= cut
         excess -= cut
     return widths
-
-
-def _plain(cell: str) -> Any:
-    from rich.text import Text
-
-    return Text(_visible(cell))
-
-
-_SHOW: dict[str, Callable[[CommandOutput], None]] = {
-    "text": lambda output: _say(output.text),
-    "table": _show_table,
-    "result": lambda output: None,
-}
 
 
 def _first_line(text: str) -> str:
@@ -328,8 +316,7 @@ def _as_json(as_json: bool, exit_code: int, code: str, message: str, details: Ma
         error = {"success": False, "error": message, "code": code, "message": message}
         if details:
             error["details"] = details
-        STREAMS.has_json = True
-        click.echo(json.dumps(error, ensure_ascii=False, indent=2, default=str), file=STREAMS.out)
+        _print_json(error)
     return exit_code
 
 

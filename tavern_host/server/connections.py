@@ -1,6 +1,6 @@
-"""The connections of the server: how many clients may be there that brought no token, and for how long.
+"""The connections of the server: how many clients may be connected without the token, and for how long.
 
-Who brought the token may stay; the application says who did.
+A client that has sent the token may stay; the application says which have.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tavern_host.contracts.errors import InvalidInput
 
 ADDRESS = "127.0.0.1"
 TOKEN_DEADLINE = 10.0
-"""Seconds that a client has to bring the token, from the moment in which it connects."""
+"""Seconds in which a client has to send the token once it is connected."""
 IDLE_DEADLINE = 75.0
 """Seconds in which one with the token has to send the head of its next request."""
 LINGER = 2.0
@@ -27,7 +27,7 @@ DRAIN = 2.0
 """Seconds that requests in flight have to finish when the server stops; aiohttp waits as long again for those that it
 has cancelled."""
 MOST_STRANGERS = 128
-"""How many clients may be connected without having brought the token; with few file descriptors, a quarter of those."""
+"""How many clients may be connected that have not sent the token; with few file descriptors, a quarter of those."""
 BACKLOG = 128
 """How many clients may wait until they are accepted."""
 
@@ -38,11 +38,11 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     "Cache-Control": "no-store",
 }
-"""Headers of every answer. `Server` tells no versions."""
+"""Headers of every answer. `Server` names no version."""
 
 
 class Strangers:
-    """The connections that have not brought the token. The oldest makes room where there are too many."""
+    """The connections that have not sent the token. The oldest is closed where there are too many."""
 
     def __init__(self) -> None:
         self.most = max(4, min(MOST_STRANGERS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
@@ -59,13 +59,13 @@ class Strangers:
                 oldest.transport.abort()
 
     def discard(self, connection: web.RequestHandler) -> None:
-        """Forget a connection that brought the token, or is gone."""
+        """Forget a connection that has sent the token, or is gone."""
         if (deadline := self._deadlines.pop(connection, None)) is not None:
             deadline.cancel()
 
 
 STRANGERS: web.AppKey[Strangers] = web.AppKey("strangers")
-"""With these an application says which connection has brought the token."""
+"""With these an application says which connection has sent the token."""
 
 
 class _Connection(web.RequestHandler):

@@ -29,8 +29,8 @@ MOST = 32
 class ServedProjects:
     """The hosts of one server by the id of their project; they live as long as the server's application.
 
-    `default` is a started host, which whoever made it stops; `make_host` makes one for another folder. What operators
-    decide in other processes is followed for all of them, and `say` is given a line for each change of a plugin.
+    `default` is a started host, which its maker stops; `make_host` makes one for another folder. What operators decide
+    in other processes is followed for all of them, and `say` is given a line for each change of a plugin.
     """
 
     def __init__(
