@@ -89,7 +89,7 @@ class Attempts:
             raise error
         self._error = error
         self._failures[channel] += 1
-        if info.retryable and self._may_retry:
+        if info.retryable:
             wait = self._wait(channel, info.details.get("retry_after"))
             self._not_before[channel] = now + wait
             if status in BUSY:
@@ -101,10 +101,6 @@ class Attempts:
             self._left.discard(channel)
         if not self._left:
             raise error
-
-    def succeeded(self, channel: int) -> None:
-        """Take note that a channel answers."""
-        self._states.busy_until[channel] = self._states.last_until[channel] = 0.0
 
     def _wait(self, channel: int, asked: object) -> float:
         """Return for how many seconds a channel is left alone: as long as its server asked for, if it did."""

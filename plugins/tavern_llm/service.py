@@ -239,7 +239,6 @@ class LlmService(Llm):
                     async with _deadline(session.call, setup.name):
                         found: T = await ask(adapter)
                     adapter.expect(found, kind)
-                attempts.succeeded(channel)
                 return found
             except TavernError as error:
                 attempts.failed(channel, error)
@@ -267,7 +266,6 @@ class LlmService(Llm):
                         is_begun = True
                         texts.append(chunk.text)
                         yield chunk
-                attempts.succeeded(channel)
                 return
             except TavernError as raised:
                 error = _with_partial_text(raised, "".join(texts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,6 +18,7 @@ from tavern_host import LLM, CallContext, Host, Principal
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import LimitReached, PluginFailure, TavernError
 from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest
+from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_llm.clock import Clock
 
 MODELS = "extensions.tavern-llm.models"
@@ -118,7 +120,8 @@ async def test_failures_that_pass_are_retried(project: Path, clock: PlayedClock,
                         assert sum(clock.waited) == waited
                     else:
                         assert len(clock.waited) == requests - 1
-                        assert all(0.7 < wait < 26 for wait in clock.waited)
+                        due = [min(20, 2**attempt) for attempt in range(requests - 1)]
+                        assert all(0.7 < wait / wanted < 1.3 for wait, wanted in zip(clock.waited, due, strict=True))
 
 
 async def test_a_server_that_stays_busy_is_left_after_two_minutes(
@@ -240,7 +243,7 @@ async def test_only_a_stream_that_gave_nothing_is_retried_in_silence(
         assert "".join(chunk.text for chunk in chunks[mark:]) == "the second answer "
         assert str(chunks[mark].restarted).startswith("The answer broke off and begins anew: the model 'tiny' at ")
         assert chunks[-1].response is not None
-        assert chunks[-1].response.text == "the second answer "
+        assert (chunks[-1].response.text, chunks[-1].response.model) == ("the second answer ", "m")
 
 
 async def test_a_stream_that_breaks_every_time_ends_with_its_error(
@@ -357,6 +360,7 @@ async def test_a_budget_holds_over_a_restart(project: Path, clock: PlayedClock, 
         assert len(server.bodies) == before
         clock.now += 86_400
         assert await asked(host, by("large")) == "Hello."
+    assert [thread.name for thread in threading.enumerate() if thread.name == "token budgets"] == []
 
 
 async def test_broken_answers_and_long_prompts_count_as_well(
@@ -366,10 +370,19 @@ async def test_broken_answers_and_long_prompts_count_as_well(
     server.default = breaks_off("x" * 400)
     settings: dict[str, Any] = {MODELS: {"m": entry(server, retry_seconds=0)}, BUDGETS: {"agent:*": 100}}
     (project / "replies.yaml").write_text(f"- tool_calls: [{{name: x, arguments: {'y' * 400}}}]\n")
+    (project / "half.yaml").write_text("- reply: x\n  usage: {completion_tokens: 1}\n")
     settings[MODELS]["uncounted"] = {"adapter": "scripted", "file": "replies.yaml"}
+    settings[MODELS]["half"] = {"adapter": "scripted", "file": "half.yaml"}
     async with Host(project=project, settings=settings) as host:
         llm = host.services.get(LLM)
         assert [await asked(host, by("c"), "uncounted") for _ in range(2)] == ["", "limit_reached"]
+        assert (await llm.complete(ask("long" * 99, "half"), call=by("d"))).text == "x"
+        assert await asked(host, by("d"), "half") == "limit_reached"
+        stream = llm.stream(ask("long" * 98, "uncounted"), call=by("e"))
+        await anext(aiter(stream))
+        await stream.aclose()  # type: ignore[attr-defined]
+        assert (await llm.complete(ask("x", "half"), call=by("e"))).text == "x"
+        assert await asked(host, by("e"), "half") == "limit_reached"
         with pytest.raises(TavernError, match="broke"):
             async for _ in llm.stream(ask(), call=by("a")):
                 pass
@@ -378,6 +391,58 @@ async def test_broken_answers_and_long_prompts_count_as_well(
         with pytest.raises(LimitReached, match="this request needs about 101"):
             await llm.complete(ask("long" * 101), call=by("b"))
     assert len(server.bodies) == 1
+
+
+async def test_requests_under_way_count_with_their_prompts(project: Path, servers: list[ModelServer]) -> None:
+    server, go_on = servers[0], asyncio.Event()
+
+    async def waits(request: Any, body: dict[str, Any]) -> Any:
+        await go_on.wait()
+        return await says("At last.", prompt=1, completion=1)(request, body)
+
+    server.default = waits
+    async with Host(project=project, settings={MODELS: {"m": entry(server)}, BUDGETS: {"agent:*": 100}}) as host:
+        llm = host.services.get(LLM)
+        first = asyncio.create_task(llm.complete(ask("long" * 60), call=by("a")))
+        while not server.bodies:
+            await asyncio.sleep(0.01)
+        with pytest.raises(LimitReached, match="has used 60 of the 100 tokens"):
+            await llm.complete(ask("long" * 60), call=by("a"))
+        go_on.set()
+        await first
+        assert (await llm.complete(ask("long" * 60), call=by("a"))).text == "At last."
+
+
+async def test_changed_settings_count_from_the_next_request(project: Path, servers: list[ModelServer]) -> None:
+    servers[1].default = says("Hello from the second.")
+    async with Host(project=project) as host:
+
+        async def save(**values: Any) -> None:
+            change = SettingsChange(plugin="tavern-llm", values=values)
+            await host.services.get(SETTINGS).save(change, call=host.call())
+
+        await save(models={"m": entry(servers[0])})
+        assert await asked(host) == "Hello."
+        await save(models={"m": entry(servers[0], channels=[{"base_url": servers[1].base_url}, {}])})
+        assert await asked(host) == "Hello from the second."
+        await save(budgets={"*": 0})
+        assert await asked(host) == "limit_reached"
+        with pytest.raises(TavernError, match="expected tokens per day by pattern"):
+            await save(budgets={"*": -1})
+
+
+async def test_damaged_settings_lift_no_budget(
+    project: Path, operator_folders: Path, servers: list[ModelServer]
+) -> None:
+    settings = {MODELS: {"m": entry(servers[0])}}
+    async with Host(project=project, settings=settings) as host:
+        change = SettingsChange(plugin="tavern-llm", values={"budgets": {"*": 0}})
+        await host.services.get(SETTINGS).save(change, call=host.call())
+    (saved,) = operator_folders.rglob("settings.json")
+    saved.write_text("{")
+    async with Host(project=project, settings=settings) as host:
+        assert await asked(host) == "misconfigured"
+    assert servers[0].bodies == []
 
 
 async def test_a_budget_that_cannot_be_read_lets_nobody_ask(project: Path, servers: list[ModelServer]) -> None:

@@ -56,6 +56,7 @@ def plugin(folder: Path, name: str, code: str, **permissions: Any) -> Path:
 
 ADAPTER = """
     from tavern_host import hookimpl
+    from tavern_host.contracts.errors import PluginFailure
     from tavern_host.contracts.llm import LlmAdapterInfo, LlmChunk, LlmResponse
 
     class Parrot:
@@ -65,6 +66,8 @@ ADAPTER = """
         async def complete(self, request, call):
             if "break" in request.messages[-1].content:
                 raise RuntimeError(f"cannot reach it with {self.options['api_key']}")
+            if "too long" in request.messages[-1].content and self.options.get("small"):
+                raise PluginFailure("the prompt is too long", overflow=True)
             return LlmResponse(text=request.messages[-1].content.upper(), model="parrot")
 
         async def stream(self, request, call):
@@ -301,6 +304,15 @@ async def test_another_plugins_adapter_can_be_used_and_is_gone_with_it(project: 
         assert await llm.models() == []
         with pytest.raises(Misconfigured, match="there is no adapter 'parrot'; there is openai, scripted"):
             await llm.complete(ask("polly"))
+
+
+async def test_an_overflow_is_told_and_not_tried_elsewhere(project: Path, tmp_path: Path) -> None:
+    folder = plugin(tmp_path, "acme", ADAPTER, hooks=["hook:server:llm:register-adapters"])
+    settings = {MODELS: {"m": {"adapter": "parrot", "channels": [{"small": True}, {}]}}}
+    async with Host(project=project, settings=settings, plugins=[folder], trust=["acme"]) as host:
+        with pytest.raises(PluginFailure) as caught:
+            await host.services.get(LLM).complete(ask("too long"))
+        assert caught.value.info.details == {"overflow": True}
 
 
 async def test_an_adapters_own_error_names_it_and_holds_no_key(
