@@ -23,7 +23,7 @@ from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, LLM, NODE_MANAGER, SETT
 from tavern_host.contracts.agents import AgentRequest
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.catalogue import interfaces
-from tavern_host.contracts.errors import NotFound, PermissionDenied, TavernError
+from tavern_host.contracts.errors import NotFound, PermissionDenied, PluginFailure, TavernError
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
@@ -469,7 +469,7 @@ async def _call_all(stage: Stage, view: Any, interface: type[ServiceInterface], 
             is_own = f"acme may not call {interface.service_name}.{name}: " in error.message
             assert is_own or "acme may not call " in error.message  # what it calls in turn needs its own permission
             allowed.append(not is_own)
-        except NotFound:
+        except (NotFound, PluginFailure):
             if f"{interface.service_name}.{name}" not in _ASKED_FOR_NOTHING:
                 raise
             allowed.append(True)
@@ -567,6 +567,8 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "llm.complete": [SAY],
     "llm.stream": [SAY],
     "agentRuntime.run": [GREET],
+    "agentRuntime.start": [GREET],
+    "agentRuntime.ask": ["keeper", "Good evening"],
     "nodeManager.act": ["core:RandomNumber", "reroll"],
     "runStore.claim": [WORKER, 60.0],
     "runStore.renew": [WORKER, [], 60.0],
@@ -574,6 +576,8 @@ _ARGUMENTS: dict[str, list[Any]] = {
 }
 _ASKED_FOR_NOTHING = {
     "executionEngine.output",
+    "llm.embed",  # the scripted adapter cannot
+    *(f"agentRuntime.{method}" for method in ("send", "interrupt", "pause", "resume")),
     *(f"toolManager.{method}" for method in ("read_stream", "task", "cancel_task", "decide")),
     *(f"scriptTools.{method}" for method in ("execute_python_script", "execute_nodejs_script")),
     *(f"systemTools.{method}" for method in ("stream_read", "task_status", "task_result", "task_cancel")),
