@@ -11,13 +11,14 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
+from tavern_host.contracts.errors import ErrorInfo, PluginFailure, TavernError, describe, error_info, error_of
 from tavern_host.contracts.wire import INT_BITS, LIMIT, Path, WireError, kind_of
 from tavern_host.storage.values import MAX_VALUES, is_endless, to_bytes
 
@@ -41,6 +42,19 @@ def decode(data: bytes, annotation: Any) -> Any:
         raise
     except Exception as error:  # bytes that `encode` did not make may lead to any
         raise WireError(f"these bytes are no {shape.name}: {type(error).__name__}: {error}") from None
+
+
+def encode_error(error: BaseException, *, plugin: str | None = None) -> bytes:
+    """Return an error's `ErrorInfo` as bytes."""
+    try:
+        return encode(error_info(error), ErrorInfo)
+    except (AttributeError, ValueError):  # made without what ours have, or with details that cannot be sent
+        return encode(error_info(PluginFailure(describe(error), plugin=plugin)), ErrorInfo)
+
+
+def decode_error(data: bytes) -> TavernError:
+    """Return the error that `encode_error` made these bytes of. Raises `WireError`."""
+    return error_of(decode(data, ErrorInfo))
 
 
 class _Shape(NamedTuple):
@@ -199,7 +213,8 @@ def _dict(item: _Shape) -> _Shape:
 def _union(members: tuple[Any, ...]) -> _Shape:
     """One of several shapes, sent with its name."""
     # What takes more than its own kind comes last: a float takes an int, and JSON takes all of both.
-    shapes = [_shape(m) for m in sorted(members, key=lambda m: (m is JsonValue, m is float))]
+    ordered = sorted(members, key=lambda m: (m is JsonValue, m is float))
+    shapes = [_shape(m) for m in ordered if typing.get_origin(m) is not AsyncIterator]  # a stream is no value
     by_name = {shape.name: shape for shape in shapes}
     if len(by_name) < len(shapes):
         raise WireError(f"{' | '.join(shape.name for shape in shapes)} cannot be told apart")

@@ -18,25 +18,22 @@ from tavern_host.contracts.errors import PermissionDenied
 _FOLDERS = "tavern_plugins"
 """The package under which folder plugins are imported, so that none can shadow an installed one."""
 
-_reserved: set[str] = set()
+_reserved: dict[str, tuple[Path, Mapping[str, bytes]] | None] = {}
+"""The packages of folder plugins, each with the files that it may import: its folder, and the hash of each reviewed
+file in it; None where it may import any."""
 
 
 def reserve(name: str) -> str:
     """Return a package name for a folder plugin, that no other host in this process uses; see `release`."""
     numbered = (f"{_FOLDERS}.{name}{f'_{n}' if n > 1 else ''}" for n in itertools.count(1))
     package = next(p for p in numbered if p not in _reserved)
-    _reserved.add(package)
+    _reserved[package] = None
     return package
 
 
 def release(package: str) -> None:
     """Let the package name of a folder plugin be used again."""
-    _reserved.discard(package)
-    _reviewed.pop(package, None)
-
-
-_reviewed: dict[str, tuple[Path, Mapping[str, bytes]]] = {}
-"""The files that a folder plugin may import: its folder, and the hash of each reviewed file in it."""
+    _reserved.pop(package, None)
 
 
 class NotReviewed(PermissionDenied, ImportError):
@@ -47,9 +44,10 @@ class NotReviewed(PermissionDenied, ImportError):
 
 def _check_reviewed(module: str, path: str, content: bytes) -> None:
     """Raise `NotReviewed` for a file that is not as it was when the plugin was reviewed."""
-    root, files = _reviewed.get(".".join(module.split(".")[:2]), (None, None))
-    if root is None or files is None:
+    reviewed = _reserved.get(".".join(module.split(".")[:2]))
+    if reviewed is None:
         return
+    root, files = reviewed
     if files.get(os.path.relpath(path, root)) != hashlib.sha256(content).digest():
         message = f"{path} was changed after it was reviewed; look at the plugin and grant it again"
         raise NotReviewed(message)
@@ -92,7 +90,7 @@ def import_folder(package: str, root: Path, reviewed: Mapping[str, bytes] | None
     Of files that are not as they were `reviewed` (by path and hash; None: any file) nothing is imported, now or later.
     """
     if reviewed is not None:
-        _reviewed[package] = root, reviewed
+        _reserved[package] = root, reviewed
     if _FOLDERS not in sys.modules:
         sys.modules[_FOLDERS] = ModuleType(_FOLDERS)
         sys.modules[_FOLDERS].__path__ = []

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import types
 import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,19 +21,16 @@ from pydantic import BaseModel, JsonValue
 from tavern_host.context import PluginContext
 from tavern_host.contracts.contributions import ContributionKind, kind_of
 from tavern_host.contracts.errors import (
-    ErrorInfo,
     InvalidInput,
     PluginFailure,
     TavernError,
     describe,
-    error_info,
-    error_of,
 )
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.services import ServiceInterface
 from tavern_host.contracts.wire import Model, WireError, wire_problem
 from tavern_host.runtime.boundary import Boundary, Method, called_like, signature_without_self
-from tavern_host.runtime.codec import decode, encode
+from tavern_host.runtime.codec import decode, decode_error, encode, encode_error
 from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.source import PluginSource
 from tavern_host.storage.values import decode_loose, encode_loose
@@ -113,12 +109,12 @@ class LoopbackRuntime(InProcessRuntime):
         sent = crossing.own_arguments(arguments)
         with crossing:
             result = super().call(handler, *sent)
-        whole, stream = _alternatives(self._answer_of(handler))
+        annotation = self._answer_of(handler)
 
         def answered(value: Any) -> Any:
             if isinstance(value, AsyncIterator):
-                return _streamed(lambda: value, stream, crossing)
-            return crossing.answer(value, whole)
+                return _streamed(lambda: value, annotation, crossing)
+            return crossing.answer(value, annotation)
 
         return answered(result) if isinstance(result, AsyncIterator) else _returned(result, crossing, answered)
 
@@ -195,10 +191,7 @@ class Crossing:
     def _arrived(self, error: Exception) -> TavernError:
         if not isinstance(error, TavernError):
             return PluginFailure(f"{self._failure}{describe(error)}", plugin=self._plugin)
-        try:
-            return error_of(round_trip(error_info(error), ErrorInfo))
-        except (AttributeError, WireError):  # made without what ours have, or with details that cannot be sent
-            return PluginFailure(describe(error), plugin=self._plugin)
+        return decode_error(encode_error(error, plugin=self._plugin))
 
 
 def round_trip(value: Any, annotation: Any) -> Any:
@@ -277,16 +270,6 @@ def _returned(result: Any, crossing: Crossing, answered: Callable[[Any], Any]) -
     return finished() if isinstance(result, Coroutine) else answered(result)
 
 
-def _alternatives(annotation: Any) -> tuple[Any, Any]:
-    """Return what an annotation says of a value, and of a stream in its place."""
-    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
-    members = typing.get_args(annotation) if is_union else (annotation,)
-    streams = [member for member in members if typing.get_origin(member) is AsyncIterator]
-    values = tuple(member for member in members if member not in streams)
-    whole = typing.Union[values] if values else None  # noqa: UP007 -- of as many as there are
-    return whole, streams[0] if streams else annotation
-
-
 def _streamed(begin: Callable[[], Any], annotation: Any, crossing: Crossing) -> AsyncGenerator[Any, None]:
     item_type = _item_of(annotation)
     return passed_on(begin, lambda item: crossing.answer(item, item_type), crossing)
@@ -314,7 +297,10 @@ async def passed_on(
 
 
 def _item_of(annotation: Any) -> Any:
-    return typing.get_args(annotation)[0] if typing.get_origin(annotation) is AsyncIterator else annotation
+    """Return the type of the items of the stream that an annotation is, or may be; itself, where it is none."""
+    members = (annotation, *typing.get_args(annotation))
+    stream = next((member for member in members if typing.get_origin(member) is AsyncIterator), None)
+    return annotation if stream is None else typing.get_args(stream)[0]
 
 
 # --- objects ----------------------------------------------------------------------------------------------

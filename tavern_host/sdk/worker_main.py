@@ -173,14 +173,9 @@ class _Report:
 def _failure(error: BaseException) -> bytes:
     import traceback
 
-    from tavern_host.contracts.errors import ErrorInfo, PluginFailure, describe, error_info
-    from tavern_host.runtime.codec import encode
+    from tavern_host.runtime.codec import encode_error
 
-    try:
-        failure = encode(error_info(error), ErrorInfo)
-    except (AttributeError, ValueError):  # made without what ours have, or with details that cannot be sent
-        failure = encode(error_info(PluginFailure(describe(error))), ErrorInfo)
-    return _framed(failure, trace="".join(traceback.format_exception(error)))
+    return _framed(encode_error(error), trace="".join(traceback.format_exception(error)))
 
 
 def _framed(payload: bytes, trace: str | None) -> bytes:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tavern_host.contracts.errors import ErrorInfo, InvalidInput, PluginFailure, error_of
+from tavern_host.contracts.errors import InvalidInput, PluginFailure
 from tavern_host.contracts.nodes import NodeCall, NodeProgress, Report
-from tavern_host.runtime.codec import decode
+from tavern_host.runtime.codec import decode_error
 from tavern_host.runtime.source import FolderSource
 from tavern_host.runtime.threads import retrieve_exception, run_in_thread
 from tavern_host.sdk.worker_main import PROGRESS, TRAILER, uncoded
@@ -202,7 +202,7 @@ def _result(answer: bytes, what: str) -> Any:
     trace = json.loads(head)["trace"]
     if trace is None:
         return decode_loose(payload, [])
-    error = error_of(decode(payload, ErrorInfo))
+    error = decode_error(payload)
     error.add_note(f"in the process of {what}:\n{trace}")
     raise error
 
