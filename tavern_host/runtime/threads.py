@@ -8,6 +8,7 @@ import contextvars
 import queue
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from tavern_host.contracts.errors import DeadlineExceeded, PluginFailure, describe
@@ -55,28 +56,20 @@ async def run_in_thread(function: Callable[[], T], *, what: str, deadline: float
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
 
-    def settle(value: T | None, error: BaseException | None) -> None:
-        if outcome.done():
-            return
-        if error is None:
-            outcome.set_result(value)  # type: ignore[arg-type]
-        elif isinstance(error, Exception):
-            outcome.set_exception(error)
-        else:
-            outcome.set_exception(ended(what, error))
-
     def body() -> None:
-        value: T | None = None
-        error: BaseException | None = None
+        settle: Callable[[], None]
         try:
-            value = function()
+            settle = partial(outcome.set_result, function())
         except StopIteration as raised:  # no future takes one
             error = RuntimeError("StopIteration was raised")
             error.__cause__ = raised
+            settle = partial(outcome.set_exception, error)
+        except Exception as raised:
+            settle = partial(outcome.set_exception, raised)
         except BaseException as raised:  # SystemExit in a plugin must cost the plugin, not the host
-            error = raised
+            settle = partial(outcome.set_exception, ended(what, raised))
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for the result
-            loop.call_soon_threadsafe(settle, value, error)
+            loop.call_soon_threadsafe(lambda: None if outcome.done() else settle())
 
     _hand_over(body, what)
     try:

@@ -310,7 +310,7 @@ def environment_variables() -> list[str]:
 def fixtures() -> set[str]:
     """Return the names of the fixtures that plugin authors get."""
     tree = ast.parse(Path(fixtures_module.__file__).read_text(encoding="utf-8"))
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     marked = (f.name for f in functions if any("fixture" in ast.unparse(d) for d in f.decorator_list))
     return {name for name in marked if not name.startswith("_")}
 
