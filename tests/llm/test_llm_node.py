@@ -116,7 +116,7 @@ async def run(host: Host, **values: Any) -> tuple[Run, Any]:
 async def test_it_gives_the_answer_whole_and_as_it_comes(project: Path) -> None:
     (project / "replies.yaml").write_text(
         "- when: {contains: Be brief}\n  reply: Yes, I am.\n  reasoning: Hm.\n"
-        "  tool_calls: [{name: look, arguments: {at: sky}}]\n",
+        "  tool_calls: [{name: look, arguments: {at: sky}}, {name: wait}]\n",
         encoding="utf-8",
     )
     setup = {"adapter": "scripted", "file": "replies.yaml", "chunk_chars": 4}
@@ -126,11 +126,15 @@ async def test_it_gives_the_answer_whole_and_as_it_comes(project: Path) -> None:
         response = LlmResponse.model_validate(outputs["response"])
         assert set(outputs["response"]) == set(LlmResponse.model_fields)
         assert (outputs["text"], response.text, response.reasoning) == ("Yes, I am.", "Yes, I am.", "Hm.")
-        assert [(call.name, call.arguments) for call in response.tool_calls] == [("look", '{"at": "sky"}')]
+        assert [(call.name, call.arguments) for call in response.tool_calls] == [
+            ("look", '{"at": "sky"}'),
+            ("wait", "{}"),
+        ]
+        assert len({call.id for call in response.tool_calls}) == 2
         assert outputs["text_stream"] == "Yes, I am."
         chunks = [LlmChunk.model_validate(chunk) for chunk in outputs["chunks"]]
         assert "".join(chunk.text for chunk in chunks) == "Yes, I am."
-        assert [chunk.call.name for chunk in chunks if chunk.call and chunk.call.name] == ["look"]
+        assert [chunk.call.name for chunk in chunks if chunk.call and chunk.call.name] == ["look", "wait"]
         assert chunks[-1].response == response
 
         failed, _ = await run(host, messages=[HI])

@@ -55,6 +55,7 @@ def test_the_results_that_came_last_are_a_condition() -> None:
     assert not both.fits([*said("take both"), results[0]])
     assert not both.fits([*results, *said("well?")])
     assert not both.fits([])
+    assert not ScriptedReply("", 1, tool_contains=("sword",)).fits([*results, *said("a sword")])
 
 
 def test_contains_looks_through_all_messages_and_last_contains_at_the_last() -> None:

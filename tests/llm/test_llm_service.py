@@ -13,6 +13,7 @@ from helpers.wire_server import WireServer
 from tavern_host import LLM, Host
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, NotFound, PluginFailure, TavernError, Vetoed
 from tavern_host.contracts.llm import ChatMessage, LlmModelInfo, LlmRequest, LlmResponse
+from tavern_host.contracts.settings import SETTINGS, SettingsChange
 
 MODELS = "extensions.tavern-llm.models"
 DEFAULT = "extensions.tavern-llm.defaultModel"
@@ -66,6 +67,8 @@ ADAPTER = """
         async def complete(self, request, call):
             if "break" in request.messages[-1].content:
                 raise RuntimeError(f"cannot reach it with {self.options['api_key']}")
+            if "politely" in request.messages[-1].content:
+                raise PluginFailure(f"the key {self.options['api_key']} is wrong", status=401)
             if "too long" in request.messages[-1].content and self.options.get("small"):
                 raise PluginFailure("the prompt is too long", overflow=True)
             return LlmResponse(text=request.messages[-1].content.upper(), model="parrot")
@@ -77,7 +80,8 @@ ADAPTER = """
                 yield LlmChunk(response=response)
 
         async def close(self):
-            pass
+            if "log" in self.options:
+                open(self.options["log"], "a").write("closed ")
 
     @hookimpl
     def tavern_register_llm_adapters():
@@ -306,6 +310,25 @@ async def test_another_plugins_adapter_can_be_used_and_is_gone_with_it(project: 
             await llm.complete(ask("polly"))
 
 
+async def test_a_replaced_adapter_is_closed_after_its_last_request(project: Path, tmp_path: Path) -> None:
+    folder, log = plugin(tmp_path, "acme", ADAPTER, hooks=["hook:server:llm:register-adapters"]), tmp_path / "log"
+
+    async def set_up(host: Host, **options: Any) -> None:
+        values: dict[str, Any] = {"models": {"m": {"adapter": "parrot", **options}}}
+        await host.services.get(SETTINGS).save(SettingsChange(plugin="tavern-llm", values=values), call=host.call())
+
+    async with Host(project=project, plugins=[folder], trust=["acme"]) as host:
+        llm = host.services.get(LLM)
+        await set_up(host, log=str(log))
+        stream = llm.stream(ask("polly"))
+        assert (await anext(aiter(stream))).text == "POLLY"
+        await set_up(host)
+        assert (await llm.complete(ask("other"))).text == "OTHER"
+        assert not log.exists()
+        assert [chunk.response is not None async for chunk in stream] == [True]
+        assert log.read_text() == "closed "
+
+
 async def test_an_overflow_is_told_and_not_tried_elsewhere(project: Path, tmp_path: Path) -> None:
     folder = plugin(tmp_path, "acme", ADAPTER, hooks=["hook:server:llm:register-adapters"])
     settings = {MODELS: {"m": {"adapter": "parrot", "channels": [{"small": True}, {}]}}}
@@ -325,6 +348,9 @@ async def test_an_adapters_own_error_names_it_and_holds_no_key(
         async with Host(project=project, settings=settings, plugins=[folder], trust=["acme"]) as host:
             with pytest.raises(PluginFailure) as caught:
                 await host.services.get(LLM).complete(ask("break"))
+            with pytest.raises(PluginFailure, match=r"^the key \*\*\* is wrong$") as told:
+                await host.services.get(LLM).complete(ask("fail politely"))
+            assert told.value.info.details == {"status": 401}
     expected = "the adapter 'parrot' of acme failed: RuntimeError: cannot reach it with ***"
     assert caught.value.message == expected
     assert expected in caplog.text
