@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from tavern_agents.conversation import MAY_HAVE_RUN, NEVER_RAN, answer
+from tavern_agents.conversation import MAY_HAVE_RUN, NEVER_RAN, result_messages
 from tavern_agents.decision import Decision
 from tavern_agents.feedback import limit_for
 from tavern_agents.rows import Kept, KeptRun
@@ -180,25 +180,14 @@ class Acting:
         )
 
     async def messages(self, say: Callable[[ToolCallRequest, str, ToolResult | None], None]) -> list[ChatMessage]:
-        """Return what the model gets to read about its calls: an answer to each native call, then one message about
-        those of the text. `say` hears the text about each."""
-        calls, native = self._decision.calls, dict[str, str]()
+        """Return what the model gets to read about its calls. `say` hears the text about each."""
+        decision = self._decision
         results = [self.results[place] for place in sorted(self.results)]
-        answers = await self._tools.feedback(calls, results, limit=limit_for(len(calls)))
-        framed: list[str] = []
-        for place, (request, one) in enumerate(zip(calls, answers, strict=False)):
+        answers = await self._tools.feedback(decision.calls, results, limit=limit_for(len(decision.calls)))
+        for place, (request, one) in enumerate(zip(decision.calls, answers, strict=False)):
             say(request, one.text, self.results.get(place))
-            if request.protocol == "native" and request.request_id is not None:
-                native[request.request_id] = one.framed
-            else:
-                framed.append(one.framed)
-        for call_id, place in self._decision.twins.items():
-            native[call_id] = answers[place].text
-        native |= self._decision.unusable
-        found = [answer(call, native[call.id]) for call in self._decision.message.tool_calls if call.id in native]
-        if framed:
-            found.append(ChatMessage(role="user", content="\n".join(framed)))
-        return found
+        twins = {call_id: answers[place].text for call_id, place in decision.twins.items()}
+        return result_messages(decision.calls, answers, twins | decision.unusable)
 
 
 def _lost(request: ToolCallRequest, message: str, kind: ToolErrorType) -> ToolResult:

@@ -5,11 +5,12 @@ Decides about messages only; stores nothing and asks nobody.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tavern_agents.rows import Kept
-from tavern_host.contracts.llm import ChatMessage, LlmToolCall
+from tavern_host.contracts.llm import ChatMessage
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolFeedback
 
 MAY_HAVE_RUN = "The call was interrupted: it may have run, or not. Find out what it did before you repeat it."
 NEVER_RAN = "The call was never made: the work was interrupted before it began."
@@ -72,13 +73,25 @@ def repaired(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
         for call in message.tool_calls:
             if call.id not in answered:
                 answered.add(call.id)
-                found.append(results.get(call.id) or answer(call, MAY_HAVE_RUN))
+                lost = ChatMessage(role="tool", content=MAY_HAVE_RUN, tool_call_id=call.id)
+                found.append(results.get(call.id) or lost)
     return found
 
 
-def answer(call: LlmToolCall, text: str) -> ChatMessage:
-    """Return the result of a native call."""
-    return ChatMessage(role="tool", content=text, tool_call_id=call.id, name=call.name or None)
+def result_messages(
+    calls: Sequence[ToolCallRequest], answers: Sequence[ToolFeedback], native: Mapping[str, str] | None = None
+) -> list[ChatMessage]:
+    """Return what a model gets to read about its calls: an answer to each native call, then one message about those
+    of the text. `native` are further answers, by the ids of native calls."""
+    found: list[ChatMessage] = []
+    framed: list[str] = []
+    for call, one in zip(calls, answers, strict=False):
+        if call.protocol == "native" and call.request_id is not None:
+            found.append(ChatMessage(role="tool", content=one.framed, tool_call_id=call.request_id))
+        else:
+            framed.append(one.framed)
+    found += [ChatMessage(role="tool", content=text, tool_call_id=id) for id, text in (native or {}).items()]
+    return [*found, ChatMessage(role="user", content="\n".join(framed))] if framed else found
 
 
 def estimate(messages: Sequence[ChatMessage]) -> int:

@@ -20,13 +20,14 @@ CUT = frozenset({"length", "max_tokens", "MAX_TOKENS"})
 
 @dataclass
 class Decision:
-    """An answer taken apart. `text` is what it says apart from calls. `calls` are those to be made; `unusable` are
-    native ones that cannot be, each with the reason; `twins` are native calls that the text asks for as well, each with
-    the place of that call. `warnings` are about the text."""
+    """An answer taken apart. `text` is what it says apart from calls. `calls` are those to be made, the first
+    `certain` of them complete before the text ended; `unusable` are native ones that cannot be, each with the reason;
+    `twins` are native calls that the text asks for as well, each with the place of that call. `warnings` are about the
+    text."""
 
-    message: ChatMessage
-    text: str
+    text: str = ""
     calls: list[ToolCallRequest] = field(default_factory=list)
+    certain: int = 0
     unusable: dict[str, str] = field(default_factory=dict)
     twins: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -46,42 +47,56 @@ class Decision:
 
 
 async def read_decision(
-    tools: ToolManager, message: ChatMessage, tool_ids: Sequence[str], finish_reason: str | None = None
+    manager: ToolManager, message: ChatMessage, tool_ids: Sequence[str], finish_reason: str | None = None
 ) -> Decision:
-    """Return what an assistant's message asks for.
+    """Return what an assistant's message asks for."""
 
-    Where the answer was cut off, a call that is not complete is not made.
-    """
-    is_cut = finish_reason in CUT
-    decision = Decision(message, "")
-    texts: list[str] = []
-    is_whole = False
-
-    async def once() -> AsyncIterator[str]:
-        nonlocal is_whole
+    async def whole() -> AsyncIterator[str]:
         yield message.content
-        is_whole = True
 
+    decision = Decision()
     if message.content:
-        async for event in tools.parse_stream(once()):
-            if event.kind == "text":
-                texts.append(event.text)
-            elif event.kind == "warning":
-                decision.warnings.append(event.text)
-            elif event.call is not None:
-                if is_cut and is_whole:
-                    decision.warnings.append(_incomplete(event.call.tool_id))
-                else:
-                    decision.calls.append(event.call)
-    decision.text = "".join(texts).strip()
-    if message.tool_calls:
-        await _add_native(tools, decision, message.tool_calls, tool_ids, is_cut)
+        async for _ in read_text(manager, whole(), decision):
+            pass
+    await add_native(manager, decision, message.tool_calls, tool_ids, finish_reason)
     return decision
 
 
-async def _add_native(
-    tools: ToolManager, decision: Decision, calls: Sequence[LlmToolCall], tool_ids: Sequence[str], is_cut: bool
+async def read_text(manager: ToolManager, pieces: AsyncIterator[str], decision: Decision) -> AsyncIterator[str]:
+    """Yield the text that is part of no call while it comes; add the rest to `decision`."""
+    texts: list[str] = []
+    is_whole = False
+
+    async def watched() -> AsyncIterator[str]:
+        nonlocal is_whole
+        async for piece in pieces:
+            yield piece
+        is_whole = True
+
+    async for event in manager.parse_stream(watched()):
+        if event.kind == "text":
+            texts.append(event.text)
+            yield event.text
+        elif event.kind == "warning":
+            decision.warnings.append(event.text)
+        elif event.call is not None:
+            decision.calls.append(event.call)
+            decision.certain += not is_whole
+    decision.text = "".join(texts).strip()
+
+
+async def add_native(
+    manager: ToolManager,
+    decision: Decision,
+    calls: Sequence[LlmToolCall],
+    tool_ids: Sequence[str],
+    finish_reason: str | None,
 ) -> None:
+    """Add the native calls of an answer. Where it was cut off, drop the calls that are not complete."""
+    is_cut = finish_reason in CUT
+    if is_cut:
+        decision.warnings += [_incomplete(call.tool_id) for call in decision.calls[decision.certain :]]
+        del decision.calls[decision.certain :]
     block = len(decision.blocks)
     for number, call in enumerate(calls):
         wire: JsonValue = {
@@ -89,7 +104,7 @@ async def _add_native(
             "type": "function",
             "function": {"name": call.name, "arguments": call.arguments},
         }
-        parsed = await tools.native_calls([wire], tool_ids=list(tool_ids))
+        parsed = await manager.native_calls([wire], tool_ids=list(tool_ids))
         if not parsed.calls:
             reason = "; ".join(parsed.warnings) or "it cannot be read"
             decision.unusable[call.id] = _incomplete(call.name) if is_cut else f"The call was not made: {reason}"

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
+from tavern_agents.answers import read_answer
 from tavern_host.contracts.errors import Misconfigured, TavernError
 from tavern_host.contracts.llm import ChatMessage, LlmResponse
 from tavern_host.contracts.nodes import DataFlowType
@@ -103,13 +104,8 @@ class Deliberation:
     def answer(self, outputs: dict[str, JsonValue]) -> LlmResponse:
         """Return what the agent said: the answer of a model as it is, or a text. Raises `TavernError` for neither."""
         value = outputs.get(self.output)
-        if isinstance(value, str):
-            return LlmResponse(text=value, model="")
-        if isinstance(value, dict) and isinstance(value.get("text"), str):
-            try:
-                return LlmResponse.model_validate({"model": "", **value})
-            except ValidationError:
-                return LlmResponse(text=value["text"], model="")
+        if isinstance(value, str) or (isinstance(value, dict) and isinstance(value.get("text"), str)):
+            return read_answer(value, f"the output {self.output!r} of the workflow {self.workflow_id!r}")
         raise TavernError(
             f"the workflow {self.workflow_id!r} gave no text: its output {self.output!r} is {_kind(value)}"
         )

@@ -17,6 +17,7 @@ from tavern_agents.conversation import Conversation, estimate
 from tavern_agents.decision import Decision, read_decision
 from tavern_agents.deliberation import Deliberation, Situation
 from tavern_agents.feedback import EMPTY, circles_text, framed, last_text, not_understood_text
+from tavern_agents.inventory import tool_ids, tools_text
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.store import AgentStore, Progress
 from tavern_agents.tracing import Tracer
@@ -28,7 +29,7 @@ from tavern_host.contracts.errors import Interrupted, PluginFailure, TavernError
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunRequest, RunStatus
 from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmResponse
 from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult
-from tavern_host.contracts.tools import TOOL_MANAGER, ToolFilter
+from tavern_host.contracts.tools import TOOL_MANAGER
 
 
 class _End(Exception):
@@ -71,7 +72,7 @@ class AgentLoop:
         self._worked = time.monotonic()
         self._cycles = CycleWatch(self.limits.repeats)
         try:
-            self.tool_ids = await self._inventory()
+            self.tool_ids = await tool_ids(self.context.services.get(TOOL_MANAGER), self.profile.inventory)
             if kept is not None:
                 await self._take_up(kept)
             while True:
@@ -119,9 +120,8 @@ class AgentLoop:
         if limit is not None:
             raise await self._last(limit)
         answer = await self._deliberate()
-        message = answer.message()
         decision = await read_decision(
-            self.context.services.get(TOOL_MANAGER), message, self.tool_ids, answer.finish_reason
+            self.context.services.get(TOOL_MANAGER), answer.message(), self.tool_ids, answer.finish_reason
         )
         self.said = decision.text or self.said
         if decision.calls or decision.unusable:
@@ -143,9 +143,9 @@ class AgentLoop:
             self._nudge = not_understood_text(decision.warnings)
             self._observe(self._nudge)
             note = ChatMessage(role="user", content=framed(self._nudge))
-            await self.write(messages=[decision.message, note])
+            await self.write(messages=[answer.message(), note])
             return
-        await self.write(messages=[decision.message])
+        await self.write(messages=[answer.message()])
         raise _End(AgentStatus.REPLY, text)
 
     async def _act(self, decision: Decision, answer: LlmResponse) -> None:
@@ -164,7 +164,7 @@ class AgentLoop:
         acting = Acting(self, decision, 0, self.call.child())
         groups = await acting.groups()
         kept = await self.write(
-            messages=[decision.message], begun=[place for block in (groups or [[]])[0] for place in block]
+            messages=[answer.message()], begun=[place for block in (groups or [[]])[0] for place in block]
         )
         acting.message = kept[-1].seq
         await acting.carry_out(groups)
@@ -267,7 +267,7 @@ class AgentLoop:
             said_at=said_at + bool(self.conversation.summary),
             observations=tuple(self.observations),
             tools=tuple(await tools.native_schemas(self.tool_ids)) if native else (),
-            tools_text=f"{await tools.instructions()}\n\n{await tools.describe(self.tool_ids)}" if native else "",
+            tools_text=await tools_text(tools, self.tool_ids) if native else "",
             step=self.run.usage.steps,
         )
         return RunRequest(
@@ -338,18 +338,6 @@ class AgentLoop:
             self._prompt_tokens = 0
             self.trace.say("compacted", f"Summarised {count} messages: {why}", messages=count)
         return count > 0
-
-    async def _inventory(self) -> list[str]:
-        """Return the ids of the tools that the agent may call, in the order of its profile."""
-        patterns = self.profile.inventory
-        tools = self.context.services.get(TOOL_MANAGER)
-        found: dict[str, None] = {}
-        for pattern in patterns:
-            if "*" in pattern or "?" in pattern:
-                found |= dict.fromkeys(tool.id for tool in await tools.list_tools(ToolFilter(ids=[pattern])))
-            else:
-                found[pattern] = None
-        return list(found)
 
     def _seconds_left(self) -> float | None:
         return (

@@ -151,7 +151,7 @@ class Runtime(AgentRuntime):
         history = [] if before else request.history
         entry = RunEntry(request=request, call=agent.model_copy(update={"deadline": None}), number=len(history))
         said = ChatMessage(role="user", content=request.message)
-        trace = Tracer(self._context, run_id, profile.id, run.conversation_id)
+        trace = Tracer(self._context, run_id, profile.id, run.conversation_id, allowed=profile.inventory)
         trace.say("started", f"{profile.name} begins", message=request.message, parentRunId=run.parent_run_id)
         for name in without_effect(profile):
             trace.say("warning", f"{name} of the profile has no effect: {WITHOUT_EFFECT[name]}")
@@ -229,6 +229,7 @@ class Runtime(AgentRuntime):
             profile.id,
             run.conversation_id,
             seq=steps[-1].seq if steps else 0,
+            allowed=profile.inventory,
             began=run.started_at,
         )
         loop = AgentLoop(

@@ -6,7 +6,7 @@ Nodes of a deliberation find the tracer of the agent that they work for by their
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -27,7 +27,8 @@ _STATE = "agents.tracers"
 
 
 class Tracer:
-    """The steps of one run of one agent; `step` is the deliberation it is at, `seq` the last number given."""
+    """The steps of one run of one agent; `step` is the deliberation it is at, `seq` the last number given,
+    `allowed` are the patterns of the tools that the agent may call."""
 
     def __init__(
         self,
@@ -36,11 +37,13 @@ class Tracer:
         profile_id: str,
         conversation_id: str,
         seq: int = 0,
+        allowed: Sequence[str] = (),
         began: datetime | None = None,
     ) -> None:
         self._context = context
         self._about = {"agent_run_id": agent_run_id, "profile_id": profile_id, "conversation_id": conversation_id}
         self.agent_run_id = agent_run_id
+        self.allowed = list(allowed)
         since = 0.0 if began is None else (datetime.now(UTC) - began).total_seconds()
         self._began = time.monotonic() - since
         self._unwritten: list[AgentTrace] = []

@@ -1,0 +1,97 @@
+"""The node `core:ExecuteTool`: carries out calls of tools."""
+
+from typing import Annotated, Any, TypedDict
+
+from tavern_agents.answers import read_answer
+from tavern_agents.conversation import result_messages
+from tavern_agents.feedback import limit_for
+from tavern_agents.inventory import fits
+from tavern_agents.tracing import tracer_of
+from tavern_host import Config, InvalidInput, NodeContext, Slot, node
+from tavern_host.contracts.documents import read_model
+from tavern_host.contracts.toolcalls import ToolCallRequest, ToolResult, ToolScope
+from tavern_host.contracts.tools import TOOL_MANAGER
+
+
+class Executed(TypedDict):
+    """What the node gives."""
+
+    results: Annotated[list[Any], Slot("One result for each call that was begun.", match_categories=("ToolResults",))]
+    observation: Annotated[str, Slot("What came of the calls, in sentences.", match_categories=("Observation",))]
+    messages: Annotated[
+        list[Any],
+        Slot("The conversation with the answer and with what came of its calls.", match_categories=("ChatHistory",)),
+    ]
+    status: Annotated[str, Slot("none, done, error, pending or awaiting_approval: the weightiest of all.")]
+
+
+_WEIGHT = ("awaiting_approval", "pending", "error", "done")
+
+
+@node(type="ExecuteTool", category="Agent", display_name="Execute tool", width=300, cached=False)
+async def execute_tool(
+    context: NodeContext,
+    tool_call_requests: Annotated[
+        Any,
+        Slot(
+            "One call or a list: objects with toolId and arguments, as Parse LLM decision gives them.",
+            match_categories=("ToolCallRequests",),
+        ),
+    ] = None,
+    messages: Annotated[
+        list[Any] | None, Slot("The conversation that the calls belong to.", match_categories=("ChatHistory",))
+    ] = None,
+    response: Annotated[
+        dict[str, Any] | None,
+        Slot("The answer that asked for the calls, to be added to the conversation.", match_categories=("LlmOutput",)),
+    ] = None,
+    allowed: Annotated[
+        list[str] | None,
+        Config(
+            "Ids of tools, and patterns, that may be called; empty for all that the caller may.", widget="tool-picker"
+        ),
+    ] = None,
+) -> Executed:
+    """Carry out the calls; one that fails is a result. In an agent's deliberation, its inventory holds."""
+    requests = _read(tool_call_requests)
+    manager = context.plugin.services.get(TOOL_MANAGER)
+    tracer = tracer_of(context.plugin, context.call)
+    patterns = allowed or None
+    if tracer is not None:
+        inventory = tracer.allowed
+        patterns = (
+            inventory if not allowed else [i for r in requests if fits(i := r.tool_id, allowed) and fits(i, inventory)]
+        )
+        for request in requests:
+            tracer.say("tool_running", f"Calls {request.tool_id}", toolId=request.tool_id, nodeId=context.node_id)
+    results: list[ToolResult] = []
+    if requests:
+        results = await manager.call_all(requests, scope=ToolScope(allowed=patterns), call=context.call)
+    answers = await manager.feedback(requests, results, limit=limit_for(len(requests)))
+    if tracer is not None:
+        for answer in answers:
+            tracer.say("tool_output", answer.text, toolId=answer.tool_id, nodeId=context.node_id)
+    statuses = {result.status for result in results}
+    return {
+        "results": [result.to_json() for result in results],
+        "observation": "\n".join(answer.text for answer in answers),
+        "messages": [
+            *(messages or []),
+            *([] if response is None else [read_answer(response).message().to_json()]),
+            *(message.to_json() for message in result_messages(requests, answers)),
+        ],
+        "status": next((status for status in _WEIGHT if status in statuses), "none"),
+    }
+
+
+def _read(value: Any) -> list[ToolCallRequest]:
+    if value is None:
+        return []
+    if isinstance(value, dict):
+        value = [value]
+    if not isinstance(value, list):
+        raise InvalidInput(f"ExecuteTool: expected a call or a list of calls, found {type(value).__name__}")
+    return [
+        read_model(ToolCallRequest, call, f"ExecuteTool: tool_call_requests[{index}]")
+        for index, call in enumerate(value)
+    ]

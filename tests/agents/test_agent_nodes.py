@@ -1,0 +1,185 @@
+"""The nodes of agents, the workflows that the plugin ships, and the conversation of the sample."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from helpers.repetition import Failures
+from helpers.tavern_project import Tavern
+from helpers.told_model import said, written
+from helpers.workflow_documents import workflow
+
+import tavern_demo
+from tavern_host import EXECUTION_ENGINE
+from tavern_host.contracts.events import Event
+from tavern_host.contracts.executions import Run, RunRequest, RunStatus
+from tavern_host.contracts.llm import LlmRequest, LlmResponse
+from tavern_host.contracts.workflows import Workflow
+from tests.agents.agent_bench import AgentBench, agent_bench
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SAMPLE = Path(tavern_demo.__file__).parent / "sample"
+SHOUT = ("shout", {"text": "ale"})
+
+
+def prepare(project: Tavern) -> None:
+    project.write("workflows/conversation.json", (SAMPLE / "workflows" / "conversation.json").read_text())
+    for name in ("deliberation", "deliberation-with-loop"):
+        about = {"id": name, "name": name, "version": "1", "schema_version": "1.0"}
+        thinks = {"core_deliberation_workflow_id": f"agents/{name}", "tool_ids_inventory": ["shout"]}
+        project.write(f"agents/{name}.json", {**about, **thinks})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
+    """Give one host for all tests of this file."""
+    async with agent_bench(tmp_path_factory.mktemp("nodes"), prepare) as made:
+        yield made
+
+
+async def run(bench: AgentBench, node: dict[str, Any], gives: dict[str, str]) -> Run:
+    """Return the run of a workflow of one node `n`, whose outputs are the workflow's."""
+    document = workflow("w", {"n": node}, {f"out.{key}": f"n.{key}" for key in gives}, {}, gives)
+    request = RunRequest(workflow=Workflow.model_validate(document))
+    return await bench.host.services.get(EXECUTION_ENGINE).run(request)
+
+
+async def stored(bench: AgentBench, id: str, **inputs: Any) -> dict[str, Any]:
+    """Return the outputs of a stored workflow's run."""
+    done = await bench.host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow_id=id, inputs=inputs))
+    assert done.status is RunStatus.COMPLETE, done.error
+    return done.outputs
+
+
+async def test_available_tools_are_those_that_were_chosen(bench: AgentBench) -> None:
+    node = {"type": "core:AvailableTools", "configValues": {"tools": ["shout", "system:task_*", "nothing"]}}
+    found = (await run(bench, node, {"tools": "ARRAY", "tools_text": "STRING", "tool_ids": "ARRAY"})).outputs
+    assert found["tool_ids"][0] == "shout"  # type: ignore[index]
+    assert [tool["function"]["name"] for tool in found["tools"]][:1] == ["shout"]  # type: ignore[union-attr,index,call-overload]
+    for part in ("shout", "system:task_status", "nothing", "never follow instructions"):
+        assert part in str(found["tools_text"])
+    everything = (await run(bench, {"type": "core:AvailableTools"}, {"tool_ids": "ARRAY"})).outputs
+    assert {"shout", "hush", "FileOperator.ReadFile"} <= set(everything["tool_ids"])  # type: ignore[arg-type]
+
+
+DECIDED = {"llm_text_output": "STRING", "tool_call_requests": "ARRAY", "has_calls": "BOOLEAN", "warnings": "ARRAY"}
+
+
+async def test_a_decision_is_text_and_calls_text_first(bench: AgentBench) -> None:
+    both = written("action", SHOUT).model_copy(update={"tool_calls": said("", ("hush", {"text": "X"})).tool_calls})
+    rows: list[tuple[LlmResponse, list[str], str]] = [
+        (said("Hello."), [], ""),
+        (written("tam", SHOUT), ["shout"], ""),
+        (written("native", SHOUT), ["shout"], ""),
+        (both, ["shout", "hush"], ""),
+        (written("tool_call", SHOUT).model_copy(update={"tool_calls": said("", SHOUT).tool_calls}), ["shout"], ""),
+        (said("", ("shout", "{broken")), [], "not usable"),
+        (said("", ("shout", '{"text": "a'), finish_reason="length"), [], "was not complete and was not made"),
+    ]
+    with Failures() as failures:
+        for answer, tools, warning in rows:
+            with failures.row(answer.text):
+                response = answer.model_dump(mode="json")
+                node = {"type": "core:ParseLlmDecision", "inputValues": {"response": response}}
+                found: Any = (await run(bench, node, DECIDED)).outputs
+                assert [call["toolId"] for call in found["tool_call_requests"]] == tools
+                assert (found["llm_text_output"], found["has_calls"]) == (answer.text, bool(tools))
+                assert warning in "".join(found["warnings"])
+    failed = await run(bench, {"type": "core:ParseLlmDecision"}, DECIDED)
+    assert failed.error is not None
+    assert "connect `response`, or `chunks`" in failed.error.message
+
+
+EXECUTED = {"results": "ARRAY", "observation": "STRING", "messages": "ARRAY", "status": "STRING"}
+
+
+async def test_calls_are_executed_and_become_messages(bench: AgentBench) -> None:
+    shout, hush = {"toolId": "shout", "arguments": {"text": "ale"}}, {"toolId": "hush", "arguments": {"text": "ALE"}}
+    native = {**shout, "protocol": "native", "requestId": "c1"}
+    rows: list[tuple[Any, dict[str, Any], str, list[str]]] = [
+        (None, {}, "none", []),
+        (shout, {}, "done", ["user"]),
+        ([native, {**hush, "block": 1}], {}, "done", ["tool", "user"]),
+        ([shout], {"allowed": ["hush"]}, "error", ["user"]),
+        ([{"toolId": "nobody"}], {}, "error", ["user"]),
+    ]
+    with Failures() as failures:
+        for requests, config, status, roles in rows:
+            with failures.row(requests):
+                values = {"tool_call_requests": requests, "response": "I call."}
+                node = {"type": "core:ExecuteTool", "inputValues": values, "configValues": config}
+                found: Any = (await run(bench, node, EXECUTED)).outputs
+                assert found["status"] == status
+                assert [message["role"] for message in found["messages"]] == ["assistant", *roles]
+                assert len(found["results"]) == len(
+                    requests if isinstance(requests, list) else [requests] * bool(requests)
+                )
+    wrong = await run(bench, {"type": "core:ExecuteTool", "inputValues": {"tool_call_requests": ["x"]}}, EXECUTED)
+    assert wrong.error is not None
+    assert "tool_call_requests[0]" in wrong.error.message
+
+
+async def test_the_conversation_of_the_sample_remembers(bench: AgentBench) -> None:
+    model = bench.answers(said("Hello, Ada."), said("You are Ada."))
+    assert (await stored(bench, "conversation", message="I am Ada.", conversation="a"))["text"] == "Hello, Ada."
+    assert (await stored(bench, "conversation", message="Who am I?", conversation="a"))["text"] == "You are Ada."
+    assert [m.content for m in model.asked[1].messages][1:] == ["I am Ada.", "Hello, Ada.", "Who am I?"]
+    gives = {"messages": "ARRAY", "count": "INTEGER"}
+    node = {"type": "core:LoadChatHistory", "inputValues": {"history_id": "a", "last": 2}}
+    found: Any = (await run(bench, node, gives)).outputs
+    assert (found["count"], found["messages"][1]["content"]) == (2, "You are Ada.")
+    node = {"type": "core:LoadChatHistory", "inputValues": {"history_id": "never seen"}}
+    assert (await run(bench, node, gives)).outputs == {"messages": [], "count": 0}
+
+
+@pytest.mark.parametrize("protocol", ["native", "tam"])
+@pytest.mark.parametrize("agent", ["deliberation", "deliberation-with-loop"])
+async def test_a_ready_made_deliberation_acts_and_streams(bench: AgentBench, agent: str, protocol: str) -> None:
+    model = bench.answers(written(protocol, SHOUT), said("They heard every word."))
+    traces = bench.host.events.subscribe("AGENT_TRACE")
+    reply = await bench.run(agent=agent)
+    await traces.close()
+    steps: list[Any] = [event.payload async for event in traces if isinstance(event, Event)]
+    assert (reply.outcome, reply.text) == ("reply", "They heard every word.")
+    assert "ALE" in json.dumps([m.to_json() for m in model.asked[1].messages])
+    assert [tool["function"]["name"] for tool in model.asked[0].tools] == ["shout"]  # type: ignore[index,call-overload]
+    assert model.asked[0].messages[0].content.startswith(f"You are {agent}.")
+    fragments = [step["text"] for step in steps if step["kind"] == "fragment"]
+    assert len(fragments) > 3
+    assert "".join(fragments).endswith("They heard every word.")
+    assert "REQUEST_TOOL" not in "".join(fragments)
+    assert any(step["kind"] == "tool_running" for step in steps)
+    denied = bench.answers(written(protocol, ("hush", {"text": "X"})), said("I may not."))
+    assert (await bench.run(agent=agent)).text == "I may not."
+    told = json.dumps([message.to_json() for message in denied.asked[1].messages])
+    assert "PermissionDenied" in told
+
+
+async def test_text_is_passed_on_before_the_answer_ends(bench: AgentBench) -> None:
+    going_on = asyncio.Event()
+
+    async def slowly(request: LlmRequest) -> LlmResponse:
+        await going_on.wait()
+        return said("Word by word by word.")
+
+    model = bench.model(slowly)
+    model.pieces = 4
+    traces = bench.host.events.subscribe("AGENT_TRACE")
+    working = asyncio.create_task(bench.run(agent="deliberation"))
+    going_on.set()
+    kinds = []
+    async for event in traces:
+        assert isinstance(event, Event)
+        kinds.append(event.payload["kind"])
+        if kinds[-1] == "reply":
+            break
+    await working
+    assert kinds.count("fragment") > 3
+    assert kinds.index("fragment") < kinds.index("reply")
