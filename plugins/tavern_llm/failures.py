@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
-from typing import Any
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
 
 from tavern_host.contracts.errors import PluginFailure
+from tavern_llm.chat_wire import WireError, error_message, parse_json
+from tavern_llm.dialects import is_overflow
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from tavern_llm.openai_options import OpenAiOptions
 
 SECRET_OPTIONS = ("api_key", "api_key_env")
 """Options of a model that hold a key, or name the environment variable that does."""
@@ -39,3 +48,84 @@ def redact(text: str, secrets: list[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, "***")
     return text
+
+
+class ServerFailures:
+    """What goes wrong with one server, as errors that name the model and the server."""
+
+    def __init__(self, options: OpenAiOptions) -> None:
+        self._options = options
+
+    def refusal(self, response: aiohttp.ClientResponse, body: str) -> PluginFailure:
+        """Return the failure that a status other than 200 means; `body` is what came with it."""
+        status = response.status
+        if 300 <= status < 400:
+            text = f"redirects elsewhere ({status}), which is not followed; set base_url to the address itself"
+            return self.failure(text, status=status)
+        try:
+            said = error_message(parse_json(body)) or ""
+        except WireError:
+            said = "" if body.lstrip().startswith("<") else body[:2000].strip()
+        has_no_credit = status == 402 or (status == 429 and "insufficient_quota" in body)
+        retryable = (status in (408, 409, 425, 429) or status >= 500) and not has_no_credit
+        meaning = {
+            401: "refuses the API key",
+            402: "has no credit left",
+            403: "refuses the API key, or the key may not use this model",
+            404: "knows no such model or address; check base_url and model",
+            429: "has no quota left" if has_no_credit else "is asked too often, or the quota is used up",
+        }.get(status, "has failed" if status >= 500 else "refuses the request")
+        details: dict[str, Any] = {"status": status}
+        wait = _seconds(response.headers.get("Retry-After", ""))
+        if retryable and wait is not None:
+            details["retry_after"] = wait
+        text = f"{meaning} ({status}){f': {said}' if said else ''}"
+        if is_overflow(body, status):
+            return self.failure(f"takes no prompt of this length ({status}): {said}", status=status, overflow=True)
+        return self.failure(text, retryable=retryable, **details)
+
+    def said(self, message: str, status: int | None) -> PluginFailure:
+        """Return the failure that an error object in an answer means; `status` is what it names."""
+        details: dict[str, Any] = {"status": status} if status is not None else {}
+        overflow = {"overflow": True} if is_overflow(message, status) else {}
+        retryable = not overflow and status is not None and (status in (408, 429) or status >= 500)
+        return self.failure(f"answered with an error: {message}", retryable=retryable, **details, **overflow)
+
+    def broken(self, error: BaseException, *, answered: bool, seconds: float) -> PluginFailure:
+        """Return the failure that a broken or impossible connection means, or `seconds` of silence."""
+        import aiohttp
+
+        if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
+            return self.failure("has a certificate that is not trusted, or speaks no TLS")
+        if isinstance(error, aiohttp.ClientConnectorDNSError):
+            return self.failure("cannot be found: its name has no address", retryable=True)
+        if isinstance(error, aiohttp.ConnectionTimeoutError):
+            return self.failure("cannot be reached: nobody took the connection", retryable=True)
+        if isinstance(error, TimeoutError):
+            return self.failure(f"stayed silent for {seconds:g} s", retryable=True)
+        if isinstance(error, aiohttp.ClientConnectorError):
+            reason = os.strerror(error.os_error.errno) if error.os_error.errno else "no connection"
+            return self.failure(f"cannot be reached: {reason}", retryable=True)
+        if isinstance(error, aiohttp.InvalidURL):
+            return self.failure("is not an address that can be reached; check base_url")
+        where = "in the middle of its answer" if answered else "before it answered"
+        return self.failure(f"broke the connection {where}", retryable=True)
+
+    def failure(self, text: str, *, retryable: bool = False, **details: Any) -> PluginFailure:
+        """Return a failure in one line, without keys."""
+        options = self._options
+        line = redact(one_line(text), secrets_of(options.model_dump()))
+        kind = RetryableFailure if retryable else PluginFailure
+        return kind(f"the model {options.model!r} at {options.origin()} {line}", **details)
+
+
+def _seconds(wait: str) -> float | None:
+    """Return a `Retry-After` (RFC 9110 §10.2.3), seconds or a date, in seconds."""
+    try:
+        seconds = float(wait)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(wait).timestamp() - time.time()
+        except (ValueError, TypeError):
+            return None
+    return min(max(seconds, 0.0), 1e6) if seconds == seconds else None

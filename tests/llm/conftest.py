@@ -11,7 +11,11 @@ import pytest
 from helpers.openai_server import OpenAiServer, answer, openai_server
 from helpers.wire_server import WireServer
 
-from tavern_llm.openai import ChatClient, OpenAiOptions
+from tavern_host.contracts.blobs import Blob
+from tavern_llm.chat_client import ChatClient
+from tavern_llm.openai_options import OpenAiOptions
+
+IMAGE = b"\x89PNG\r\n"
 
 
 @pytest.fixture(scope="session")
@@ -43,9 +47,12 @@ async def client() -> AsyncIterator[Callable[..., Awaitable[ChatClient]]]:
     """Return how to make a client for a base URL, with more options if need be."""
     async with aiohttp.ClientSession() as session:
 
+        async def read(blob: Blob) -> bytes:
+            return IMAGE
+
         async def make(base_url: str, **options: object) -> ChatClient:
             given = {"base_url": base_url, "model": "tiny", **options}
-            return ChatClient(OpenAiOptions.model_validate(given), lambda: session)
+            return ChatClient(OpenAiOptions.model_validate(given), lambda: session, read)
 
         yield make
 

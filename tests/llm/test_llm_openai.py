@@ -13,10 +13,11 @@ from helpers.openai_server import OpenAiServer
 from helpers.wire_server import WireServer
 from pydantic import ValidationError
 
-import tavern_llm.openai
+import tavern_llm.chat_client
 from tavern_host.contracts.errors import InvalidInput, Misconfigured, PluginFailure
 from tavern_host.contracts.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse, LlmUsage
-from tavern_llm.openai import ChatClient, OpenAiOptions
+from tavern_llm.chat_client import ChatClient
+from tavern_llm.openai_options import OpenAiOptions
 
 MakeClient = Callable[..., Awaitable[ChatClient]]
 
@@ -275,7 +276,7 @@ async def test_a_server_that_falls_silent(wire_server: WireServer, client: MakeC
 async def test_an_endless_answer_is_cut_off(
     wire_server: WireServer, client: MakeClient, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
-    monkeypatch.setattr(tavern_llm.openai, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(tavern_llm.chat_client, "MAX_BYTES", 1 << 20)
     kind = "text/event-stream" if stream else "application/json"
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n".encode()
     wire_server.pieces = [head, b"x" * (2 << 20), None]

@@ -1,0 +1,290 @@
+"""Talks to one server of OpenAI's chat completions over HTTP: whole answers, streams, embeddings, its models.
+
+Follows no redirect, so that prompts and keys go to the configured server and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tavern_host.contracts.blobs import Blob
+from tavern_host.contracts.errors import InvalidInput, PluginFailure
+from tavern_host.contracts.llm import LlmChunk, LlmEmbeddings, LlmRequest, LlmResponse, LlmUsage
+from tavern_llm.answers import AnswerReader, read_embeddings
+from tavern_llm.chat_body import Dialect, request_body
+from tavern_llm.chat_wire import ServerError, WireError, error_message, parse_json, read_models
+from tavern_llm.dialects import MAY_LEARN, learned, was_cut
+from tavern_llm.failures import ServerFailures
+from tavern_llm.openai_options import OpenAiOptions
+from tavern_llm.sse import SseParser
+
+if TYPE_CHECKING:
+    import aiohttp
+
+MAX_BYTES = 16 << 20
+"""The largest answer that is read, whole or streamed."""
+
+MAX_ERROR_BYTES = 64 << 10
+"""How much of an error answer is read."""
+
+MAX_IMAGE_BYTES = 32 << 20
+"""The largest image that is sent."""
+
+
+class BrokenOff(WireError):
+    """The answer broke off; trying again may help."""
+
+
+@dataclass(frozen=True)
+class _Reply:
+    """A response that the server gives to a request that it takes."""
+
+    response: aiohttp.ClientResponse
+    notices: list[str]
+
+
+class ChatClient:
+    """Sends requests to one server through a session that its caller owns; `read` returns the bytes of a Blob.
+
+    What the server was found not to take is remembered as long as the client lives.
+    """
+
+    def __init__(
+        self,
+        options: OpenAiOptions,
+        session: Callable[[], aiohttp.ClientSession],
+        read: Callable[[Blob], Awaitable[bytes]],
+    ) -> None:
+        self._options = options
+        self._session = session
+        self._read = read
+        self._failures = ServerFailures(options)
+        self._dialect = Dialect(shapes=frozenset(() if options.takes_tools else ("text_tools",)))
+
+    async def complete(self, request: LlmRequest) -> LlmResponse:
+        """Return the whole answer; leaving early closes the connection."""
+        async with self._answer(request, stream=False) as reply:
+            answer = AnswerReader(self._options.model).whole(await _json(reply.response))
+            self._check_prompt(request, answer.usage)
+            return answer.model_copy(update={"notices": reply.notices})
+
+    async def stream(self, request: LlmRequest) -> AsyncIterator[LlmChunk]:
+        """Yield the answer's pieces, then one with the whole; closing early closes the connection.
+
+        Raises `PluginFailure` with the `partial_text` where the answer breaks off. Calls that had come until then are
+        never whole.
+        """
+        reader = AnswerReader(self._options.model)
+        try:
+            async with self._answer(request, stream=True) as reply:
+                if reply.response.content_type == "application/json":
+                    answer = reader.whole(await _json(reply.response))
+                    for chunk in reader.pieces():
+                        yield chunk
+                else:
+                    async with aclosing(self._chunks(reply.response, reader)) as chunks:
+                        async for chunk in chunks:
+                            yield chunk
+                    answer = reader.response()
+                self._check_prompt(request, answer.usage)
+                yield LlmChunk(response=answer.model_copy(update={"notices": reply.notices}))
+        except PluginFailure as error:
+            if reader.text:
+                error.info.details["partial_text"] = reader.text
+            raise
+
+    async def embed(self, texts: list[str]) -> LlmEmbeddings:
+        """Return the vector of each text, in order."""
+        body = {"model": self._options.model, "input": texts}
+        async with self._sent("POST", "embeddings", body) as response:
+            await self._check(response)
+            return read_embeddings(await _json(response), self._options.model, len(texts))
+
+    async def list_models(self) -> list[str]:
+        """Return the names of the models that the server has, in order."""
+        async with self._sent("GET", "models") as response:
+            await self._check(response)
+            return read_models(await _json(response))
+
+    @asynccontextmanager
+    async def _answer(self, request: LlmRequest, *, stream: bool) -> AsyncIterator[_Reply]:
+        """Send a request, once more for each thing that the server turns out not to take."""
+        options, dialect = self._options, self._dialect
+        images = await self._images(request)
+        async with AsyncExitStack() as stack:
+            while True:
+                body = request_body(
+                    request, options.model, options.parameters, stream=stream, dialect=dialect, images=images
+                )
+                response = await stack.enter_async_context(self._sent("POST", "chat/completions", body, stream=stream))
+                if response.status == 200:
+                    break
+                said = await _read_error(response)
+                failure = self._failures.refusal(response, said)
+                better = None
+                if response.status in MAY_LEARN and not failure.info.details.get("overflow"):
+                    better = learned(dialect, request, body, said)
+                if better is None:
+                    raise failure
+                response.close()
+                dialect = better
+            self._dialect = Dialect(self._dialect.omitted | dialect.omitted, self._dialect.shapes | dialect.shapes)
+            yield _Reply(response, dialect.notices(request, body))
+
+    @asynccontextmanager
+    async def _sent(
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, stream: bool = False
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request; give the response, whatever its status, and report every failure in one line."""
+        import aiohttp
+
+        options, failures = self._options, self._failures
+        silence = None if stream else options.timeout
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect_timeout, sock_read=silence)
+        data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace") if body is not None else None
+        response: aiohttp.ClientResponse | None = None
+        try:
+            async with asyncio.timeout(options.first_token if stream else None):
+                response = await self._session().request(
+                    method,
+                    options.address(path),
+                    data=data,
+                    headers=self._headers(),
+                    timeout=timeout,
+                    allow_redirects=False,
+                )
+            yield response
+        except ServerError as error:
+            raise failures.said(str(error), error.status) from None
+        except BrokenOff as error:
+            raise failures.failure(str(error), retryable=True) from None
+        except WireError as error:
+            hint = "; is base_url right (most end in /v1)?" if "HTML" in str(error) else ""
+            raise failures.failure(f"{error}{hint}") from None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            silence = options.first_token if stream else options.timeout
+            raise failures.broken(error, answered=response is not None, seconds=silence) from None
+        finally:
+            if response is not None:
+                response.close()
+
+    async def _check(self, response: aiohttp.ClientResponse) -> None:
+        if response.status != 200:
+            raise self._failures.refusal(response, await _read_error(response))
+
+    def _check_prompt(self, request: LlmRequest, usage: LlmUsage) -> None:
+        """Raise `PluginFailure` where the server has read a part of the prompt only."""
+        if was_cut(request, usage):
+            raise self._failures.failure(
+                f"has cut the prompt: it read {usage.prompt_tokens} tokens of more", overflow=True
+            )
+
+    def _headers(self) -> dict[str, str]:
+        key = self._options.key()
+        headers = {
+            "Accept": "application/json, text/event-stream",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+        }
+        return {**headers, "Authorization": f"Bearer {key}"} if key else headers
+
+    async def _images(self, request: LlmRequest) -> dict[str, str]:
+        """Return the images that are kept here as data URLs. Raises `InvalidInput`, `NotFound`."""
+        found: dict[str, str] = {}
+        blobs = [image.blob for message in request.messages for image in message.images if image.blob is not None]
+        for blob in blobs:
+            if blob.length > MAX_IMAGE_BYTES:
+                raise InvalidInput(f"an image of {blob.length >> 20} MiB is too large: {MAX_IMAGE_BYTES >> 20} MiB go")
+            if blob.hash not in found:
+                data = await self._read(blob)
+                found[blob.hash] = f"data:{blob.media_type};base64,{base64.b64encode(data).decode()}"
+        return found
+
+    async def _chunks(self, response: aiohttp.ClientResponse, reader: AnswerReader) -> AsyncGenerator[LlmChunk]:
+        """Yield what a stream adds to the answer. Raises `BrokenOff` where it ends early or falls silent."""
+        first_until: float | None = time.monotonic() + self._options.first_token
+        ended = False
+        async with aclosing(_events(response)) as events:
+            while True:
+                seconds = self._options.timeout if first_until is None else first_until - time.monotonic()
+                try:
+                    async with asyncio.timeout(max(seconds, 0)):
+                        data = await anext(events, None)
+                except TimeoutError:
+                    silent = self._options.timeout if first_until is None else self._options.first_token
+                    raise BrokenOff(f"stayed silent for {silent:g} s") from None
+                if data is None or data.strip() == "[DONE]":
+                    ended = data is not None
+                    break
+                for chunk in reader.add(parse_json(data)):
+                    first_until = None
+                    yield chunk
+        if not (ended or reader.is_finished):
+            raise BrokenOff("ended the stream before the answer was finished")
+        for chunk in reader.end():
+            yield chunk
+
+
+class _Size:
+    """Counts what has arrived of one answer. Raises `WireError` past the limit."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def add(self, data: bytes) -> None:
+        self._bytes += len(data)
+        if self._bytes > MAX_BYTES:
+            raise WireError(f"sent more than {MAX_BYTES >> 20} MiB; the answer was cut off")
+
+
+async def _json(response: aiohttp.ClientResponse) -> dict[str, Any]:
+    body, size = bytearray(), _Size()
+    async for data in response.content.iter_any():
+        size.add(data)
+        body += data
+    return parse_json(bytes(body))
+
+
+async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[str]:
+    """Yield the data of each event that has some. Raises `ServerError` for an event of the type `error`."""
+    parser, size = SseParser(), _Size()
+    async for data in response.content.iter_any():
+        size.add(data)
+        for event in parser.feed(data):
+            if event.data.strip():
+                yield _event_data(event.type, event.data)
+    for event in parser.finish():
+        if event.data.strip():
+            yield _event_data(event.type, event.data)
+
+
+def _event_data(kind: str, data: str) -> str:
+    if kind != "error":
+        return data
+    try:
+        message = error_message(parse_json(data))
+    except WireError:
+        message = None
+    raise ServerError(message or data)
+
+
+async def _read_error(response: aiohttp.ClientResponse) -> str:
+    """Return the text of an error answer, as far as it can be read."""
+    import aiohttp
+
+    body = bytearray()
+    try:
+        async for data in response.content.iter_any():
+            body += data
+            if len(body) > MAX_ERROR_BYTES:
+                break
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        pass  # the status says enough
+    return bytes(body).decode("utf-8", errors="replace")
