@@ -81,7 +81,7 @@ class _Answer:
 
     async def texts(self, chunks: AsyncIterator[dict[str, Any]] | None) -> AsyncIterator[str]:
         """Yield the text of the answer in pieces."""
-        if chunks is None:
+        if self._response is not None or chunks is None:
             yield self.whole().text
             return
         async for piece in chunks:
