@@ -61,53 +61,14 @@ _HOMES = {
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "AGENT_RUNTIME",
-    "AUDIT",
-    "EXECUTION_ENGINE",
-    "LLM",
-    "NODE_MANAGER",
-    "PLUGINS",
-    "SETTINGS",
-    "TOOL_MANAGER",
-    "WORKFLOW_MANAGER",
-    "Blob",
-    "CallContext",
-    "CommandInfo",
-    "CommandOutput",
-    "CommandParameter",
-    "Config",
-    "Folders",
-    "Host",
-    "HttpRequest",
-    "HttpResponse",
-    "InvalidInput",
-    "MessageInfo",
-    "NodeContext",
-    "NodeDefinition",
-    "NotFound",
-    "PluginContext",
-    "Principal",
-    "RouteInfo",
-    "ServiceInfo",
-    "ServiceInterface",
-    "ServiceKey",
-    "ServiceOverride",
-    "Slot",
-    "TavernError",
-    "ToolDefinition",
-    "ToolImplementation",
-    "UiDeclaration",
-    "Veto",
-    "__version__",
-    "acts",
-    "hookimpl",
-    "hookspec",
-    "node",
-    "nodes_of",
-    "reads",
-    "service_info",
-]
+__all__ = ["Folders", "Host", "__version__", "hookimpl", "hookspec"]
+__all__ += ["CallContext", "InvalidInput", "NotFound", "PluginContext", "Principal", "TavernError", "Veto"]
+__all__ += ["AGENT_RUNTIME", "AUDIT", "EXECUTION_ENGINE", "LLM", "NODE_MANAGER", "PLUGINS", "SETTINGS", "TOOL_MANAGER"]
+__all__ += ["WORKFLOW_MANAGER"]
+__all__ += ["ServiceInfo", "ServiceInterface", "ServiceKey", "ServiceOverride", "acts", "reads", "service_info"]
+__all__ += ["Blob", "Config", "NodeContext", "NodeDefinition", "Slot", "node", "nodes_of"]
+__all__ += ["CommandInfo", "CommandOutput", "CommandParameter", "ToolDefinition", "ToolImplementation", "UiDeclaration"]
+__all__ += ["HttpRequest", "HttpResponse", "MessageInfo", "RouteInfo"]
 
 
 def __getattr__(name: str) -> Any:
