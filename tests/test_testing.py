@@ -207,7 +207,7 @@ def test_loading_the_fixtures_imports_nothing_of_the_host(tmp_path: Path) -> Non
         *(
             "tavern_host",
             "tavern_host.testing",
-            *(f"tavern_host.testing.{n}" for n in ("environments", "fixtures", "recorder")),
+            *(f"tavern_host.testing.{n}" for n in ("environments", "fixtures", "http", "recorder")),
         )
     }
     assert not {n.partition(".")[0] for n in loaded} & {"pydantic", "yaml", "aiohttp", "pluggy", "click", "packaging"}

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 import pytest
 
-from tavern_host.testing.environments import InstallationError, InstalledPlugin, Ran
-from tavern_host.testing.recorder import CallRecorder, RecordedCall
+from tavern_host.testing.environments import InstalledPlugin
+from tavern_host.testing.recorder import CallRecorder
 
 if TYPE_CHECKING:
     from tavern_host.host import Host
@@ -30,8 +30,6 @@ try:
     from pytest_asyncio import fixture as asyncio_fixture
 except ImportError:
     asyncio_fixture = pytest.fixture  # `_asyncio_is_there` says what is needed
-
-__all__ = ["CallRecorder", "InstallPlugin", "InstallationError", "InstalledPlugin", "MakeHost", "Ran", "RecordedCall"]
 
 Placement = Literal["in-process", "loopback"]
 PLACEMENT = "TAVERN_PLACEMENT"

@@ -7,12 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import ClientResponse, ClientWebSocketResponse, DummyCookieJar
-from aiohttp.test_utils import TestClient, TestServer, unused_port
-
-from tavern_host.server.app import make_app
-
 if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientWebSocketResponse
+    from aiohttp.test_utils import TestClient
+
     from tavern_host.host import Host
 
 TOKEN = "let-me-in"
@@ -51,6 +49,11 @@ class HttpClient:
 @asynccontextmanager
 async def served(host: Host) -> AsyncIterator[HttpClient]:
     """Serve a started host until the end of the `with`."""
+    from aiohttp import DummyCookieJar
+    from aiohttp.test_utils import TestClient, TestServer, unused_port
+
+    from tavern_host.server.app import make_app
+
     port = unused_port()
     server = TestServer(make_app(host, token=TOKEN, port=port), port=port)
     async with TestClient(server, cookie_jar=DummyCookieJar()) as client:
