@@ -34,26 +34,20 @@ class SavedSettings(Model):
     values: dict[str, JsonValue] = Field(default_factory=dict)
     secrets: dict[str, str] = Field(default_factory=dict)
 
-    def changed(self, key: str, value: JsonValue, box: SecretBox | None) -> SavedSettings:
-        """Return it with a new value of a setting, None for none; encrypted with `box`, where one is given.
+    def changed(self, changes: Mapping[str, JsonValue], encrypted: Collection[str], box: SecretBox) -> SavedSettings:
+        """Return it with new values of settings, None for none; those of `encrypted` keys encrypted with `box`.
 
-        Raises `Misconfigured` where it cannot be encrypted.
+        Raises `Misconfigured` where one cannot be encrypted.
         """
-        values = {k: v for k, v in self.values.items() if k != key}
-        secrets = {k: v for k, v in self.secrets.items() if k != key}
-        if value is not None and box is not None:
-            secrets[key] = self.secrets[key] if self._holds(key, value, box) else box.encrypt(key, value)
-        elif value is not None:
-            values[key] = value
+        values, secrets = dict(self.values), dict(self.secrets)
+        for key, value in changes.items():
+            values.pop(key, None)
+            before = secrets.pop(key, None)
+            if value is not None and key in encrypted:
+                secrets[key] = before if before and _holds(box, key, before, value) else box.encrypt(key, value)
+            elif value is not None:
+                values[key] = value
         return SavedSettings(values=values, secrets=secrets)
-
-    def _holds(self, key: str, value: JsonValue, box: SecretBox) -> bool:
-        if key not in self.secrets:
-            return False
-        try:
-            return _dump(box.decrypt(key, self.secrets[key])) == _dump(value)
-        except Misconfigured:
-            return False
 
     def differences(self, other: SavedSettings) -> list[str]:
         """Return the keys whose saved value is another one, in order."""
@@ -113,14 +107,6 @@ class SettingsFile:
         finally:
             await lock.release()
 
-    def changed(
-        self, saved: SavedSettings, values: Mapping[str, JsonValue], encrypted: Collection[str]
-    ) -> SavedSettings:
-        """Return what is saved with these values over it (None for none); those of `encrypted` keys encrypted."""
-        for key, value in values.items():
-            saved = saved.changed(key, value, self.box if key in encrypted else None)
-        return saved
-
     def write(self, saved: SavedSettings) -> None:
         """Replace what is saved, while the file is locked. Raises `Misconfigured`."""
         content = {"version": saved.version, "values": saved.values, "secrets": saved.secrets}
@@ -143,6 +129,14 @@ class SettingsFile:
     def _invalid(self, message: str) -> InvalidFile:
         hint = "mend it, or remove it: what was saved is lost then"
         return InvalidFile(self.path, [Problem(message=message, hint=hint, file=str(self.path))])
+
+
+def _holds(box: SecretBox, key: str, secret: str, value: JsonValue) -> bool:
+    """Return whether a saved secret is of this value."""
+    try:
+        return _dump(box.decrypt(key, secret)) == _dump(value)
+    except Misconfigured:
+        return False
 
 
 def differing(one: Mapping[str, JsonValue], other: Mapping[str, JsonValue]) -> set[str]:

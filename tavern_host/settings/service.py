@@ -159,12 +159,33 @@ class HostSettings(Settings):
             raise InvalidInput(f"a change of settings has at most {MAX_VALUES} values, found {len(values)}")
         if not all(value is None and self._store.is_saved(key) for key, value in values.items()) or not values:
             self._manifest(plugin)
-        check = _Check(plugin, self._declared(plugin), self._resolved(plugin), self._store)
+        declared, resolved = self._declared(plugin), self._resolved(plugin)
+        wanted: dict[str, JsonValue] = {}
+        problems: dict[str, Problem] = {}
+        seen: set[str] = set()
         for key, value in values.items():
-            check.add(key, value)
-        if check.problems:
-            raise _invalid(plugin, check.problems, after)
-        return check.wanted
+            full = key if key in declared or self._store.is_saved(key) else prefix_of(plugin) + key
+            item, is_saved, hint, wrong = declared.get(full), self._store.is_saved(full), None, None
+            if plugin_of(full) != plugin or (item is None and not (value is None and is_saved)):
+                wrong = f"{plugin} has no setting {key!r:.200}"
+                hint = meant(key, plugin, declared) if len(problems) < MAX_REPORTED else None
+            elif full in seen:
+                wrong = f"{full!r} stands there twice, with its prefix and without"
+            elif item is not None and not item.holds_value and not is_saved:
+                wrong = f"{full!r} is a button and holds no value"
+            elif value is None or item is None:
+                wanted[full] = None
+            else:
+                key, current = full, resolved.value(full)
+                new, wrong = _checked_value(item, value, current)
+                if wrong is None and (new == value or new != current):  # else masks stood for all that holds now
+                    wanted[full] = new
+            if wrong is not None:
+                problems[key] = Problem(message=wrong, hint=hint)
+            seen.add(full)
+        if problems:
+            raise _invalid(plugin, problems, after)
+        return wanted
 
     def _resolved(self, plugin: str) -> Resolved:
         manifest = self._manifests().get(plugin)
@@ -189,58 +210,16 @@ class HostSettings(Settings):
             self._publish(SETTINGS_CHANGED, {"plugin": plugin, "keys": keys})
 
 
-class _Check:
-    """Checks the values of one change, one after the other."""
-
-    def __init__(
-        self, plugin: str, declared: Mapping[str, SettingItem], resolved: Resolved, store: SettingsStore
-    ) -> None:
-        self._plugin = plugin
-        self._declared = declared
-        self._resolved = resolved
-        self._store = store
-        self._seen: set[str] = set()
-        self.wanted: dict[str, JsonValue] = {}
-        self.problems: dict[str, Problem] = {}
-
-    def add(self, key: str, value: Any) -> None:
-        """Check one value; where it is right and changes something, it is wanted."""
-        full = key if key in self._declared or self._store.is_saved(key) else prefix_of(self._plugin) + key
-        item = self._declared.get(full)
-        if plugin_of(full) != self._plugin or (item is None and not (value is None and self._store.is_saved(full))):
-            self._refuse(key, f"{self._plugin} has no setting {key!r:.200}", self._meant(key))
-        elif full in self._seen:
-            self._refuse(key, f"{full!r} stands there twice, with its prefix and without")
-        elif item is not None and not item.holds_value and not self._store.is_saved(full):
-            self._refuse(key, f"{full!r} is a button and holds no value")
-        elif value is None or item is None:
-            self.wanted[full] = None
-        else:
-            self._add_value(item, value)
-        self._seen.add(full)
-
-    def _add_value(self, item: SettingItem, value: Any) -> None:
-        given, current = value, self._resolved.value(item.key)
-        try:
-            value = unmasked(item, given, current)
-        except MaskedValue as error:
-            self._refuse(item.key, f"{item.key!r} {error}")
-            return
-        wrong = item.problem(value)
-        if wrong is not None:
-            self._refuse(item.key, f"{item.key!r} {wrong}")
-        elif len(json.dumps(value)) > MAX_VALUE:
-            self._refuse(item.key, f"{item.key!r} is longer than {MAX_VALUE >> 10} KiB")
-        elif value == given or value != current:  # else masks stood for all that holds now: it stays as it is
-            self.wanted[item.key] = value
-
-    def _meant(self, key: str) -> str | None:
-        if len(self.problems) >= MAX_REPORTED:
-            return None
-        return meant(key, self._plugin, self._declared)
-
-    def _refuse(self, key: str, message: str, hint: str | None = None) -> None:
-        self.problems[key] = Problem(message=message, hint=hint)
+def _checked_value(item: SettingItem, given: Any, current: Any) -> tuple[Any, str | None]:
+    """Return a new value with the present secrets where masks stand for them, or what is wrong with it."""
+    try:
+        value = unmasked(item, given, current)
+    except MaskedValue as error:
+        return None, f"{item.key!r} {error}"
+    if wrong := item.problem(value):
+        return None, f"{item.key!r} {wrong}"
+    too_long = f"{item.key!r} is longer than {MAX_VALUE >> 10} KiB" if len(json.dumps(value)) > MAX_VALUE else None
+    return value, too_long
 
 
 def _shown(item: SettingItem, plugin: str, resolved: Resolved, *, reveal: bool = False) -> SettingValue:
@@ -259,5 +238,5 @@ def _invalid(plugin: str, problems: Mapping[str, Problem], after: str) -> Invali
     text = "; ".join(map(str, problems.values()))
     if len(problems) > 1:
         text = f"{len(problems)} settings of {plugin} cannot be saved: {text}"
-    told = [{"key": key, **problem.to_json()} for key, problem in problems.items()]
-    return InvalidInput(text + after, problems=told)
+    details = [{"key": key, **problem.to_json()} for key, problem in problems.items()]
+    return InvalidInput(text + after, problems=details)

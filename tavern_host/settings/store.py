@@ -169,7 +169,7 @@ class SettingsStore:
         if (file := self._file) is None:
             raise Misconfigured("this host has no file to save settings in")
         async with file.locked():  # nothing within waits: neither a cancellation nor another save comes in between
-            after = file.changed(before := self._read(file), values, encrypted)
+            after = (before := self._read(file)).changed(values, encrypted, file.box)
             if mine := after.differences(before):
                 file.write(after)
             return mine, self._take_over(after)
@@ -178,7 +178,7 @@ class SettingsStore:
         """Return the keys that saving these values would change now; without a file, all. Raises `InvalidFile`."""
         if (file := self._file) is None:
             return [*values]
-        return file.changed(before := self._read(file), values, encrypted).differences(before)
+        return (before := self._read(file)).changed(values, encrypted, file.box).differences(before)
 
     def follow(self) -> dict[str, list[str]]:
         """Reload the file if another process wrote it; return the keys that changed, by plugin.

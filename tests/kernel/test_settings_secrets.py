@@ -69,7 +69,7 @@ async def test_all_projects_share_the_key(tmp_path: Path) -> None:
     key = (tmp_path / "secret.key").read_bytes()
     other = file_in(tmp_path, "other")
     async with other.locked():
-        other.write(other.read().changed(TOKEN, "swordfish", other.box))
+        other.write(other.read().changed({TOKEN: "swordfish"}, [TOKEN], other.box))
     assert (tmp_path / "secret.key").read_bytes() == key
     assert token_in(tmp_path) == "hunter2"
 
