@@ -26,21 +26,18 @@ _SEAL = re.compile(
 
 
 class JsonlLog:
-    """One log. After `entries` was read to its end, the attributes say what was found.
-
-    `verified` counts the entries up to the first problem, `unsealed` those of them after the last seal, `recovered`
-    those that a later writer sealed after a crash, and `torn` lines that are no entries.
-    """
+    """One log. After `read` was followed to its end, the attributes say what was found, as those of `AuditCheck` do;
+    `entries` counts those up to the first problem."""
 
     def __init__(self, path: Path, marks: Sequence[Mark]) -> None:
         self._path = path
         self._marks = marks
-        self.verified = self.unsealed = self.recovered = self.torn = 0
+        self.entries = self.unsealed = self.recovered = self.torn = 0
         self.seal = Mark(0, "", is_seal=True)
         self.line: int | None = None
         self.problem: str | None = None
 
-    def entries(self) -> Iterator[UnnumberedEntry]:
+    def read(self) -> Iterator[UnnumberedEntry]:
         """Yield all lines that are entries, also after a problem; none where there is no log. Raises `OSError`."""
         unseen, line, torn = set(self._marks), 0, 0
         hasher, first, odd = hashlib.sha256(), 1, None
@@ -70,12 +67,12 @@ class JsonlLog:
                 hasher, first = hashlib.sha256(seal[7]), line + 1
                 continue
             hasher.update(piece)
-            if entry is not None and int(entry[1]) == self.verified + 1:
-                self.verified, self.unsealed = self.verified + 1, self.unsealed + 1
+            if entry is not None and int(entry[1]) == self.entries + 1:
+                self.entries, self.unsealed = self.entries + 1, self.unsealed + 1
             elif begins_line:
                 torn += 1
                 if entry is not None and odd is None:
-                    odd = line, f"entry {int(entry[1])} follows entry {self.verified}"
+                    odd = line, f"entry {int(entry[1])} follows entry {self.entries}"
         self.torn += torn
         if self.problem is None and odd is not None:
             self.line, self.problem = odd
@@ -84,7 +81,7 @@ class JsonlLog:
             self.line, self.problem = line, lacked.lacking(self.seal.number)
 
     def _expected(self, torn: int) -> tuple[int, int, int, int]:
-        return self.seal.number + 1, self.unsealed, self.verified, torn
+        return self.seal.number + 1, self.unsealed, self.entries, torn
 
     def _pieces(self) -> Iterator[tuple[bytes, bool]]:
         """Yield the lines, in parts where they are too long, and of each part whether a line begins with it."""

@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -327,13 +328,10 @@ class HostAudit(Audit):
         _check_action(action)
         call = call or system_call()
         principal = call.principal
-        own = principal.id if principal.kind == "plugin" else principal.kind
-        first = action.partition(".")[0]
-        if first in HOST_ACTIONS | recorded_actions() or (
-            principal.kind == "plugin" and not action.startswith(f"{own}.")
-        ):
-            action = f"{own}.{action}"
         plugin = principal.id if principal.kind == "plugin" else None
+        is_reserved = action.partition(".")[0] in HOST_ACTIONS | recorded_actions()
+        if is_reserved or (plugin is not None and not action.startswith(f"{plugin}.")):
+            action = f"{plugin or principal.kind}.{action}"
         self._log.record(action, actor=principal, subject=subject, details=details, plugin=call.via or plugin)
 
     async def tail(self, limit: int = 50, *, call: CallContext | None = None) -> list[AuditEntry]:
@@ -345,13 +343,10 @@ class HostAudit(Audit):
         if not 1 <= limit <= MAX_READ:
             raise InvalidInput(f"limit {limit}: from 1 to {MAX_READ} entries can be read at once")
         try:
-            return await run_in_thread(lambda: self._newest(limit), what="reading the audit log")
+            await run_in_thread(self._log.flush, what="writing the audit log")
+            return await run_in_thread(partial(self._log.store.tail, limit), what="reading the audit log")
         except OSError as error:
             raise Misconfigured(f"the audit log {self._log.path} cannot be read: {error.strerror}") from None
-
-    def _newest(self, limit: int) -> list[AuditEntry]:
-        self._log.flush()
-        return self._log.store.tail(limit)
 
 
 Allowed = Callable[[CallContext | None, str], CallContext]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import itertools
 import logging
 import sqlite3
 from collections import deque
@@ -142,7 +143,7 @@ def _jsonl_log(path: Path, marks: Sequence[Mark]) -> JsonlLog:
 
 
 def _import(connection: sqlite3.Connection, log: JsonlLog) -> Mark:
-    newest = _insert(connection, _START, log.entries())
+    newest = _insert(connection, _START, log.read())
     details: dict[str, Any] = {"entries": newest.number, "recovered": log.recovered + log.unsealed, "torn": log.torn}
     details["seal"] = log.seal.hash
     if log.problem is not None:
@@ -156,14 +157,17 @@ def _insert(connection: sqlite3.Connection, newest: Mark, entries: Iterable[Unnu
 
     def rows() -> Iterator[tuple[int, bytes, str]]:
         nonlocal number, hash
-        for moment, fields in entries:
-            number += 1
-            entry = b'{"seq":%d,"time":"%b",%b' % (number, moment.encode(), fields)
+        for number, fields in enumerate(entries, newest.number + 1):
+            entry = _numbered(number, fields)
             hash = _hash(hash, entry)
             yield number, entry, hash
 
     connection.executemany("INSERT INTO entries (seq, entry, hash) VALUES (?, ?, ?)", rows())
     return Mark(number, hash)
+
+
+def _numbered(number: int, entry: UnnumberedEntry) -> bytes:
+    return b'{"seq":%d,"time":"%b",%b' % (number, entry[0].encode(), entry[1])
 
 
 def _hash(previous: str, entry: bytes) -> str:
@@ -256,15 +260,9 @@ def _verify(connection: sqlite3.Connection, marks: Sequence[Mark], problem: str 
 def _verify_jsonl(path: Path, marks: Sequence[Mark], problem: str | None) -> AuditCheck:
     """Verify a log of lines that is not imported yet, if there is one."""
     log = _jsonl_log(path, marks)
-    deque(log.entries(), maxlen=0)
-    return AuditCheck(
-        entries=log.verified,
-        problem=log.problem or problem,
-        line=log.line,
-        unsealed=log.unsealed,
-        recovered=log.recovered,
-        torn=log.torn,
-    )
+    deque(log.read(), maxlen=0)
+    found = {name: getattr(log, name) for name in AuditCheck.model_fields}
+    return AuditCheck(**found | {"problem": log.problem or problem})
 
 
 def tail(path: Path, limit: int) -> list[AuditEntry]:
@@ -273,9 +271,7 @@ def tail(path: Path, limit: int) -> list[AuditEntry]:
         return []
     with _opened(path) as connection:
         if connection is None:
-            numbered = enumerate(_jsonl_log(path, []).entries(), 1)
-            lines = deque(((b'{"seq":%d,"time":"%b",%b' % (n, e[0].encode(), e[1])) for n, e in numbered), limit)
-            return _entries(lines)
+            return _entries(deque(map(_numbered, itertools.count(1), _jsonl_log(path, []).read()), limit))
         _require_table(connection)
         selected = "SELECT entry FROM entries WHERE length(entry) <= ? ORDER BY seq DESC LIMIT ?"
         found = connection.execute(selected, (MAX_ENTRY, limit)).fetchall()

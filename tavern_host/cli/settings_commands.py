@@ -121,11 +121,9 @@ def _has_a_say(host: Host, saved: str) -> bool:
 
 
 async def _value(settings: Settings, item: SettingItem) -> SettingValue:
-    values = await settings.values(plugin_of(item.key) or "")
-    for value in values:
-        if value.key == item.key:
-            return value
-    raise InvalidInput(f"{item.key} is a button and holds no value")
+    if not item.holds_value:
+        raise InvalidInput(f"{item.key} is a button and holds no value")
+    return next(v for v in await settings.values(plugin_of(item.key) or "") if v.key == item.key)
 
 
 # --- values as text -------------------------------------------------------------------------------

@@ -92,8 +92,7 @@ class PluginEvents:
         for wanted in types or ("*",):
             self._check("subscribe", wanted)
         subscription = self._bus.subscribe(*types, since=since, limit=limit, copy=True)
-        forget = self._ledger.add("subscription", ", ".join(types) or "*", subscription.close)
-        subscription.on_close(forget)
+        subscription.on_close = self._ledger.add("subscription", ", ".join(types) or "*", subscription.close)
         return subscription
 
     def _check(self, what: Literal["publish", "subscribe"], type: str) -> None:

@@ -168,10 +168,7 @@ class EventBus:
             subscriptions = tuple(self._subscriptions) if waiting else ()
         for items in waiting:
             for subscription in subscriptions:
-                if isinstance(items, list):
-                    subscription._offer(items)
-                else:
-                    subscription._offer_gap(items)
+                subscription._offer(items)
 
     def subscribe(
         self, *types: str, since: int | None = None, limit: int = WAITING, copy: bool = False
@@ -228,26 +225,23 @@ class BusSubscription:
         self._lost: tuple[int, int] | None = None
         self._ready = asyncio.Event()
         self._closed = False
-        self._callbacks: list[Callable[[], None]] = []
-
-    def on_close(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the subscription is closed."""
-        self._callbacks.append(callback)
+        self.on_close: Callable[[], object] = lambda: None
+        """Called when the subscription is closed."""
 
     def _wants(self, type: str) -> bool:
         if not self._types and not self._prefixes:
             return True
         return type in self._types or type.startswith(self._prefixes)
 
-    def _offer_gap(self, gap: Gap) -> None:
-        if not self._closed and gap.last > self._after:
-            self._waiting.append(gap)
-            self._settle()
-
-    def _offer(self, items: list[Numbered]) -> None:
+    def _offer(self, items: Gap | list[Numbered]) -> None:
         """Take new events, in the order of their numbers; those from before it was made, or replayed, are skipped."""
-        if not self._closed:
+        if self._closed:
+            return
+        if isinstance(items, list):
             self._add(items, self._after)
+        elif items.last > self._after:
+            self._waiting.append(items)
+            self._settle()
 
     def _add(self, items: Iterable[Numbered], after: int) -> None:
         """Take those of these events that come after a number and are wanted."""
@@ -302,8 +296,7 @@ class BusSubscription:
         """End the subscription: what waits is still read, then the iteration ends."""
         self._end()
         self._bus._forget(self)
-        for callback in self._callbacks:
-            callback()
+        self.on_close()
 
     def _end(self) -> None:
         self._closed = True

@@ -228,7 +228,7 @@ async def _revoke_plugin(request: web.Request) -> web.Response:
 async def _switch_plugin(request: web.Request) -> web.Response:
     """Enable or disable a plugin: `{"enabled": true}` (the platform's shape)."""
     host, name = host_of(request), request.match_info["name"]
-    body = await _object(request)
+    body = read_json_object(await request.read(), "the body")
     enabled = body.get("enabled")
     if not isinstance(enabled, bool) or set(body) != {"enabled"}:
         raise InvalidInput('the body must be {"enabled": true} or {"enabled": false}')
@@ -251,10 +251,6 @@ async def _reload_plugin(request: web.Request) -> web.Response:
 def _done(request: web.Request, message: str, plugins: list[PluginInfo]) -> web.Response:
     body = {"success": True, "message": message, "plugins": [_shown(request, plugin) for plugin in plugins]}
     return web.json_response(body)
-
-
-async def _object(request: web.Request) -> dict[str, Any]:
-    return read_json_object(await request.read(), "the body")
 
 
 async def _list_permissions(request: web.Request) -> web.Response:

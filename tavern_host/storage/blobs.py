@@ -118,14 +118,8 @@ class BlobStore:
 
     async def get(self, hash: str) -> Blob:
         """Return the handle of a content, with the media type that it was put with last. Raises `NotFound`."""
-
-        def work(connection: sqlite3.Connection) -> tuple[str, int] | None:
-            found: tuple[str, int] | None = connection.execute(
-                "SELECT media_type, size FROM blobs WHERE hash = ?", (hash.encode(errors="replace").decode(),)
-            ).fetchone()
-            return found
-
-        found = await self._database.read(work, absent=None)
+        sought, key = "SELECT media_type, size FROM blobs WHERE hash = ?", hash.encode(errors="replace").decode()
+        found = await self._database.read(lambda connection: connection.execute(sought, (key,)).fetchone(), absent=None)
         if found is None:
             raise NotFound(f"there is no Blob {hash!r:.80}")
         return self.handle(hash, *found)
@@ -172,7 +166,6 @@ class BlobStore:
 
     async def hold(self, holder: str, blobs: Collection[Blob]) -> None:
         """Keep Blobs until the holder releases them, however often it is said. Raises `NotFound`: then none is held."""
-
         self._check()
 
         def work(connection: sqlite3.Connection) -> None:
@@ -186,7 +179,6 @@ class BlobStore:
 
     async def release(self, holder: str) -> None:
         """Hold nothing for this holder any more."""
-
         self._check()
         name = self._prefix + holder
 
@@ -200,21 +192,20 @@ class BlobStore:
     async def holders(self) -> list[str]:
         """Return who holds something; of a plugin, which of its names do."""
         sought, size = "SELECT DISTINCT holder FROM holds WHERE substr(holder, 1, ?) = ?", len(self._prefix)
+        rows: list[tuple[str]] = await self._database.read(
+            lambda c: c.execute(sought, (size, self._prefix)).fetchall(), absent=[]
+        )
+        return [holder[size:] for (holder,) in rows]
 
-        def work(connection: sqlite3.Connection) -> list[str]:
-            return [holder[size:] for (holder,) in connection.execute(sought, (size, self._prefix))]
-
-        return await self._database.read(work, absent=[])
-
-    async def sweep_always(self, *, first: float = 600, every: float = 3600) -> None:
-        """Sweep `first` seconds from now and then again and again, until cancelled. A failure is logged."""
-        await asyncio.sleep(first)  # runs that a killed host left behind have been resumed by then
+    async def sweep_always(self) -> None:
+        """Sweep in ten minutes and then each hour, until cancelled. A failure is logged."""
+        await asyncio.sleep(600)  # runs that a killed host left behind have been resumed by then
         while True:
             try:
                 await self.sweep()
             except (TavernError, OSError) as error:
                 _log.error("Blobs that nobody needs were not removed: %s", describe(error))
-            await asyncio.sleep(every)
+            await asyncio.sleep(3600)
 
     async def sweep(self, unused_seconds: float = UNUSED_SECONDS) -> int:
         """Remove what nobody has held for so long, and files that a killed process left; return how many Blobs."""

@@ -48,12 +48,12 @@ def confined_folder(root: Path, steps: Sequence[str], *, make: bool = False) -> 
     """
     above = os.open(root.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        handle = _enter(above, root.name, make)
+        handle = open_folder(above, root.name, make=make)
     finally:
         os.close(above)
     try:
         for step in steps:
-            inner = _enter(handle, step, make)
+            inner = open_folder(handle, step, make=make)
             os.close(handle)
             handle = inner
         yield handle
@@ -61,9 +61,12 @@ def confined_folder(root: Path, steps: Sequence[str], *, make: bool = False) -> 
         os.close(handle)
 
 
-def open_folder(folder: int, name: str) -> int:
-    """Return a descriptor of a folder in an open one."""
-    return _enter(folder, name, make=False)
+def open_folder(folder: int, name: str, *, make: bool = False) -> int:
+    """Return a descriptor of a folder in an open one; with `make`, a missing one is made."""
+    if make:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, 0o755, dir_fd=folder)
+    return os.open(name, _FOLDER, dir_fd=folder)
 
 
 @contextlib.contextmanager
@@ -75,13 +78,6 @@ def writing(folder: int, seconds: float) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _enter(folder: int, name: str, make: bool) -> int:
-    if make:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(name, 0o755, dir_fd=folder)
-    return os.open(name, _FOLDER, dir_fd=folder)
 
 
 def _lock(handle: int, seconds: float) -> None:

@@ -91,12 +91,9 @@ class InvalidFile(Misconfigured):
         super().__init__(f"{path} cannot be used:\n{lines}", problems=[p.to_json() for p in problems])
 
 
-def read_yaml(path: Path, model: type[M], *, label: str | None = None) -> M:
-    """Return the file as a `model`. `label` names it in messages (default: its path).
-
-    Raises `InvalidFile` with every problem; `FileNotFoundError` where there is none.
-    """
-    return read_partly(path, model, label=label)[0]
+def read_yaml(path: Path, model: type[M]) -> M:
+    """Return a file as a `model`. Raises `InvalidFile` with every problem, `FileNotFoundError` where there is none."""
+    return read_partly(path, model)[0]
 
 
 def read_partly(
@@ -108,7 +105,7 @@ def read_partly(
     check: Callable[[M], Iterable[Mistake]] | None = None,
 ) -> tuple[M, list[Problem], Places]:
     """Return the file as a `model`, the mistakes under its `dispensable` keys, which are read as empty then, and
-    where everything in it stands.
+    where everything in it stands. `label` names the file in messages (default: its path).
 
     `check` says what is wrong with a model whose parts are right, each as the location and a text. Keys that begin
     with `x-` are left out wherever they stand. Raises as `read_yaml` for all mistakes that are not dispensable.
