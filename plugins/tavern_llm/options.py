@@ -1,8 +1,10 @@
-"""Says what is wrong with the options of a model, without ever showing a value: one may be a key."""
+"""Says what is wrong with options and other data, without ever showing a value: one may be a key."""
 
 from __future__ import annotations
 
 from pydantic import ValidationError
+
+_PLAIN = {"extra_forbidden": "unknown option", "model_type": "must be keys and values"}
 
 
 def options_problem(adapter: str, error: ValidationError) -> str:
@@ -12,11 +14,14 @@ def options_problem(adapter: str, error: ValidationError) -> str:
 
 def problems_of(error: ValidationError) -> str:
     """Return every problem in one line, each after its place."""
-    parts = []
+    return "; ".join(text for _, text in mistakes(error))
+
+
+def mistakes(error: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return the place of each problem, and its text, which begins with the place."""
+    found = []
     for problem in error.errors(include_input=False, include_context=False, include_url=False):
         where = ".".join(str(part) for part in problem["loc"])
-        text = (
-            "unknown option" if problem["type"] == "extra_forbidden" else problem["msg"].removeprefix("Value error, ")
-        )
-        parts.append(f"{where}: {text[:1].lower()}{text[1:]}" if where else text)
-    return "; ".join(parts)
+        text = _PLAIN.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
+        found.append((problem["loc"], f"{where}: {text[:1].lower()}{text[1:]}" if where else text))
+    return found

@@ -17,51 +17,54 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.llm import ChatMessage, LlmUsage
+from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.wire import Model
+from tavern_llm.options import mistakes
 
-CONDITIONS = ("contains", "last_contains", "tool_contains", "last_role")
-KEYS = ("when", "reply", "tool_calls", "reasoning", "usage", "finish_reason", "times")
-CALL_KEYS = ("name", "arguments", "id")
-USAGE_KEYS = tuple(LlmUsage.model_fields)
-
-MAX_VALUES = 10_000
-"""How many values the arguments of one call may have: aliases can make a small file large."""
+MAX_VALUES, MAX_LEVELS = 50_000, 64
+"""How many values a script may have, and how deeply they may be nested: aliases can make a small file large."""
 
 
-@dataclass(frozen=True)
-class ScriptedCall:
+def _json_text(value: Any) -> str:
+    if not isinstance(value, str | dict):
+        raise ValueError("must be keys and values, or a text")
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+Texts = Annotated[list[str], BeforeValidator(lambda value: value if isinstance(value, list) else [value])]
+JsonText = Annotated[str, BeforeValidator(_json_text)]
+
+
+class _Part(Model):
+    model_config = ConfigDict(alias_generator=None)
+
+
+class ScriptedCall(_Part):
     """A call of a tool; `arguments` is JSON text, which a script may get wrong on purpose."""
 
     name: str
-    arguments: str = "{}"
+    arguments: JsonText = "{}"
     id: str | None = None
 
 
-@dataclass(frozen=True)
-class ScriptedReply:
-    """One reply; `line` is where it begins in the file. `contains` looks through all messages, `last_contains` at the
-    last one, `tool_contains` at the results of tools that came last, of which each text must be in some."""
+class Conditions(_Part):
+    """What must have been said. `contains` looks through all messages, `last_contains` at the last one,
+    `tool_contains` at the results of tools that came last, of which each text must be in some."""
 
-    text: str
-    line: int
-    contains: tuple[str, ...] = ()
-    last_contains: tuple[str, ...] = ()
-    finish_reason: str = "stop"
-    times: int | None = None
-    tool_contains: tuple[str, ...] = ()
-    last_role: tuple[str, ...] = ()
-    tool_calls: tuple[ScriptedCall, ...] = ()
-    reasoning: str | None = None
-    usage: LlmUsage = field(default_factory=LlmUsage)
+    contains: Texts = Field(default=[])
+    last_contains: Texts = Field(default=[])
+    tool_contains: Texts = Field(default=[])
+    last_role: Texts = Field(default=[])
 
-    def fits(self, messages: Sequence[ChatMessage]) -> bool:
-        """Return whether all conditions hold for a conversation."""
+    def hold(self, messages: Sequence[ChatMessage]) -> bool:
+        """Return whether all hold for a conversation."""
         last = messages[-1].content if messages else ""
         results = list(itertools.takewhile(lambda message: message.role == "tool", reversed(messages)))
         return (
@@ -72,6 +75,27 @@ class ScriptedReply:
         )
 
 
+class ScriptedReply(_Part):
+    """One reply, and how often it may be given."""
+
+    when: Conditions = Conditions()
+    reply: str = ""
+    tool_calls: list[ScriptedCall] = Field(default=[])
+    reasoning: str | None = None
+    usage: LlmUsage = LlmUsage()
+    finish_reason: str | None = None
+    times: int | None = Field(default=None, ge=1, strict=True)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> ScriptedReply:
+        if not self.model_fields_set & {"reply", "tool_calls"}:
+            raise ValueError("the key 'reply' is missing")
+        return self
+
+
+_KEYS = [*ScriptedReply.model_fields, *Conditions.model_fields, *ScriptedCall.model_fields, *LlmUsage.model_fields]
+
+
 def read_script(text: str, file: str) -> tuple[ScriptedReply, ...]:
     """Return the replies of a script. `file` names it in messages.
 
@@ -79,134 +103,62 @@ def read_script(text: str, file: str) -> tuple[ScriptedReply, ...]:
     """
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if not isinstance(root, yaml.SequenceNode) or not root.value:
+            raise _misconfigured(file, [(1, "expected a list of replies: '- reply: …', each with an optional 'when'")])
+        counted = itertools.count(1)
+        items = [(node, _value(node, counted)) for node in root.value]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         raise _misconfigured(file, [(line, f"not valid YAML: {error.problem or error.context}")]) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
         raise _misconfigured(file, [(1, f"not valid YAML: {type(error).__name__}")]) from None
-    reader = _Reader()
-    replies = reader.replies(root)
-    if reader.problems:
-        raise _misconfigured(file, reader.problems)
-    return replies
-
-
-class _Reader:
-    """Turns YAML nodes into replies and notes what is wrong, by line."""
-
-    def __init__(self) -> None:
-        self.problems: list[tuple[int, str]] = []
-
-    def replies(self, root: yaml.Node | None) -> tuple[ScriptedReply, ...]:
-        if not isinstance(root, yaml.SequenceNode) or not root.value:
-            self._problem(root, "expected a list of replies: '- reply: …', each with an optional 'when'")
-            return ()
-        return tuple(reply for node in root.value if (reply := self._reply(node)) is not None)
-
-    def _reply(self, node: yaml.Node) -> ScriptedReply | None:
-        before = len(self.problems)
-        values = self._mapping(node, KEYS, "a reply")
-        when = self._mapping(values["when"], CONDITIONS, "'when'") if "when" in values else {}
-        conditions = {name: self._texts(value, name) for name, value in when.items()}
-        if "reply" not in values and "tool_calls" not in values and isinstance(node, yaml.MappingNode):
-            self._problem(node, "the key 'reply' is missing")
-        given = {key: self._text(values[key], key) for key in ("reply", "reasoning", "finish_reason") if key in values}
-        calls = self._calls(values["tool_calls"]) if "tool_calls" in values else ()
-        usage = self._mapping(values["usage"], USAGE_KEYS, "'usage'") if "usage" in values else {}
-        counts = {key: self._count(value, key) for key, value in usage.items()}
-        times = self._count(values["times"], "times") if "times" in values else None
-        if len(self.problems) > before:
-            return None
-        return ScriptedReply(
-            text=given.get("reply", ""),
-            line=node.start_mark.line + 1,
-            finish_reason=given.get("finish_reason", "tool_calls" if calls else "stop"),
-            times=times,
-            tool_calls=calls,
-            reasoning=given.get("reasoning"),
-            usage=LlmUsage(**counts),
-            **conditions,
-        )
-
-    def _calls(self, node: yaml.Node) -> tuple[ScriptedCall, ...]:
-        if not isinstance(node, yaml.SequenceNode) or not node.value:
-            self._problem(node, "'tool_calls' must be a list: '- {name: …, arguments: {…}}'")
-            return ()
-        return tuple(self._call(item) for item in node.value)
-
-    def _call(self, node: yaml.Node) -> ScriptedCall:
-        values = self._mapping(node, CALL_KEYS, "a call")
-        if "name" not in values and isinstance(node, yaml.MappingNode):
-            self._problem(node, "the call's 'name' is missing")
-        given = {key: self._text(values[key], key) for key in ("name", "id") if key in values}
-        arguments = "{}"
-        if "arguments" in values:
-            arguments = self._arguments(values["arguments"])
-        return ScriptedCall(given.get("name", ""), arguments, given.get("id"))
-
-    def _arguments(self, node: yaml.Node) -> str:
-        """Return JSON text: of keys and values, or a text as it stands."""
-        if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str":
-            return str(node.value)
-        if not isinstance(node, yaml.MappingNode):
-            self._problem(node, "'arguments' must be keys and values, or a text")
-            return "{}"
+    replies, problems = [], []
+    for node, value in items:
         try:
-            return json.dumps(_value(node, itertools.count(1)), ensure_ascii=False, allow_nan=False)
-        except (ValueError, RecursionError) as error:
-            self._problem(node, f"'arguments' cannot be JSON: {error}")
-            return "{}"
-
-    def _mapping(self, node: yaml.Node, known: tuple[str, ...], what: str) -> dict[str, yaml.Node]:
-        if not isinstance(node, yaml.MappingNode):
-            self._problem(node, f"{what} must be keys and values: {', '.join(known)}")
-            return {}
-        values: dict[str, yaml.Node] = {}
-        for key_node, value in node.value:
-            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
-            if key not in known:
-                self._problem(key_node, f"{what} has no key {key!r}; there is {', '.join(known)}")
-            elif key in values:
-                self._problem(key_node, f"the key {key!r} stands here twice")
-            else:
-                values[key] = value
-        return values
-
-    def _texts(self, node: yaml.Node, name: str) -> tuple[str, ...]:
-        if isinstance(node, yaml.SequenceNode):
-            return tuple(self._text(item, name) for item in node.value)
-        return (self._text(node, name),)
-
-    def _text(self, node: yaml.Node, name: str) -> str:
-        if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:str":
-            return str(node.value)
-        hint = f'; write it in quotes: "{node.value}"' if isinstance(node, yaml.ScalarNode) and node.value else ""
-        self._problem(node, f"{name!r} must be a text{hint}")
-        return ""
-
-    def _count(self, node: yaml.Node, name: str) -> int | None:
-        if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:int" and node.value.isdecimal():
-            count = int(node.value[:10])
-            if count > 0:
-                return count
-        self._problem(node, f"{name!r} must be a whole number, 1 or more")
-        return None
-
-    def _problem(self, node: yaml.Node | None, message: str) -> None:
-        self.problems.append((node.start_mark.line + 1 if node is not None else 1, message))
+            replies.append(ScriptedReply.model_validate(value))
+        except ValidationError as error:
+            for place, text in mistakes(error):
+                hint = "; write it in quotes" if text.endswith("valid string") else ""
+                hint = did_you_mean(str(place[-1]), _KEYS) if text.endswith("unknown option") else hint
+                problems.append((_line(node, place), text + hint))
+    if problems:
+        raise _misconfigured(file, problems)
+    return tuple(replies)
 
 
-def _value(node: yaml.Node, counted: itertools.count[int]) -> Any:
-    """Return the value of a node as JSON has it. Raises `ValueError` for too many."""
-    if next(counted) > MAX_VALUES:
-        raise ValueError(f"more than {MAX_VALUES} values")
+def _value(node: yaml.Node, counted: itertools.count[int], level: int = 0) -> Any:
+    """Return the value of a node as JSON has it. Raises `MarkedYAMLError`."""
+    if next(counted) > MAX_VALUES or level > MAX_LEVELS:
+        raise _wrong(node, "too many values, or nested too deeply")
     if isinstance(node, yaml.MappingNode):
-        return {str(key.value): _value(value, counted) for key, value in node.value}
+        found: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.value in found:
+                raise _wrong(key, f"the key {key.value!r:.80} stands here twice, or is no text")
+            found[key.value] = _value(value, counted, level + 1)
+        return found
     if isinstance(node, yaml.SequenceNode):
-        return [_value(item, counted) for item in node.value]
-    plain = node.tag.rpartition(":")[2] in ("null", "bool", "int", "float")
-    return yaml.constructor.SafeConstructor().construct_object(node) if plain else node.value
+        return [_value(item, counted, level + 1) for item in node.value]
+    is_plain = node.tag.rpartition(":")[2] in ("null", "bool", "int", "float")
+    return yaml.constructor.SafeConstructor().construct_object(node) if is_plain else node.value
+
+
+def _wrong(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+
+def _line(node: yaml.Node, place: tuple[str | int, ...]) -> int:
+    """Return the line of a part of a node, or of its nearest parent, from 1."""
+    mark = node.start_mark
+    for part in place:
+        if isinstance(node, yaml.MappingNode):
+            key, node = next((pair for pair in node.value if pair[0].value == part), (node, node))
+            mark = key.start_mark
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            mark = node.start_mark
+    return int(mark.line) + 1
 
 
 def _misconfigured(file: str, problems: list[tuple[int, str]]) -> Misconfigured:

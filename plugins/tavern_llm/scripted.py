@@ -81,7 +81,7 @@ class ScriptedAdapter:
         for index, reply in enumerate(self._replies):
             if reply.times is not None and self._given.get(index, 0) >= reply.times:
                 continue
-            if reply.fits(messages):
+            if reply.when.hold(messages):
                 self._given[index] = self._given.get(index, 0) + 1
                 return reply
         last = f"{messages[-1].role}: {one_line(messages[-1].content, 200)!r}" if messages else "(none)"
@@ -125,7 +125,7 @@ class ScriptedAdapter:
 def _answer(reply: ScriptedReply, request: LlmRequest) -> LlmResponse:
     """Return a reply as an answer; calls without an id get one of their own each time."""
     return LlmResponse(
-        text=reply.text,
+        text=reply.reply,
         model=request.model or "scripted",
         tool_calls=[
             LlmToolCall(id=call.id or new_id("call"), name=call.name, arguments=call.arguments)
@@ -133,5 +133,5 @@ def _answer(reply: ScriptedReply, request: LlmRequest) -> LlmResponse:
         ],
         reasoning=reply.reasoning,
         usage=reply.usage,
-        finish_reason=reply.finish_reason,
+        finish_reason=reply.finish_reason or ("tool_calls" if reply.tool_calls else "stop"),
     )

@@ -132,7 +132,9 @@ async def test_a_script_is_read_again_when_it_changes(project: Path, scripted: d
         write(project / "files" / "replies.yaml", "- reply: 'Changed, entirely.'\n")
         assert (await llm.complete(ask("once"))).text == "Changed, entirely."
         write(project / "files" / "replies.yaml", "- rply: x\n")
-        with pytest.raises(Misconfigured, match=r"^files/replies.yaml:1: a reply has no key 'rply'"):
+        with pytest.raises(
+            Misconfigured, match=r"^files/replies.yaml:1: rply: unknown option \(did you mean reply\?\)$"
+        ):
             await llm.complete(ask("once"))
 
 
