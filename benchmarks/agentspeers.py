@@ -122,7 +122,7 @@ PEERS = {
     ),
     "pydantic-ai-slim": (("pydantic-ai-slim",), "Agent in memory", _pydantic_ai, None),
 }
-"""By distribution: those whose versions are told, what is used, how, and the part of its time that a turn here may
+"""By distribution: those whose versions are printed, what is used, how, and the part of its time that a turn here may
 take. Ours is stored in each case."""
 
 

@@ -31,7 +31,7 @@ from benchmarks.enginegraphs import (
     stream,
 )
 from benchmarks.enginesubject import BusListener, Listener, Ran, RunLog, Subject
-from benchmarks.harness import Result, Side, compare_sides, frozen, measured
+from benchmarks.harness import Result, Side, compare_sides, frozen, longest_hold, measured
 from tavern_host.contracts.workflows import WorkflowNode
 
 TASKS = "a task per node"
@@ -287,7 +287,7 @@ async def _hold() -> list[Result]:
     pairs = []
     with frozen():
         for _ in range(min(5, harness.ROUNDS)):
-            pairs.append((await _longest_hold(subject), await _longest_hold(floor)))
+            pairs.append((await _hold(subject), await _hold(floor)))
     return [
         measured(
             f"longest hold of the loop, {len(graph):,} nodes",
@@ -302,32 +302,10 @@ async def _hold() -> list[Result]:
     ]
 
 
-async def _longest_hold(side: Side) -> float:
-    """Return the most CPU seconds between two turns of another task. No garbage is collected meanwhile."""
-    longest = 0.0
-
-    async def tick() -> None:
-        nonlocal longest
-        last = time.thread_time()
-        while True:
-            await asyncio.sleep(0)
-            now = time.thread_time()
-            longest, last = max(longest, now - last), now
-
+async def _hold(side: Side) -> float:
     if side.prepare is not None:
         side.prepare()
-    gc.collect()
-    gc.disable()
-    ticker = asyncio.create_task(tick())
-    try:
-        await asyncio.sleep(0)
-        ran = await side.run()
-        await asyncio.sleep(0)
-    finally:
-        gc.enable()
-        ticker.cancel()
-    del ran
-    return longest
+    return await longest_hold(side.run)
 
 
 def _figure(measure: Callable[[], Coroutine[Any, Any, list[Result]]]) -> Callable[[], list[Result]]:

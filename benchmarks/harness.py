@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gc
 import statistics
 import time
@@ -262,3 +264,31 @@ def measured(
         aim=aim,
         limited=limited,
     )
+
+
+async def longest_hold(work: Callable[[], Awaitable[object]]) -> float:
+    """Return the most CPU seconds between two turns of another task of the loop. No garbage is collected meanwhile."""
+    longest = 0.0
+
+    async def tick() -> None:
+        nonlocal longest
+        last = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            longest, last = max(longest, now - last), now
+
+    gc.collect()
+    gc.disable()
+    ticker = asyncio.create_task(tick())
+    try:
+        await asyncio.sleep(0)
+        result = await work()  # freeing it is not measured
+        await asyncio.sleep(0)
+    finally:
+        gc.enable()
+        ticker.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await ticker
+    del result
+    return longest

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness
-from benchmarks.harness import Result, frozen, measured
-from benchmarks.trustsubject import WORKFLOW, longest_hold, served, server
+from benchmarks.harness import Result, frozen, longest_hold, measured
+from benchmarks.trustsubject import WORKFLOW, served, server
 from tavern_host import Host
 from tavern_host.contracts.tools import TOOL_MANAGER
 from tavern_host.projects import Folders

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,30 +153,3 @@ async def served() -> AsyncIterator[Served]:
 async def _read_all(socket: aiohttp.ClientWebSocketResponse) -> None:
     async for _ in socket:
         pass
-
-
-async def longest_hold(work: Callable[[], Awaitable[object]]) -> float:
-    """Return the most CPU seconds between two turns of another task of the loop. No garbage is collected meanwhile."""
-    longest = 0.0
-
-    async def tick() -> None:
-        nonlocal longest
-        last = time.thread_time()
-        while True:
-            await asyncio.sleep(0)
-            now = time.thread_time()
-            longest, last = max(longest, now - last), now
-
-    gc.collect()
-    gc.disable()
-    ticker = asyncio.create_task(tick())
-    try:
-        await asyncio.sleep(0)
-        await work()
-        await asyncio.sleep(0)
-    finally:
-        gc.enable()
-        ticker.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await ticker
-    return longest

@@ -192,7 +192,7 @@ class NodeProgress(Model):
         """Return what a node says, its message at most `MAX_MESSAGE` characters long. Raises `InvalidInput`."""
         if not (_is_finite(value) and (maximum is None or _is_finite(maximum))):
             wrong = maximum if _is_finite(value) else value
-            raise InvalidInput(f"the progress of a node is told in finite numbers, not {wrong!r:.80}")
+            raise InvalidInput(f"the progress of a node must be finite numbers, not {wrong!r:.80}")
         if not (message is None or isinstance(message, str)):
             raise InvalidInput(f"what a node says that it does is a text, not {message!r:.80}")
         said = None if message is None else without_surrogates(str.__str__(message)[:MAX_MESSAGE])

@@ -75,7 +75,7 @@ async def test_progress_that_is_no_number_is_refused(shared: Bench) -> None:
             run = await shared.run(workflow({"n": node}))
             with failures.row(shown):
                 error = state(run, "n").error
-                assert f"the progress of a node is told in finite numbers, not {shown}" in error.message
+                assert f"the progress of a node must be finite numbers, not {shown}" in error.message
 
 
 async def test_an_isolated_node_has_no_plugin_context(shared: Bench) -> None:

@@ -1,4 +1,4 @@
-"""Files that a killed process was writing are gone after the next start, whoever wrote them."""
+"""Files that a killed process was writing are gone after the next start, whatever wrote them."""
 
 from __future__ import annotations
 

@@ -54,6 +54,13 @@ async def killed(root: Path, code: str, moment: float, opener: str = "opened") -
     return said
 
 
+async def killed_once_begun(root: Path, code: str) -> None:
+    """Kill a host with marking tools as soon as it says that its calls have begun."""
+    child = Child(root, code, opener="marking")
+    assert [await child.said(), await child.said()] == ["ready", "begun"]
+    child.kill()
+
+
 @pytest.mark.parametrize("part", range(repetitions(2, 4)))
 async def test_no_accepted_task_is_lost_and_none_is_carried_out_twice(tmp_path: Path, part: int) -> None:
     seed = random.SystemRandom().randrange(10**6)
@@ -190,9 +197,7 @@ await bench.until(12, 10)
 say("begun")
 await asyncio.sleep(60)
 """
-    child = Child(tmp_path / "p", code, opener="marking")
-    assert [await child.said(), await child.said()] == ["ready", "begun"]
-    child.kill()
+    await killed_once_begun(tmp_path / "p", code)
 
     async with marking(tmp_path / "p") as bench:
         tasks = {task.tool_id: task for task in await bench.rested()}
@@ -250,9 +255,7 @@ await bench.until(1, 0)
 say("begun")
 await asyncio.sleep(60)
 """
-    child = Child(tmp_path / "p", code, opener="marking")
-    assert [await child.said(), await child.said()] == ["ready", "begun"]
-    child.kill()
+    await killed_once_begun(tmp_path / "p", code)
 
     async with marking(tmp_path / "p") as bench:
         await bench.rested()

@@ -84,7 +84,7 @@ async def _find(name: str, context: PluginContext) -> tuple[str | None, Workflow
 
 
 def _id_in(folder: Path, path: Path) -> str:
-    """Return the id of the workflow in a file: its path beneath the project's folder of workflows, else its name."""
+    """Return the id of the workflow in a file: its path below the project's folder of workflows, else its name."""
     whole, folder = path.resolve(), folder.resolve()
     return whole.relative_to(folder).with_suffix("").as_posix() if whole.is_relative_to(folder) else path.stem
 
@@ -95,13 +95,9 @@ def _document_in(path: Path) -> dict[str, Any] | None:
 
 async def _inputs(arguments: dict[str, JsonValue], workflow: Workflow) -> dict[str, JsonValue]:
     """Return the values of `--inputs`, and of `--input` above them. Raises `InvalidInput`."""
-    values: dict[str, JsonValue] = {}
-    file = arguments.get("inputs")
-    if file is not None:
-        values = await asyncio.to_thread(_values_in, str(file))
-    given = arguments.get("input")
-    for item in given if isinstance(given, list) else []:
-        key, found, text = str(item).partition("=")
+    values, given = await _given(arguments, "input")
+    for item in given:
+        key, found, text = item.partition("=")
         if not found or not key:
             raise InvalidInput(f"--input {item}: write KEY=VALUE")
         slot = workflow.interface_inputs.get(key)
@@ -110,15 +106,18 @@ async def _inputs(arguments: dict[str, JsonValue], workflow: Workflow) -> dict[s
     return values
 
 
+async def _given(arguments: dict[str, JsonValue], option: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of the file that `--{option}s` names, and what was given as `--{option}`."""
+    file, given = arguments.get(f"{option}s"), arguments.get(option)
+    values = {} if file is None else await asyncio.to_thread(_values_in, str(file))
+    return values, [str(item) for item in given] if isinstance(given, list) else []
+
+
 async def _overrides(arguments: dict[str, JsonValue]) -> dict[str, dict[str, JsonValue]]:
     """Return the outputs of `--overrides`, and of `--override` above them. Raises `InvalidInput`."""
-    values: dict[str, Any] = {}
-    file = arguments.get("overrides")
-    if file is not None:
-        values = await asyncio.to_thread(_values_in, str(file))
-    given = arguments.get("override")
-    for item in given if isinstance(given, list) else []:
-        place, found, text = str(item).partition("=")
+    values, given = await _given(arguments, "override")
+    for item in given:
+        place, found, text = item.partition("=")
         node, _, key = place.rpartition(".")
         if not (found and node and key):
             raise InvalidInput(f"--override {item}: write NODE.OUTPUT=VALUE")

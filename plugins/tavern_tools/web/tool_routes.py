@@ -13,7 +13,7 @@ from tavern_host.contracts.tools import TOOL_MANAGER, ToolManager
 from tavern_tools.requests import call_of, callback_asked, protocols_asked, tool_filter
 
 _SIGN_OF_LIFE = 5.0
-"""Seconds without an event after which a client is shown that the call goes on, and is missed if it is gone."""
+"""Seconds without an event after which a client is shown that the call still runs, and is missed if it is gone."""
 
 
 def tool_routes() -> list[RouteInfo]:
