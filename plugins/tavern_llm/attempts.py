@@ -36,8 +36,7 @@ class ChannelStates:
     until when others are preferred since it failed."""
 
     def __init__(self, count: int) -> None:
-        self.busy_until = [0.0] * count
-        self.last_until = [0.0] * count
+        self.busy_until, self.last_until = [0.0] * count, [0.0] * count
 
 
 class Attempts:

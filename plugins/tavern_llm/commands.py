@@ -7,19 +7,20 @@ import re
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from pydantic import JsonValue
 
 from tavern_host import CommandInfo, CommandOutput, CommandParameter, PluginContext
-from tavern_host.contracts.calls import CallContext, system_call
+from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, PluginFailure
 from tavern_host.contracts.llm import LLM, ChatMessage, LlmModelInfo, LlmRequest, LlmResponse
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_llm.adapters import Adapters
 from tavern_llm.failures import one_line
-from tavern_llm.models import HOW_TO_ADD, SETTING, Channel, misconfigured
+from tavern_llm.models import HOW_TO_ADD, Channel, misconfigured
 from tavern_llm.service import LlmService
 
 QUESTION = "Say hello in one short sentence."
@@ -35,41 +36,34 @@ _NAME = re.compile(r"[\w.:/@+-]{1,100}")
 
 def commands() -> list[CommandInfo]:
     """Return the commands."""
-    module = "tavern_llm.commands"
+
+    def command(name: str, handler: str, help: str, *parameters: CommandParameter) -> CommandInfo:
+        handler = f"tavern_llm.commands:{handler}"
+        return CommandInfo(name=f"models {name}", help=help, handler=handler, parameters=[*parameters])
+
     name = CommandParameter(name="name", help="The model's name here.", required=True)
     return [
-        CommandInfo(name="models list", help="List the language models.", handler=f"{module}:list_models"),
-        CommandInfo(
-            name="models add",
-            help="Set up a language model: ask its server what it has, try it, and save it for this project.",
-            handler=f"{module}:add_model",
-            parameters=[
-                name,
-                CommandParameter(name="--url", help="The server's address, such as https://api.example.com/v1."),
-                CommandParameter(
-                    name="--key", help="The API key, as others here may see it; '-' reads it from standard input."
-                ),
-                CommandParameter(name="--key-env", help="The environment variable that holds the API key."),
-                CommandParameter(
-                    name="--model", help="The server's name for the model; asked for where it has several."
-                ),
-                CommandParameter(name="--adapter", help="How the model is reached.", default="openai"),
-                CommandParameter(name="--default", help="Make it the default model.", type="flag"),
-                CommandParameter(name="--replace", help="Replace a model of this name.", type="flag"),
-            ],
+        command("list", "list_models", "List the language models."),
+        command(
+            "add",
+            "add_model",
+            "Set up a language model: ask its server what it has, try it, and save it for this project.",
+            name,
+            CommandParameter(name="--url", help="The server's address, such as https://api.example.com/v1."),
+            CommandParameter(name="--key", help="The API key, as others here may see it; '-' reads standard input."),
+            CommandParameter(name="--key-env", help="The environment variable that holds the API key."),
+            CommandParameter(name="--model", help="The server's name for the model; asked for where it has several."),
+            CommandParameter(name="--adapter", help="How the model is reached.", default="openai"),
+            CommandParameter(name="--default", help="Make it the default model.", type="flag"),
+            CommandParameter(name="--replace", help="Replace a model of this name.", type="flag"),
         ),
-        CommandInfo(
-            name="models test",
-            help="Send a short request to a model and show its answer.",
-            handler=f"{module}:test_model",
-            parameters=[CommandParameter(name="name", help="The model's name; the default model if left out.")],
+        command(
+            "test",
+            "test_model",
+            "Send a short request to a model and show its answer.",
+            CommandParameter(name="name", help="The model's name; the default model if left out."),
         ),
-        CommandInfo(
-            name="models default",
-            help="Choose the model that is asked where a request names none.",
-            handler=f"{module}:set_default",
-            parameters=[name],
-        ),
+        command("default", "set_default", "Choose the model that is asked where a request names none.", name),
     ]
 
 
@@ -92,12 +86,10 @@ async def add_model(arguments: dict[str, JsonValue], context: PluginContext) -> 
     name = str(arguments["name"])
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"{name!r} is no name for a model: letters, digits and ._-:/@+ without spaces")
+    others = await context.services.get(LLM).models()
     present = context.settings.layers("models").get("operator", {})
-    if not isinstance(present, dict):
-        raise Misconfigured(f"the operator's setting {SETTING}: expected an object of models by name")
     if name in present and not arguments["replace"]:
         raise Conflict(f"there is a model {name!r} already; --replace replaces it")
-    others = await context.services.get(LLM).models()
     prober = _Prober(context, name, str(arguments["adapter"]), await _options(arguments))
     try:
         if "base_url" in prober.options:
@@ -106,7 +98,7 @@ async def add_model(arguments: dict[str, JsonValue], context: PluginContext) -> 
         if listed is not None:
             prober.options["model"] = await _choice(listed)
         yield CommandOutput(kind="progress", text=f"Trying {prober.what}")
-        response = await prober.ask()
+        response = await prober.call("complete", _question(name))
     finally:
         await prober.adapters.close()
     is_default = bool(arguments["default"]) or all(model.is_scripted or model.name == name for model in others)
@@ -144,12 +136,10 @@ async def set_default(arguments: dict[str, JsonValue], context: PluginContext) -
     """Save the default model."""
     name = str(arguments["name"])
     await context.services.get(SETTINGS).save(SettingsChange(plugin=context.plugin, values={"defaultModel": name}))
-    origin = context.settings.origin("defaultModel")
-    yield CommandOutput(kind="text", text=f"{name} is the default model.")
-    if origin == "environment":
-        text = f"The environment (TAVERN_SETTINGS) sets one too, so {context.settings.get('defaultModel')} stays it."
-        yield CommandOutput(kind="text", text=text)
-    yield CommandOutput(kind="result", data={"name": name})
+    chosen = context.settings.get("defaultModel")
+    above = "" if chosen == name else f", but the environment (TAVERN_SETTINGS) sets {chosen!r}, which stays in force"
+    yield CommandOutput(kind="text", text=f"{name} is the default model{above}.")
+    yield CommandOutput(kind="result", data={"name": chosen})
 
 
 class _Prober:
@@ -187,39 +177,30 @@ class _Prober:
             raise InvalidInput("the server lists no model; name one with --model")
         return None if model else listed
 
-    async def ask(self) -> LlmResponse:
-        """Return the model's answer to a short question."""
-        answer: LlmResponse = await self._call("complete", _question(self._name))
-        return answer
-
     async def _listed(self) -> list[str]:
         """Return the server's models, asking under `/v1` as well where the address has no such part."""
-        given = self.options.get("base_url")
-        if not isinstance(given, str):
-            return list(await self._call("list_models"))
         try:
-            return list(await self._call("list_models"))
+            return list(await self.call("list_models"))
         except PluginFailure as error:
+            given = str(self.options.get("base_url") or "/v1")
             is_elsewhere = error.info.details.get("status") in (None, 404, 405) and not error.info.retryable
             if not is_elsewhere or re.search(r"/v\d", given):
                 raise
             self.options["base_url"] = f"{given.rstrip('/')}/v1"
-            try:
-                return list(await self._call("list_models"))
-            except PluginFailure:
-                self.options["base_url"] = given
-                raise error from None
+            with suppress(PluginFailure):
+                return list(await self.call("list_models"))
+            self.options["base_url"] = given
+            raise
 
-    async def _call(self, method: str, *arguments: Any) -> Any:
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the adapter. Raises `InvalidInput` for wrong options, `PluginFailure`."""
         options = {"model": "?", **self.options} if self.adapter == "openai" else self.options
         channel = Channel(self._name, "operator", 0, self.adapter, options)
-        call: CallContext = system_call()
         try:
             async with self.adapters.use(channel) as adapter, asyncio.timeout(SECONDS):
-                return await adapter.method(method)(*arguments, call)
+                return await adapter.method(method)(*arguments, system_call())
         except Misconfigured as error:
-            prefix = misconfigured(channel, "").message
-            raise InvalidInput(error.message.removeprefix(prefix)) from None
+            raise InvalidInput(error.message.removeprefix(misconfigured(channel, "").message)) from None
         except TimeoutError:
             raise PluginFailure(f"{self.what} did not answer within {SECONDS:.0f} s") from None
 

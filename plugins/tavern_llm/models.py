@@ -85,10 +85,8 @@ class ModelSetup:
             adapter=adapter,
             is_default=name == default,
             alias_of=self.name if name != self.name else None,
-            context_tokens=options.context_tokens,
-            price_input=options.price_input,
-            price_output=options.price_output,
             is_scripted=adapter == SCRIPTED,
+            **options.model_dump(include={"context_tokens", "price_input", "price_output"}),
         )
 
 

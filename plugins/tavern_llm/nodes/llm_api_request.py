@@ -4,8 +4,17 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, TypedDict
 
 from tavern_host import NodeContext, Slot, node
-from tavern_host.contracts.llm import LLM, LlmRequest
+from tavern_host.contracts.llm import LLM, LlmRequest, LlmResponse
 from tavern_llm.messages import read_messages, read_tools
+
+_MESSAGES = (
+    "The conversation: objects with role (system, user, assistant or tool) and content; also tool_calls, tool_call_id, "
+    "images, reasoning, extra."
+)
+_PARAMETERS = "Parameters of the model, such as temperature."
+_KEYS = ", ".join(LlmResponse.model_fields)
+_TEXT_STREAM = "The text as it comes; a line in brackets says where an answer broke off and began anew."
+_CHUNKS = "All that comes: text, reasoning, call (index, id, name, arguments), restarted; at the end response."
 
 
 class LlmAnswer(TypedDict, total=False):
@@ -14,46 +23,22 @@ class LlmAnswer(TypedDict, total=False):
     text: Annotated[str, Slot("The text of the answer.", display_name="Text", match_categories=("LlmOutput",))]
     response: Annotated[
         dict[str, Any],
-        Slot(
-            "The whole answer: text, model, tool_calls, reasoning, finish_reason, choices, usage, response_id, error, "
-            "extra, notices.",
-            display_name="Response",
-            match_categories=("LlmOutput",),
-        ),
+        Slot(f"The whole answer: {_KEYS}.", display_name="Response", match_categories=("LlmOutput",)),
     ]
     text_stream: Annotated[
         str,
-        Slot(
-            "The text as it comes. Where an answer broke off and began anew, a line in brackets says so.",
-            display_name="Text, as it comes",
-            stream=True,
-            match_categories=("LlmOutput", "TextStream"),
-        ),
+        Slot(_TEXT_STREAM, display_name="Text stream", stream=True, match_categories=("LlmOutput", "TextStream")),
     ]
     chunks: Annotated[
         dict[str, Any],
-        Slot(
-            "All that comes, piece by piece: text, reasoning, call (index, id, name, arguments), restarted; the last "
-            "piece has the whole answer as response.",
-            display_name="Chunks",
-            stream=True,
-            match_categories=("LlmOutput", "StreamChunk"),
-        ),
+        Slot(_CHUNKS, display_name="Chunks", stream=True, match_categories=("LlmOutput", "StreamChunk")),
     ]
 
 
 @node(type="LlmApiRequest", category="LLM", display_name="LLM request", width=350, cached=False)
 async def llm_api_request(
     context: NodeContext,
-    messages: Annotated[
-        list[Any],
-        Slot(
-            "The conversation: a list of objects with role (system, user, assistant or tool) and content; also "
-            "tool_calls, tool_call_id, images, reasoning, extra.",
-            display_name="Messages",
-            match_categories=("ChatHistory",),
-        ),
-    ],
+    messages: Annotated[list[Any], Slot(_MESSAGES, display_name="Messages", match_categories=("ChatHistory",))],
     system_prompt: Annotated[
         str, Slot("Put before the messages as a system message.", display_name="System prompt", multiline=True)
     ] = "",
@@ -61,26 +46,13 @@ async def llm_api_request(
         str, Slot("The name of a model that is set up; empty for the default.", display_name="Model")
     ] = "",
     parameters: Annotated[
-        dict[str, Any] | None,
-        Slot(
-            "Parameters of the model, such as temperature.", display_name="Parameters", match_categories=("LlmConfig",)
-        ),
+        dict[str, Any] | None, Slot(_PARAMETERS, display_name="Parameters", match_categories=("LlmConfig",))
     ] = None,
     tools: Annotated[
-        list[Any] | None,
-        Slot(
-            "The tools that the model may call, in the form of OpenAI's functions.",
-            display_name="Tools",
-            match_categories=("NativeTools",),
-        ),
+        list[Any] | None, Slot("What the model may call, as OpenAI's functions.", display_name="Tools")
     ] = None,
     tools_text: Annotated[
-        str,
-        Slot(
-            "The documentation of the tools for a server that takes none.",
-            display_name="Tools as text",
-            multiline=True,
-        ),
+        str, Slot("The tools as text, for a server that takes none.", display_name="Tools as text", multiline=True)
     ] = "",
     tool_choice: Annotated[
         str, Slot("auto, none, required, or the name of a tool; empty for the server's choice.", display_name="Tool")
