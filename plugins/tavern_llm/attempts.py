@@ -6,6 +6,7 @@ Asks nobody itself. What channels were found to be is shared by all requests of 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 
 from tavern_host.contracts.calls import CallContext
@@ -88,15 +89,15 @@ class Attempts:
             raise error
         self._error = error
         self._failures[channel] += 1
+        is_busy = info.retryable and status in BUSY
         if info.retryable:
-            wait = self._wait(channel, info.details.get("retry_after"))
-            self._not_before[channel] = now + wait
-            if status in BUSY:
-                states.busy_until[channel] = now + wait
-        if status not in BUSY:
+            self._not_before[channel] = now + self._wait(channel, info.details.get("retry_after"))
+        if is_busy:
+            states.busy_until[channel] = self._not_before[channel]
+        else:
             states.last_until[channel] = now + LAST_CHOICE_SECONDS
-        is_lasting = not info.retryable or (status not in BUSY and self._failures[channel] >= ATTEMPTS)
-        if is_lasting or not self._may_retry:
+        most = 0 if not (info.retryable and self._may_retry) else math.inf if is_busy else ATTEMPTS
+        if self._failures[channel] >= most:
             self._left.discard(channel)
         if not self._left:
             raise error

@@ -28,9 +28,6 @@ QUESTION = "Say hello in one short sentence."
 SECONDS = 120.0
 """How long a server may take to answer: a model on this machine may have to be loaded first."""
 
-MOST_SHOWN = 30
-"""How many of a server's models a message names."""
-
 _NAME = re.compile(r"[\w.:/@+-]{1,100}")
 
 
@@ -172,7 +169,9 @@ class _Prober:
                 raise
             return None  # whether it has the model, it says when it is asked
         if model and listed and model not in listed:
-            raise InvalidInput(f"the server has no model {model!r}{did_you_mean(model, listed)}; {_some(listed)}")
+            raise InvalidInput(
+                f"the server has no model {model!r}{did_you_mean(model, listed)}; it has {one_line(', '.join(listed))}"
+            )
         if not model and not listed:
             raise InvalidInput("the server lists no model; name one with --model")
         return None if model else listed
@@ -223,7 +222,7 @@ async def _choice(models: list[str]) -> str:
     if len(models) == 1:
         return models[0]
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InvalidInput(f"the server has {len(models)} models; name one with --model: {_some(models)}")
+        raise InvalidInput(f"the server has {len(models)} models; name one with --model: {one_line(', '.join(models))}")
     for number, model in enumerate(models, 1):
         print(f"{number:4}  {model}", file=sys.stderr)
     print("Which one? Number or name: ", end="", file=sys.stderr, flush=True)
@@ -233,11 +232,6 @@ async def _choice(models: list[str]) -> str:
     if answer in models:
         return answer
     raise InvalidInput(f"the server has no model {answer!r}{did_you_mean(answer, models)}")
-
-
-def _some(models: list[str]) -> str:
-    more = f" and {len(models) - MOST_SHOWN} more" if len(models) > MOST_SHOWN else ""
-    return f"it has {', '.join(models[:MOST_SHOWN])}{more}"
 
 
 def _question(model: str | None) -> LlmRequest:

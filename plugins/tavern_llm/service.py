@@ -15,14 +15,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, system_call
-from tavern_host.contracts.errors import (
-    DeadlineExceeded,
-    Misconfigured,
-    NotFound,
-    PluginFailure,
-    TavernError,
-    error_of,
-)
+from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, NotFound, PluginFailure, TavernError
 from tavern_host.contracts.llm import (
     Llm,
     LlmCallFragment,
@@ -32,7 +25,6 @@ from tavern_host.contracts.llm import (
     LlmRequest,
     LlmResponse,
 )
-from tavern_host.contracts.names import did_you_mean
 from tavern_llm import clock
 from tavern_llm.adapters import Adapters, OpenAdapter
 from tavern_llm.attempts import Attempts, ChannelStates, Turns
@@ -89,15 +81,13 @@ class LlmService(Llm):
         adapters, setups = await self._adapters.infos(), self._current_setups()
         default = self._default(setups)
         found, problems = [], []
-        for name in sorted(setups):
+        for name in sorted({*setups, *filter(None, [default])}):
             try:
                 setup = find_model(name, setups)
                 check_setup(setup, adapters)
                 found.append(setup.info(name, default))
             except (Misconfigured, NotFound) as error:
                 problems.append(error.message)
-        if default is not None and default not in setups:
-            problems.append(f"{DEFAULT}: there is no language model {default!r}{did_you_mean(default, setups)}")
         return found, problems
 
     async def complete(self, request: LlmRequest, *, call: CallContext | None = None) -> LlmResponse:
@@ -162,15 +152,12 @@ class LlmService(Llm):
             for name, setup in setups.items() if SETTING in values else ():
                 if setup.layer == "operator":
                     check_setup(setup if setup.problem else find_model(name, setups), adapters)
+            if values.get(DEFAULT):
+                find_model(str(values[DEFAULT]), setups)
         except (Misconfigured, NotFound) as error:
             return error.message
         if values.get(BUDGETS) is not None and (problem := budgets_problem(values[BUDGETS])):
             return f"{BUDGETS}: {problem}"
-        chosen = values.get(DEFAULT)
-        if chosen and chosen not in setups:
-            there_is = ", ".join(sorted(setups)) or f"none; set {SETTING} first"
-            near = did_you_mean(str(chosen), setups)
-            return f"{DEFAULT}: there is no language model {chosen!r}{near}; there is {there_is}"
         return None
 
     # --- hooks --------------------------------------------------------------------------------------
@@ -252,7 +239,7 @@ class LlmService(Llm):
         setup, attempts, charge = session.model.setup, session.attempts, session.charge
         while True:
             channel = await attempts.next()
-            is_begun, texts = False, list[str]()
+            is_begun = False
             try:
                 async with (
                     self._adapters.use(setup.channels[channel]) as adapter,
@@ -264,11 +251,9 @@ class LlmService(Llm):
                             if chunk.response is not None:
                                 charge.answered(chunk.response)
                         is_begun = True
-                        texts.append(chunk.text)
                         yield chunk
                 return
-            except TavernError as raised:
-                error = _with_partial_text(raised, "".join(texts))
+            except TavernError as error:
                 if charge is not None:
                     charge.broke_off()
                 attempts.failed(channel, error)
@@ -296,13 +281,6 @@ async def _chunks(adapter: OpenAdapter, request: LlmRequest, call: CallContext) 
     if last is None or last.response is None:
         text = f"the adapter {adapter.channel.adapter!r} of {adapter.plugin} ended a stream without the whole answer"
         raise PluginFailure(text, plugin=adapter.plugin)
-
-
-def _with_partial_text(error: TavernError, text: str) -> TavernError:
-    """Return an error that says what had come of the answer."""
-    if not text or "partial_text" in error.info.details:
-        return error
-    return error_of(error.info.model_copy(update={"details": {**error.info.details, "partial_text": text}}))
 
 
 def _named(response: LlmResponse, request: LlmRequest) -> LlmResponse:

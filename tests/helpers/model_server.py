@@ -69,12 +69,12 @@ def says(text: str, *, prompt: int = 10, completion: int = 5) -> Plan:
     return plan
 
 
-def refuses(status: int, *, retry_after: int | None = None) -> Plan:
+def refuses(status: int, *, retry_after: int | None = None, message: str = "Not now.") -> Plan:
     """Return a plan to answer with an error."""
 
     async def plan(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
         headers = {"Retry-After": str(retry_after)} if retry_after is not None else None
-        return web.json_response({"error": {"message": "Not now."}}, status=status, headers=headers)
+        return web.json_response({"error": {"message": message}}, status=status, headers=headers)
 
     return plan
 

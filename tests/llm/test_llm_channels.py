@@ -181,6 +181,7 @@ FALL_OVER: list[tuple[str, dict[str, Any], Plan | None, str]] = [
     ("unreachable", {"base_url": "http://127.0.0.1:1/v1"}, None, "Hello from the second."),
     ("wrong key", {}, refuses(401), "Hello from the second."),
     ("no credit", {}, refuses(402), "Hello from the second."),
+    ("no quota", {}, refuses(429, message="insufficient_quota"), "Hello from the second."),
     ("no such model", {"model": "huge"}, None, "Hello from the second."),
     ("fails", {}, refuses(500), "Hello from the second."),
     ("no key here", {"api_key_env": "NO_SUCH_VARIABLE"}, None, "Hello from the second."),

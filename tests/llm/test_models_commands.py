@@ -107,6 +107,9 @@ def test_further_models_are_added_beside_the_first(
     found = listed(inn)
     assert sorted(found) == ["first", "parrot", "second"]
     assert [name for name, model in found.items() if model.get("isDefault")] == ["second"]
+    ran = models(inn, "default", "first", TAVERN_SETTINGS='{"extensions.tavern-llm.defaultModel": "parrot"}')
+    assert "the environment (TAVERN_SETTINGS) sets 'parrot', which stays in force" in ran.out
+    assert models(inn, "default", "third").error.endswith("no language model 'third' (there is first, parrot, second)")
     assert "Hello, traveller." in models(inn, "test", "first").out
     assert models(inn, "test", "parrot").out.startswith("parrot (scripted: plays replies from a file) answered in ")
 
@@ -132,7 +135,7 @@ def test_saved_keys_are_masked_and_kept(inn: Path, server: ModelServer) -> None:
     assert models(inn, "default", "keyed").code == 0
     assert tavern("settings", "reset", "tavern-llm.models", cwd=inn).code == 0
     assert models(inn, "list", "--json").json()["problems"] == [
-        "extensions.tavern-llm.defaultModel: there is no language model 'keyed'"
+        "no language model is set up; `tavern models add NAME --url https://…/v1 --key-env VARIABLE` sets one up"
     ]
 
 
@@ -168,7 +171,7 @@ WRONG: list[tuple[str, tuple[str, ...], int, str]] = [
         2,
         "the server has no model 'tny' (did you mean tiny?); it has large-model, tiny",
     ),
-    ("no model", ("--url", "{url}", "--key", KEY), 2, "2 models; name one with --model: it has large-model, tiny"),
+    ("no model", ("--url", "{url}", "--key", KEY), 2, "2 models; name one with --model: large-model, tiny"),
     ("option missing", ("--adapter", "scripted"), 2, "the options of the adapter 'scripted': file: field required"),
     ("unknown adapter", ("--adapter", "opnai"), 2, "there is no adapter 'opnai'; there is openai, scripted"),
 ]
@@ -188,7 +191,7 @@ def test_what_is_wrong_is_told_and_nothing_saved(inn: Path, server: ModelServer)
             assert (ran.code, "is no name for a model" in ran.error) == (2, True), ran
         with failures.row("default"):
             ran = models(inn, "default", "mine")
-            assert (ran.code, "there is no language model 'mine'" in ran.error) == (1, True), ran
+            assert (ran.code, "no language model is set up" in ran.error) == (1, True), ran
     assert listed(inn) == {}
 
 

@@ -28,9 +28,9 @@ def test_adapter_and_model_names_are_checked_when_saved(project: Path) -> None:
             (MODELS, {"m": {"model": "x"}}, 'expected an object with "adapter"'),
             (MODELS, {"m": 1}, 'expected an object with "adapter"'),
             (MODELS, [1], "expected an object of models by name"),
-            (DEFAULT, "m", "there is no language model 'm'; there is none; set extensions.tavern-llm.models first"),
+            (DEFAULT, "m", "no language model is set up; `tavern models add NAME"),
             (MODELS, {"mine": {"adapter": "scripted", "file": "replies.yaml"}}, None),
-            (DEFAULT, "mime", "there is no language model 'mime' (did you mean mine?); there is mine"),
+            (DEFAULT, "mime", "there is no language model 'mime' (did you mean mine?)"),
             (DEFAULT, "mine", None),
             (DEFAULT, "", None),
         ):
