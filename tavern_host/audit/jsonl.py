@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tavern_host.audit.anchor import Mark
 from tavern_host.contracts.audit import UnnumberedEntry
+from tavern_host.storage.confined_fs import confined_folder, open_file
 
 MAX_LINE = 2**20
 """What is longer is no entry."""
@@ -86,12 +86,11 @@ class JsonlLog:
     def _pieces(self) -> Iterator[tuple[bytes, bool]]:
         """Yield the lines, in parts where they are too long, and of each part whether a line begins with it."""
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with confined_folder(self._path.parent, []) as folder:
+                descriptor = open_file(folder, self._path.name)
         except FileNotFoundError:
             return
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(f"{self._path} is not a regular file")
             begins_line = True
             while piece := file.readline(MAX_LINE):
                 yield piece, begins_line

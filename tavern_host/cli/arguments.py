@@ -157,25 +157,13 @@ def _completed(completing: Completing, info: CommandInfo, parameter: CommandPara
 def _click_parameter(parameter: CommandParameter) -> click.Parameter:
     # A default of None would count as a value, so that nothing required would ever be missing.
     default: dict[str, Any] = {} if parameter.default is None else {"default": parameter.default}
-    if not parameter.name.startswith("--"):
-        return click.Argument(
-            [_key(parameter)],
-            required=parameter.required,
-            nargs=-1 if parameter.multiple else 1,
-            type=_TYPES[parameter.type],
-            **default,
-        )
+    names, text = [parameter.name, _key(parameter)], parameter.help
     if parameter.type == "flag":
-        return click.Option([parameter.name, _key(parameter)], is_flag=True, help=parameter.help)
-    return click.Option(
-        [parameter.name, _key(parameter)],
-        required=parameter.required,
-        multiple=parameter.multiple,
-        type=_TYPES[parameter.type],
-        show_default=bool(default),
-        help=parameter.help,
-        **default,
-    )
+        return click.Option(names, is_flag=True, help=text)
+    kind = {"required": parameter.required, "type": _TYPES[parameter.type], **default}
+    if not parameter.name.startswith("--"):
+        return click.Argument(names[1:], nargs=-1 if parameter.multiple else 1, **kind)
+    return click.Option(names, multiple=parameter.multiple, show_default=bool(default), help=text, **kind)
 
 
 def _key(parameter: CommandParameter) -> str:

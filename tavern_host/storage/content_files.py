@@ -13,13 +13,13 @@ import errno
 import hashlib
 import os
 import re
-import stat
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from tavern_host.storage.confined_fs import confined_folder, open_file
 from tavern_host.storage.files import make_folder
 
 UNUSED_SECONDS = 3600.0
@@ -77,21 +77,13 @@ class ContentFiles:
         """Return the file of a content, to be read, or None where there is none. Raises `OSError`."""
         if not _HASH.fullmatch(name):
             return None
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:  # never through a link, nor waiting for a FIFO: a project may come from anybody
-            folder = os.open(self._folder / name[:2], flags | os.O_DIRECTORY)
-            try:
-                file = os.open(name, flags, dir_fd=folder)
-            finally:
-                os.close(folder)
+            with confined_folder(self._folder, [name[:2]]) as folder:
+                return os.fdopen(open_file(folder, name), "rb")
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
+            if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR):
                 return None
             raise
-        if stat.S_ISREG(os.fstat(file).st_mode):
-            return os.fdopen(file, "rb")
-        os.close(file)
-        return None
 
     def read(self, name: str) -> bytes | None:
         """Return a content, or None where it is not there or not what it was. Raises `OSError`."""
