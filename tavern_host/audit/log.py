@@ -77,7 +77,8 @@ class AuditLog:
         self._is_urgent = self._is_closing = False
         self._thread: threading.Thread | None = None
         self.lost = self._lost_unreported = 0
-        self._problem: str | None = None
+        self.problem: str | None = None
+        """Why the log cannot be written, as of the last attempt; None where it can."""
         self._anchor_problem: str | None = None
 
     @property
@@ -164,11 +165,6 @@ class AuditLog:
             return error.message if await run_in_thread(replace, what="refusing a decision") else None
         return None
 
-    @property
-    def problem(self) -> str | None:
-        """Why the log cannot be written, as of the last attempt; None where it can."""
-        return self._problem
-
     async def written(self, number: int | None = None) -> None:
         """Return when an entry, by the number that `record` gave it, is on disk with all that were recorded before;
         without a number, when all that was recorded until now is.
@@ -212,7 +208,7 @@ class AuditLog:
             thread.join(_CLOSE_DEADLINE)
         self.flush()
         with self._changed:
-            if self._problem is not None and self._pending:
+            if self.problem is not None and self._pending:
                 self._give_up()
             self._is_closing = False
             if self._pending:
@@ -226,7 +222,7 @@ class AuditLog:
         self._given_up = range(self._settled + 1, self._settled + count + 1)
         self.lost += count
         self._lost_unreported += count
-        self._settle(count, self._problem)
+        self._settle(count, self.problem)
         _log.error("%d entries of the audit log %s are lost", count, self.path)
 
     # --- writing ----------------------------------------------------------------------------------
@@ -245,7 +241,7 @@ class AuditLog:
         while not self._is_closing:
             with self._changed:
                 self._changed.wait_for(lambda: self._pending or self._is_closing)
-                if self._problem is None:
+                if self.problem is None:
                     self._changed.wait_for(lambda: self._is_urgent or self._is_closing, DELAY)
                 else:
                     self._changed.wait_for(lambda: self._is_closing, RETRY)
@@ -289,11 +285,11 @@ class AuditLog:
 
     def _report(self, problem: str | None) -> None:
         """Log a problem once, and when it is over."""
-        if problem is not None and self._problem is None:
+        if problem is not None and self.problem is None:
             _log.error("the audit log %s cannot be written: %s", self.path, problem)
-        elif problem is None and self._problem is not None:
+        elif problem is None and self.problem is not None:
             _log.warning("the audit log %s is written again; %d entries were lost", self.path, self.lost)
-        self._problem = problem
+        self.problem = problem
         if (anchor_problem := self.store.anchor_problem) != self._anchor_problem:
             self._anchor_problem = anchor_problem
             if anchor_problem is not None:

@@ -83,16 +83,48 @@ class SqliteAuditStore(AuditStore):
         return None
 
     def tail(self, limit: int) -> list[AuditEntry]:
-        """Return the newest entries, oldest first."""
-        return tail(self._path, limit)
+        """Return the newest entries, oldest first; none where there is no log. Raises `OSError`."""
+        if limit < 1:
+            return []
+        with _opened(self._path) as connection:
+            if connection is None:
+                return _entries(deque(map(_numbered, itertools.count(1), _jsonl_log(self._path, []).read()), limit))
+            _require_table(connection)
+            selected = "SELECT entry FROM entries WHERE length(entry) <= ? ORDER BY seq DESC LIMIT ?"
+            found = connection.execute(selected, (MAX_ENTRY, limit)).fetchall()
+            return _entries(entry for (entry,) in reversed(found))
 
     def read_after(self, seq: int, limit: int = 1000) -> list[AuditEntry]:
-        """Return the entries after a number, oldest first."""
-        return read_after(self._path, seq, limit)
+        """Return the entries after a number, oldest first; from the beginning where a new log was begun since.
+
+        Raises `OSError`.
+        """
+        with _opened(self._path) as connection:
+            if connection is None:
+                return []
+            _require_table(connection)
+            selected = """
+                SELECT entry FROM entries
+                WHERE seq > (SELECT iif(max(seq) < ?1, 0, ?1) FROM entries) AND length(entry) <= ?2
+                ORDER BY seq LIMIT ?3
+            """
+            return _entries(entry for (entry,) in connection.execute(selected, (seq, MAX_ENTRY, limit)))
 
     def verify(self) -> AuditCheck:
-        """Say whether the log is as it was written."""
-        return verify(self._path, self._anchor)
+        """Read a log from its beginning and say whether it is as it was written, or where it is not.
+
+        Takes memory for one entry, whatever the log's size; what is appended meanwhile is left out. What this can show
+        and what not is said at the top of this module. Raises `OSError`.
+        """
+        marks, problem = [], None
+        try:
+            marks = read_anchor(self._anchor)
+        except AnchorProblem as error:
+            problem = f"{error}: nobody can say whether the end was cut off"
+        with _opened(self._path) as connection:
+            if connection is None:
+                return _verify_jsonl(self._path, marks, problem)
+            return _verify(connection, marks, problem)
 
     def close(self) -> None:
         """Close the database; the next append opens it again."""
@@ -213,21 +245,6 @@ def _has(connection: sqlite3.Connection, mark: Mark) -> bool:
     return connection.execute(found, (mark.number, mark.hash)).fetchone() is not None
 
 
-def verify(path: Path, anchor: Path | None = None) -> AuditCheck:
-    """Read a log from its beginning and say whether it is as it was written, or where it is not.
-
-    Takes memory for one entry, whatever the log's size; what is appended meanwhile is left out. What this can show and
-    what not is said at the top of this module. Raises `OSError` where the log cannot be read.
-    """
-    marks, problem = [], None
-    try:
-        marks = read_anchor(anchor)
-    except AnchorProblem as error:
-        problem = f"{error}: nobody can say whether the end was cut off"
-    with _opened(path) as connection:
-        return _verify_jsonl(path, marks, problem) if connection is None else _verify(connection, marks, problem)
-
-
 def _verify(connection: sqlite3.Connection, marks: Sequence[Mark], problem: str | None) -> AuditCheck:
     newest, unseen = _START, set(marks)
     line = None
@@ -263,36 +280,6 @@ def _verify_jsonl(path: Path, marks: Sequence[Mark], problem: str | None) -> Aud
     deque(log.read(), maxlen=0)
     found = {name: getattr(log, name) for name in AuditCheck.model_fields}
     return AuditCheck(**found | {"problem": log.problem or problem})
-
-
-def tail(path: Path, limit: int) -> list[AuditEntry]:
-    """Return the newest entries, oldest first; none where there is no log. Raises `OSError` where it is unreadable."""
-    if limit < 1:
-        return []
-    with _opened(path) as connection:
-        if connection is None:
-            return _entries(deque(map(_numbered, itertools.count(1), _jsonl_log(path, []).read()), limit))
-        _require_table(connection)
-        selected = "SELECT entry FROM entries WHERE length(entry) <= ? ORDER BY seq DESC LIMIT ?"
-        found = connection.execute(selected, (MAX_ENTRY, limit)).fetchall()
-        return _entries(entry for (entry,) in reversed(found))
-
-
-def read_after(path: Path, seq: int, limit: int = 1000) -> list[AuditEntry]:
-    """Return the entries after a number, oldest first; from the beginning where a new log was begun since.
-
-    Raises `OSError`.
-    """
-    with _opened(path) as connection:
-        if connection is None:
-            return []
-        _require_table(connection)
-        selected = """
-            SELECT entry FROM entries
-            WHERE seq > (SELECT iif(max(seq) < ?1, 0, ?1) FROM entries) AND length(entry) <= ?2
-            ORDER BY seq LIMIT ?3
-        """
-        return _entries(entry for (entry,) in connection.execute(selected, (seq, MAX_ENTRY, limit)))
 
 
 @contextlib.contextmanager

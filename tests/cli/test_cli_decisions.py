@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from helpers.audit_logs import tail
 from helpers.command_line import tavern, tavern_process
 from helpers.folder_plugins import write_plugin
-
-from tavern_host.audit.store import tail
 
 BROKEN = {"__init__.py": "import no_such_module\n"}
 

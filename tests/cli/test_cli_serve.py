@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from helpers.audit_logs import tail
 from helpers.command_line import tavern
 from helpers.folder_plugins import write_plugin
 from helpers.serve_process import serving
-
-from tavern_host.audit.store import tail
 
 CODE = """
 from tavern_host import hookimpl

@@ -1,13 +1,15 @@
-"""What keeps an audit log from being written."""
+"""Reads audit logs, and keeps them from being written."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from tavern_host.audit.log import AuditLog
 from tavern_host.audit.store import SqliteAuditStore
+from tavern_host.contracts.audit import AuditCheck, AuditEntry
 
 
 @contextlib.contextmanager
@@ -26,3 +28,18 @@ def unwritable(log: AuditLog) -> Callable[[], None]:
     log.path.parent.parent.mkdir(exist_ok=True)
     log.path.parent.write_text("a file where the folder should be")
     return log.path.parent.unlink
+
+
+def tail(path: Path, limit: int) -> list[AuditEntry]:
+    """Return the newest entries of the log at a path."""
+    return SqliteAuditStore(path, None).tail(limit)
+
+
+def read_after(path: Path, seq: int, limit: int = 1000) -> list[AuditEntry]:
+    """Return the entries after a number of the log at a path."""
+    return SqliteAuditStore(path, None).read_after(seq, limit)
+
+
+def verify(path: Path, anchor: Path | None = None) -> AuditCheck:
+    """Say whether the log at a path is as it was written."""
+    return SqliteAuditStore(path, anchor).verify()

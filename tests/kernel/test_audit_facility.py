@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers.audit_logs import tail
 
 from tavern_host.audit.log import AuditLog, PluginAudit
-from tavern_host.audit.store import tail
 from tavern_host.contracts.audit import AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.errors import Forbidden, InvalidInput, PermissionDenied

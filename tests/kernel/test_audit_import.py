@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers.audit_logs import tail, verify
 
-from tavern_host.audit.store import SqliteAuditStore, tail, verify
+from tavern_host.audit.store import SqliteAuditStore
 from tavern_host.contracts.audit import AuditCheck
 
 FIELDS = b'"actor":"user:operator","action":"%b"}'

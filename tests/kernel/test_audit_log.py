@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.audit_logs import unwritable
+from helpers.audit_logs import tail, unwritable, verify
 
 from tavern_host.audit import log as audit
 from tavern_host.audit.log import AuditLog, HostAudit
-from tavern_host.audit.store import tail, verify
 from tavern_host.contracts.audit import AuditCheck, AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput, Misconfigured

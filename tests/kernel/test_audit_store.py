@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.audit_logs import read_after, tail, verify
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tavern_host.audit.anchor import MARKS, read_anchor
-from tavern_host.audit.store import MAX_ENTRY, SqliteAuditStore, read_after, tail, verify
+from tavern_host.audit.store import MAX_ENTRY, SqliteAuditStore
 from tavern_host.contracts.audit import AuditCheck, UnnumberedEntry
 
 MANY_WRITERS = """

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.audit_logs import kept_locked, unwritable
+from helpers.audit_logs import kept_locked, tail, unwritable, verify
 
 from tavern_host.audit import log as audit
 from tavern_host.audit.log import AuditLog
-from tavern_host.audit.store import tail, verify
 from tavern_host.contracts.audit import AuditCheck
 from tavern_host.contracts.errors import ServiceUnavailable
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.audit_logs import tail
 from task_bench import TaskBench, caller, opened
 
-from tavern_host.audit.store import tail
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied, TavernError
 from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.toolcalls import TaskStatus, ToolErrorType

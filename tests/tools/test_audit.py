@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.audit_logs import kept_locked
+from helpers.audit_logs import kept_locked, tail, verify
 from known_methods import known_method
 
 from tavern_host import Host
-from tavern_host.audit.store import tail, verify
 from tavern_host.contracts.audit import AuditEntry
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import ServiceUnavailable

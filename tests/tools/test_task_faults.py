@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.audit_logs import tail
 from helpers.repetition import repetitions
 from task_bench import Child, Marks, caller, marking, opened
 
-from tavern_host.audit.store import tail
 from tavern_host.contracts.executions import EXECUTION_ENGINE, RunStatus
 from tavern_host.contracts.toolcalls import TaskStatus, ToolErrorType
 
