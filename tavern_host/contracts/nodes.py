@@ -173,7 +173,7 @@ class NodeCall(Model):
 
 
 MAX_MESSAGE = 500
-"""How many characters of what a node says that it does are passed on."""
+"""How many characters of the message of a node's progress are passed on."""
 
 
 def _is_finite(value: object) -> bool:
@@ -194,7 +194,7 @@ class NodeProgress(Model):
             wrong = maximum if _is_finite(value) else value
             raise InvalidInput(f"the progress of a node must be finite numbers, not {wrong!r:.80}")
         if not (message is None or isinstance(message, str)):
-            raise InvalidInput(f"what a node says that it does is a text, not {message!r:.80}")
+            raise InvalidInput(f"the message of a node's progress must be text, not {message!r:.80}")
         said = None if message is None else without_surrogates(str.__str__(message)[:MAX_MESSAGE])
         return cls.trusted(value=value, maximum=maximum, message=said)
 

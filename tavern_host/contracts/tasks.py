@@ -25,7 +25,7 @@ from tavern_host.contracts.toolcalls import (
 from tavern_host.contracts.wire import Model
 
 Outcome = Literal["decided", "expired", "late"]
-"""What came of a decision: it holds, its time was over just now, or it was decided before."""
+"""The outcome of a decision: it holds, its time was just over, or another was made before."""
 
 
 class TaskEntry(Model):
@@ -87,7 +87,7 @@ class TaskRow:
 class Seen:
     """What a host finds when it looks at the store: tasks that it took up or that others changed, and those with a
     decision that is to be put into the audit log: the time of some was over, of others the host died that decided.
-    `tells`: there are callbacks to be delivered now."""
+    `tells`: callbacks are due now."""
 
     rows: list[TaskRow]
     unaudited: list[TaskRow]
@@ -159,7 +159,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     async def look(self, *, takes_up: bool) -> Seen:
-        """Return what others changed since the last time; let the time of decisions be over; with `takes_up` take up
+        """Return what others changed since the last time; expire approvals whose time is over; with `takes_up` claim
         what no living host has: what had not begun, or may be repeated, waits; of the rest the outcome is unknown."""
 
     @abstractmethod
@@ -172,8 +172,8 @@ class TaskStore(ABC):
 
     @abstractmethod
     async def prune(self, before: int, max_bytes: int) -> int:
-        """Forget tasks that ended before a moment, and the oldest as long as all take too much; return how many."""
+        """Delete tasks that ended before a moment, and the oldest while all together are too large; return how many."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Finish what was begun, leave what has not begun to other hosts, and let go."""
+        """Finish what was begun, leave what has not begun to other hosts, and release the store."""
