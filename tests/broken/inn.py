@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from helpers.workflow_documents import workflow
+from helpers.workflow_documents import function
 
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, TOOL_MANAGER, Host
 from tavern_host.contracts.executions import Run, RunRequest
@@ -51,8 +51,8 @@ def greet(name: str) -> str:
 def toast(node_type: str = "healthy:Greet") -> dict[str, Any]:
     """Return a workflow that hands its input `name` to a node and what comes of it, in upper case, out."""
     nodes = {"node": node_type, "up": "core:UpperCase"}
-    edges = {"node.name": "in.name", "up.text": "node.result", "out.said": "up.text"}
-    return workflow("Toast", nodes, edges, {"name": "STRING"}, {"said": "STRING"})
+    edges = ("in.name > node.name", "node.result > up.text", "up.text > out.said")
+    return function("Toast", nodes, *edges, takes={"name": "STRING"}, gives={"said": "STRING"})
 
 
 class Inn:

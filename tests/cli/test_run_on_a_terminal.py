@@ -14,6 +14,7 @@ if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals", allow_module_level=True)
 
 from helpers.screen import on_screen
+from helpers.workflow_documents import workflow_document
 
 STORY = '''"""A plugin with a node that tells a story, word by word."""
 import asyncio
@@ -38,18 +39,8 @@ def wait(seconds: float, name: str | None = None) -> dict[str, Any]:
 
 def write(folder: Path, nodes: dict[str, dict[str, Any]], *edges: str, **more: Any) -> Path:
     """Write a workflow of nodes by id and edges `source.slot > target.slot`."""
-    ends = [[end.split(".") for end in edge.split(" > ")] for edge in edges]
-    document = {
-        "name": "Work",
-        "nodes": [{"id": i, **node} for i, node in nodes.items()],
-        "edges": [
-            {"id": f"e{i}", "source": a, "sourceHandle": out, "target": b, "targetHandle": into}
-            for i, ((a, out), (b, into)) in enumerate(ends)
-        ],
-        **more,
-    }
     path = folder / "w.json"
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(workflow_document(nodes, *edges, **{"name": "Work", **more})))
     return path
 
 

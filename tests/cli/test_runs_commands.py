@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers.command_line import Ran, tavern
 from helpers.repetition import Failures
-from helpers.workflow_documents import workflow
+from helpers.workflow_documents import function
 
 NODES = '''"""A node that fails until a file is there, and one that counts how often it ran."""
 from pathlib import Path
@@ -59,8 +59,8 @@ def inn(tmp_path: Path) -> Tavern:
         ],
         "interfaceOutputs": {"result": {"dataFlowType": "INTEGER", "displayName": "Result"}},
     }
-    edges, text = {"up.text": "in.text", "out.text": "up.text"}, {"text": "STRING"}
-    shout = workflow("Shout", {"up": "core:UpperCase"}, edges, text, text)
+    edges, text = ("in.text > up.text", "up.text > out.text"), {"text": "STRING"}
+    shout = function("Shout", {"up": "core:UpperCase"}, *edges, takes=text, gives=text)
     for name, document in (("needy", needy), ("shout", shout)):
         (tmp_path / "inn" / "workflows" / f"{name}.json").write_text(json.dumps(document))
     return lambda *arguments: tavern("--project", tmp_path / "inn", "--dev", plugin, *arguments)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.workflow_documents import workflow_document
 
 from tavern_engine.engine import Engine
 from tavern_host import EXECUTION_ENGINE, NODE_MANAGER, WORKFLOW_MANAGER, Host
@@ -27,23 +28,11 @@ def workflow(nodes: dict[str, Any], *edges: str, **more: Any) -> Workflow:
 
     A type without a namespace is one of the test plugin `acme-nodes`.
     """
-    listed = []
-    for identifier, node in nodes.items():
-        about = {"type": node} if isinstance(node, str) else dict(node)
-        if ":" not in about["type"]:
-            about["type"] = f"acme-nodes:{about['type']}"
-        listed.append({"id": identifier, **about})
-    ends = [[end.split(".", 1) for end in edge.split(" > ")] for edge in edges]
-    return Workflow.model_validate(
-        {
-            "nodes": listed,
-            "edges": [
-                {"id": f"e{i}", "source": a, "sourceHandle": out, "target": b, "targetHandle": into}
-                for i, ((a, out), (b, into)) in enumerate(ends)
-            ],
-            **more,
-        }
-    )
+    made = workflow_document(nodes, *edges, **more)
+    for node in made["nodes"]:
+        if ":" not in node["type"]:
+            node["type"] = f"acme-nodes:{node['type']}"
+    return Workflow.model_validate(made)
 
 
 def give(value: Any, type: str = "WILDCARD") -> dict[str, Any]:

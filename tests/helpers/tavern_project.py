@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from helpers.workflow_documents import workflow
+from helpers.workflow_documents import function
 from tavern_host import AGENT_RUNTIME, Host
 from tavern_host.contracts.agents import AgentLimits, AgentReply, AgentRequest
 from tavern_host.contracts.events import Event
@@ -25,8 +25,8 @@ def action(command: str, **parameters: str) -> str:
 def deliberation(system_prompt: str = SYSTEM_PROMPT, **model: Any) -> dict[str, Any]:
     """Return a workflow that sends the whole conversation to a model."""
     llm = {"type": "core:LlmApiRequest", "inputValues": {"system_prompt": system_prompt, **model}}
-    edges = {"llm.messages": "in.messages", "out.response": "llm.text"}
-    return workflow("Think", {"llm": llm}, edges, {"messages": "ARRAY"}, {"response": "STRING"})
+    edges = ("in.messages > llm.messages", "llm.text > out.response")
+    return function("Think", {"llm": llm}, *edges, takes={"messages": "ARRAY"}, gives={"response": "STRING"})
 
 
 class Tavern:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.workflow_documents import workflow_document
 
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.executions import ExecutionEngine, Run, RunRequest
@@ -26,18 +27,7 @@ def engine(host: Host) -> ExecutionEngine:
 
 def workflow(nodes: dict[str, dict[str, Any]], edges: list[str], **interface: Any) -> Workflow:
     """Return a workflow of nodes by id and edges written `source.slot > target.slot`."""
-    ends = [[end.split(".") for end in edge.split(" > ")] for edge in edges]
-    return Workflow.model_validate(
-        {
-            "name": "test",
-            "nodes": [{"id": key, **node} for key, node in nodes.items()],
-            "edges": [
-                {"id": f"e{i}", "source": a, "sourceHandle": out, "target": b, "targetHandle": into}
-                for i, ((a, out), (b, into)) in enumerate(ends)
-            ],
-            **interface,
-        }
-    )
+    return Workflow.model_validate(workflow_document(nodes, *edges, name="test", **interface))
 
 
 async def run(engine: ExecutionEngine, document: Workflow, **inputs: Any) -> Run:

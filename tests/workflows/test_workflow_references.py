@@ -8,13 +8,13 @@ from typing import Any
 
 from helpers.repetition import Failures
 from helpers.served import served
-from helpers.workflow_documents import workflow
+from helpers.workflow_documents import function
 
 from tavern_host import Host
 
 TEXT = {"text": "STRING"}
-EDGES = {"up.text": "in.text", "out.text": "up.text"}
-UPPER = {"id": "another", **workflow("Upper", {"up": "core:UpperCase"}, EDGES, TEXT, TEXT)}
+EDGES = ("in.text > up.text", "up.text > out.text")
+UPPER = {"id": "another", **function("Upper", {"up": "core:UpperCase"}, *EDGES, takes=TEXT, gives=TEXT)}
 
 
 def write(root: Path, file: str, content: Any) -> None:

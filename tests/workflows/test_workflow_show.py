@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from helpers.command_line import tavern
+from helpers.workflow_documents import workflow_document
 from rich.cells import cell_len
 
 from tavern_host.contracts.workflows import Workflow
@@ -18,17 +19,7 @@ from tavern_workflows.show import page
 
 def workflow(nodes: dict[str, Any], *edges: str, **more: Any) -> Workflow:
     """Return a workflow of nodes by id (a type, or a node) and edges written `source.slot > target.slot`."""
-    ends = [[end.split(".", 1) for end in edge.split(" > ")] for edge in edges]
-    return Workflow.model_validate(
-        {
-            "nodes": [{"id": i, **({"type": n} if isinstance(n, str) else n)} for i, n in nodes.items()],
-            "edges": [
-                {"id": f"e{i}", "source": a, "sourceHandle": out, "target": b, "targetHandle": into}
-                for i, ((a, out), (b, into)) in enumerate(ends)
-            ],
-            **more,
-        }
-    )
+    return Workflow.model_validate(workflow_document(nodes, *edges, **more))
 
 
 def drawn(document: Workflow, width: int = 60, groups: dict[str, Workflow] | None = None, **options: bool) -> str:
