@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -99,10 +99,8 @@ def _opened_first(provider: Provider, name: str) -> Callable[..., Any]:
     async def call(*args: Any, **kwargs: Any) -> Any:
         return await getattr(provider.opened(), name)(*args, **kwargs)
 
-    async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        async with aclosing(getattr(provider.opened(), name)(*args, **kwargs)) as items:
-            async for item in items:
-                yield item
+    def stream(*args: Any, **kwargs: Any) -> Any:
+        return getattr(provider.opened(), name)(*args, **kwargs)
 
     return call if inspect.iscoroutinefunction(getattr(provider.interface, name)) else stream
 
