@@ -12,6 +12,7 @@ from typing import Any
 
 from tavern_host.contracts.llm import LlmCallFragment, LlmToolCall
 
+_MOST_CHECKED = 1 << 18
 _KNOWN = frozenset({"id", "type", "index", "function", "name", "arguments"})
 
 
@@ -25,19 +26,20 @@ class _Call:
     """A call as far as it came; `told` is how many of its `pieces` were passed on, None before the first."""
 
     number: int
-    id: str
+    id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
     told: int | None = None
+    size: int = 0
 
     @property
     def text(self) -> str:
         return "".join(self.pieces)
 
     def is_complete(self) -> bool:
-        """Whether the arguments are a whole object."""
-        if not self.pieces or not self.pieces[-1].rstrip().endswith("}"):
+        """Whether the arguments are a whole object, of those that are not too long to ask with each fragment."""
+        if not self.pieces or self.size > _MOST_CHECKED or not self.pieces[-1].rstrip().endswith("}"):
             return False
         try:
             return isinstance(json.loads(self.text), dict)
@@ -112,19 +114,20 @@ class CallAssembler:
             return None
         call = self._find(identity, index, name, arguments)
         if call is None:
-            call = _Call(len(self._calls), "" if identity in self._by_id else identity)
+            call = _Call(len(self._calls))
             self._calls.append(call)
-        elif identity and call.name == name and arguments and call.is_complete() and call.text == arguments:
+        elif identity and call.name == name and call.size == len(arguments) and call.text == arguments != "":
             return None  # all of it once more
         if index is not None:
             self._by_index[index] = call
-        if identity:
-            call.id = call.id or identity
+        if identity and call is not self._by_id.get(identity):
+            call.id = call.id or ("" if identity in self._by_id else identity)
             self._by_id[identity] = call
         if name:
             call.take_name(name)
         if arguments:
             call.pieces.append(arguments)
+            call.size += len(arguments)
         call.extra |= {key: value for key, value in item.items() if key not in _KNOWN and value not in (None, "")}
         return call
 
