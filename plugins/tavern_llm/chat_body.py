@@ -20,6 +20,9 @@ from tavern_llm.plain_schemas import is_strict, plain_schema, plain_tool
 RESERVED = ("model", "messages", "stream")
 """Fields of the body that parameters may not set."""
 
+LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+"""The two names of the greatest length of an answer, each with the other."""
+
 SCHEMA_TEXT = "Answer with JSON only, without any other text, that follows this JSON Schema:\n"
 
 _OWN = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
@@ -75,9 +78,8 @@ def request_body(
     body["stream"] = stream
     if stream:
         body.setdefault("stream_options", {"include_usage": True})
-    for old, new in (("max_tokens", "max_completion_tokens"), ("max_completion_tokens", "max_tokens")):
-        if new in dialect.shapes and old in body:
-            body[new] = body.pop(old)
+    if "other_limit" in dialect.shapes:
+        body = {LIMITS.get(key, key): value for key, value in body.items()}
     body = {key: value for key, value in body.items() if key not in dialect.omitted}
     body["messages"] = _messages(request, dialect, images or {})
     return body

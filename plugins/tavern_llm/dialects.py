@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tavern_host.contracts.llm import LlmRequest, LlmUsage
-from tavern_llm.chat_body import Dialect
+from tavern_llm.chat_body import LIMITS, Dialect
 
 MAY_LEARN = frozenset({400, 404, 405, 415, 422, 500, 501})
 """The HTTP status codes of answers that may be about the form of a request."""
@@ -36,13 +36,12 @@ _KEYWORD = re.compile(
     r"(schema|tool|function|parameter).{0,80}(keyword|'format'|\"format\")|invalid.{0,20}schema"
 )
 
-_KEPT = frozenset({"model", "messages", "stream", "tools", "response_format", "max_tokens", "max_completion_tokens"})
+_KEPT = frozenset({"model", "messages", "stream", "tools", "response_format", *LIMITS})
 
 _Rule = tuple[str, str, Callable[[LlmRequest, dict[str, Any]], bool]]
 
 _RULES: tuple[_Rule, ...] = (
-    ("max_completion_tokens", r"max_completion_tokens", lambda request, body: "max_tokens" in body),
-    ("max_tokens", r"max_completion_tokens", lambda request, body: "max_completion_tokens" in body),
+    ("other_limit", r"max_completion_tokens", lambda request, body: bool({*LIMITS} & body.keys())),
     ("plain_schemas", _KEYWORD.pattern, lambda request, body: bool({"tools", "response_format"} & body.keys())),
     (
         "schema_in_prompt",
