@@ -103,8 +103,8 @@ class Attempts:
             raise error
 
     def _wait(self, channel: int, asked: object) -> float:
-        """Return for how many seconds a channel is left alone: as long as its server asked for, if it did."""
-        if isinstance(asked, int | float) and asked >= 0:
+        """Return for how many seconds a channel is left alone: as long as its server asked for, if that is a second."""
+        if isinstance(asked, int | float) and asked >= FIRST_WAIT:
             return float(asked)
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** (self._failures[channel] - 1))
         return wait * random.uniform(0.75, 1.25)

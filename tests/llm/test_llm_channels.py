@@ -94,6 +94,7 @@ RETRIES: list[tuple[str, list[Plan], str, float | None, int]] = [
     ("429 for a minute, as the server says", [refuses(429, retry_after=10)] * 6, "Hello.", 60, 7),
     ("503 with a time", [refuses(503, retry_after=3)], "Hello.", 3, 2),
     ("429 without a time", [refuses(429)] * 5, "Hello.", None, 6),
+    ("429 that asks for no pause", [refuses(429, retry_after=0)] * 5, "Hello.", None, 6),
     ("500 twice", [refuses(500)] * 2, "Hello.", None, 3),
     ("500 three times", [refuses(500)] * 3, "plugin_error 500", None, 3),
     ("502 with a time", [refuses(502, retry_after=9)], "Hello.", 9, 2),
