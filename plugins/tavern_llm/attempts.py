@@ -6,7 +6,6 @@ Asks nobody itself. What channels were found to be is shared by all requests of 
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 
 from tavern_host.contracts.calls import CallContext
@@ -96,8 +95,8 @@ class Attempts:
             states.busy_until[channel] = self._not_before[channel]
         else:
             states.last_until[channel] = now + LAST_CHOICE_SECONDS
-        most = 0 if not (info.retryable and self._may_retry) else math.inf if is_busy else ATTEMPTS
-        if self._failures[channel] >= most:
+        is_worn = not is_busy and self._failures[channel] >= ATTEMPTS
+        if is_worn or not info.retryable or not self._may_retry:
             self._left.discard(channel)
         if not self._left:
             raise error

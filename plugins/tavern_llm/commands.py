@@ -100,12 +100,10 @@ async def add_model(arguments: dict[str, JsonValue], context: PluginContext) -> 
         await prober.adapters.close()
     is_default = bool(arguments["default"]) or all(model.is_scripted or model.name == name for model in others)
     values: dict[str, JsonValue] = {"models": {**present, name: {"adapter": prober.adapter, **prober.options}}}
-    if is_default:
-        values["defaultModel"] = name
+    values |= {"defaultModel": name} if is_default else {}
     await context.services.get(SETTINGS).save(SettingsChange(plugin=context.plugin, values=values))
     default = ", as the default" if is_default else f"; `tavern models default {name}` makes it the default"
-    yield CommandOutput(kind="text", text=f"{name} is set up: {prober.what}{default}.")
-    yield CommandOutput(kind="text", text=f"It says: {_said(response)}")
+    yield CommandOutput(kind="text", text=f"{name} is set up: {prober.what}{default}.\nIt says: {_said(response)}")
     data: dict[str, Any] = {"name": name, "adapter": prober.adapter, "isDefault": is_default}
     shown = {"baseUrl": prober.options.get("base_url"), "model": prober.options.get("model")}
     yield CommandOutput(kind="result", data={**data, **shown, "response": response.to_json()})
@@ -119,8 +117,8 @@ async def test_model(arguments: dict[str, JsonValue], context: PluginContext) ->
     response = await llm.complete(_question(name))
     seconds = time.monotonic() - began
     model = next((m for m in await llm.models() if (m.name == name if name else m.is_default)), None)
-    usage = response.usage
-    tokens = f", {usage.prompt_tokens or 0} + {usage.completion_tokens or 0} tokens" if usage.to_json() else ""
+    used = response.usage
+    tokens = f", {used.prompt_tokens or 0} + {used.completion_tokens or 0} tokens" if used.to_json() else ""
     shown = f"{model.name} ({_note(model)})" if model is not None else response.model
     yield CommandOutput(kind="text", text=f"{shown} answered in {seconds:.1f} s{tokens}: {_said(response)}")
     for notice in response.notices:
@@ -244,10 +242,9 @@ def _said(response: LlmResponse) -> str:
 
 def _note(model: LlmModelInfo) -> str:
     """Return how a model is reached, as a table shows it."""
-    parts: list[str] = [f"{model.adapter}: plays replies from a file" if model.is_scripted else model.adapter]
-    parts += [f"alias of {model.alias_of}"] if model.alias_of else []
-    parts += ["default"] if model.is_default else []
-    return ", ".join(parts)
+    note = f"{model.adapter}: plays replies from a file" if model.is_scripted else model.adapter
+    alias = f", alias of {model.alias_of}" if model.alias_of else ""
+    return note + alias + (", default" if model.is_default else "")
 
 
 def _prices(model: LlmModelInfo) -> str:

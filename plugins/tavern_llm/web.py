@@ -9,5 +9,4 @@ from tavern_host.contracts.llm import LLM
 
 async def list_models(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Return the models that can be used, by name."""
-    models = await context.services.get(LLM).models()
-    return HttpResponse(data={"models": [model.to_json() for model in models]})
+    return HttpResponse(data={"models": [model.to_json() for model in await context.services.get(LLM).models()]})
