@@ -132,8 +132,8 @@ def _click_command(name: str, info: CommandInfo, completing: Completing | None) 
         for parameter in info.parameters:
             key = _key(parameter)
             value = arguments.get(key)
-            if parameter.type == "path" and isinstance(value, str):
-                arguments[key] = _existing_path(value)
+            if parameter.type == "path" and isinstance(value, str) and value != "-" and Path(value).exists():
+                arguments[key] = str(Path(value).absolute())
         return Invocation(info, arguments, as_json)
 
     parameters: list[click.Parameter] = [_click_parameter(parameter) for parameter in info.parameters]
@@ -168,8 +168,3 @@ def _click_parameter(parameter: CommandParameter) -> click.Parameter:
 
 def _key(parameter: CommandParameter) -> str:
     return parameter.name.lstrip("-").replace("-", "_")
-
-
-def _existing_path(text: str) -> str:
-    path = Path(text)
-    return str(path.absolute()) if text != "-" and path.exists() else text

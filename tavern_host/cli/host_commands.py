@@ -84,7 +84,8 @@ async def _checked(host: Host) -> list[PluginInfo]:
 async def _show(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     host = linked(make_host)
     plugin = host.plugin(arguments["name"])
-    yield CommandOutput(kind="text", text=f"{plugin.display_name} ({' '.join(_named(plugin))}) — {plugin.state.value}")
+    named = " ".join(filter(None, (plugin.name, plugin.version)))
+    yield CommandOutput(kind="text", text=f"{plugin.display_name} ({named}) — {plugin.state.value}")
     for line in [plugin.description, f"from {plugin.source}", *(str(p) for p in plugin.problems)]:
         if line:
             yield CommandOutput(kind="text", text=f"  {line}")
@@ -269,10 +270,6 @@ def _became(host: RunningHost, name: str, wanted: frozenset[PluginState]) -> Com
     failed = plugin.state not in wanted or (stale and plugin.state in _RUNS)
     where = "The" + what.removeprefix("the")
     return CommandOutput(kind="failure" if failed else "text", text=f"{what if failed else where}: {text}")
-
-
-def _named(plugin: PluginInfo) -> list[str]:
-    return [part for part in (plugin.name, plugin.version) if part]
 
 
 def _review(plugin: PluginInfo) -> CommandOutput:

@@ -31,7 +31,7 @@ class _Loop(asyncio.SelectorEventLoop):
     def __init__(self, locate: Locate) -> None:
         super().__init__()
         self._locate = locate
-        self.culprit: str | None = None
+        self.culprit = "code that is no plugin's"
         self.set_task_factory(self._main_task)
 
     @property
@@ -68,21 +68,17 @@ def run_main(
 ) -> int:
     """Return what `main` returns. Raises `PluginFailure` with the name of the plugin that ended the process, else what
     `main` raises. `third_party` lists the plugins that may have done what cannot be found out."""
-    loops: list[_Loop] = []
-
-    def loop() -> _Loop:
-        loops.append(_Loop(locate))
-        return loops[0]
+    loop = _Loop(locate)
 
     async def ending() -> int:
         try:
             return await main
         finally:
             if stay is not None:
-                stay.begin(loops[0])
+                stay.begin(loop)
 
     try:
-        with asyncio.Runner(loop_factory=loop) as runner:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
             return runner.run(ending())
     except (SystemExit, KeyboardInterrupt) as error:
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -92,21 +88,17 @@ def run_main(
             raise
         raise PluginFailure(f"{where} ended the host: {describe(error)}") from error
     except asyncio.CancelledError as error:
-        raise PluginFailure(f"{_who(loops)} cancelled what the host was doing, and so ended it") from error
+        raise PluginFailure(f"{loop.culprit} cancelled what the host was doing, and so ended it") from error
     except RuntimeError as error:
         if error.args != ("Event loop stopped before Future completed.",):
             raise
-        raise PluginFailure(f"{_who(loops)} stopped the event loop, and so ended the host") from error
+        raise PluginFailure(f"{loop.culprit} stopped the event loop, and so ended the host") from error
     except OSError as error:
         if error.errno != errno.EBADF or _place_in(error.__traceback__, locate) is not None:
             raise
         names = ", ".join(third_party()) or "none"
         message = f"the host's file descriptors were closed, and so it ended; its third-party plugins are: {names}"
         raise PluginFailure(message) from error
-
-
-def _who(loops: list[_Loop]) -> str:
-    return loops[0].culprit or "code that is no plugin's"
 
 
 class Stay:

@@ -134,7 +134,8 @@ def _run_in_loop(arguments: list[str], hosts: list[Host], stay: Stay | None) -> 
         return 0
     except Exception as error:
         _log.error("tavern %s failed", " ".join(arguments), exc_info=error)
-        message = f"{_first_line(describe(error))} (`tavern --verbose …` shows where)"
+        first_line = textwrap.shorten(describe(error).splitlines()[0], 300, placeholder=" …")
+        message = f"{first_line} (`tavern --verbose …` shows where)"
         click.echo(f"Error: {message}", err=True)
         return _as_json(as_json, 1, "error", message)
 
@@ -298,10 +299,6 @@ def _column_widths(columns: Sequence[Sequence[str]], available: int) -> list[int
         widths[place] -= cut
         excess -= cut
     return widths
-
-
-def _first_line(text: str) -> str:
-    return textwrap.shorten(text.splitlines()[0], 300, placeholder=" …")
 
 
 def _fail(error: TavernError, as_json: bool) -> int:

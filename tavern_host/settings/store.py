@@ -66,6 +66,11 @@ class Resolved:
     problems: list[Problem] = field(default_factory=list)
     left_out: dict[str, list[Origin]] = field(default_factory=dict)
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """Differs whenever a value does."""
+        return revision_of(self.layers)
+
     def value(self, key: str) -> Any:
         """Return the value in force, None where there is none."""
         return next(reversed(self.layers.get(key, {"default": None}).values()))
@@ -264,8 +269,6 @@ class PluginSettings:
         self._store: SettingsStore | None = store
         self._revision = -1
         self._resolved = Resolved()
-        self._digest = ""
-        self._digested: Resolved | None = None
         self._readers: WeakSet[SettingsChanges] = WeakSet()
         self._adding = threading.Lock()
 
@@ -298,10 +301,7 @@ class PluginSettings:
     @property
     def digest(self) -> str:
         """Differs whenever a value does, and is the same in every host."""
-        resolved = self._current()
-        if resolved is not self._digested:
-            self._digest, self._digested = revision_of(resolved.layers), resolved
-        return self._digest
+        return self._current().digest
 
     def changes(self) -> AsyncIterator[list[str]]:
         """Return an iterator over the keys that change from now on, without their prefix.

@@ -256,10 +256,6 @@ class Database:
             self._connection, self._identity = open_database(self.path.parent, self._schema, self._log)
         return self._connection
 
-    def exists(self) -> bool:
-        """Return whether there is a database."""
-        return self.path.exists()
-
     def failed(self, error: Exception) -> Exception:
         """Roll back what is not committed; return the error for callers. A corrupt database is moved aside."""
         if self._connection is not None and self._connection.in_transaction:
@@ -326,9 +322,9 @@ class DatabaseThread:
 
     async def read(self, work: Callable[[sqlite3.Connection], T], absent: T) -> T:
         """Return `work(connection)`, or `absent` where there is no database: reading makes none."""
-        if self._thread is None and not self._database.exists():
+        if self._thread is None and not self._database.path.exists():
             return absent
-        return await self._do(lambda: work(self._database.get()) if self._database.exists() else absent)
+        return await self._do(lambda: work(self._database.get()) if self._database.path.exists() else absent)
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return `work(connection)`, called in a transaction that is committed by then, or undone where it raises.
