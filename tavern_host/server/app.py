@@ -104,12 +104,12 @@ def make_app(host: Host | ServedProjects, *, token: str, port: int) -> web.Appli
     for method, path, handler in (
         ("GET", "/ws", _socket),
         ("GET", "/api/plugins", _list_plugins),
-        ("POST", "/api/plugins/reload", _reload_plugins),
+        ("POST", "/api/plugins/reload", _reload),
         ("GET", "/api/plugins/{name}", _show_plugin),
         ("PUT", "/api/plugins/{name}/state", _switch_plugin),
         ("POST", "/api/plugins/{name}/grant", _grant_plugin),
         ("POST", "/api/plugins/{name}/revoke", _revoke_plugin),
-        ("POST", "/api/plugins/{name}/reload", _reload_plugin),
+        ("POST", "/api/plugins/{name}/reload", _reload),
         ("GET", "/api/permissions", _list_permissions),
         ("GET", "/api/why/{subject}", _why),
         *SETTINGS_ROUTES,
@@ -236,16 +236,11 @@ async def _switch_plugin(request: web.Request) -> web.Response:
     return _done(request, f"{name} is {plugin.state.value}", [plugin])
 
 
-async def _reload_plugins(request: web.Request) -> web.Response:
-    """Look for plugins that are new, changed or gone, and take them over."""
-    plugins = await host_of(request).reload()
+async def _reload(request: web.Request) -> web.Response:
+    """Reload the plugin that the path names; without a name, all that are new, changed or gone."""
+    plugins = await host_of(request).reload(request.match_info.get("name"))
     changed = ", ".join(f"{p.name} is {p.state.value}" for p in plugins)
     return _done(request, changed or "no plugin is new, changed or gone", plugins)
-
-
-async def _reload_plugin(request: web.Request) -> web.Response:
-    plugins = await host_of(request).reload(request.match_info["name"])
-    return _done(request, ", ".join(f"{p.name} is {p.state.value}" for p in plugins), plugins)
 
 
 def _done(request: web.Request, message: str, plugins: list[PluginInfo]) -> web.Response:
