@@ -122,7 +122,9 @@ def _hook_problems(manifest: Manifest, info: HookImplInfo, hooks: Mapping[str, H
             hint = f"it has {', '.join(known)}"
             problems.append(_at(info, f"{info.function}: the hook {info.hook} has no argument {argument!r}", hint))
     if not _is_declared(manifest, spec):
-        hint = _declaration_hint(spec)
+        hint = f'add "{spec.permission}" to permissions.hooks in plugin.yaml'
+        if spec.permission == "services.override":
+            hint = "name the service under permissions.services.override in plugin.yaml"
         problems.append(_at(info, f"{info.function}: the hook {info.hook} is not declared", hint))
     return problems
 
@@ -136,12 +138,6 @@ def _is_declared(manifest: Manifest, spec: HookInfo) -> bool:
     return spec.permission in permissions.hooks or (
         spec.field is not None and getattr(manifest, spec.field) is not None
     )
-
-
-def _declaration_hint(spec: HookInfo) -> str:
-    if spec.permission == "services.override":
-        return "name the service under permissions.services.override in plugin.yaml"
-    return f'add "{spec.permission}" to permissions.hooks in plugin.yaml'
 
 
 def _answer_problem(info: HookImplInfo, answer: Any, types: tuple[type, ...]) -> Problem | None:

@@ -137,8 +137,8 @@ def problem_of(error: BaseException, where: str, root: Path | None, plugin: str)
     file, line = own[0] if own else (None, None)
     mend = "mend it there" if own else "mend it"
     hint = f"{mend}, or keep it out with `tavern plugins disable {plugin}`"
-    written = next((one for one in causes if isinstance(one, SyntaxError)), None)
-    at = written if written is not None and (written.filename, written.lineno) == (file, line) else None
+    written = (one for one in causes if isinstance(one, SyntaxError))
+    at = next((one for one in written if (one.filename, one.lineno) == (file, line)), None)
     said = error.message if isinstance(error, TavernError) else describe(error)
     if at is error and at.text is not None:  # its place is no part of what it says, but the line is
         said = f"{type(at).__name__}: {at.msg}, in `{at.text.strip()}`"

@@ -18,6 +18,7 @@ from tavern_host.contracts.nodes import (
     Report,
 )
 from tavern_host.runtime.loopback import CarriedStream, Crossing, loose_trip, passed_on, round_trip
+from tavern_host.sdk.runners import Values
 
 
 def carried_runner(runner: NodeRunner, plugin: str, definition: NodeDefinition) -> NodeRunner:
@@ -32,16 +33,16 @@ class _Runner:
         self._inner = inner
         self._crossing = crossing
 
-    def open(self, config: dict[str, Any]) -> NodeInstance:
+    def open(self, config: Values) -> NodeInstance:
         with self._crossing:
             return _Instance(self._inner.open(loose_trip(config)), self._crossing)
 
-    async def change(self, inputs: dict[str, Any], config: dict[str, Any]) -> JsonValue:
+    async def change(self, inputs: Values, config: Values) -> JsonValue:
         with self._crossing:
             value = await self._inner.change(loose_trip(inputs), loose_trip(config))
         return self._crossing.answer(value, JsonValue)  # type: ignore[no-any-return]
 
-    async def act(self, action: str, inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, JsonValue]:
+    async def act(self, action: str, inputs: Values, config: Values) -> dict[str, JsonValue]:
         with self._crossing:
             changed = await self._inner.act(action, loose_trip(inputs), loose_trip(config))
         return self._crossing.answer(changed, dict[str, JsonValue])  # type: ignore[no-any-return]
@@ -57,22 +58,16 @@ class _Instance:
         self._crossing = crossing
         self.items: ItemStream | None = self._items if inner.items is not None else None
 
-    async def run(
-        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
-    ) -> dict[str, Any]:
+    async def run(self, inputs: Values, node_call: NodeCall | None, report: Report | None = None) -> Values:
         with self._crossing:
             outputs = await self._inner.run(*_sent(inputs, node_call, report))
         return loose_trip(outputs)  # type: ignore[no-any-return]
 
-    def stream(
-        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
-    ) -> AsyncIterator[dict[str, Any]]:
+    def stream(self, inputs: Values, node_call: NodeCall | None, report: Report | None = None) -> AsyncIterator[Values]:
         sent = _sent(inputs, node_call, report)
         return passed_on(lambda: self._inner.stream(*sent), loose_trip, self._crossing)
 
-    def _items(
-        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
-    ) -> AsyncIterator[Any]:
+    def _items(self, inputs: Values, node_call: NodeCall | None, report: Report | None = None) -> AsyncIterator[Any]:
         assert self._inner.items is not None
         items, sent = self._inner.items, _sent(inputs, node_call, report)
         return passed_on(lambda: items(*sent), loose_trip, self._crossing)
@@ -83,8 +78,8 @@ class _Instance:
 
 
 def _sent(
-    inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None
-) -> tuple[dict[str, Any], NodeCall | None, Report | None]:
+    inputs: Values, node_call: NodeCall | None, report: Report | None
+) -> tuple[Values, NodeCall | None, Report | None]:
     """Return what a node is run with, as the plugin gets it: of a stream, every item when it is read."""
     values = {
         key: CarriedStream(value, loose_trip) if isinstance(value, AsyncIterator) else loose_trip(value)

@@ -36,6 +36,9 @@ from tavern_host.runtime.threads import ended, run_in_thread
 from tavern_host.sdk.decorator import NodeCode, NodeFunction
 from tavern_host.sdk.worker_process import Request, run_in_process
 
+Values = dict[str, Any]
+"""Values by the key of their slot."""
+
 
 def open_node(
     target: Any, definition: NodeDefinition, context: PluginContext, source: FolderSource | None
@@ -62,7 +65,7 @@ class InProcessNodeRunner:
         self._is_same_for_all = not (code.raw or code.is_class or code.config_parameters)
         self._shared: NodeInstance | None = None
 
-    def open(self, config: dict[str, Any]) -> NodeInstance:
+    def open(self, config: Values) -> NodeInstance:
         """Return an instance with these configuration values, filled up with the declared defaults."""
         if self._shared is not None:
             return self._shared
@@ -71,7 +74,7 @@ class InProcessNodeRunner:
             self._shared = instance
         return instance
 
-    async def change(self, inputs: dict[str, Any], config: dict[str, Any]) -> JsonValue:
+    async def change(self, inputs: Values, config: Values) -> JsonValue:
         """Return what the author's `is_changed` returns. Raises `PluginFailure` where that is no JSON value."""
         function = self._code.change
         if function is None:
@@ -79,7 +82,7 @@ class InProcessNodeRunner:
         value: JsonValue = await self._ask(function, "is_changed", inputs, config, JsonValue)
         return value
 
-    async def act(self, action: str, inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, JsonValue]:
+    async def act(self, action: str, inputs: Values, config: Values) -> dict[str, JsonValue]:
         """Return what the author's function for the action returns. Raises `NotFound`, `PluginFailure`."""
         actions = self._code.actions
         if action not in actions:
@@ -88,9 +91,7 @@ class InProcessNodeRunner:
         changed = await self._ask(actions[action], f"action {action!r}", inputs, config, dict[str, JsonValue] | None)
         return changed or {}
 
-    async def _ask(
-        self, function: NodeFunction, what: str, inputs: dict[str, Any], config: dict[str, Any], expected: Any
-    ) -> Any:
+    async def _ask(self, function: NodeFunction, what: str, inputs: Values, config: Values, expected: Any) -> Any:
         place = f"{what} of node {self._code.definition.type}"
         context = {} if function.context_parameter is None else {function.context_parameter: self._context}
         try:
@@ -111,9 +112,7 @@ class InProcessNodeRunner:
 class _Instance:
     """A `NodeInstance`: one node with its configuration. A class node is made here, by its constructor."""
 
-    def __init__(
-        self, code: NodeCode, context: PluginContext, source: FolderSource | None, config: dict[str, Any]
-    ) -> None:
+    def __init__(self, code: NodeCode, context: PluginContext, source: FolderSource | None, config: Values) -> None:
         self._code = code
         self._what = f"node {code.definition.type}"
         self._context = context
@@ -128,13 +127,11 @@ class _Instance:
         self.direct = self._direct()
         self.items: ItemStream | None = self._items if self._streams and code.single_output is not None else None
 
-    async def run(
-        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
-    ) -> dict[str, Any]:
+    async def run(self, inputs: Values, node_call: NodeCall | None, report: Report | None = None) -> Values:
         """Return the values by output slot; of a node that streams, each stream as a list."""
         if not self._streams:
             return self._outputs(await self._call(inputs, node_call, report))
-        collected: dict[str, Any] = {key: [] for key in self._stream_keys}
+        collected: Values = {key: [] for key in self._stream_keys}
         async with aclosing(self.stream(inputs, node_call, report)) as parts:
             async for part in parts:
                 for key, value in part.items():
@@ -145,8 +142,8 @@ class _Instance:
         return collected
 
     async def stream(
-        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
-    ) -> AsyncGenerator[dict[str, Any], None]:
+        self, inputs: Values, node_call: NodeCall | None, report: Report | None = None
+    ) -> AsyncGenerator[Values, None]:
         """Yield values by output slot."""
         if not self._streams:
             yield await self.run(inputs, node_call, report)
@@ -162,7 +159,7 @@ class _Instance:
             raise ended(self._what, error) from error
 
     def _items(
-        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None = None
+        self, inputs: Values, node_call: NodeCall | None, report: Report | None = None
     ) -> AsyncGenerator[Any, None]:
         if self._code.binary:
             return self._items_of_fitted(inputs, node_call, report)
@@ -171,7 +168,7 @@ class _Instance:
         return items
 
     async def _items_of_fitted(
-        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None
+        self, inputs: Values, node_call: NodeCall | None, report: Report | None
     ) -> AsyncGenerator[Any, None]:
         arguments, named = self._arguments(await self._fitted(inputs), node_call, report)
         async with aclosing(self._target(*arguments, **named)) as items:
@@ -203,11 +200,11 @@ class _Instance:
         return made.run  # type: ignore[no-any-return]
 
     def _arguments(
-        self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None
-    ) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
+        self, inputs: Values, node_call: NodeCall | None, report: Report | None
+    ) -> tuple[tuple[Values, ...], Values]:
         """Return what the function is called with, by position and by name."""
         code = self._code
-        named: dict[str, Any] = {}
+        named: Values = {}
         if not code.raw:
             named.update((key, inputs[key]) for key in code.parameters if key in inputs)
             named.update(self._bound)
@@ -223,7 +220,7 @@ class _Instance:
             )
         return ((inputs, dict(self._config)) if code.raw else ()), named
 
-    async def _fitted(self, inputs: dict[str, Any]) -> dict[str, Any]:
+    async def _fitted(self, inputs: Values) -> Values:
         """Return inputs with the bytes of a Blob where bytes are hinted, and the other way round. Raises `NotFound`."""
         blobs, wanted = self._context.blobs, self._code.binary
 
@@ -236,7 +233,7 @@ class _Instance:
 
         return {key: await fitted(value, wanted[key]) if key in wanted else value for key, value in inputs.items()}
 
-    async def _call(self, inputs: dict[str, Any], node_call: NodeCall | None, report: Report | None) -> Any:
+    async def _call(self, inputs: Values, node_call: NodeCall | None, report: Report | None) -> Any:
         """Return what the function returns, wherever it runs."""
         if self._code.binary:
             inputs = await self._fitted(inputs)
@@ -255,7 +252,7 @@ class _Instance:
         except (SystemExit, KeyboardInterrupt) as error:
             raise ended(self._what, error) from error
 
-    def _outputs(self, result: Any) -> dict[str, Any]:
+    def _outputs(self, result: Any) -> Values:
         """Return what the function returned, or one thing that it yielded, by output slot. Raises `PluginFailure`."""
         if self._code.single_output is not None:
             return {self._code.single_output: result}

@@ -57,7 +57,7 @@ async def run_in_process(request: Request, report: Report | None = None) -> Any:
     process = _Process(what)
 
     def ask() -> Any:
-        return _result(process.answer(_encoded(request), report), what)
+        return _result(*process.answer(_encoded(request), report), what)
 
     running = asyncio.ensure_future(run_in_thread(ask, what=what))
     running.add_done_callback(retrieve_exception)
@@ -85,10 +85,9 @@ class _Process:
         self._held: int | None = None
         self._is_over = False
 
-    def answer(self, request: bytes, report: Report | None) -> bytes:
-        """Start the process with a request, pass its progress on, and return its answer.
-
-        Raises `PluginFailure` where it gives none.
+    def answer(self, request: bytes, report: Report | None) -> tuple[str | None, bytes]:
+        """Start the process with a request, pass its progress on, and return its answer: the traceback of a failure,
+        and the bytes of what the function returned or raised. Raises `PluginFailure` where it gives none.
         """
         child = self._start()
         try:
@@ -96,11 +95,12 @@ class _Process:
         finally:
             self.end()
             self._bury(child)
-        answer, trailer = given[:-TRAILER], given[-TRAILER:]
-        if _is_whole(answer):
-            return answer
+        head, found, payload = given[:-TRAILER].partition(b"\n")
+        about = json.loads(head) if found else {}
+        if len(payload) == about.get("size"):
+            return about["trace"], payload
         try:
-            status = int(trailer)
+            status = int(given[-TRAILER:])
         except ValueError:  # the function ended both processes
             status = child.returncode
         raise PluginFailure(f"{self._what}: its process {_ending(status)} before it answered")
@@ -192,14 +192,7 @@ def _refuse(arguments: tuple[Any, ...], named: Mapping[str, Any], what: str) -> 
     raise InvalidInput(f"{what}: its inputs are together too large to go from one process to another")
 
 
-def _is_whole(answer: bytes) -> bool:
-    head, found, payload = answer.partition(b"\n")
-    return bool(found) and len(payload) == json.loads(head)["size"]
-
-
-def _result(answer: bytes, what: str) -> Any:
-    head, _, payload = answer.partition(b"\n")
-    trace = json.loads(head)["trace"]
+def _result(trace: str | None, payload: bytes, what: str) -> Any:
     if trace is None:
         return decode_loose(payload, [])
     error = decode_error(payload)

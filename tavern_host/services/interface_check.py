@@ -45,11 +45,9 @@ def _parameter_problems(wanted: Parameters, offered: Parameters) -> list[str]:
     missing = [name for name in wanted if name not in offered]
     if missing and inspect.Parameter.VAR_KEYWORD not in kinds:
         problems.append(f"take the parameters {', '.join(missing)}")
-    needed = [
-        name
-        for name, p in offered.items()
-        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and _may_be_left_out(wanted, name)
-    ]
+    optional = {name for name in offered if name not in wanted or wanted[name].default is not inspect.Parameter.empty}
+    starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [n for n, p in offered.items() if n in optional and p.default is p.empty and p.kind not in starred]
     if needed:
         problems.append(f"do without the parameters {', '.join(needed)}, which a caller may leave out")
     in_order, offered_order = _by_position(wanted), _by_position(offered)
@@ -60,10 +58,6 @@ def _parameter_problems(wanted: Parameters, offered: Parameters) -> list[str]:
 
 def _by_position(parameters: Parameters) -> list[str]:
     return [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
-
-
-def _may_be_left_out(wanted: Parameters, name: str) -> bool:
-    return name not in wanted or wanted[name].default is not inspect.Parameter.empty
 
 
 def same_shape(interface: type[ServiceInterface], other: type[ServiceInterface]) -> bool:
