@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,8 +17,9 @@ from tavern_host.contracts.plugins import PluginInfo, withheld
 from tavern_host.hookspecs import hooks
 
 _TYPES: dict[str, Any] = {"text": str, "integer": int, "number": float, "path": str}
-Completing = Callable[[CommandInfo, CommandParameter, str], list[Any]]
-"""Returns what a parameter of a command may be that begins with a text, for completion in a shell."""
+Completing = Callable[[CommandInfo, CommandParameter, click.Context, click.Parameter, str], list[Any]]
+"""Returns what a parameter of a command may be that begins with a text, for completion in a shell; click adds what it
+knows of both."""
 _GLOBAL = [
     click.Option(["--project"], metavar="DIR", help="The project to work on."),
     click.Option(["--dev"], metavar="DIR", multiple=True, help="Load a plugin folder that is being written."),
@@ -136,10 +138,8 @@ def _click_command(name: str, info: CommandInfo, completing: Completing | None) 
                 arguments[key] = str(Path(value).absolute())
         return Invocation(info, arguments, as_json)
 
-    parameters: list[click.Parameter] = [_click_parameter(parameter) for parameter in info.parameters]
-    for own, parameter in zip(parameters, info.parameters, strict=True):
-        if completing is not None:
-            own._custom_shell_complete = _completed(completing, info, parameter)
+    completers = [completing and partial(completing, info, parameter) for parameter in info.parameters]
+    parameters: list[click.Parameter] = [*map(_click_parameter, info.parameters, completers)]
     parameters.append(click.Option(["--json"], is_flag=True, help="Print the result, or the error, as JSON."))
     if all(parameter.name != "--project" for parameter in info.parameters):  # it was read before
         where = click.Option(["--project"], metavar="DIR", expose_value=False, help="The project to work on.")
@@ -150,17 +150,13 @@ def _click_command(name: str, info: CommandInfo, completing: Completing | None) 
     )
 
 
-def _completed(completing: Completing, info: CommandInfo, parameter: CommandParameter) -> Any:
-    return lambda context, param, incomplete: completing(info, parameter, incomplete)
-
-
-def _click_parameter(parameter: CommandParameter) -> click.Parameter:
+def _click_parameter(parameter: CommandParameter, completer: Callable[..., list[Any]] | None) -> click.Parameter:
     # A default of None would count as a value, so that nothing required would ever be missing.
     default: dict[str, Any] = {} if parameter.default is None else {"default": parameter.default}
     names, text = [parameter.name, _key(parameter)], parameter.help
     if parameter.type == "flag":
         return click.Option(names, is_flag=True, help=text)
-    kind = {"required": parameter.required, "type": _TYPES[parameter.type], **default}
+    kind = {"required": parameter.required, "type": _TYPES[parameter.type], "shell_complete": completer, **default}
     if not parameter.name.startswith("--"):
         return click.Argument(names[1:], nargs=-1 if parameter.multiple else 1, **kind)
     return click.Option(names, multiple=parameter.multiple, show_default=bool(default), help=text, **kind)

@@ -36,7 +36,9 @@ def _completed(kind: type[ShellComplete], runner: asyncio.Runner) -> str:
     make_host = host_maker(global_options(words)[0], [])
     host = make_host()
 
-    def completing(info: CommandInfo, parameter: CommandParameter, incomplete: str) -> list[CompletionItem]:
+    def completing(
+        info: CommandInfo, parameter: CommandParameter, context: object, known: object, incomplete: str
+    ) -> list[CompletionItem]:
         group_name = info.name.split()[0]
         files = [CompletionItem(incomplete, type="file")] if parameter.type == "path" else []
         if files and parameter.name != group_name:
