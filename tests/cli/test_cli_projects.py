@@ -85,7 +85,8 @@ def test_the_project_is_named_or_in_the_environment_or_where_one_stands(project:
 def test_without_any_project_the_default_one_is_made_with_a_sample(tmp_path: Path, operator_folders: Path) -> None:
     ran = tavern("workflow", "list", "--json", cwd=tmp_path)
 
-    assert {workflow["id"] for workflow in ran.json()} == {"deliberation", "greeting"}
+    own = {workflow["id"] for workflow in ran.json() if workflow["source"] == "project"}
+    assert own == {"conversation", "deliberation", "greeting"}
     assert (operator_folders / "data" / "default" / "tavern.yaml").is_file()
 
 
@@ -147,7 +148,7 @@ def test_broken_settings_in_the_environment_are_named(text: str, error: str) -> 
 def test_a_setting_that_no_plugin_declares_is_a_warning(project: Path) -> None:
     (project / "tavern.yaml").write_text("settings: {extensions.tavern-llm.modles: {}}\n")
 
-    ran = tavern("--project", project, "tools", "list", "--kind", "workflow", "--json")
+    ran = tavern("--project", project, "tools", "list", "--kind", "script", "--json")
 
     assert (ran.code, ran.json()) == (0, [])
     assert "Warning: the plugin tavern-llm: the project's settings have 'extensions.tavern-llm.modles'" in ran.err
