@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 import traceback
 import types
 import weakref
@@ -13,10 +14,11 @@ from typing import Any
 
 import pytest
 from escape_scene import scene
+from helpers.folder_plugins import write_plugin
 from helpers.given_contexts import given_by
 from helpers.repetition import Failures
 
-from tavern_host import EXECUTION_ENGINE, LLM, WORKFLOW_MANAGER, CallContext, Principal
+from tavern_host import AUDIT, EXECUTION_ENGINE, LLM, WORKFLOW_MANAGER, CallContext, Host, Principal
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied, TavernError
 from tavern_host.contracts.llm import ChatMessage, LlmRequest
@@ -152,6 +154,37 @@ async def test_only_a_plain_call_context_is_accepted(tmp_path: Path) -> None:
             with pytest.raises(InvalidInput, match=f"^workflowManager.save: {found}$"):
                 await on.view.save("mine", Workflow(name="Mine"), call=call)
         assert on.plain.calls == []
+
+
+PROVIDER = """
+from tavern_host import ServiceInfo, ServiceOverride, hookimpl
+from tavern_host.contracts.llm import Llm
+
+KEPT = []
+
+class Mine(ServiceOverride[Llm]):
+    pass
+
+@hookimpl
+def tavern_startup(context):
+    KEPT.append(context)
+
+@hookimpl
+def tavern_override_services():
+    return [ServiceInfo(service="llm", handler=f"{__name__}:Mine", version=Llm.service_version)]
+"""
+
+
+async def test_a_provider_records_under_plain_contexts_only(tmp_path: Path) -> None:
+    permissions = {"services": {"override": ["llm"]}, "hooks": ["hook:server:host:startup"]}
+    acme = write_plugin(tmp_path / "acme", {"__init__.py": PROVIDER}, permissions=permissions)
+    async with Host(tmp_path / "p", plugins=[acme], trust=["acme"]) as host:
+        assert host.plugin("acme").problems == []
+        audit = sys.modules["tavern_plugins.acme"].KEPT[0].audit
+        for call, found in SLY_CALLS:
+            with pytest.raises(InvalidInput, match=f": {found}$"):
+                audit.record("acme.tried", call=call)
+        assert "acme.tried" not in [entry.action for entry in await host.services.get(AUDIT).tail(100)]
 
 
 # --- what a refusal shows ----------------------------------------------------------------------------
