@@ -4,15 +4,17 @@ an answer is an event (docs/performance.md)."""
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 from collections.abc import Callable
 
-from benchmarks.agentsubject import floor, subject
+from benchmarks.agentsubject import Subject, floor, subject
 from benchmarks.harness import Result, Side, compare_sides, measured
+from tavern_host.contracts.agents import AgentRequest
+from tavern_host.contracts.events import Event
 
 TURNS = 200
 STREAMS = 50
-PIECES = 100
 
 
 def turn() -> list[Result]:
@@ -51,4 +53,36 @@ async def _growth() -> list[Result]:
         return [measured(f"turn {TURNS} of a conversation", pairs, "its first turns", 1.5, unit="ms", scale=1e3)]
 
 
-FIGURES: dict[str, Callable[[], list[Result]]] = {"turn": turn, "growth": growth}
+def fragments() -> list[Result]:
+    """Return how long a piece of an answer takes from the adapter to the reader of its event, with many at once."""
+    return asyncio.run(_fragments())
+
+
+async def _fragments() -> list[Result]:
+    async with subject() as bench:
+        pairs = [(await _delay(bench, STREAMS), await _delay(bench, 1)) for _ in range(3)]
+    name = f"a piece of an answer to its event, {STREAMS} streams open"
+    return [measured(name, pairs, "one stream open", 1, limited="value", unit="ms", scale=1e3)]
+
+
+async def _delay(bench: Subject, streams: int) -> float:
+    """Return the median of the seconds that pieces took."""
+    traces = bench.host.events.subscribe("AGENT_TRACE")
+    delays: list[float] = []
+
+    async def read() -> None:
+        async for event in traces:
+            if isinstance(event, Event) and event.payload["kind"] == "fragment":
+                now = time.perf_counter()
+                delays.extend(now - float(text) for text in event.payload["text"].split("\n") if text[:1].isdigit())
+
+    reading = asyncio.create_task(read())
+    asked = [AgentRequest(profile_id="teller", message="Go.") for _ in range(streams)]
+    replies = await asyncio.gather(*(bench.runtime.run(request) for request in asked))
+    assert {reply.outcome for reply in replies} == {"reply"}, replies[0]
+    await traces.close()
+    await reading
+    return statistics.median(delays)
+
+
+FIGURES: dict[str, Callable[[], list[Result]]] = {"turn": turn, "growth": growth, "fragments": fragments}

@@ -48,6 +48,27 @@ def deliberation() -> dict[str, Any]:
     }
 
 
+TELLING = {
+    "name": "Tell",
+    "nodes": [
+        {"id": "in", "type": "core:GroupInput"},
+        {
+            "id": "llm",
+            "type": "core:NodeGroup",
+            "configValues": {"referencedWorkflowId": "agents/LLMDecisionWithTools"},
+            "inputValues": {"model": "clock"},
+        },
+        {"id": "out", "type": "core:GroupOutput"},
+    ],
+    "edges": [
+        {"id": "e1", "source": "in", "sourceHandle": "messages", "target": "llm", "targetHandle": "messages"},
+        {"id": "e2", "source": "llm", "sourceHandle": "response", "target": "out", "targetHandle": "response"},
+    ],
+    "interfaceInputs": _slot("messages", "ARRAY"),
+    "interfaceOutputs": _slot("response", "OBJECT"),
+}
+"""A deliberation that tells what a model says while it comes."""
+
 PROFILE = {
     "id": "clerk",
     "name": "Clerk",
@@ -55,6 +76,15 @@ PROFILE = {
     "schema_version": "1.0",
     "core_deliberation_workflow_id": "think",
     "tool_ids_inventory": [TOOL],
+}
+
+
+SETTINGS = {
+    "extensions.tavern-llm.models": {
+        "desk": {"adapter": "desk"},
+        "clock": {"adapter": "desk", "pieces": 20, "concurrency": 100},
+    },
+    "extensions.tavern-llm.defaultModel": "desk",
 }
 
 
@@ -86,9 +116,11 @@ async def subject() -> AsyncIterator[Subject]:
         folders = Folders(root / "config", root / "state", root / "data")
         project = root / "project"
         for name, content in {
-            "tavern.yaml": {"settings": {"extensions.tavern-llm.models": {"desk": {"adapter": "desk"}}}},
+            "tavern.yaml": {"settings": SETTINGS},
             "workflows/think.json": deliberation(),
+            "workflows/tell.json": TELLING,
             "agents/clerk.json": PROFILE,
+            "agents/teller.json": {**PROFILE, "id": "teller", "core_deliberation_workflow_id": "tell"},
         }.items():
             path = project / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,8 +12,8 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.llm import LlmAdapterInfo, LlmChunk, LlmRequest, LlmResponse, LlmToolCall
 
 REPLY = "It is late."
-PIECES = 64
-"""Into how many pieces a streamed reply is cut."""
+PAUSE = 0.2
+"""Seconds between two pieces."""
 
 
 class DeskAdapter:
@@ -19,19 +21,22 @@ class DeskAdapter:
 
     def __init__(self, options: dict[str, Any], context: Any) -> None:
         self._calls = 0
-        self._text = REPLY * int(options.get("times", 1))
+        self._pieces = int(options.get("pieces", 0))
 
     async def complete(self, request: LlmRequest, call: CallContext) -> LlmResponse:
         """Return a call after a person's message, and the reply after a result."""
-        if request.messages[-1].role == "tool":
-            return LlmResponse(text=self._text, model="desk", finish_reason="stop")
+        if self._pieces or request.messages[-1].role == "tool":
+            return LlmResponse(text=REPLY, model="desk", finish_reason="stop")
         self._calls += 1
         made = LlmToolCall(id=f"call_{self._calls}", name="system_get_current_time", arguments="{}")
         return LlmResponse(text="", model="desk", tool_calls=[made], finish_reason="tool_calls")
 
     async def stream(self, request: LlmRequest, call: CallContext) -> AsyncIterator[LlmChunk]:
-        """Yield the answer as one piece, and whole."""
+        """Yield the answer as one piece, and whole; with `pieces` so many moments by the clock before that."""
         answer = await self.complete(request, call)
+        for _ in range(self._pieces):
+            await asyncio.sleep(PAUSE)
+            yield LlmChunk(text=f"{time.perf_counter()}\n")
         if answer.text:
             yield LlmChunk(text=answer.text)
         yield LlmChunk(response=answer)

@@ -15,7 +15,7 @@ from tavern_host.contracts.agents import AgentRequest
 from tavern_host.contracts.llm import LlmRequest, LlmResponse
 from tests.agents.agent_bench import agent_bench
 
-AGENTS = repetitions(40, 500)
+AGENTS = repetitions(15, 500)
 CALLS = 5
 MOST_MEMORY = 150_000
 """Bytes for each agent at work, beyond its messages."""
