@@ -215,12 +215,13 @@ async def _an_agent(site: Serving, page: Listener, model: OpenAiServer) -> None:
         (1, "thinking"),
         (1, "thought"),
         (1, "tool_call"),
+        (1, "tool_running"),
         (1, "observation"),
         (2, "thinking"),
         (2, "reply"),
     ]
     assert traces[2]["text"] == "I will use the tool."
-    assert "Good evening, Ada" in traces[4]["text"]
+    assert "Good evening, Ada" in traces[5]["text"]
 
 
 async def _an_interrupt(site: Serving, page: Listener) -> None:
