@@ -57,7 +57,9 @@ def _completed(kind: type[ShellComplete], runner: asyncio.Runner) -> str:
             await host.start()
             outputs = host.registrations.commands[listing.name].call(arguments)
         async with contextlib.aclosing(outputs) as stream:  # type: ignore[type-var]
-            return [row[0] for output in [o async for o in stream] if output.kind == "table" for row in output.rows]
+            return [
+                row[0] for output in [o async for o in stream] if output.kind == "table" for row in output.rows if row
+            ]
 
     try:
         runner.run(host.load())
