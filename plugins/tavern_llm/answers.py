@@ -16,6 +16,7 @@ REASONING = ("reasoning_content", "reasoning", "thinking")
 THOUGHT_SO_FAR = "What came so far were the model's thoughts; its answer begins here"
 
 _KNOWN = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "audio", "annotations", "index"})
+_KNOWN |= {"logprobs", "token_ids", "stop_reason", "prefix", *REASONING}
 _CONSTANT = frozenset({"type", "id", "format", "index"})
 """Fields of a part that each fragment of it repeats."""
 
@@ -53,7 +54,7 @@ class ReadMessage:
         calls = message.get("tool_calls") or message.get("function_call")
         chunks += _call_chunks(self._calls.add(calls)) if calls else []
         for key, value in message.items():
-            if key not in _KNOWN and key not in REASONING and value not in (None, "", [], {}):
+            if key not in _KNOWN and value not in (None, "", [], {}):
                 self._extra[key] = _merged(self._extra.get(key), value)
         return chunks
 
@@ -111,7 +112,7 @@ class AnswerReader:
         """Take an event of a stream; return what it adds. Raises `ServerError`."""
         return self._take(data, "delta")
 
-    def whole(self, data: dict[str, Any]) -> LlmResponse:
+    def whole(self, data: dict[str, Any], notices: list[str]) -> LlmResponse:
         """Return an answer that came in one piece. Raises `WireError`, `ServerError`."""
         raise_error(data)
         first = next(iter(_choices(data)), None)
@@ -119,24 +120,13 @@ class AnswerReader:
             raise WireError("answered without choices[0].message")
         self._take(data, "message")
         self.end()
-        return self.response()
-
-    def pieces(self) -> list[LlmChunk]:
-        """Return an answer that came in one piece as the chunks of a stream."""
-        answer = self._messages[0].message()
-        calls = [
-            LlmCallFragment(index=index, id=call.id, name=call.name, arguments=call.arguments)
-            for index, call in enumerate(answer.tool_calls)
-        ]
-        thought = [LlmChunk(reasoning=answer.reasoning)] if answer.reasoning else []
-        text = [LlmChunk(text=answer.content)] if answer.content else []
-        return [*thought, *text, *_call_chunks(calls)]
+        return self.response(notices)
 
     def end(self) -> list[LlmChunk]:
         """Say that the answer is whole; return what was held back."""
         return [chunk for number, message in self._messages.items() for chunk in message.end() if number == 0]
 
-    def response(self, notices: list[str] | None = None) -> LlmResponse:
+    def response(self, notices: list[str]) -> LlmResponse:
         """Return the whole answer."""
         first, *others = [self._messages[number].message() for number in sorted(self._messages)]
         return LlmResponse(
@@ -149,7 +139,7 @@ class AnswerReader:
             usage=self._usage,
             response_id=self._id,
             extra=first.extra,
-            notices=notices or [],
+            notices=notices,
         )
 
     def _take(self, data: dict[str, Any], key: str) -> list[LlmChunk]:
@@ -170,6 +160,16 @@ class AnswerReader:
             added = message.add(piece) if isinstance(piece, dict) else []
             chunks += added if number == 0 else []
         return chunks
+
+
+def pieces_of(answer: LlmResponse) -> list[LlmChunk]:
+    """Return a whole answer as the chunks of a stream."""
+    calls = [
+        LlmCallFragment(index=index, id=call.id, name=call.name, arguments=call.arguments)
+        for index, call in enumerate(answer.tool_calls)
+    ]
+    said = [LlmChunk(reasoning=answer.reasoning or "", text=answer.text)] if answer.reasoning or answer.text else []
+    return [*said, *_call_chunks(calls), LlmChunk(response=answer)]
 
 
 def read_usage(usage: Any, known: LlmUsage | None = None) -> LlmUsage:

@@ -11,15 +11,15 @@ import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tavern_host.contracts.blobs import Blob
+from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, PluginFailure
 from tavern_host.contracts.llm import LlmChunk, LlmEmbeddings, LlmRequest, LlmResponse, LlmUsage
-from tavern_llm.answers import AnswerReader, read_embeddings
+from tavern_llm.answers import AnswerReader, pieces_of, read_embeddings
 from tavern_llm.chat_body import Dialect, request_body
-from tavern_llm.chat_wire import ServerError, WireError, error_message, parse_json, read_models
+from tavern_llm.chat_wire import ServerError, WireError, error_message, parse_json, raise_error, read_models
 from tavern_llm.dialects import MAY_LEARN, learned, was_cut
 from tavern_llm.failures import ServerFailures
 from tavern_llm.openai_options import OpenAiOptions
@@ -42,18 +42,11 @@ class BrokenOff(WireError):
     """The answer broke off; trying again may help."""
 
 
-@dataclass(frozen=True)
-class _Reply:
-    """A response that the server gives to a request that it takes."""
-
-    response: aiohttp.ClientResponse
-    notices: list[str]
-
-
 class ChatClient:
     """Sends requests to one server through a session that its caller owns; `read` returns the bytes of a Blob.
 
-    What the server was found not to take is remembered as long as the client lives.
+    What the server was found not to take is remembered as long as the client lives. Of the calls that its methods are
+    given, as those of every adapter, nothing is sent.
     """
 
     def __init__(
@@ -68,14 +61,14 @@ class ChatClient:
         self._failures = ServerFailures(options)
         self._dialect = Dialect(shapes=frozenset(() if options.takes_tools else ("text_tools",)))
 
-    async def complete(self, request: LlmRequest) -> LlmResponse:
+    async def complete(self, request: LlmRequest, call: CallContext | None = None) -> LlmResponse:
         """Return the whole answer; leaving early closes the connection."""
-        async with self._answer(request, stream=False) as reply:
-            answer = AnswerReader(self._options.model).whole(await _json(reply.response))
+        async with self._answer(request, stream=False) as (response, notices):
+            answer = AnswerReader(self._options.model).whole(await _json(response), notices)
             self._check_prompt(request, answer.usage)
-            return answer.model_copy(update={"notices": reply.notices})
+            return answer
 
-    async def stream(self, request: LlmRequest) -> AsyncIterator[LlmChunk]:
+    async def stream(self, request: LlmRequest, call: CallContext | None = None) -> AsyncIterator[LlmChunk]:
         """Yield the answer's pieces, then one with the whole; closing early closes the connection.
 
         Raises `PluginFailure` with the `partial_text` where the answer breaks off. Calls that had come until then are
@@ -83,39 +76,42 @@ class ChatClient:
         """
         reader = AnswerReader(self._options.model)
         try:
-            async with self._answer(request, stream=True) as reply:
-                if reply.response.content_type == "application/json":
-                    answer = reader.whole(await _json(reply.response))
-                    for chunk in reader.pieces():
-                        yield chunk
-                else:
-                    async with aclosing(self._chunks(reply.response, reader)) as chunks:
+            async with self._answer(request, stream=True) as (response, notices):
+                if response.content_type == "text/event-stream":
+                    async with aclosing(self._chunks(response, reader)) as chunks:
                         async for chunk in chunks:
                             yield chunk
-                    answer = reader.response()
+                    answer, pieces = reader.response(notices), []
+                else:
+                    answer = reader.whole(await _json(response), notices)
+                    pieces = pieces_of(answer)[:-1]
                 self._check_prompt(request, answer.usage)
-                yield LlmChunk(response=answer.model_copy(update={"notices": reply.notices}))
+                for chunk in [*pieces, LlmChunk(response=answer)]:
+                    yield chunk
         except PluginFailure as error:
             if reader.text:
                 error.info.details["partial_text"] = reader.text
             raise
 
-    async def embed(self, texts: list[str]) -> LlmEmbeddings:
+    async def embed(self, texts: list[str], call: CallContext | None = None) -> LlmEmbeddings:
         """Return the vector of each text, in order."""
         body = {"model": self._options.model, "input": texts}
         async with self._sent("POST", "embeddings", body) as response:
             await self._check(response)
             return read_embeddings(await _json(response), self._options.model, len(texts))
 
-    async def list_models(self) -> list[str]:
+    async def list_models(self, call: CallContext | None = None) -> list[str]:
         """Return the names of the models that the server has, in order."""
         async with self._sent("GET", "models") as response:
             await self._check(response)
             return read_models(await _json(response))
 
     @asynccontextmanager
-    async def _answer(self, request: LlmRequest, *, stream: bool) -> AsyncIterator[_Reply]:
-        """Send a request, once more for each thing that the server turns out not to take."""
+    async def _answer(
+        self, request: LlmRequest, *, stream: bool
+    ) -> AsyncIterator[tuple[aiohttp.ClientResponse, list[str]]]:
+        """Send a request, once more for each thing that the server turns out not to take; give the response and what
+        was done differently from what was asked."""
         options, dialect = self._options, self._dialect
         images = await self._images(request)
         async with AsyncExitStack() as stack:
@@ -136,7 +132,7 @@ class ChatClient:
                 response.close()
                 dialect = better
             self._dialect = Dialect(self._dialect.omitted | dialect.omitted, self._dialect.shapes | dialect.shapes)
-            yield _Reply(response, dialect.notices(request, body))
+            yield response, dialect.notices(request, body)
 
     @asynccontextmanager
     async def _sent(
@@ -269,10 +265,11 @@ def _event_data(kind: str, data: str) -> str:
     if kind != "error":
         return data
     try:
-        message = error_message(parse_json(data))
+        found = parse_json(data)
     except WireError:
-        message = None
-    raise ServerError(message or data)
+        raise ServerError(data) from None
+    raise_error(found)
+    raise ServerError(error_message(found) or data)
 
 
 async def _read_error(response: aiohttp.ClientResponse) -> str:

@@ -26,8 +26,9 @@ _OVERFLOW = re.compile(
 )
 _RATE = re.compile(r"per (minute|hour|day)|\b[rt]p[md]\b|rate.?limit|quota", re.IGNORECASE)
 _REFUSES = re.compile(
-    r"unsupported|not (be )?(support|permit|allow|accept|enabled)|unknown|unrecogni|unexpected|extra|invalid|only|"
-    r"does not (support|exist|accept)|cannot|removed|forbidden|not.{0,3}(available|implemented)|unavailable",
+    r"unsupported|not (be )?(support|permit|allow|accept|enabled)|unknown|unrecogni|unexpected|"
+    r"does not (support|accept)|extra (input|field|argument|param)|"
+    r"only (allowed|supported|when)|not (available|implemented)|unavailable",
     re.IGNORECASE,
 )
 _KEYWORD = re.compile(
@@ -50,12 +51,16 @@ _RULES: tuple[_Rule, ...] = (
     ),
     (
         "text_tools",
-        r"tool.?choice|tools?\b.{0,60}(support|requires|not (enabled|allowed|available|implemented))|"
+        r"tool.?choice.{0,20}requires|tools?\b.{0,60}(support|requires|not (enabled|allowed|available|implemented))|"
         r"(support|unsupported|unknown|unrecogni|unexpected|permitted).{0,60}\b(tools?|functions?|function.call)\b|"
         r"function.?call\w*.{0,40}support|\btools\b.{0,60}(extra|permitted|unexpected)",
         lambda request, body: "tools" in body and bool(request.tools_text),
     ),
-    ("alternate", r"alternat|system message must be|must be at the (beginning|start)|first message", lambda *_: True),
+    (
+        "alternate",
+        r"alternat(e|ing)\b|system message must be|must be at the (beginning|start)|first message",
+        lambda *_: True,
+    ),
     (
         "no_system",
         r"system.{0,20}(role|message|prompt|instruction).{0,40}(support|allow|enabled)|role.{0,4}system",
@@ -86,7 +91,8 @@ def learned(dialect: Dialect, request: LlmRequest, body: dict[str, Any], said: s
     said = said.lower()
     if _REFUSES.search(said):
         for key in sorted(body.keys() - _KEPT, key=len, reverse=True):
-            if re.search(rf"\b{re.escape(key.lower())}\b", said):
+            name = re.escape(key.lower())  # a common word may be meant otherwise, unless it is quoted
+            if re.search(rf"\b{name}\b" if "_" in key or len(key) > 6 else rf"['\"`]{name}['\"`]", said):
                 return Dialect(dialect.omitted | {key}, dialect.shapes)
         extras = {key for message in request.messages for key in message.extra}
         extras |= {key for message in request.messages for call in message.tool_calls for key in call.extra}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -22,6 +23,10 @@ SECRET_OPTIONS = ("api_key", "api_key_env")
 
 MAX_LINE = 400
 """Characters of a server's text that an error message may quote."""
+
+
+_PASSES = re.compile(r"overloaded|rate.?limit|try again|temporar|unavailable|time[sd]? ?out|disconnect", re.IGNORECASE)
+"""What servers say that will be well later, where they give no status."""
 
 
 class RetryableFailure(PluginFailure):
@@ -88,7 +93,8 @@ class ServerFailures:
         """Return the failure that an error object in an answer means; `status` is what it names."""
         details: dict[str, Any] = {"status": status} if status is not None else {}
         overflow = {"overflow": True} if is_overflow(message, status) else {}
-        retryable = not overflow and status is not None and (status in (408, 429) or status >= 500)
+        may_pass = status in (408, 429) or (status or 0) >= 500 or (status is None and _PASSES.search(message))
+        retryable = not overflow and bool(may_pass)
         return self.failure(f"answered with an error: {message}", retryable=retryable, **details, **overflow)
 
     def broken(self, error: BaseException, *, answered: bool, seconds: float) -> PluginFailure:

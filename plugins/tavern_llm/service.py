@@ -18,7 +18,6 @@ from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured, NotFound, PluginFailure, TavernError
 from tavern_host.contracts.llm import (
     Llm,
-    LlmCallFragment,
     LlmChunk,
     LlmEmbeddings,
     LlmModelInfo,
@@ -27,6 +26,7 @@ from tavern_host.contracts.llm import (
 )
 from tavern_llm import clock
 from tavern_llm.adapters import Adapters, OpenAdapter
+from tavern_llm.answers import pieces_of
 from tavern_llm.attempts import Attempts, ChannelStates, Turns
 from tavern_llm.budgets import SETTING as BUDGETS
 from tavern_llm.budgets import Budgets, Charge, budgets_problem, estimated_tokens, prompt_tokens
@@ -121,7 +121,7 @@ class LlmService(Llm):
                         yield chunk
         if reviewed:
             assert response is not None
-            for chunk in _pieces(await self._after(response, request, call)):
+            for chunk in pieces_of(await self._after(response, request, call)):
                 yield chunk
 
     async def embed(
@@ -286,16 +286,6 @@ async def _chunks(adapter: OpenAdapter, request: LlmRequest, call: CallContext) 
 def _named(response: LlmResponse, request: LlmRequest) -> LlmResponse:
     """Return an answer under the name by which the model is set up, whatever its server calls it."""
     return response.model_copy(update={"model": request.model})
-
-
-def _pieces(response: LlmResponse) -> list[LlmChunk]:
-    """Return a whole answer as chunks."""
-    calls = [
-        LlmCallFragment(index=index, id=call.id, name=call.name, arguments=call.arguments)
-        for index, call in enumerate(response.tool_calls)
-    ]
-    parts = [LlmChunk(reasoning=response.reasoning or "", text=response.text), *(LlmChunk(call=call) for call in calls)]
-    return [*parts, LlmChunk(response=response)]
 
 
 @asynccontextmanager

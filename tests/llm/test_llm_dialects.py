@@ -153,6 +153,25 @@ async def test_tools_as_text_keep_the_conversation(client: MakeClient) -> None:
         assert len(server.bodies) == 2, "without a text about the tools there is no other form"
 
 
+NO_REFUSALS = [
+    (asked(parameters={"temperature": 3}), "Invalid value for temperature: it must be between 0 and 2"),
+    (asked(parameters={"user": "bob", "stop": "."}), "An unknown error stopped us; ask your user to stop"),
+    (WITH_TOOLS, "tool_choice names a function that is not among the tools"),
+    (asked(*TALK), "The request failed. Alternatively, write to us."),
+    (asked(response_schema=SCHEMA), "The prompt was flagged by our policy"),
+]
+
+
+async def test_other_errors_are_not_tried_again(client: MakeClient) -> None:
+    async with model_server() as server:
+        for request, said in NO_REFUSALS:
+            server.bodies.clear()
+            server.default = refuses_until(lambda body: False, said, 400)
+            with pytest.raises(PluginFailure, match="refuses the request"):
+                await (await client(server.base_url)).complete(request)
+            assert len(server.bodies) == 1, said
+
+
 async def test_what_was_learned_needs_a_success(client: MakeClient) -> None:
     async with model_server() as server:
         server.default = refuses_until(lambda body: False, "'stream_options' is not supported", 400)

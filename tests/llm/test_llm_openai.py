@@ -228,7 +228,7 @@ async def test_a_redirect_is_not_followed(wire_server: WireServer, client: MakeC
 async def test_answers_that_are_none(
     wire_server: WireServer, client: MakeClient, body: str, part: str, stream: bool
 ) -> None:
-    wire_server.pieces = [http(body)]
+    wire_server.pieces = [http(body, kind="text/html" if body.startswith("<") else "application/json")]
     made = await client(wire_server.base_url)
     error = await failure(collect(made, ask()) if stream else made.complete(ask()))
     assert part in error.message
