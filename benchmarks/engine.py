@@ -287,7 +287,7 @@ async def _hold() -> list[Result]:
     pairs = []
     with frozen():
         for _ in range(min(5, harness.ROUNDS)):
-            pairs.append((await _hold(subject), await _hold(floor)))
+            pairs.append((await _hold_of(subject), await _hold_of(floor)))
     return [
         measured(
             f"longest hold of the loop, {len(graph):,} nodes",
@@ -302,7 +302,7 @@ async def _hold() -> list[Result]:
     ]
 
 
-async def _hold(side: Side) -> float:
+async def _hold_of(side: Side) -> float:
     if side.prepare is not None:
         side.prepare()
     return await longest_hold(side.run)
